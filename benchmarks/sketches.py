@@ -24,10 +24,10 @@ from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.kernel import BoundKernel, build
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.dense import dense
-from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
+from vdla.compiler.te.ops.blocked_conv2d import blocked_conv2d, blocked_depthwise
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.float_pool import float_pool
-from vdla.compiler.te.ops.matmul import matmul
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import dense as dense_cpu
@@ -57,32 +57,36 @@ class Case:
 
 def cases() -> dict[str, Case]:
     return {
-        "dense 256": Case(program=dense(rows=256, depth=256, columns=256), template=dense_cpu.schedule),
+        "dense 256": Case(
+            program=product(Matrices(rows=256, depth=256, columns=256)), template=dense_cpu.schedule
+        ),
         "conv2d C2": Case(
-            program=float_conv2d(
-                batch=1, channels=64, height=56, width=56, filters=64, window=SAME, block_in=16, block_out=16
+            program=blocked_conv2d(
+                Convolution(batch=1, channels=64, height=56, width=56, filters=64, window=SAME),
+                block_in=16,
+                block_out=16,
             ),
             template=lambda target, program: conv2d_cpu.schedule(target, program, SAME),
         ),
         "conv2d C6": Case(
-            program=float_conv2d(
-                batch=1,
-                channels=128,
-                height=28,
-                width=28,
-                filters=128,
-                window=SAME,
+            program=blocked_conv2d(
+                Convolution(batch=1, channels=128, height=28, width=28, filters=128, window=SAME),
                 block_in=16,
                 block_out=16,
             ),
             template=lambda target, program: conv2d_cpu.schedule(target, program, SAME),
         ),
         "depthwise D5": Case(
-            program=float_depthwise(batch=1, channels=256, height=28, width=28, window=SAME, block=16),
+            program=blocked_depthwise(
+                Convolution(batch=1, channels=256, height=28, width=28, filters=256, window=SAME, groups=256),
+                block=16,
+            ),
             template=lambda target, program: depthwise_cpu.schedule(target, program, SAME),
         ),
         "matmul 4 x 128, transposed": Case(
-            program=matmul(batch_x=(4,), batch_w=(4,), rows=128, depth=64, columns=128, transposed=True),
+            program=product(
+                Matrices(rows=128, depth=64, columns=128, batch_x=(4,), batch_w=(4,), transposed_w=True)
+            ),
             template=matmul_cpu.schedule,
             constants=frozenset(),
         ),

@@ -14,8 +14,9 @@ from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.conv_transpose import conv_transpose
-from vdla.compiler.te.ops.matmul import matmul
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.normalization import normalize
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates.cpu.conv2d_knobs import flattened
@@ -188,7 +189,9 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
     match operator:
         case "matmul":
             batch, rows, depth, columns = sizes
-            program = matmul(batch_x=(batch,), batch_w=(batch,), rows=rows, depth=depth, columns=columns)
+            program = product(
+                Matrices(rows=rows, depth=depth, columns=columns, batch_x=(batch,), batch_w=(batch,))
+            )
             return SketchCpu(operator="matmul", expression=program)
         case "softmax":
             return SketchCpu(operator="softmax", expression=softmax(sizes, 1, width=width))
@@ -202,12 +205,9 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
             size, channels, filters, kernel, stride = sizes
             window, padding = transposed_window(text, kernel, stride)
             program = conv_transpose(
-                batch=1,
-                channels=channels,
-                height=size,
-                width=size,
-                filters=filters,
-                window=window,
+                Convolution(
+                    batch=1, channels=channels, height=size, width=size, filters=filters, window=window
+                ),
                 block_in=lanes if channels >= lanes else 1,
                 block_out=channel_block(filters, lanes),
                 output_padding=padding,

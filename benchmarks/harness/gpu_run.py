@@ -20,7 +20,7 @@ from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.cuda_timing import repeating_timer
 from vdla.compiler.target.cuda.machine import CudaTarget
-from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
+from vdla.compiler.te.ops.product import Matrices, tensor_product
 from vdla.compiler.templates.gpu import gemm_mma, gemm_wgmma
 
 from .case import relative_error
@@ -94,13 +94,10 @@ def product_on(place: Place, precision: str, size: int) -> Ours:
     the peer's library like it best. Raises UserError.
     """
     dtype, output = LOW_PRECISION[precision], output_type(precision)
-    program = tensor_gemm(
-        rows=size,
-        depth=size,
-        columns=size,
-        dtype=dtype,
+    program = tensor_product(
+        Matrices(rows=size, depth=size, columns=size, transposed_w=in_columns(precision)),
+        dtype,
         output=output,
-        transposed_w=in_columns(precision),
     )
     template = gemm_wgmma if gemm_wgmma.applies(place.target, program) else gemm_mma
     schedule = template.schedule(place.target, program)

@@ -13,7 +13,7 @@ from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.pool import Pool
-from vdla.compiler.te.ops.dense import dense, dense_int8
+from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 
@@ -61,7 +61,7 @@ def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -
     rng = np.random.default_rng(depth)
     shapes = {"X": (rows, depth), "W": (depth, columns)}
     arrays = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
-    program = dense(rows=rows, depth=depth, columns=columns)
+    program = product(Matrices(rows=rows, depth=depth, columns=columns))
     schedule = dense_cpu.schedule(host_target(), program, parallel=threads > 1)
     ours, result, close = bound_kernel(schedule, arrays, threads)
     nodes = [helper.make_node("MatMul", ["X", "W"], ["Y"])]
@@ -85,7 +85,7 @@ def int8_product_case(size: int, threads: int) -> Case:
     rng = np.random.default_rng(size)
     x = rng.integers(0, 256, (size, size)).astype(np.uint8)
     w = rng.integers(-128, 128, (size, size)).astype(np.int8)
-    program = dense_int8(rows=size, depth=size, columns=size)
+    program = product(Matrices(rows=size, depth=size, columns=size), types=DOT_INT8)
     schedule = dense_int8_cpu.schedule(host_target(), program, parallel=threads > 1)
     ours, result, close = bound_kernel(schedule, {"X": x, "W": w}, threads)
     square = (size, size)

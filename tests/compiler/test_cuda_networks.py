@@ -33,7 +33,7 @@ from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.errors import CompileError
 from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
+from vdla.compiler.te.ops.product import Matrices, tensor_product
 from vdla.compiler.templates.gpu import gemm_wgmma
 
 SHAPE = (1, 5, 9, 9)
@@ -113,7 +113,7 @@ def test_loops_of_the_host_through_their_text(texts):
 def test_tensor_maps_through_an_archive(texts, tmp_path: Path):
     """A product whose factors come by bulk copies, as a network alone: kept in a file, and run."""
     target = cuda_target("sm_90a")
-    program = tensor_gemm(rows=40, columns=48, depth=72, dtype=DType.FLOAT16)
+    program = tensor_product(Matrices(rows=40, depth=72, columns=48), DType.FLOAT16)
     schedule = gemm_wgmma.schedule(target, program)
     code = compile_cuda_schedule(schedule, target, operator="product", operations=2 * 40 * 48 * 72)
     save_cuda_network(tmp_path / "product.tar", code)

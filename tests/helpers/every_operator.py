@@ -23,17 +23,16 @@ from vdla.compiler.te.ops import (
     max_pool,
     patch_conv2d,
 )
+from vdla.compiler.te.ops.blocked_conv2d import FloatSums, QuantizedSums, blocked_conv2d, blocked_depthwise
 from vdla.compiler.te.ops.conv_transpose import conv_transpose
-from vdla.compiler.te.ops.dense import dense, dense_int8
-from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
-from vdla.compiler.te.ops.int8_conv2d import int8_conv2d, int8_depthwise
 from vdla.compiler.te.ops.int8_pool import int8_average_pool, int8_max_pool
 from vdla.compiler.te.ops.lstm import lstm_steps
-from vdla.compiler.te.ops.matmul import matmul
 from vdla.compiler.te.ops.movement import concat, gather, pad_runs, permute, remap, slice_runs
 from vdla.compiler.te.ops.normalization import normalize
+from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.quantization import load_activation, store_activation
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.relayout import relayout
@@ -56,39 +55,35 @@ def programs() -> dict[str, Program]:
     vectors = {"blocks": Blocks.of(load_config("tiny")), **BLOCKED}
     act = {"batch": 1, "channels": 5, "plane": 6, "block": 4, "scale": 0.1, "zero_point": 2}
     return {
-        "dense": dense(
-            rows=5,
-            depth=7,
-            columns=11,
+        "dense": product(
+            Matrices(rows=5, depth=7, columns=11),
             epilogue=Epilogue(bias=True, operand=True, activation="relu"),
         ),
-        "dense of one row": dense(rows=1, depth=5, columns=12),
-        "dense_int8": dense_int8(rows=3, depth=8, columns=10),
-        "matmul": matmul(batch_x=(2,), batch_w=(2,), rows=3, depth=4, columns=9),
-        "matmul, transposed": matmul(batch_x=(2,), batch_w=(1,), rows=3, depth=4, columns=9, transposed=True),
-        "convolution": float_conv2d(
-            **{**BLOCKED, "channels": 4}, filters=8, window=SAME, block_in=2, block_out=4
+        "dense of one row": product(Matrices(rows=1, depth=5, columns=12)),
+        "dense_int8": product(Matrices(rows=3, depth=8, columns=10), types=DOT_INT8),
+        "matmul": product(Matrices(rows=3, depth=4, columns=9, batch_x=(2,), batch_w=(2,))),
+        "matmul, transposed": product(
+            Matrices(rows=3, depth=4, columns=9, batch_x=(2,), batch_w=(1,), transposed_w=True)
         ),
-        "convolution, strided": float_conv2d(
-            batch=2,
-            channels=4,
-            height=5,
-            width=4,
-            filters=6,
-            window=STRIDED,
+        "convolution": blocked_conv2d(
+            Convolution(**{**BLOCKED, "channels": 4}, filters=8, window=SAME), block_in=2, block_out=4
+        ),
+        "convolution, strided": blocked_conv2d(
+            Convolution(batch=2, channels=4, height=5, width=4, filters=6, window=STRIDED, groups=2),
             block_in=1,
             block_out=4,
-            groups=2,
-            epilogue=Epilogue(bias=True),
+            sums=FloatSums(epilogue=Epilogue(bias=True)),
         ),
-        "depthwise": float_depthwise(**BLOCKED, window=SAME, block=4),
+        "depthwise": blocked_depthwise(Convolution(**BLOCKED, filters=5, window=SAME, groups=5), block=4),
         "transposed": conv_transpose(
-            batch=1,
-            channels=2,
-            height=2,
-            width=3,
-            filters=4,
-            window=Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+            Convolution(
+                batch=1,
+                channels=2,
+                height=2,
+                width=3,
+                filters=4,
+                window=Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+            ),
             block_in=2,
             block_out=4,
         ),
@@ -112,21 +107,16 @@ def programs() -> dict[str, Program]:
         "relayout": relayout(batch=1, channels=5, plane=6, block_in=1, block_out=4),
         "resize": resize(outer=2, height=3, width=4, lanes=1, outputs=(5, 7), mode="linear"),
         "lstm": lstm_steps(steps=2, batch=2, hidden=5),
-        "int8 convolution": int8_conv2d(
-            batch=1,
-            groups=1,
-            channel_blocks=2,
-            filter_blocks=2,
-            height=3,
-            width=4,
-            window=SAME,
+        "int8 convolution": blocked_conv2d(
+            Convolution(batch=1, channels=4, height=3, width=4, filters=8, window=SAME),
             block_in=2,
             block_out=4,
-            pad_value=7,
-            post=CLAMP,
+            sums=QuantizedSums(pad_value=7, post=CLAMP),
         ),
-        "int8 depthwise": int8_depthwise(
-            batch=1, channel_blocks=2, height=3, width=4, window=SAME, block=4, pad_value=7, post=ADD
+        "int8 depthwise": blocked_depthwise(
+            Convolution(batch=1, channels=8, height=3, width=4, filters=8, window=SAME, groups=8),
+            block=4,
+            sums=QuantizedSums(pad_value=7, post=ADD),
         ),
         "int8 max-pool": int8_max_pool(
             outer=2, height=4, width=4, lanes=4, window=Window(kernel=(2, 2), strides=(2, 2))
@@ -153,7 +143,7 @@ def programs() -> dict[str, Program]:
         "vdla patches": patch_conv2d(
             **{**vectors, "channels": 3}, filters=5, window=STRIDED, pad_value=5, post=CLAMP
         ),
-        "sum without a consumer": without_consumer(dense(rows=5, depth=6, columns=9)),
+        "sum without a consumer": without_consumer(product(Matrices(rows=5, depth=6, columns=9))),
     }
 
 

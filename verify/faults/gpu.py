@@ -49,8 +49,7 @@ from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.prepare import CHECKS, prepare
 from vdla.compiler.target.cuda.wgmma import ARCHITECTURE
 from vdla.compiler.target.cuda.wgmma_emit import has_products
-from vdla.compiler.te.ops.gemm import gemm
-from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
+from vdla.compiler.te.ops.product import Matrices, product, tensor_product
 from vdla.compiler.templates.gpu import gemm_wgmma, gemm_wgmma_knobs
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
@@ -92,12 +91,12 @@ class Verdict:
 def kernel(stages: int, target: CudaTarget, *, whole: bool = False) -> Program:
     """The right program, prepared; `whole`: with copies of a whole block, which takes warpgroups (sm_90a)."""
     if whole:
-        half = tensor_gemm(rows=ROWS, columns=WHOLE_COLUMNS, depth=WHOLE_DEPTH, dtype=DType.FLOAT16)
+        half = tensor_product(Matrices(rows=ROWS, depth=WHOLE_DEPTH, columns=WHOLE_COLUMNS), DType.FLOAT16)
         knobs = gemm_wgmma_knobs.Knobs(
             rows=128, columns=32, depth=32, group_rows=64, group_columns=32, stages=stages, bulk=True
         )
         return prepare(gemm_wgmma.schedule(target, half, knobs).program, target)
-    program = gemm(rows=ROWS, columns=COLUMNS, depth=DEPTH)
+    program = product(Matrices(rows=ROWS, depth=DEPTH, columns=COLUMNS), staged="by depth")
     tile = Tile(rows=32, columns=32, depth=8, thread_rows=4, thread_columns=4, stages=stages)
     return prepare(schedule_tile(program, tile).program, target)
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal
+from ...ir.expr import Buffer, Const, Expr, Var
 from ...ir.limits import MOST_PHASES
-from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.stmt import Alloc, Assign, Program, Stmt, nest, seq
 from ...ir.types import DType
 from ..blocks import Pair, Window, ceil_div
 from ..epilogue import Epilogue
 from .common import parameters_of
-from .float_conv2d import padded_input
+from .convolution import Convolution
+from .padded import padded_input
+from .sums import summed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,36 +87,29 @@ def transposed_outputs(window: Window, height: int, width: int, output_padding: 
 
 
 def conv_transpose(
+    shape: Convolution,
     *,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
-    filters: int,
-    window: Window,
     block_in: int,
     block_out: int,
-    groups: int = 1,
     output_padding: Pair = (0, 0),
     epilogue: Epilogue | None = None,
     name: str = "conv_transpose",
 ) -> Program:
     """Y = epilogue(transposed convolution of X with W) in float32, as ONNX's ConvTranspose.
 
-    Parameters as of `float_conv2d`: X [batch, groups, CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW] (so
-    ONNX's W with its first two dimensions exchanged within each group), B [groups, OB * co], R like Y,
+    Parameters as of `blocked_conv2d`: X [batch, groups, CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW]
+    (so ONNX's W with its first two dimensions exchanged within each group), B [groups, OB * co], R like Y,
     Y [batch, groups, OB, OH, OW, co] with OH, OW = `transposed_outputs`. Intermediates: `padded` (statement "pad")
     where taps reach beyond X, and for each phase y, x with taps `sum.y.x` (statement "conv.y.x", loops conv.y.x.n, g,
     o, y, x, j, ic, kh, kw, k); loops n.y.x, g, o, y, x, j around "post.y.x" follow.
-    On an input of one position without pads this is the `dense` of ONNX's W as [channels, filters * KH * KW], which
+    On an input of one position without pads this is the `product` of ONNX's W as [channels, filters * KH * KW], which
     computes no taps in vain.
-    ValueError if `groups` does not divide channels and filters, or nothing is left between the pads.
+    ValueError where nothing is left between the pads.
     """
     epilogue = epilogue or Epilogue()
-    if channels % groups or filters % groups:
-        raise ValueError(f"{groups} groups do not divide {channels} channels and {filters} filters")
-    ci, co = block_in, block_out
-    cb, ob = ceil_div(channels // groups, ci), ceil_div(filters // groups, co)
+    ci, co, batch, groups = block_in, block_out, shape.batch, shape.groups
+    window, height, width = shape.window, shape.height, shape.width
+    cb, ob = ceil_div(shape.group_channels, ci), ceil_div(shape.group_filters, co)
     oh, ow = transposed_outputs(window, height, width, output_padding)
     x_in = Buffer(name="X", shape=(batch, groups, cb, height, width, ci), dtype=DType.FLOAT32)
     weight = Buffer(name="W", shape=(groups, ob * co, cb * ci, *window.kernel), dtype=DType.FLOAT32)
@@ -136,7 +131,7 @@ def conv_transpose(
     for rows in axes[0]:
         for columns in axes[1]:
             tag = f"{rows.rest}.{columns.rest}"
-            shape = (*y_out.shape[:3], rows.outputs, columns.outputs, co)
+            extents = (*y_out.shape[:3], rows.outputs, columns.outputs, co)
             n, g, o, y, x, j = (Var(f"{v}.{tag}") for v in ("n", "g", "o", "y", "x", "j"))
             at = (
                 n,
@@ -146,7 +141,7 @@ def conv_transpose(
                 x * window.strides[1] + columns.rest,
                 j,
             )
-            total = Buffer(name=f"sum.{tag}", shape=shape, dtype=DType.FLOAT32)
+            total = Buffer(name=f"sum.{tag}", shape=extents, dtype=DType.FLOAT32)
             summed = rows.taps > 0 and columns.taps > 0
             value: Expr = total[n, g, o, y, x, j] if summed else Const(0.0, DType.FLOAT32)
             value = epilogue.value(
@@ -155,7 +150,7 @@ def conv_transpose(
                 None if operand is None else operand[at],
             )
             post = Assign(name=f"post.{tag}", buffer=y_out, indices=y_out[at].indices, value=value)
-            finish = nest(list(zip((n, g, o, y, x, j), shape, strict=True)), post)
+            finish = nest(list(zip((n, g, o, y, x, j), extents, strict=True)), post)
             if summed:
                 conv = _phase(tag, total, data, weight, (rows, columns), (top, left), (cb, ci))
                 finish = Alloc(buffer=total, body=seq(conv, finish))
@@ -187,18 +182,15 @@ def _phase(
     rows, columns = phase
     cb, ci = blocks
     co = total.shape[-1]
-    n, g, o, y, x, j = (Var(f"conv.{tag}.{v}") for v in ("n", "g", "o", "y", "x", "j"))
-    ic, kh, kw, k = (Var(f"conv.{tag}.{v}") for v in ("ic", "kh", "kw", "k"))
-    row = y + (rows.base + margins[0]) - kh * rows.back
-    column = x + (columns.base + margins[1]) - kw * columns.back
-    tap = weight[g, o * co + j, ic * ci + k, kh * rows.step + rows.first, kw * columns.step + columns.first]
-    conv = Reduce(
-        name=f"conv.{tag}",
-        op="add",
-        buffer=total,
-        indices=(n, g, o, y, x, j),
-        value=data[n, g, ic, row, column, k] * tap,
-        first=all_of(equal(ic, 0), equal(kh, 0), equal(kw, 0), equal(k, 0)),
+
+    def value(*at: Var) -> Expr:
+        n, g, o, y, x, j, ic, kh, kw, k = at
+        row = y + (rows.base + margins[0]) - kh * rows.back
+        column = x + (columns.base + margins[1]) - kw * columns.back
+        taps = (kh * rows.step + rows.first, kw * columns.step + columns.first)
+        return data[n, g, ic, row, column, k] * weight[g, o * co + j, ic * ci + k, *taps]
+
+    outputs = dict(zip("ngoyxj", total.shape, strict=True))
+    return summed(
+        f"conv.{tag}", total, outputs, {"ic": cb, "kh": rows.taps, "kw": columns.taps, "k": ci}, value
     )
-    outer = list(zip((n, g, o, y, x, j), total.shape, strict=True))
-    return nest([*outer, (ic, cb), (kh, rows.taps), (kw, columns.taps), (k, ci)], conv)

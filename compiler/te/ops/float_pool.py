@@ -1,15 +1,18 @@
-"""Floating-point pools over windows, in plain and in blocked layouts."""
+"""Pools over windows, in plain and in blocked layouts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
-from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, all_of, cast, equal, maximum, minimum
-from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, cast, maximum, minimum
+from ...ir.stmt import Program
 from ...ir.types import DType
 from ..blocks import Pads, Pair, Window, ceil_div
+from ..post import PoolOperator
 from ..scalars import divide
-from .float_conv2d import padded_input
+from .padded import padded_input
+from .sums import program_of, stored, summed
 
 
 def pool_window(
@@ -55,43 +58,62 @@ def float_pool(
     """Y = the greatest value or the average of each window, in float32; NaN in a window is its greatest value.
 
     Parameters X [outer, height, width, lanes], Y [outer, OH, OW, lanes]: NCHW is outer = N * C, lanes = 1, NHWC is
-    outer = N, lanes = C, the blocks of `float_conv2d` are outer = batch * groups * CB, lanes = ci.
+    outer = N, lanes = C, the blocks of `blocked_conv2d` are outer = batch * groups * CB, lanes = ci.
     Positions outside X never win and add nothing; a window of nothing else (pads and dilations may leave one) has the
     greatest value -inf. Averages divide by the window's positions inside X and `counted`
     around it (top, left, bottom, right): the model's pads for ONNX's count_include_pad, else zeros. Of none it is NaN.
     Intermediates: `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n, pool.y,
     pool.x, pool.j, pool.kh, pool.kw); loops n, y, x, j around "post" follow. ValueError if the window does not fit.
     """
-    oh, ow = window.outputs(height, width)
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)
-    y_out = Buffer(name="Y", shape=(outer, oh, ow, lanes), dtype=DType.FLOAT32)
-    data, pad = padded_input(x_in, window, float("-inf") if kind == "max" else 0.0)
-    total = Buffer(name="window", shape=y_out.shape, dtype=DType.FLOAT32)
-    (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
-    n, y, x, j, kh, kw = (Var(f"pool.{v}") for v in ("n", "y", "x", "j", "kh", "kw"))
-    pool = Reduce(
-        name="pool",
-        op="max" if kind == "max" else "add",
-        buffer=total,
-        indices=(n, y, x, j),
-        value=data[n, y * sy + kh * dy, x * sx + kw * dx, j],
-        first=all_of(equal(kh, 0), equal(kw, 0)),
-    )
-    around = [(n, outer), (y, oh), (x, ow), (j, lanes)]
-    pooled = nest([*around, (kh, kh_size), (kw, kw_size)], pool)
-    n, y, x, j = (Var(v) for v in ("n", "y", "x", "j"))
-    value: Expr = total[n, y, x, j]
-    if kind == "average":
+
+    def finish(total: Expr, y: Var, x: Var) -> Expr:
+        if kind == "max":
+            return total
         top, left, bottom, right = counted
         rows = _inside(y, window, 0, -top, height + bottom)
         columns = _inside(x, window, 1, -left, width + right)
-        value = divide(value, cast(rows * columns, DType.FLOAT32))
-    post = Assign(name="post", buffer=y_out, indices=(n, y, x, j), value=value)
-    finish = nest([(n, outer), (y, oh), (x, ow), (j, lanes)], post)
-    body: Stmt = Alloc(buffer=total, body=seq(*pad, pooled, finish))
-    if pad:
-        body = Alloc(buffer=data, body=body)
-    return Program(name=name, parameters=(x_in, y_out), body=body)
+        return divide(total, cast(rows * columns, DType.FLOAT32))
+
+    outside, op = (float("-inf"), "max") if kind == "max" else (0.0, "add")
+    return pooled(name, x_in, window, op, DType.FLOAT32, finish, outside=outside)
+
+
+def pooled(
+    name: str,
+    x_in: Buffer,
+    window: Window,
+    op: PoolOperator,
+    dtype: DType,
+    finish: Callable[[Expr, Var, Var], Expr],
+    *,
+    outside: float,
+    beside: Buffer | None = None,
+) -> Program:
+    """Y = `finish` of the sum or maximum in `dtype` over each window of X, and of Y's row and column.
+
+    X [outer, height, width, lanes] reads `outside` where it ends; `beside` is one more parameter. Intermediates and
+    loops as of `float_pool`.
+    """
+    outer, height, width, lanes = x_in.shape
+    oh, ow = window.outputs(height, width)
+    y_out = Buffer(name="Y", shape=(outer, oh, ow, lanes), dtype=x_in.dtype)
+    data, pad = padded_input(x_in, window, outside)
+    total = Buffer(name="window", shape=y_out.shape, dtype=dtype)
+    (rows, columns), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
+
+    def value(n: Var, y: Var, x: Var, j: Var, kh: Var, kw: Var) -> Expr:
+        return cast(data[n, y * sy + kh * dy, x * sx + kw * dx, j], dtype)
+
+    outputs = {"n": outer, "y": oh, "x": ow, "j": lanes}
+    return program_of(
+        name,
+        (x_in, beside, y_out),
+        (data, total) if pad else (total,),
+        *pad,
+        summed("pool", total, outputs, {"kh": rows, "kw": columns}, value, op=op),
+        stored(y_out, outputs, lambda n, y, x, j: finish(total[n, y, x, j], y, x)),
+    )
 
 
 def _inside(position: Expr, window: Window, axis: int, low: int, high: int) -> Expr:

@@ -1,4 +1,4 @@
-"""Matrix products with the stages of `te.ops.gemm` whose right-hand matrices are gathered from a tensor."""
+"""Matrix products with the stages of `te.ops.product` whose right-hand matrices are gathered from a tensor."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from math import prod
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, Load, Var, equal
-from ...ir.stmt import Alloc, Assign, Copy, Reduce, Stmt, nest, region, seq, whole
+from ...ir.expr import Buffer, Const, Expr, Load, Var
+from ...ir.stmt import Assign, Copy, Stmt, nest, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
 from ..epilogue import Epilogue
+from .sums import allocated, summed
 
 Place = tuple[Expr, ...]
 """The indices of an element."""
@@ -124,17 +125,15 @@ class GatheredProduct:
             )
             right = nest([*zip(own, batch, strict=True), (k, self.depth), (j, self.columns)], element)
 
-        own, _, i, j, k = loops("gemm.")
-        summed = Reduce(
-            name=f"gemm{self.tag}",
-            op="add",
-            buffer=total,
-            indices=(*own, i, j),
-            value=a[*own, k, i] * b[*own, k, j],
-            first=equal(k, 0),
-        )
-        product = nest(
-            [*zip(own, batch, strict=True), (i, self.rows), (j, self.columns), (k, self.depth)], summed
+        outputs = {f"b{n}{self.tag}": size for n, size in enumerate(batch)}
+        outputs |= {f"i{self.tag}": self.rows, f"j{self.tag}": self.columns}
+
+        def factors(*at: Var) -> Expr:
+            *own, i, j, k = at
+            return a[*own, k, i] * b[*own, k, j]
+
+        product = summed(
+            f"gemm{self.tag}", total, outputs, {f"k{self.tag}": self.depth}, factors, prefix="gemm."
         )
 
         own, matrix, i, j, _ = loops("")
@@ -146,7 +145,4 @@ class GatheredProduct:
         )
         post = Assign(name=f"post{self.tag}", buffer=y_out, indices=at, value=value)
         finish = nest([*zip(own, batch, strict=True), (i, self.rows), (j, self.columns)], post)
-        body = seq(left, right, product, finish)
-        for stage in (total, b, a):
-            body = Alloc(buffer=stage, body=body)
-        return body
+        return allocated((a, b, total), seq(left, right, product, finish))

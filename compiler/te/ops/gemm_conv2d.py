@@ -14,6 +14,7 @@ from ...ir.types import DType
 from ..blocks import Window
 from ..epilogue import Epilogue
 from .common import parameters_of
+from .convolution import Convolution
 from .gathered_product import Depth, GatheredProduct, Place
 
 
@@ -28,17 +29,7 @@ def conv2d_depth(channels: int, window: Window, block: int) -> Depth:
 
 
 def gemm_conv2d(
-    *,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
-    filters: int,
-    window: Window,
-    groups: int = 1,
-    block: int = 1,
-    epilogue: Epilogue | None = None,
-    name: str = "conv2d",
+    shape: Convolution, *, block: int = 1, epilogue: Epilogue | None = None, name: str = "conv2d"
 ) -> Program:
     """Y = epilogue(sum over the window and the group's channels of W * X) in float32; X reads 0 outside.
 
@@ -47,13 +38,11 @@ def gemm_conv2d(
     X [batch, groups, C, height * width] where `is_pointwise` and [batch, groups, C, height, width] elsewhere,
     W [groups, K, M] without the first dimension for one group (`Depth.pack` makes it of ONNX's), B [groups, M] with a
     bias, R like Y with an operand, Y [batch, groups, M, OH * OW].
-    ValueError if `groups` does not divide channels and filters, or the window does not fit.
+    ValueError if the window does not fit.
     """
     epilogue = epilogue or Epilogue()
-    if channels % groups or filters % groups:
-        raise ValueError(f"{groups} groups do not divide {channels} channels and {filters} filters")
-    channels, filters = channels // groups, filters // groups
-    oh, ow = window.outputs(height, width)
+    batch, groups, channels, filters = shape.batch, shape.groups, shape.group_channels, shape.group_filters
+    window, (oh, ow) = shape.window, shape.outputs
     (sy, sx), (dy, dx), (top, left, _, _) = window.strides, window.dilations, window.pads
     pointwise = is_pointwise(window)
     depth = conv2d_depth(channels, window, block)
@@ -74,7 +63,8 @@ def gemm_conv2d(
     def buffer(name: str, *shape: int) -> Buffer:
         return Buffer(name=name, shape=shape, dtype=DType.FLOAT32)
 
-    x_in = buffer("X", batch, groups, channels, *((height * width,) if pointwise else (height, width)))
+    plane = (shape.height * shape.width,) if pointwise else (shape.height, shape.width)
+    x_in = buffer("X", batch, groups, channels, *plane)
     weight = buffer("W", *((groups,) if groups > 1 else ()), depth.size, filters)
     y_out = buffer("Y", batch, groups, filters, oh * ow)
     bias = buffer("B", groups, filters) if epilogue.bias else None

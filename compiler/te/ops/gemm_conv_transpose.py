@@ -18,6 +18,7 @@ from ..blocks import Pair, Window
 from ..epilogue import Epilogue
 from .common import parameters_of
 from .conv_transpose import Phase, phases, transposed_outputs
+from .convolution import Convolution
 from .gathered_product import Depth, GatheredProduct, Place
 
 
@@ -107,16 +108,11 @@ class PhaseProduct:
 
 
 def phase_products(
-    *,
-    channels: int,
-    height: int,
-    width: int,
-    window: Window,
-    output_padding: Pair = (0, 0),
-    block: int = 1,
+    shape: Convolution, *, output_padding: Pair = (0, 0), block: int = 1
 ) -> tuple[PhaseProduct, ...]:
-    """What a transposed convolution of `channels` a group consists of; ValueError where it has no outputs."""
-    outputs = transposed_outputs(window, height, width, output_padding)
+    """What a transposed convolution consists of; ValueError where it has no outputs."""
+    window = shape.window
+    outputs = transposed_outputs(window, shape.height, shape.width, output_padding)
     rows, columns = (
         phase_groups(phases(size, kernel, stride, dilation, before), stride)
         for size, kernel, stride, dilation, before in zip(
@@ -127,7 +123,7 @@ def phase_products(
     for row in rows:
         for column in columns:
             taps = (row.first.taps, column.first.taps)
-            depth = Depth(channels=channels, taps=taps, block=1 if taps == (1, 1) else block)
+            depth = Depth(channels=shape.group_channels, taps=taps, block=1 if taps == (1, 1) else block)
             tag = f"_{row.first.rest}_{column.first.rest}" if products else ""
             products.append(
                 PhaseProduct(rows=row, columns=column, depth=depth if all(taps) else None, tag=tag)
@@ -136,14 +132,8 @@ def phase_products(
 
 
 def gemm_conv_transpose(
+    shape: Convolution,
     *,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
-    filters: int,
-    window: Window,
-    groups: int = 1,
     output_padding: Pair = (0, 0),
     block: int = 1,
     epilogue: Epilogue | None = None,
@@ -156,26 +146,18 @@ def gemm_conv_transpose(
     exchanged, B [groups, M] with a bias, R like Y with an operand, Y [batch, groups, M, OH, OW] with OH, OW =
     `transposed_outputs`. Stages as of `GatheredProduct.stages`, matrices are (groups, phases of rows, of columns);
     without taps loops b0{tag}, b1{tag}, b2{tag}, i{tag}, j{tag} around "post{tag}".
-    ValueError if `groups` does not divide channels and filters, or nothing is left between the pads.
+    ValueError where nothing is left between the pads.
     """
     epilogue = epilogue or Epilogue()
-    if channels % groups or filters % groups:
-        raise ValueError(f"{groups} groups do not divide {channels} channels and {filters} filters")
-    channels, filters = channels // groups, filters // groups
-    products = phase_products(
-        channels=channels,
-        height=height,
-        width=width,
-        window=window,
-        output_padding=output_padding,
-        block=block,
-    )
+    batch, groups, channels, filters = shape.batch, shape.groups, shape.group_channels, shape.group_filters
+    window = shape.window
+    products = phase_products(shape, output_padding=output_padding, block=block)
 
     def buffer(name: str, *shape: int) -> Buffer:
         return Buffer(name=name, shape=shape, dtype=DType.FLOAT32)
 
-    x_in = buffer("X", batch, groups, channels, height, width)
-    outputs = transposed_outputs(window, height, width, output_padding)
+    x_in = buffer("X", batch, groups, channels, shape.height, shape.width)
+    outputs = transposed_outputs(window, shape.height, shape.width, output_padding)
     y_out = buffer("Y", batch, groups, filters, *outputs)
     bias = buffer("B", groups, filters) if epilogue.bias else None
     operand = buffer("R", *y_out.shape) if epilogue.operand else None

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ...ir.expr import Buffer, Call, Const, Expr, Var, all_of, cast, equal
-from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.expr import Buffer, Call, Const, Expr, Var
+from ...ir.stmt import Program
 from ...ir.types import DType
 from ..blocks import Window
-from ..post import PoolOperator
-from .common import parameters_of
-from .float_conv2d import padded_input
-from .int8_conv2d import held
+from .float_pool import pooled
+from .unsigned import held
 
 
 def int8_max_pool(
@@ -24,7 +20,7 @@ def int8_max_pool(
     pool.x, pool.j, pool.kh, pool.kw); loops n, y, x, j around "post" follow. ValueError if the window does not fit.
     """
     x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.UINT8)
-    return _pool(name, x_in, window, 0, "max", DType.UINT8, None, lambda value, *_: value)
+    return pooled(name, x_in, window, "max", DType.UINT8, lambda value, *_: value, outside=0)
 
 
 def int8_average_pool(
@@ -52,41 +48,4 @@ def int8_average_pool(
         limits = [Const(v, DType.INT8) for v in (zero_point, low, high)]
         return held(Call("requantize", (total + bias, scales[y, x], *limits), DType.INT8))
 
-    return _pool(name, x_in, window, pad_value, "add", DType.INT32, scales, finish)
-
-
-def _pool(
-    name: str,
-    x_in: Buffer,
-    window: Window,
-    pad_value: int,
-    op: PoolOperator,
-    dtype: DType,
-    scales: Buffer | None,
-    finish: Callable[[Expr, Var, Var], Expr],
-) -> Program:
-    """A pool in `dtype`, whose results `finish` makes activations of, given row and column."""
-    outer, height, width, lanes = x_in.shape
-    oh, ow = window.outputs(height, width)
-    y_out = Buffer(name="Y", shape=(outer, oh, ow, lanes), dtype=DType.UINT8)
-    data, pad = padded_input(x_in, window, pad_value)
-    total = Buffer(name="window", shape=y_out.shape, dtype=dtype)
-    (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
-    n, y, x, j, kh, kw = (Var(f"pool.{v}") for v in ("n", "y", "x", "j", "kh", "kw"))
-    pool = Reduce(
-        name="pool",
-        op=op,
-        buffer=total,
-        indices=(n, y, x, j),
-        value=cast(data[n, y * sy + kh * dy, x * sx + kw * dx, j], dtype),
-        first=all_of(equal(kh, 0), equal(kw, 0)),
-    )
-    around = [(n, outer), (y, oh), (x, ow), (j, lanes)]
-    pooled = nest([*around, (kh, kh_size), (kw, kw_size)], pool)
-    n, y, x, j = (Var(v) for v in ("n", "y", "x", "j"))
-    post = Assign(name="post", buffer=y_out, indices=(n, y, x, j), value=finish(total[n, y, x, j], y, x))
-    last = nest([(n, outer), (y, oh), (x, ow), (j, lanes)], post)
-    body: Stmt = Alloc(buffer=total, body=seq(*pad, pooled, last))
-    if pad:
-        body = Alloc(buffer=data, body=body)
-    return Program(name=name, parameters=parameters_of(x_in, scales, y_out), body=body)
+    return pooled(name, x_in, window, "add", DType.INT32, finish, outside=pad_value, beside=scales)

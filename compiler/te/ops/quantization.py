@@ -6,7 +6,7 @@ from ...ir.expr import Buffer, Call, Const, Expr, Var, cast, select
 from ...ir.stmt import Assign, Program, nest
 from ...ir.types import DType
 from ..blocks import ceil_div
-from .int8_conv2d import OFFSET, held, stored
+from .unsigned import OFFSET, held, stored_value
 
 
 def store_activation(
@@ -69,6 +69,6 @@ def load_activation(
             difference = cast(value, DType.INT32) - (zero_point + int(OFFSET.value))
             value = cast(difference, DType.FLOAT32) * Const(float(scale), DType.FLOAT32)
         case DType.INT8:
-            value = stored(value)
+            value = stored_value(value)
     load = Assign(name="map", buffer=y, indices=(n, o, p), value=value)
     return Program(name=name, parameters=(x, y), body=nest(list(zip((n, o, p), y.shape, strict=True)), load))

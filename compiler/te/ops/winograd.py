@@ -15,12 +15,13 @@ from functools import cache
 import numpy as np
 
 from ...ir.expr import Buffer, Const, Expr, Load, Var, minimum
-from ...ir.stmt import Alloc, Assign, Copy, Program, Stmt, nest, region, seq
+from ...ir.stmt import Assign, Copy, Program, Stmt, nest, region, seq
 from ...ir.types import DType
-from ..blocks import Pair, Window, ceil_div
+from ..blocks import Pair, ceil_div
 from ..epilogue import Epilogue
-from .common import parameters_of
+from .convolution import Convolution
 from .gathered_product import GatheredProduct
+from .sums import allocated, program_of
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 """Rows of exact numbers."""
@@ -99,54 +100,46 @@ def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
     return result
 
 
-def fits(window: Window, groups: int = 1) -> bool:
+def fits(shape: Convolution) -> bool:
     """Whether a convolution is one that this method is for: 3 x 3 taps side by side, stride 1, one group."""
-    ones = (1, 1)
-    return (window.kernel, window.strides, window.dilations, groups) == ((TAPS, TAPS), ones, ones, 1)
+    window, ones = shape.window, (1, 1)
+    return (window.kernel, window.strides, window.dilations, shape.groups) == ((TAPS, TAPS), ones, ones, 1)
 
 
-def tile_counts(m: int, height: int, width: int, window: Window) -> Pair:
-    """Tiles below and beside one another, for an input of `height` x `width`."""
-    rows, columns = window.outputs(height, width)
+def tile_counts(m: int, shape: Convolution) -> Pair:
+    """Tiles of m x m outputs below and beside one another."""
+    rows, columns = shape.outputs
     return ceil_div(rows, m), ceil_div(columns, m)
 
 
 def winograd_conv2d(
-    *,
-    m: int,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
-    filters: int,
-    window: Window,
-    epilogue: Epilogue | None = None,
-    name: str = "winograd",
+    shape: Convolution, m: int, *, epilogue: Epilogue | None = None, name: str = "winograd"
 ) -> Program:
     """Y = epilogue(convolution of X with 3 x 3 taps) in float32 by tiles of m x m outputs.
 
     Parameters X [batch, channels, height, width], W [n * n, channels, filters] (`transformed_weights`), B [filters]
     with a bias, R like Y with an operand, Y [batch, filters, OH, OW]. Stages: in loops input.c, input.p a tile of the
     input (copy "tile", statements "input.rows" and "input.columns") into `transformed` [n * n, channels, P], of all
-    tiles of all images, P a multiple of `ALIGNED`; those of `te.ops.gemm` into `products` [n * n, filters, P]; in loops
-    output.f, output.p a tile's outputs ("output.load", "output.rows", "output.columns"), in y and x "store".
+    tiles of all images, P a multiple of `ALIGNED`; those of `GatheredProduct` into `products` [n * n, filters, P]; in
+    loops output.f, output.p a tile's outputs ("output.load", "output.rows", "output.columns"), in y and x "store".
     ValueError for m or a window that the method is not for, or a window that does not fit.
     """
-    if not fits(window):
-        raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1, not for {window}")
+    if not fits(shape):
+        raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
     epilogue = epilogue or Epilogue()
+    batch, channels, filters = shape.batch, shape.channels, shape.filters
     n = m + TAPS - 1
     matrices = transforms(m)
-    oh, ow = window.outputs(height, width)
-    high, wide = tile_counts(m, height, width, window)
+    oh, ow = shape.outputs
+    high, wide = tile_counts(m, shape)
     tiles = batch * high * wide
     columns = ceil_div(tiles, ALIGNED) * ALIGNED
-    top, left, _, _ = window.pads
+    top, left, _, _ = shape.window.pads
 
     def buffer(name: str, *shape: int, scope: str = "dram") -> Buffer:
         return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope=scope)
 
-    x_in, y_out = buffer("X", batch, channels, height, width), buffer("Y", batch, filters, oh, ow)
+    x_in, y_out = buffer("X", batch, channels, shape.height, shape.width), buffer("Y", batch, filters, oh, ow)
     weight = buffer("W", n * n, channels, filters)
     bias = buffer("B", filters) if epilogue.bias else None
     operand = buffer("R", *y_out.shape) if epilogue.operand else None
@@ -179,7 +172,7 @@ def winograd_conv2d(
             lambda j: (i * n + j, c, p),
             lambda k: half[i, k],
         )
-        body = _allocated(seq(load, nest([(j, n)], first), nest([(i, n)], second)), tile, half)
+        body = allocated((tile, half), seq(load, nest([(j, n)], first), nest([(i, n)], second)))
         return nest([(c, channels), (p, columns)], body)
 
     def output_stage() -> Stmt:
@@ -211,7 +204,7 @@ def winograd_conv2d(
             for v, size, start in ((dy, oh, y), (dx, ow, x))
         ]
         body = seq(load, nest([(j, n)], first), nest([(i, m)], second), nest(inside, store))
-        return nest([(f, filters), (p, tiles)], _allocated(body, tile, half, result))
+        return nest([(f, filters), (p, tiles)], allocated((tile, half, result), body))
 
     product = GatheredProduct(
         matrices=(n * n,),
@@ -224,8 +217,14 @@ def winograd_conv2d(
         plain=channels > 1,
     )
     middle = product.stages(transformed, weight, None, None, products, Epilogue())
-    body = _allocated(seq(input_stage(), middle, output_stage()), transformed, products)
-    return Program(name=name, parameters=parameters_of(x_in, weight, bias, operand, y_out), body=body)
+    return program_of(
+        name,
+        (x_in, weight, bias, operand, y_out),
+        (transformed, products),
+        input_stage(),
+        middle,
+        output_stage(),
+    )
 
 
 def _applied(
@@ -269,9 +268,3 @@ def _with_roots(roots: Sequence[Fraction]) -> list[Fraction]:
         times_x, times_root = [Fraction(0), *found], [*[root * c for c in found], Fraction(0)]
         found = [a - b for a, b in zip(times_x, times_root, strict=True)]
     return found
-
-
-def _allocated(body: Stmt, *buffers: Buffer) -> Stmt:
-    for buffer in reversed(buffers):
-        body = Alloc(buffer=buffer, body=body)
-    return body

@@ -115,7 +115,7 @@ def cut_tiles(s: Schedule, knobs: Knobs, width: int) -> Tiles:
 def schedule(
     target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """`te.ops.dense` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+    """`te.ops.product` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
 
     `parallel`: tiles run on the threads of the kernel's pool."""
     rows, depth, columns = product_sizes(program)

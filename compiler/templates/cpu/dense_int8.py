@@ -27,7 +27,7 @@ def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knob
 def schedule(
     target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """`te.ops.dense_int8` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+    """`te.ops.product` of types `DOT_INT8` with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
 
     `parallel`: tiles run on the threads of the kernel's pool.
 

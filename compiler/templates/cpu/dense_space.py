@@ -52,7 +52,7 @@ class _Size:
 
 
 def space(target: CpuTarget, program: Program) -> Space:
-    """The space of `te.ops.dense`; costs are seconds."""
+    """The space of `te.ops.product`; costs are seconds."""
     size = _size(target, program)
     default = default_values(target, program)
     vectors = min(-(-size.columns // size.lanes), max(1, target.vector_registers - 2))

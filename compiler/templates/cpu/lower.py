@@ -36,9 +36,9 @@ from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.lstm import lstm_steps
-from ...te.ops.matmul import matmul
 from ...te.ops.movement import concat, gather, permute, remap
 from ...te.ops.normalization import normalize
+from ...te.ops.product import Matrices, product
 from ...te.ops.reduction import Kind, reduction
 from ...te.ops.relayout import relayout
 from ...te.ops.resize import axis_table, resize
@@ -113,7 +113,9 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
 def _matrix_product(graph: FloatGraph, node: Node) -> LoweredCpuNode:
     a, b = (graph.tensors[name].shape for name in node.own_inputs)
     beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
-    program = matmul(batch_x=a[:-2], batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1], beside=beside)
+    # One batch at least, as the template has it.
+    sizes = Matrices(batch_x=a[:-2] or (1,), batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1])
+    program = product(sizes, beside=beside, name="matmul")
     return _in_order(graph, node, program, matmul_cpu.schedule)
 
 

@@ -15,6 +15,8 @@ from ...ir.types import DType
 from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window, ceil_div
+from ...te.ops.blocked_conv2d import QuantizedSums, blocked_conv2d, blocked_depthwise
+from ...te.ops.convolution import Convolution
 from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.int8_channels import (
     Part,
@@ -25,8 +27,8 @@ from ...te.ops.int8_channels import (
     int8_table,
     whole_runs,
 )
-from ...te.ops.int8_conv2d import biases_of_unsigned, held, int8_conv2d, int8_depthwise, stored
 from ...te.ops.int8_pool import int8_average_pool, int8_max_pool
+from ...te.ops.unsigned import biases_of_unsigned, held, stored_value
 from ...te.post import combined
 from ...te.scalars import argument
 from ..vdla.stages import combination_of, post_of
@@ -73,18 +75,17 @@ def _convolution(network: Int8Network, node: integer.Convolution) -> None:
     height, width = flattened(window, height, width)
     blocks_in = ceil_div(channels // groups, block_in)
     blocks_out = ceil_div(filters // groups, block_out)
-    program = int8_conv2d(
+    shape = Convolution(
         batch=batch,
-        groups=groups,
-        channel_blocks=blocks_in,
-        filter_blocks=blocks_out,
+        channels=groups * blocks_in * block_in,
         height=height,
         width=width,
+        filters=groups * blocks_out * block_out,
         window=window,
-        block_in=block_in,
-        block_out=block_out,
-        pad_value=node.pad_value + UNSIGNED_OFFSET,
-        post=post_of(node.requantize, node.combine),
+        groups=groups,
+    )
+    program = blocked_conv2d(
+        shape, block_in=block_in, block_out=block_out, sums=_quantized_sums(node), name="int8_conv2d"
     )
     weight = np.zeros((groups, blocks_out * block_out, blocks_in * block_in, *window.kernel), np.int8)
     own_in, own_out = channels // node.groups, filters // node.groups
@@ -110,16 +111,16 @@ def _depthwise(network: Int8Network, node: integer.Convolution) -> None:
     block = network.block(channels)
     blocks = ceil_div(channels, block)
     window = _window(node.weight.shape[2:], node.strides, node.pads, node.dilations)
-    program = int8_depthwise(
+    shape = Convolution(
         batch=batch,
-        channel_blocks=blocks,
+        channels=blocks * block,
         height=height,
         width=width,
+        filters=blocks * block,
         window=window,
-        block=block,
-        pad_value=node.pad_value + UNSIGNED_OFFSET,
-        post=post_of(node.requantize, node.combine),
+        groups=blocks * block,
     )
+    program = blocked_depthwise(shape, block=block, sums=_quantized_sums(node), name="int8_depthwise")
     weight = node.weight[:, 0].transpose(1, 2, 0)
     _sums(
         network,
@@ -130,6 +131,12 @@ def _depthwise(network: Int8Network, node: integer.Convolution) -> None:
         ),
         np.pad(weight, ((0, 0), (0, 0), (0, blocks * block - channels))),
         1,
+    )
+
+
+def _quantized_sums(node: integer.Convolution) -> QuantizedSums:
+    return QuantizedSums(
+        pad_value=node.pad_value + UNSIGNED_OFFSET, post=post_of(node.requantize, node.combine)
     )
 
 
@@ -222,7 +229,7 @@ def _pool(
 def _elementwise(network: Int8Network, node: integer.Elementwise) -> None:
     """Stage B by itself, on whole blocks."""
     operands = integer.reads(node)
-    values = [stored(argument(position, DType.UINT8)) for position in range(len(operands))]
+    values = [stored_value(argument(position, DType.UINT8)) for position in range(len(operands))]
     second = values[1] if len(values) > 1 else None
     body = held(combined(values[0], second, combination_of(node.combine)))
     batch, blocks, height, width, block = network.tensors[network.names[node.output]].storage

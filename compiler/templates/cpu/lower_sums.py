@@ -10,6 +10,7 @@ from ...graph.floating.graph import FloatGraph, Node
 from ...graph.floating.operators import Convolution, Dense
 from ...te.epilogue import Epilogue
 from ...te.ops.conv_transpose import conv_transpose
+from ...te.ops.convolution import Convolution as Shape
 from ..lowered_node import LoweredNode, kernel_key
 from . import conv2d_knobs as conv2d_cpu_knobs
 from . import conv_transpose as conv_transpose_cpu
@@ -27,16 +28,19 @@ def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> L
     window, groups = operator.window, operator.groups
     workload: CpuWorkload | None = None
     if operator.transposed:
-        program = conv_transpose(
+        shape = Shape(
             batch=batch,
             channels=channels,
             height=height,
             width=width,
             filters=filters,
             window=window,
+            groups=groups,
+        )
+        program = conv_transpose(
+            shape,
             block_in=data.block,
             block_out=out.block,
-            groups=groups,
             output_padding=operator.output_padding,
             epilogue=operator.epilogue,
         )

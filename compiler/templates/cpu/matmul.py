@@ -41,7 +41,7 @@ def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
 def schedule(
     target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """`te.ops.matmul` scheduled with `knobs` (default: `choose_knobs`).
+    """`te.ops.product` scheduled with `knobs` (default: `choose_knobs`).
 
     `parallel`: matrices or tiles run on the threads of the kernel's pool."""
     knobs = knobs or choose_knobs(target, program)

@@ -23,10 +23,11 @@ from ...ir.work import statement_runs
 from ...te.blocks import Pads, Window
 from ...te.epilogue import Activation, Epilogue
 from ...te.merge import Shape, merge_broadcast
-from ...te.ops.dense import dense
-from ...te.ops.float_conv2d import float_conv2d, float_depthwise
+from ...te.ops.blocked_conv2d import FloatSums, blocked_conv2d, blocked_depthwise
+from ...te.ops.convolution import Convolution
 from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.float_pool import float_pool
+from ...te.ops.product import Matrices, product
 from ...te.scalar_steps import Steps, expression, steps_of
 from ..vdla.workload import MOST_ELEMENTS as MOST_TENSOR
 from ..vdla.workload import MOST_POSITIONS, MOST_STEP, WorkloadError
@@ -63,7 +64,7 @@ class _Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv2dCpu(_Described):
-    """`te.ops.float_conv2d`, scheduled by `conv2d_cpu`; `height` and `width` as `flattened` leaves them."""
+    """`te.ops.blocked_conv2d`, scheduled by `conv2d_cpu`; `height` and `width` as `flattened` leaves them."""
 
     template: Literal["conv2d_cpu"] = "conv2d_cpu"
     batch: int
@@ -79,23 +80,22 @@ class Conv2dCpu(_Described):
 
     def program(self, epilogue: Epilogue | None = None) -> Program:
         """The tensor expression, with an epilogue of its parts. ValueError where the sizes do not fit together."""
-        return float_conv2d(
+        shape = Convolution(
             batch=self.batch,
             channels=self.channels,
             height=self.height,
             width=self.width,
             filters=self.filters,
             window=self.window,
-            block_in=self.block_in,
-            block_out=self.block_out,
             groups=self.groups,
-            epilogue=epilogue or self.parts.epilogue,
         )
+        sums = FloatSums(epilogue=epilogue or self.parts.epilogue)
+        return blocked_conv2d(shape, block_in=self.block_in, block_out=self.block_out, sums=sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepthwiseCpu(_Described):
-    """`te.ops.float_depthwise`, scheduled by `depthwise_cpu`."""
+    """`te.ops.blocked_conv2d.blocked_depthwise`, scheduled by `depthwise_cpu`."""
 
     template: Literal["depthwise_cpu"] = "depthwise_cpu"
     batch: int
@@ -108,21 +108,23 @@ class DepthwiseCpu(_Described):
 
     def program(self, epilogue: Epilogue | None = None) -> Program:
         """The tensor expression, with an epilogue of its parts. ValueError where the window does not fit."""
-        return float_depthwise(
+        shape = Convolution(
             batch=self.batch,
             channels=self.channels,
             height=self.height,
             width=self.width,
+            filters=self.channels,
             window=self.window,
-            block=self.block,
-            epilogue=epilogue or self.parts.epilogue,
-            name="depthwise",
+            groups=self.channels,
+        )
+        return blocked_depthwise(
+            shape, block=self.block, sums=FloatSums(epilogue=epilogue or self.parts.epilogue)
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseCpu(_Described):
-    """`te.ops.dense`, scheduled by `dense_cpu`."""
+    """`te.ops.product`, scheduled by `dense_cpu`."""
 
     template: Literal["dense_cpu"] = "dense_cpu"
     rows: int
@@ -132,9 +134,8 @@ class DenseCpu(_Described):
 
     def program(self, epilogue: Epilogue | None = None) -> Program:
         """The tensor expression, with an epilogue of its parts."""
-        return dense(
-            rows=self.rows, depth=self.depth, columns=self.columns, epilogue=epilogue or self.parts.epilogue
-        )
+        sizes = Matrices(rows=self.rows, depth=self.depth, columns=self.columns)
+        return product(sizes, epilogue=epilogue or self.parts.epilogue)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

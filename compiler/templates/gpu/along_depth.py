@@ -16,7 +16,7 @@ THREADS = 128
 
 
 def lay_along_depth(s: Schedule, constants: Sequence[str] = ()) -> list[str]:
-    """Makes the stage of each factor of a program with the stages of `te.ops.gemm` one copy of a box along the depth.
+    """Makes the stage of each factor of a staged `te.ops.product` one copy of a box along the depth.
 
     What lies across it is packed so ahead, if it is one of the `constants`, or else transposed in a kernel of its own
     first, whose loops are scheduled here. Returns the names of these stages. Stages that are no copies stay as they

@@ -7,7 +7,7 @@ from ...graph.floating.operators import Dense
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
-from ...te.ops.gemm import gemm as product
+from ...te.ops.product import Matrices, product
 from ..cpu.fused import fused
 from . import gemm
 from .lowered import LoweredCudaNode, lowered
@@ -19,7 +19,7 @@ choose_knobs = gemm.choose_knobs
 
 
 def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.gemm` with a constant W; defaults as of `gemm.choose_knobs`."""
+    """`te.ops.product` with a constant W; defaults as of `gemm.choose_knobs`."""
     return gemm.schedule(target, program, knobs, constants=("W",))
 
 
@@ -30,7 +30,8 @@ def lower_dense(
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]
     epilogue = operator.epilogue
-    program = product(rows=rows, depth=depth, columns=columns, epilogue=epilogue, name="dense")
+    sizes = Matrices(rows=rows, depth=depth, columns=columns)
+    program = product(sizes, epilogue=epilogue, staged="by depth", name="dense")
     program = for_target(target, program)
     ends = fused(graph, node, program)
     x, w, *rest = node.inputs

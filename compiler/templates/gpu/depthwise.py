@@ -74,7 +74,7 @@ def issue_cycles(
 
 
 def schedule(target: CudaTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.float_depthwise` in blocks of one channel, with the `window` it was built with.
+    """`te.ops.blocked_conv2d.blocked_depthwise` in blocks of one channel, with the `window` it was built with.
 
     W is packed, see `schedule.pack`, where the window is small enough for registers.
     """

@@ -26,7 +26,7 @@ MOST_INPUTS = 160
 
 
 def space(target: CudaTarget, program: Program, window: Window) -> Space:
-    """The space of `te.ops.float_depthwise`, as `depthwise.schedule` takes it; costs are seconds.
+    """The space of `te.ops.blocked_conv2d.blocked_depthwise`, as `depthwise.schedule` takes it; costs are seconds.
 
     ValueError for windows that are not held in registers, whose kernels have no knobs.
     """

@@ -22,7 +22,7 @@ Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
 
 
 def choose_knobs(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
-    """Defaults for any shape of what has the stages of `te.ops.gemm`; `constants` as of `schedule`."""
+    """Defaults for any shape of what has the stages of `te.ops.product`; `constants` as of `schedule`."""
     if gemm_wgmma.applies(target, program, constants):
         return gemm_wgmma.default_knobs(target, program, constants)
     if is_rounded(program) or gemm_mma.is_half(program):
@@ -36,7 +36,7 @@ def choose_knobs(target: CudaTarget, program: Program, constants: Sequence[str] 
 def schedule(
     target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """`te.ops.gemm` scheduled with `knobs` (default: `choose_knobs`).
+    """`te.ops.product` scheduled with `knobs` (default: `choose_knobs`).
 
     Factors rounded to tf32 (`tensor_float`), and those of 16 bits, are multiplied on tensor cores. `constants` are
     parameters, X or W, that are packed ahead as `schedule.pack.pack_arrays` does it. X is packed for tiles only.
@@ -59,7 +59,7 @@ def template_of(target: CudaTarget, program: Program, constants: Sequence[str] =
 
 
 def problem_of(program: Program, copy_instructions: float = 0.0, tag: str = "") -> Problem:
-    """What a program with the stages of `te.ops.gemm` has to compute; loops of constant extents.
+    """What a program with the stages of `te.ops.product` has to compute; loops of constant extents.
 
     `tag` is what the stages' names end with.
     """

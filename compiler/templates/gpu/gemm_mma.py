@@ -59,10 +59,10 @@ class Factor:
 def schedule(
     target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """What has the stages of `te.ops.gemm` scheduled with `knobs` (default: `choose_knobs`).
+    """What has the stages of `te.ops.product` scheduled with `knobs` (default: `choose_knobs`).
 
     Statement "gemm" multiplies types that an `mma` multiplies, float32 rounded to tf32
-    (`te.ops.tensor_gemm.round_factors`). A stage is one copy of a box, or a nest of loops around a copy of one element.
+    (`te.ops.product.round_factors`). A stage is one copy of a box, or a nest of loops around a copy of one element.
     `constants` are parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). LegalityError where the
     program is none such, or the knobs do not fit together.
     """

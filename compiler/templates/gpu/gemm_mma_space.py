@@ -40,7 +40,7 @@ AXES = (
 
 
 def space(target: CudaTarget, program: Program) -> Space:
-    """The space of what has the stages of `te.ops.gemm` and types that an `mma` multiplies; costs are seconds."""
+    """The space of what has the stages of `te.ops.product` and types that an `mma` multiplies; costs are seconds."""
     account = partial(_account, target, described(program))
     held = {"steps": 1, "stages": 1, "splits": 1, "group": 1}
     return space_of_axes("gemm_mma_cuda", AXES, account, SLACK, held)

@@ -30,7 +30,7 @@ AXES = (
 
 
 def space(target: CudaTarget, program: Program) -> Space:
-    """The space of what has the stages of `te.ops.gemm`; costs are seconds."""
+    """The space of what has the stages of `te.ops.product`; costs are seconds."""
     return space_of(target, problem_of(program))
 
 
@@ -57,7 +57,7 @@ def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
 
 
 def default_tile(target: CudaTarget, program: Program) -> Tile:
-    """The tile of `gemm_account.choose_tile` for what has the stages of `te.ops.gemm`."""
+    """The tile of `gemm_account.choose_tile` for what has the stages of `te.ops.product`."""
     return choose_tile(target, problem_of(program))
 
 

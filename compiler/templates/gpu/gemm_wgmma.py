@@ -70,7 +70,7 @@ def applies(target: CudaTarget, program: Program, constants: Sequence[str] = ())
 def schedule(
     target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """What has the stages of `te.ops.gemm` scheduled with `knobs` (default: `default_knobs`).
+    """What has the stages of `te.ops.product` scheduled with `knobs` (default: `default_knobs`).
 
     Statement "gemm" multiplies what `target.cuda.wgmma.wgmma` does. Rows of 16-bit factors that do not begin at
     multiples of 16 bytes are right too, but copied by single elements (`applies`: whether they are not). `constants`

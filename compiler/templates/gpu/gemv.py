@@ -67,7 +67,7 @@ def choose_knobs(target: CudaTarget, rows: int, columns: int, depth: int) -> Kno
 
 
 def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ()) -> Schedule:
-    """`te.ops.gemm` (X and W as they come), or what has its stages, with all rows in each thread; in kernel form.
+    """`te.ops.product` (X and W as they come), or what has its stages, with all rows in each thread; in kernel form.
 
     `constants` as of `tile.schedule_tile`. Rows stay in order, so that there should be `MOST_ROWS` at most.
     """

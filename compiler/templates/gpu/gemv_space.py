@@ -30,7 +30,7 @@ OTHER_REGISTERS = 40
 
 
 def space(target: CudaTarget, program: Program) -> Space:
-    """The space of what has the stages of `te.ops.gemm`, as `gemv.schedule_rows` takes it; costs are seconds."""
+    """The space of what has the stages of `te.ops.product`, as `gemv.schedule_rows` takes it; costs are seconds."""
     return Space(
         template="gemv_cuda",
         axes=AXES,

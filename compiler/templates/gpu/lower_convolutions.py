@@ -15,8 +15,9 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
+from ...te.ops.blocked_conv2d import FloatSums, blocked_depthwise
+from ...te.ops.convolution import Convolution as Shape
 from ...te.ops.direct_conv2d import direct_conv2d
-from ...te.ops.float_conv2d import float_depthwise
 from ...te.ops.gemm_conv2d import conv2d_depth, gemm_conv2d
 from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
 from ...te.ops.winograd import fits, transformed_weights, winograd_conv2d
@@ -24,7 +25,6 @@ from ..cpu.fused import fused
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
 from .lowered import LoweredCudaNode, lowered
 from .tensor_float import for_target, is_rounded
-from .winograd_account import Convolution as WinogradSizes
 from .winograd_account import exact_outputs
 from .workload import CudaTemplate, workload_of
 
@@ -46,10 +46,10 @@ def lower_convolution(
     if isinstance(knobs, conv2d_direct.Knobs):
         return lower_direct_conv2d(graph, node, operator, knobs)
     direct = lower_direct_conv2d(graph, node, operator) if knobs is None and operator.groups == 1 else None
-    if knobs is None and fits(operator.window, operator.groups):
+    if knobs is None and fits(shape_of(graph, node, operator)):
         # None where another method is expected to be faster.
         others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
-        knobs = winograd.wins(target, winograd_sizes(graph, node, operator), others)
+        knobs = winograd.wins(target, shape_of(graph, node, operator), others)
     if isinstance(knobs, winograd.Knobs):
         return lower_winograd(graph, node, operator, knobs)
     if direct is not None and conv2d_direct.is_faster(target, direct.program):
@@ -69,8 +69,8 @@ def lower_convolution_methods(
         direct = lower_direct_conv2d(graph, node, operator)
         if conv2d_direct.seconds_of(target, direct.program) < inf:
             others.append(direct)
-    if fits(operator.window, operator.groups):
-        for m in exact_outputs(winograd_sizes(graph, node, operator)):
+    if fits(shape_of(graph, node, operator)):
+        for m in exact_outputs(shape_of(graph, node, operator)):
             others.append(lower_winograd(graph, node, operator, winograd.Knobs(m=m)))
     return (default, *[other for other in others if other.workload != default.workload])
 
@@ -83,22 +83,11 @@ def lower_conv2d(
     knobs: conv2d.Knobs | None = None,
 ) -> LoweredCudaNode:
     """A convolution as a product of matrices, on tensor cores where `target` allows it (`tensor_float`)."""
-    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
-    weights = _weights(graph, node, operator)
-    block = conv2d.channel_block(channels // operator.groups)
-    program = gemm_conv2d(
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=graph.tensors[node.output].shape[1],
-        window=operator.window,
-        groups=operator.groups,
-        block=block,
-        epilogue=operator.epilogue,
-    )
-    program = for_target(target, program)
-    arrays = {"W": conv2d_depth(channels // operator.groups, operator.window, block).pack(weights)}
+    shape = shape_of(graph, node, operator)
+    block = conv2d.channel_block(shape.group_channels)
+    program = for_target(target, gemm_conv2d(shape, block=block, epilogue=operator.epilogue))
+    depth = conv2d_depth(shape.group_channels, operator.window, block)
+    arrays = {"W": depth.pack(_weights(graph, node, operator))}
     template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731
     tuned: CudaTemplate = "gemm_mma_cuda" if is_rounded(program) else "conv2d_cuda"
     return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs, tuned, ("W",))
@@ -108,20 +97,10 @@ def lower_direct_conv2d(
     graph: FloatGraph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
 ) -> LoweredCudaNode:
     """A convolution whose input keeps its shape on the way into shared memory; ValueError for several groups."""
-    if operator.groups > 1:
-        raise ValueError(f"{node.output} has {operator.groups} groups, a direct convolution has one")
-    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
-    program = direct_conv2d(
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=graph.tensors[node.output].shape[1],
-        window=operator.window,
-        epilogue=operator.epilogue,
-    )
+    shape = shape_of(graph, node, operator)
+    program = direct_conv2d(shape, epilogue=operator.epilogue)
     weights = graph.constants[node.inputs[1]]
-    arrays = {"W": weights.transpose(1, 2, 3, 0).reshape(channels, -1, len(weights))}
+    arrays = {"W": weights.transpose(1, 2, 3, 0).reshape(shape.channels, -1, len(weights))}
     template: Template = lambda t, p: conv2d_direct.schedule(t, p, knobs)  # noqa: E731
     return _lowered(
         graph, node, operator, program, "conv2d_direct", arrays, template, knobs, "conv2d_direct_cuda"
@@ -132,47 +111,21 @@ def lower_winograd(
     graph: FloatGraph, node: Node, operator: Convolution, knobs: winograd.Knobs
 ) -> LoweredCudaNode:
     """A convolution by Winograd's method, its weights transformed ahead; TypeError where it is for other windows."""
-    if not fits(operator.window, operator.groups):
+    shape = shape_of(graph, node, operator)
+    if not fits(shape):
         raise TypeError(
             f"{knobs!r} are no knobs of this convolution: Winograd's method takes 3 x 3 taps, stride 1"
         )
-    sizes = winograd_sizes(graph, node, operator)
-    program = winograd_conv2d(
-        m=knobs.m,
-        batch=sizes.batch,
-        channels=sizes.channels,
-        height=sizes.height,
-        width=sizes.width,
-        filters=sizes.filters,
-        window=sizes.window,
-        epilogue=operator.epilogue,
-    )
+    program = winograd_conv2d(shape, knobs.m, epilogue=operator.epilogue)
     arrays = {"W": transformed_weights(graph.constants[node.inputs[1]], knobs.m)}
     template: Template = lambda t, p: winograd.schedule(t, p, knobs)  # noqa: E731
     return _lowered(graph, node, operator, program, "winograd", arrays, template, knobs, "winograd_cuda")
 
 
-def winograd_sizes(graph: FloatGraph, node: Node, operator: Convolution) -> WinogradSizes:
-    """What Winograd's account takes."""
+def shape_of(graph: FloatGraph, node: Node, operator: Convolution) -> Shape:
+    """The sizes of a convolution, with the pads of its window and its groups."""
     batch, channels, height, width = graph.tensors[node.inputs[0]].shape
-    return WinogradSizes(
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=graph.tensors[node.output].shape[1],
-        window=operator.window,
-    )
-
-
-def lower_conv_transpose(
-    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv_transpose.Knobs | None = None
-) -> LoweredCudaNode:
-    """A transposed convolution as products of matrices."""
-    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
-    weights = _weights(graph, node, operator)
-    block = conv2d.channel_block(channels // operator.groups)
-    program = gemm_conv_transpose(
+    return Shape(
         batch=batch,
         channels=channels,
         height=height,
@@ -180,18 +133,18 @@ def lower_conv_transpose(
         filters=graph.tensors[node.output].shape[1],
         window=operator.window,
         groups=operator.groups,
-        output_padding=operator.output_padding,
-        block=block,
-        epilogue=operator.epilogue,
     )
-    products = phase_products(
-        channels=channels // operator.groups,
-        height=height,
-        width=width,
-        window=operator.window,
-        output_padding=operator.output_padding,
-        block=block,
-    )
+
+
+def lower_conv_transpose(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv_transpose.Knobs | None = None
+) -> LoweredCudaNode:
+    """A transposed convolution as products of matrices."""
+    shape = shape_of(graph, node, operator)
+    weights = _weights(graph, node, operator)
+    block, more = conv2d.channel_block(shape.group_channels), operator.output_padding
+    program = gemm_conv_transpose(shape, output_padding=more, block=block, epilogue=operator.epilogue)
+    products = phase_products(shape, output_padding=more, block=block)
     arrays = {f"W{part.tag}": part.pack(weights) for part in products if part.depth is not None}
     template: Template = lambda t, p: conv_transpose.schedule(t, p, knobs)  # noqa: E731
     # Without any tap there is nothing to cut up.
@@ -203,17 +156,8 @@ def lower_depthwise(
     graph: FloatGraph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
 ) -> LoweredCudaNode:
     """A convolution of each channel by itself."""
-    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
-    window = operator.window
-    program = float_depthwise(
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        window=window,
-        block=1,
-        epilogue=operator.epilogue,
-    )
+    window, sums = operator.window, FloatSums(epilogue=operator.epilogue)
+    program = blocked_depthwise(shape_of(graph, node, operator), block=1, sums=sums)
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
     template: Template = lambda t, p: depthwise.schedule(t, p, window, knobs)  # noqa: E731
     tuned = "depthwise_cuda" if prod(window.kernel) <= depthwise.MOST_TAPS else None

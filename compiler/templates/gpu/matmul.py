@@ -6,7 +6,7 @@ from math import prod
 
 from ...graph.floating.graph import FloatGraph, Node
 from ...target.cuda.machine import CudaTarget
-from ...te.ops.gemm import gemm as product
+from ...te.ops.product import Matrices, product
 from ..cpu.fused import fused
 from . import gemm
 from .lowered import LoweredCudaNode, lowered
@@ -29,15 +29,8 @@ def lower_matrix_product(
     beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
     if prod(batch_w) == 1 and not beside:
         rows, batch_x, batch_w = prod(batch_x) * rows, [], []
-    program = product(
-        rows=rows,
-        depth=depth,
-        columns=columns,
-        batch_x=tuple(batch_x),
-        batch_w=tuple(batch_w),
-        beside=beside,
-        name="matmul",
-    )
+    sizes = Matrices(rows=rows, depth=depth, columns=columns, batch_x=tuple(batch_x), batch_w=tuple(batch_w))
+    program = product(sizes, beside=beside, staged="by depth", name="matmul")
     program = for_target(target, program)
     ends = fused(graph, node, program)
     constants = [p for p, name in (("X", x), ("W", w)) if name in graph.constants]

@@ -6,14 +6,14 @@ from ...ir.expr import Call
 from ...ir.stmt import Program, Reduce
 from ...ir.visit import find_loop, find_statement, walk_expr
 from ...target.cuda.machine import CudaTarget
-from ...te.ops.tensor_gemm import round_factors
+from ...te.ops.product import round_factors
 
 LEAST = 8
 """Rows and columns from which on a fragment is filled at least by half."""
 
 
 def for_target(target: CudaTarget, program: Program) -> Program:
-    """What has the stages of `te.ops.gemm` in float32, its factors rounded to tf32 if tensor cores are to multiply.
+    """What has the stages of `te.ops.product` in float32, its factors rounded to tf32 if tensor cores are to multiply.
 
     That is where `target.tensor_float` allows it and fragments are not mostly padding; else the same object.
     """

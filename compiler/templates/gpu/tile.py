@@ -1,7 +1,7 @@
 """Tiles of sums of products on a GPU: blocks of threads, each with a tile of sums in its registers.
 
-Whatever has the stages of `te.ops.gemm` (operands `a` and `b`, the sum "gemm" over gemm.i, gemm.j, gemm.k into `sum`,
-"post" in loops i and j) is scheduled here: dense layers, matrix products, convolutions as products. A block computes
+Whatever has the stages of `te.ops.product` (operands `a` and `b`, the sum "gemm" over gemm.i, gemm.j, gemm.k into
+`sum`, "post" in loops i and j) is scheduled here: dense layers, products, convolutions as products. A block computes
 `rows` x `columns` sums; tiles of the operands, `depth` long, come into shared memory, fetched by all of its threads
 together and, with several `stages`, ahead of their use; every thread multiplies columns of one with rows of the other.
 """
@@ -85,7 +85,7 @@ class Tile:
 
 
 def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -> Schedule:
-    """A program with `te.ops.gemm`'s stages cut up as `tile` says, in kernel form.
+    """A program with `te.ops.product`'s stages cut up as `tile` says, in kernel form.
 
     `constants` are parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that a tile of them lies
     in one piece. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`). A stage is one copy of

@@ -10,13 +10,14 @@ from ...ir.stmt import Program
 from ...ir.visit import find_loop
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
+from ...te.ops.convolution import Convolution
 from ...te.ops.winograd import fits
 from . import gemm
 from .digits import extent_of
 from .flat import bind_nest
 from .gemm_account import Problem, choose_tile
 from .tile import Tile, tile_sum
-from .winograd_account import THREADS, Convolution, choose
+from .winograd_account import THREADS, choose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Knobs:
 
 def wins(target: CudaTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
     """Knobs where this method is expected to be faster than others (`winograd_account.choose`); None elsewhere."""
-    chosen = choose(target, convolution, others) if fits(convolution.window) else None
+    chosen = choose(target, convolution, others) if fits(convolution) else None
     return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
 
 

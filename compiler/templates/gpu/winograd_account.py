@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, prod
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from ...ir.kernels import WARP
 from ...target.cuda.machine import CudaTarget
 from ...target.cuda.tolerances import MODEL_TOLERANCE, tolerance, winograd_amplification, winograd_tolerance
-from ...te.blocks import Window, ceil_div
+from ...te.blocks import ceil_div
+from ...te.ops.convolution import Convolution
 from ...te.ops.winograd import ALIGNED, OUTPUTS, TAPS, tile_counts, transforms
 from .conv2d import gathered_problem
 from .gemm_account import CACHE_BYTES_CYCLE, SCHEDULERS, Problem, account, choose_tile
@@ -34,41 +35,30 @@ MOST_BYTES = 1 << 29
 """Of what is between the kernels: 512 MiB, so that one layer does not take what a network's tensors need."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Convolution:
-    """The sizes of a convolution of one group."""
+def products_of(shape: Convolution, m: int) -> Problem:
+    """The products of a convolution for tiles of m x m outputs."""
+    tiles = shape.batch * prod(tile_counts(m, shape))
+    return Problem(
+        rows=shape.filters,
+        columns=ceil_div(tiles, ALIGNED) * ALIGNED,
+        depth=shape.channels,
+        batch=(m + TAPS - 1) ** 2,
+    )
 
-    batch: int
-    channels: int
-    height: int
-    width: int
-    filters: int
-    window: Window
 
-    def problem(self, m: int) -> Problem:
-        """The products for tiles of m x m outputs."""
-        tiles = self.batch * prod(tile_counts(m, self.height, self.width, self.window))
-        return Problem(
-            rows=self.filters,
-            columns=ceil_div(tiles, ALIGNED) * ALIGNED,
-            depth=self.channels,
-            batch=(m + TAPS - 1) ** 2,
-        )
+def gathered(shape: Convolution) -> Problem:
+    """The product that `conv2d` makes of a convolution."""
+    return gathered_problem(
+        filters=shape.filters,
+        positions=shape.batch * prod(shape.outputs),
+        channels=shape.channels,
+        taps=prod(shape.window.kernel),
+    )
 
-    @property
-    def gathered(self) -> Problem:
-        """The product that `conv2d` makes of it."""
-        return gathered_problem(
-            filters=self.filters,
-            positions=self.batch * prod(self.window.outputs(self.height, self.width)),
-            channels=self.channels,
-            taps=prod(self.window.kernel),
-        )
 
-    def kept_bytes(self, m: int) -> int:
-        """Bytes of transformed inputs and of products."""
-        problem = self.problem(m)
-        return 4 * problem.batch * (problem.depth + problem.rows) * problem.columns
+def kept_bytes(products: Problem) -> int:
+    """Bytes of transformed inputs and of products."""
+    return 4 * products.batch * (products.depth + products.rows) * products.columns
 
 
 def tile_seconds(target: CudaTarget, problem: Problem, tile: Tile) -> float:
@@ -80,13 +70,13 @@ def tile_seconds(target: CudaTarget, problem: Problem, tile: Tile) -> float:
 
 def transform_seconds(target: CudaTarget, convolution: Convolution, m: int) -> float:
     """Both transforms, each a kernel, of which one is beyond what a convolution has in any case."""
-    n, problem = m + TAPS - 1, convolution.problem(m)
-    oh, ow = convolution.window.outputs(convolution.height, convolution.width)
+    n, problem = m + TAPS - 1, products_of(convolution, m)
+    oh, ow = convolution.outputs
     pixels = convolution.batch * convolution.height * convolution.width
     # Rows of a transform have two zeros or more; each is applied to all columns, then to all rows.
     applied = ((n * n + n * n) * (n - 2), (m * n + m * m) * (n - 1))
     seconds = 0.0
-    kept = convolution.kept_bytes(m) <= target.cache_bytes
+    kept = kept_bytes(problem) <= target.cache_bytes
     cache = CACHE_BYTES_CYCLE * target.multiprocessors * target.clock
     place = replace(target, memory_bandwidth=cache) if kept else target
     for channels, plain, arithmetic, loaded in (
@@ -105,7 +95,7 @@ def transform_seconds(target: CudaTarget, convolution: Convolution, m: int) -> f
 
 def seconds_of(target: CudaTarget, convolution: Convolution, m: int) -> tuple[float, Tile]:
     """The seconds that are expected with tiles of m x m outputs, and the products' tile that they are expected with."""
-    problem = convolution.problem(m)
+    problem = products_of(convolution, m)
     tile = choose_tile(target, problem)
     return transform_seconds(target, convolution, m) + tile_seconds(target, problem, tile), tile
 
@@ -121,25 +111,26 @@ def choose(
     """
     if target.tensor_float:
         return None
-    gathered = convolution.gathered
     candidates = exact_outputs(convolution)
     if not candidates:
         return None
     found = {m: seconds_of(target, convolution, m) for m in candidates}
     best = min(found, key=lambda m: found[m][0])
     seconds, tile = found[best]
-    limit = min([tile_seconds(target, gathered, choose_tile(target, gathered)), *others])
+    product = gathered(convolution)
+    limit = min([tile_seconds(target, product, choose_tile(target, product)), *others])
     return (best, tile) if seconds < GAIN * limit else None
 
 
 def exact_outputs(convolution: Convolution) -> list[int]:
     """Tiles' rows of outputs (m) with which this is as exact as a model's tolerance asks for, or as the gathered sums
     are, and within `MOST_BYTES`."""
-    allowed = max(MODEL_TOLERANCE, tolerance("float32", convolution.gathered.depth))
+    allowed = max(MODEL_TOLERANCE, tolerance("float32", gathered(convolution).depth))
     return [
         m
         for m in OUTPUTS
-        if rounding(convolution.channels, m) <= allowed and convolution.kept_bytes(m) <= MOST_BYTES
+        if rounding(convolution.channels, m) <= allowed
+        and kept_bytes(products_of(convolution, m)) <= MOST_BYTES
     ]
 
 

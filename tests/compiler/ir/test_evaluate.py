@@ -13,11 +13,11 @@ from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, Reduce, nest, region, seq
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.functions import FUNCTIONS
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
-from vdla.compiler.te.ops.gemm import gemm
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
 from vdla.compiler.te.ops.gemm_conv_transpose import gemm_conv_transpose
-from vdla.compiler.te.ops.tensor_gemm import round_factors
+from vdla.compiler.te.ops.product import Matrices, product, round_factors
 from vdla.compiler.te.ops.winograd import winograd_conv2d
 
 FLOAT = [
@@ -135,10 +135,10 @@ def test_convolutions_of_gpus():
     """Their boxes are gathered, of what lies outside of the input too."""
     sizes = {"batch": 2, "channels": 4, "height": 5, "width": 6, "filters": 3, "window": SAME}
     for program in (
-        gemm_conv2d(**sizes, block=4),
-        direct_conv2d(**sizes),
-        winograd_conv2d(m=2, **sizes),
-        gemm_conv_transpose(**sizes | {"window": STRIDED}, block=4),
+        gemm_conv2d(Convolution(**sizes), block=4),
+        direct_conv2d(Convolution(**sizes)),
+        winograd_conv2d(Convolution(**sizes), 2),
+        gemm_conv_transpose(Convolution(**sizes | {"window": STRIDED}), block=4),
     ):
         arrays = arrays_of(program)
         found, wanted = evaluate(program, arrays), interpret(program, arrays)
@@ -162,7 +162,7 @@ def test_long_sums_are_exact():
 
 def test_sums_of_rounded_factors_are_products_of_matrices():
     """They take no memory for each product, of which there are more here than there is memory for."""
-    program = round_factors(gemm(rows=6000, columns=6000, depth=256))
+    program = round_factors(product(Matrices(rows=6000, depth=256, columns=6000), staged="by depth"))
     arrays = arrays_of(program)
     rounded = {name: FUNCTIONS["round_tf32"](arrays[name]).astype(np.float64) for name in ("X", "W")}
     found = evaluate(program, arrays, functions=FUNCTIONS)["Y"]

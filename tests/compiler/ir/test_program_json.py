@@ -17,7 +17,7 @@ from vdla.compiler.ir.program_json import program_from_dict, program_to_dict
 from vdla.compiler.ir.stmt import Assign, Program, nest
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops.matmul import matmul
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.te.scalars import argument, gelu, relu
@@ -40,7 +40,7 @@ def test_programs_of_all_operators_come_back(name):
 def test_programs_of_any_size_come_back(sizes, axis, width):
     rows, depth, columns = sizes
     for program in (
-        matmul(batch_x=(2,), batch_w=(1,), rows=rows, depth=depth, columns=columns),
+        product(Matrices(rows=rows, depth=depth, columns=columns, batch_x=(2,), batch_w=(1,))),
         softmax(sizes, axis, width=width),
         reduction(sizes, (axis,), "max", width=width),
     ):

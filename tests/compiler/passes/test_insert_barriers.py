@@ -28,7 +28,7 @@ from vdla.compiler.ir.stmt import Barrier, Program, seq
 from vdla.compiler.passes.insert_barriers import insert_barriers
 from vdla.compiler.schedule import LegalityError
 from vdla.compiler.target.cuda.races import RaceError, check_races
-from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 
@@ -198,12 +198,15 @@ def test_tiles_of_sums_of_products(data):
     )
     assume(tile.obstacle() is None)
     steps = depth * splits
-    program = gemm(
-        rows=draw(st.integers(1, 20)),
-        columns=draw(st.integers(1, 20)),
-        depth=draw(st.integers(steps * (stages + 1), steps * (stages + 2))),
-        transposed_x=draw(st.booleans()),
-        transposed_w=draw(st.booleans()),
+    program = product(
+        Matrices(
+            rows=draw(st.integers(1, 20)),
+            depth=draw(st.integers(steps * (stages + 1), steps * (stages + 2))),
+            columns=draw(st.integers(1, 20)),
+            transposed_x=draw(st.booleans()),
+            transposed_w=draw(st.booleans()),
+        ),
+        staged="by depth",
     )
     try:
         scheduled = schedule_tile(program, tile).program

@@ -21,18 +21,18 @@ from vdla.compiler.target.cpu.module import lower
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.dense import dense, dense_int8
+from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 from vdla.util.errors import UserError
 
-PROGRAM = dense(rows=40, depth=20, columns=70, epilogue=Epilogue(bias=True, activation="relu"))
+PROGRAM = product(Matrices(rows=40, depth=20, columns=70), epilogue=Epilogue(bias=True, activation="relu"))
 
 
 def compiled(text: str = "llvm") -> ObjectCode:
     target = parse_target(text)
     s = dense_cpu.schedule(target, PROGRAM, parallel=True)
-    other = dense_int8_cpu.schedule(target, dense_int8(rows=3, depth=5, columns=7))
+    other = dense_int8_cpu.schedule(target, product(Matrices(rows=3, depth=5, columns=7), types=DOT_INT8))
     modules = [
         lower(s.program, target, function="net_dense"),
         lower(other.program, target, function="net_bytes"),

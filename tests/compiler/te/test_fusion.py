@@ -15,8 +15,8 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.fusion import with_data, with_result
 from vdla.compiler.te.merge import merge_axes, spread
-from vdla.compiler.te.ops.dense import dense
 from vdla.compiler.te.ops.float_pool import float_pool
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.te.scalars import ELEMENT, argument
@@ -30,7 +30,7 @@ def random(*shape: int) -> np.ndarray:
 
 def test_a_function_of_the_result_reads_operands_at_its_indices() -> None:
     body = maximum(ELEMENT * argument(2) + argument(3), 0.0)
-    program = with_result(dense(rows=3, depth=4, columns=5), body, {2: (3, 1), 3: (1, 5)})
+    program = with_result(product(Matrices(rows=3, depth=4, columns=5)), body, {2: (3, 1), 3: (1, 5)})
     verify(program)
     assert [p.name for p in program.parameters] == ["X", "W", "A2", "A3", "Y"]
     arrays = {"X": random(3, 4), "W": random(4, 5), "A2": random(3, 1), "A3": random(1, 5)}
@@ -39,7 +39,9 @@ def test_a_function_of_the_result_reads_operands_at_its_indices() -> None:
 
 
 def test_what_lies_outside_is_zero_whatever_the_function_makes_of_it() -> None:
-    program = with_result(dense(rows=2, depth=3, columns=4), ELEMENT + 1.0, {}, inside=lambda at: at[1] < 3)
+    program = with_result(
+        product(Matrices(rows=2, depth=3, columns=4)), ELEMENT + 1.0, {}, inside=lambda at: at[1] < 3
+    )
     got = interpret(program, {"X": random(2, 3), "W": random(3, 4)})["Y"]
     assert (got[:, 3] == 0).all() and (got[:, :3] != 0).all()
 

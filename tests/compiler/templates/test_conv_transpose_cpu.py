@@ -16,6 +16,7 @@ from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.conv_transpose import conv_transpose, transposed_outputs
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.templates.cpu import conv_transpose as conv_transpose_cpu
 
 
@@ -91,15 +92,9 @@ def test_transposed_convolutions(case, groups, channels, filters, blocks, level)
     x = rng.integers(-8, 9, (2, c, height, width)).astype(np.float32)
     w = rng.integers(-8, 9, (c, filters, *window.kernel)).astype(np.float32)
     program = conv_transpose(
-        batch=2,
-        channels=c,
-        height=height,
-        width=width,
-        filters=m,
-        window=window,
+        Convolution(batch=2, channels=c, height=height, width=width, filters=m, window=window, groups=groups),
         block_in=ci,
         block_out=co,
-        groups=groups,
         output_padding=output_padding,
     )
     expected = blocked(reference(x, w, window, groups, output_padding), groups, co)
@@ -115,12 +110,7 @@ def test_epilogue_in_parallel():
     window = Window(kernel=(4, 4), strides=(2, 2), pads=(1, 1, 1, 1))
     rng = np.random.default_rng(0)
     program = conv_transpose(
-        batch=1,
-        channels=8,
-        height=7,
-        width=9,
-        filters=40,
-        window=window,
+        Convolution(batch=1, channels=8, height=7, width=9, filters=40, window=window),
         block_in=8,
         block_out=16,
         epilogue=Epilogue(bias=True, operand=True, activation="relu"),

@@ -23,8 +23,9 @@ from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops.dense import dense, dense_int8
-from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
+from vdla.compiler.te.ops.blocked_conv2d import FloatSums, blocked_conv2d, blocked_depthwise
+from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_choice as conv2d_cpu_choice
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
@@ -80,13 +81,13 @@ def check(program, s, target, pool=None):
 @pytest.mark.parametrize("shape", [(1, 5, 7), (7, 9, 37), (29, 3, 50)])
 def test_dense(target, shape):
     rows, depth, columns = shape
-    program = dense(rows=rows, depth=depth, columns=columns, epilogue=FULL)
+    program = product(Matrices(rows=rows, depth=depth, columns=columns), epilogue=FULL)
     check(program, dense_cpu.schedule(target, program), target)
 
 
 def test_dense_with_staged_rows():
     target = host_target()
-    program = dense(rows=11, depth=19, columns=21)
+    program = product(Matrices(rows=11, depth=19, columns=21))
     knobs = dense_cpu.Knobs(rows=4, vectors=1, row_block=8, stage=True)
     check(program, dense_cpu.schedule(target, program, knobs), target)
 
@@ -109,7 +110,7 @@ def test_rows_a_page_apart_are_staged_where_they_share_too_few_lines():
 @pytest.mark.parametrize("shape", [(3, 8, 16), (9, 11, 41), (2, 5, 17)])
 def test_dense_int8(target, shape):
     rows, depth, columns = shape
-    program = dense_int8(rows=rows, depth=depth, columns=columns)
+    program = product(Matrices(rows=rows, depth=depth, columns=columns), types=DOT_INT8)
     s = dense_int8_cpu.schedule(target, program)
     assert ("tensorize" in {step.primitive for step in s.trace}) == target.dot_product
     check(program, s, target)
@@ -125,17 +126,11 @@ WINDOWS = [
 @pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[-1:], ids=lambda t: t.cpu)
 @pytest.mark.parametrize(("window", "size"), WINDOWS)
 def test_conv2d(target, window, size):
-    program = float_conv2d(
-        batch=1,
-        channels=4,
-        height=size[0],
-        width=size[1],
-        filters=14,
-        window=window,
+    program = blocked_conv2d(
+        Convolution(batch=1, channels=4, height=size[0], width=size[1], filters=14, window=window, groups=2),
         block_in=2,
         block_out=4,
-        groups=2,
-        epilogue=Epilogue(bias=True, operand=True, activation="clip", low=-1.0, high=2.0),
+        sums=FloatSums(epilogue=Epilogue(bias=True, operand=True, activation="clip", low=-1.0, high=2.0)),
     )
     check(program, conv2d_cpu.schedule(target, program, window), target)
 
@@ -143,8 +138,8 @@ def test_conv2d(target, window, size):
 def test_conv2d_in_blocks_of_rows_that_do_not_divide():
     target = host_target()
     window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
-    program = float_conv2d(
-        batch=1, channels=2, height=7, width=4, filters=8, window=window, block_in=1, block_out=4
+    program = blocked_conv2d(
+        Convolution(batch=1, channels=2, height=7, width=4, filters=8, window=window), block_in=1, block_out=4
     )
     for rows, row_block in ((2, 4), (3, 3), (2, 6), (1, 7)):
         knobs = conv2d_cpu_knobs.Knobs(rows=rows, columns=3, vectors=2, row_block=row_block)
@@ -154,8 +149,10 @@ def test_conv2d_in_blocks_of_rows_that_do_not_divide():
 @pytest.mark.parametrize("window", [Window(kernel=(1, 1)), Window(kernel=(1, 3), pads=(0, 1, 0, 1))])
 def test_conv2d_of_one_row_in_blocks_of_columns(window):
     target = host_target()
-    program = float_conv2d(
-        batch=1, channels=6, height=1, width=23, filters=9, window=window, block_in=2, block_out=4
+    program = blocked_conv2d(
+        Convolution(batch=1, channels=6, height=1, width=23, filters=9, window=window),
+        block_in=2,
+        block_out=4,
     )
     knobs = conv2d_cpu_knobs.Knobs(rows=1, columns=3, vectors=2, row_block=1, column_block=9)
     s = conv2d_cpu.schedule(target, program, window, knobs, parallel=True)
@@ -168,8 +165,10 @@ def test_far_weights_of_sums_in_parts_are_asked_for_early():
     # As a vision transformer begins: loops of one iteration are in the nest of the parts and in the other.
     target = replace(host_target(), cache_bytes=(2**13, 2**15))
     window = Window(kernel=(16, 16), strides=(16, 16))
-    program = float_conv2d(
-        batch=1, channels=3, height=16, width=16, filters=16, window=window, block_in=1, block_out=16
+    program = blocked_conv2d(
+        Convolution(batch=1, channels=3, height=16, width=16, filters=16, window=window),
+        block_in=1,
+        block_out=16,
     )
     s = conv2d_cpu.schedule(target, program, window)
     names = [step.primitive for step in s.trace]
@@ -178,13 +177,8 @@ def test_far_weights_of_sums_in_parts_are_asked_for_early():
 
 
 def test_long_rows_of_few_filters_are_cut_for_threads():
-    program = float_conv2d(
-        batch=1,
-        channels=32,
-        height=1,
-        width=3136,
-        filters=64,
-        window=Window(kernel=(1, 1)),
+    program = blocked_conv2d(
+        Convolution(batch=1, channels=32, height=1, width=3136, filters=64, window=Window(kernel=(1, 1))),
         block_in=16,
         block_out=16,
     )
@@ -196,8 +190,10 @@ def test_long_rows_of_few_filters_are_cut_for_threads():
 @pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[-1:], ids=lambda t: t.cpu)
 @pytest.mark.parametrize(("window", "size"), [*WINDOWS, (Window(kernel=(3, 3), pads=(3, 3, 3, 3)), (2, 11))])
 def test_depthwise(target, window, size):
-    program = float_depthwise(
-        batch=1, channels=7, height=size[0], width=size[1], window=window, block=4, epilogue=FULL
+    program = blocked_depthwise(
+        Convolution(batch=1, channels=7, height=size[0], width=size[1], filters=7, window=window, groups=7),
+        block=4,
+        sums=FloatSums(epilogue=FULL),
     )
     check(program, depthwise_cpu.schedule(target, program, window), target)
 
@@ -205,7 +201,10 @@ def test_depthwise(target, window, size):
 @pytest.mark.parametrize(("size",), representatives([((11, 23),), ((7, 7),)], 0, always=[((7, 7),)]))
 def test_borders_wider_than_tiles_are_copied(size):
     window = Window(kernel=(7, 7), pads=(3, 3, 3, 3))
-    program = float_depthwise(batch=1, channels=7, height=size[0], width=size[1], window=window, block=4)
+    program = blocked_depthwise(
+        Convolution(batch=1, channels=7, height=size[0], width=size[1], filters=7, window=window, groups=7),
+        block=4,
+    )
     target = host_target()
     assert depthwise_cpu.choose_knobs(target, program, window).copy == "whole"
     little = replace(target, cache_bytes=(1 << 10, 1 << 11))
@@ -231,8 +230,12 @@ def rooted(program):
 @pytest.mark.parametrize(("window", "size"), WINDOWS[:3])
 def test_depthwise_before_functions(window, size):
     program = rooted(
-        float_depthwise(
-            batch=1, channels=7, height=size[0], width=size[1], window=window, block=4, epilogue=FULL
+        blocked_depthwise(
+            Convolution(
+                batch=1, channels=7, height=size[0], width=size[1], filters=7, window=window, groups=7
+            ),
+            block=4,
+            sums=FloatSums(epilogue=FULL),
         )
     )
     s = depthwise_cpu.schedule(host_target(), program, window)
@@ -245,7 +248,11 @@ def test_depthwise_before_functions(window, size):
 
 def test_functions_are_not_written_out_for_every_column():
     window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
-    program = rooted(float_depthwise(batch=1, channels=4, height=28, width=28, window=window, block=4))
+    program = rooted(
+        blocked_depthwise(
+            Convolution(batch=1, channels=4, height=28, width=28, filters=4, window=window, groups=4), block=4
+        )
+    )
     text = lower(depthwise_cpu.schedule(host_target(), program, window).program, host_target()).text
     # Nine kernels, those of the border and the one within, each with its two rows.
     assert text.count("call <4 x float> @llvm.sqrt") == 18
@@ -261,14 +268,17 @@ def test_parallel_kernels():
     target = host_target()
     window = WINDOWS[0][0]
     sizes = {"batch": 1, "channels": 8, "height": 6, "width": 5, "window": window}
-    conv = float_conv2d(**sizes, filters=8, block_in=8, block_out=4)
-    depthwise = float_depthwise(**sizes, block=2)
-    product, int8 = dense(rows=9, depth=5, columns=70), dense_int8(rows=9, depth=5, columns=70)
+    conv = blocked_conv2d(Convolution(**sizes, filters=8), block_in=8, block_out=4)
+    depthwise = blocked_depthwise(Convolution(**sizes, filters=8, groups=8), block=2)
+    plain, int8 = (
+        product(Matrices(rows=9, depth=5, columns=70)),
+        product(Matrices(rows=9, depth=5, columns=70), types=DOT_INT8),
+    )
     with Pool(2) as pool:
         for program, s in (
             (conv, conv2d_cpu.schedule(target, conv, window, parallel=True)),
             (depthwise, depthwise_cpu.schedule(target, depthwise, window, parallel=True)),
-            (product, dense_cpu.schedule(target, product, parallel=True)),
+            (plain, dense_cpu.schedule(target, plain, parallel=True)),
             (int8, dense_int8_cpu.schedule(target, int8, parallel=True)),
         ):
             assert any("parallel" in step.arguments for step in s.trace)

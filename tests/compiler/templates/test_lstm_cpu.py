@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.dense import dense
 from vdla.compiler.te.ops.lstm import input_weights, lstm_steps, recurrent_weights
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import lstm as lstm_cpu
 
@@ -48,7 +48,9 @@ def gates_of(arrays, target):
     """G: the inputs of all steps times W, by the compiled `dense`."""
     steps, batch, inputs = arrays["X"].shape
     w, b = input_weights(arrays["W"], arrays["B"])
-    program = dense(rows=steps * batch, depth=inputs, columns=len(b), epilogue=Epilogue(bias=True))
+    program = product(
+        Matrices(rows=steps * batch, depth=inputs, columns=len(b)), epilogue=Epilogue(bias=True)
+    )
     (g,) = run(program, {"X": arrays["X"].reshape(-1, inputs), "W": w, "B": b}, dense_cpu.schedule, target)
     return g
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.matmul import matmul
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import matmul as matmul_cpu
 
@@ -23,13 +23,10 @@ def operands(batch_x, batch_w, rows, depth, columns, transposed):
 
 
 def program_of(batch_x, batch_w, rows, depth, columns, transposed, epilogue=None):
-    return matmul(
-        batch_x=batch_x,
-        batch_w=batch_w,
-        rows=rows,
-        depth=depth,
-        columns=columns,
-        transposed=transposed,
+    return product(
+        Matrices(
+            rows=rows, depth=depth, columns=columns, batch_x=batch_x, batch_w=batch_w, transposed_w=transposed
+        ),
         epilogue=epilogue,
     )
 

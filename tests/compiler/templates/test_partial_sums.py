@@ -9,8 +9,9 @@ from kernels import evaluate, run
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.dense import dense
-from vdla.compiler.te.ops.float_conv2d import float_conv2d
+from vdla.compiler.te.ops.blocked_conv2d import FloatSums, blocked_conv2d
+from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
 from vdla.compiler.templates.cpu import dense as dense_cpu
@@ -31,17 +32,13 @@ CASES = [
 @pytest.mark.parametrize(("channels", "block", "kernel", "groups", "part"), representatives(CASES, 4))
 def test_parts_of_a_sum(channels, block, kernel, groups, part) -> None:
     window = Window(kernel=kernel, pads=(1, 0, 0, 1), strides=(1, 2))
-    program = float_conv2d(
-        batch=1,
-        channels=channels,
-        height=3,
-        width=3,
-        filters=groups * 17,
-        window=window,
+    program = blocked_conv2d(
+        Convolution(
+            batch=1, channels=channels, height=3, width=3, filters=groups * 17, window=window, groups=groups
+        ),
         block_in=block,
         block_out=16 if groups == 1 else 1,
-        groups=groups,
-        epilogue=Epilogue(bias=True, activation="relu"),
+        sums=FloatSums(epilogue=Epilogue(bias=True, activation="relu")),
     )
     assert conv2d_cpu_knobs.part_blocks(program) == part
     rng = np.random.default_rng(channels)
@@ -60,7 +57,7 @@ def test_parts_of_a_sum(channels, block, kernel, groups, part) -> None:
 
 @pytest.mark.parametrize("depth", [512, 513, 768, 1009])
 def test_long_products(depth) -> None:
-    program = dense(rows=11, depth=depth, columns=37, epilogue=Epilogue(bias=True))
+    program = product(Matrices(rows=11, depth=depth, columns=37), epilogue=Epilogue(bias=True))
     rng = np.random.default_rng(depth)
     arrays = {p.name: rng.integers(-4, 5, p.shape).astype(np.float32) for p in program.parameters[:-1]}
     (got,) = run(program, arrays, dense_cpu.schedule, host_target())
@@ -69,7 +66,7 @@ def test_long_products(depth) -> None:
 
 def test_errors_of_long_sums_stay_small() -> None:
     """Terms of one sign: added in a row, 4096 of them would be off by 1e-6 and more."""
-    program = dense(rows=3, depth=4096, columns=16)
+    program = product(Matrices(rows=3, depth=4096, columns=16))
     rng = np.random.default_rng(1)
     arrays = {p.name: rng.random(p.shape, dtype=np.float32) for p in program.parameters[:-1]}
     (got,) = run(program, arrays, dense_cpu.schedule, host_target())

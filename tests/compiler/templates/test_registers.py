@@ -9,10 +9,11 @@ from vdla.compiler.target.cpu.machine_code import optimise, target_machine
 from vdla.compiler.target.cpu.module import lower
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.blocked_conv2d import blocked_conv2d
 from vdla.compiler.te.ops.conv_transpose import conv_transpose
-from vdla.compiler.te.ops.dense import dense, dense_int8
-from vdla.compiler.te.ops.float_conv2d import float_conv2d
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.lstm import lstm_steps
+from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv_transpose as conv_transpose_cpu
 from vdla.compiler.templates.cpu import dense as dense_cpu
@@ -67,13 +68,15 @@ def target(request):
 def test_conv2d(target, size, filters, stride):
     window = Window(kernel=(3, 3), strides=(stride, stride), pads=(1, 1, 1, 1))
     lanes = target.vector_bits // 32
-    program = float_conv2d(
-        batch=1,
-        channels=64,
-        height=stride * size[0],
-        width=stride * size[1],
-        filters=filters,
-        window=window,
+    program = blocked_conv2d(
+        Convolution(
+            batch=1,
+            channels=64,
+            height=stride * size[0],
+            width=stride * size[1],
+            filters=filters,
+            window=window,
+        ),
         block_in=lanes,
         block_out=lanes,
     )
@@ -84,12 +87,7 @@ def test_conv_transpose(target):
     window = Window(kernel=(2, 2), strides=(1, 1), pads=(1, 1, 1, 1))
     lanes = target.vector_bits // 32
     program = conv_transpose(
-        batch=1,
-        channels=lanes,
-        height=17,
-        width=17,
-        filters=96,
-        window=window,
+        Convolution(batch=1, channels=lanes, height=17, width=17, filters=96, window=window),
         block_in=lanes,
         block_out=lanes,
     )
@@ -97,10 +95,10 @@ def test_conv_transpose(target):
 
 
 def test_products(target):
-    program = dense(rows=30, depth=300, columns=100)
+    program = product(Matrices(rows=30, depth=300, columns=100))
     check(dense_cpu.schedule(target, program), target)
     if target.dot_product:
-        program = dense_int8(rows=30, depth=40, columns=100)
+        program = product(Matrices(rows=30, depth=40, columns=100), types=DOT_INT8)
         check(dense_int8_cpu.schedule(target, program), target)
 
 

@@ -21,8 +21,9 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops.dense import dense
-from vdla.compiler.te.ops.float_conv2d import float_conv2d
+from vdla.compiler.te.ops.blocked_conv2d import blocked_conv2d
+from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu.sketch import schedule as sketch_schedules
 from vdla.compiler.templates.cpu.sketch.account import effective_values, sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
@@ -85,8 +86,8 @@ def test_kernels_on_threads(name, monkeypatch):
         assert_close(run_kernel(name, s, pool), name)
 
 
-CONVOLUTION = float_conv2d(
-    batch=1, channels=64, height=28, width=28, filters=96, window=SAME, block_in=16, block_out=16
+CONVOLUTION = blocked_conv2d(
+    Convolution(batch=1, channels=64, height=28, width=28, filters=96, window=SAME), block_in=16, block_out=16
 )
 
 
@@ -125,7 +126,7 @@ def test_equal_rows_are_the_same_program():
 
 
 def test_accounts_count_what_programs_do():
-    program = dense(rows=24, depth=32, columns=64)
+    program = product(Matrices(rows=24, depth=32, columns=64))
     found = sketches(program, host_target())
     space = sketch_space(found)
     points = space.sample(np.random.default_rng(1), 200)
@@ -160,13 +161,13 @@ def test_axes_say_what_there_is_to_choose():
 @pytest.mark.parametrize("sizes", [(1, 2, 2), (400, 7, 1), (3, 300, 2), (1, 1, 5), (17, 2, 3)])
 def test_programs_of_short_loops_have_legal_points(sizes):
     rows, depth, columns = sizes
-    space = sketch_space(sketches(dense(rows=rows, depth=depth, columns=columns), host_target()))
+    space = sketch_space(sketches(product(Matrices(rows=rows, depth=depth, columns=columns)), host_target()))
     assert len(space.sample(np.random.default_rng(0), 4)) == 4
 
 
 def test_workloads_are_known_by_structure_alone():
     first, second, third = (
-        sketches(dense(rows=rows, depth=4, columns=4, name=name), NARROW).key
+        sketches(product(Matrices(rows=rows, depth=4, columns=4), name=name), NARROW).key
         for rows, name in ((3, "a"), (3, "b"), (4, "a"))
     )
     assert first == second != third

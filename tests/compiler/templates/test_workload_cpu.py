@@ -16,8 +16,8 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.conv_transpose import conv_transpose
-from vdla.compiler.te.ops.dense import dense_int8
-from vdla.compiler.te.ops.matmul import matmul
+from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 from vdla.compiler.templates.cpu.tasks import space
 from vdla.compiler.templates.cpu.workload import (
@@ -54,18 +54,13 @@ SKETCH = SketchCpu(
     window=CONVOLUTION.window,
     constants=("W",),
     expression=conv_transpose(
-        batch=1,
-        channels=2,
-        height=2,
-        width=3,
-        filters=4,
-        window=CONVOLUTION.window,
+        Convolution(batch=1, channels=2, height=2, width=3, filters=4, window=CONVOLUTION.window),
         block_in=2,
         block_out=4,
     ),
 )
 MATMUL = SketchCpu(
-    operator="matmul", expression=matmul(batch_x=(2,), batch_w=(2,), rows=3, depth=4, columns=9)
+    operator="matmul", expression=product(Matrices(rows=3, depth=4, columns=9, batch_x=(2,), batch_w=(2,)))
 )
 
 
@@ -126,7 +121,7 @@ def test_what_is_no_workload_is_refused_with_its_field(wrong, message):
 
 def test_what_is_no_program_to_be_tuned_is_refused():
     expression = MATMUL.to_dict()["expression"]
-    integers = program_to_dict(dense_int8(rows=3, depth=4, columns=5))
+    integers = program_to_dict(product(Matrices(rows=3, depth=4, columns=5), types=DOT_INT8))
     long = [["X", "float32", "dram", 1 << 24], *expression["buffers"][1:]]
     for wrong, message in (
         ({"operator": "lstm"}, "operator has 'lstm'|operator is 'lstm', must be one of matmul"),
@@ -134,14 +129,14 @@ def test_what_is_no_program_to_be_tuned_is_refused():
         ({"constants": [1]}, r"constants is \[1\], must be a list of names"),
         ({"window": SKETCH.to_dict()["window"]}, "a conv_transpose has a window, and nothing else has"),
         ({"expression": None}, "sketch_cpu: expression is None, must be an object"),
-        ({"expression": {**expression, "buffers": long}}, "expression is no valid program: matmul"),
+        ({"expression": {**expression, "buffers": long}}, "expression is no valid program: dense"),
         ({"expression": integers}, "parameter X is uint8; only float32 ones"),
         ({"expression": {**expression, "parameters": 1}}, "expression is no valid program"),
     ):
         with pytest.raises(WorkloadError, match=message):
             workload_from_dict({**MATMUL.to_dict(), **wrong})
     # As large as tensors may be, and so much that nobody would wait for it.
-    forever = matmul(batch_x=(2048,), batch_w=(2048,), rows=512, depth=512, columns=512)
+    forever = product(Matrices(rows=512, depth=512, columns=512, batch_x=(2048,), batch_w=(2048,)))
     with pytest.raises(WorkloadError, match=r"statements run 2\d* times"):
         workload_from_dict({**MATMUL.to_dict(), "expression": program_to_dict(forever)})
 

@@ -14,8 +14,7 @@ from fake_gpu import HostDevice, as_device
 from vdla.compiler.runtime.cuda_device import DeviceError, DeviceGraph
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.gemm import gemm
-from vdla.compiler.te.ops.tensor_gemm import round_factors
+from vdla.compiler.te.ops.product import Matrices, product, round_factors
 from vdla.compiler.templates.gpu.tasks import default_values
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure import reference_cuda
@@ -32,7 +31,9 @@ from vdla.compiler.tune.measure.local_workers import LocalWorkers
 from vdla.compiler.tune.measure.trial_cuda import DeviceTrials, compile_candidate
 
 TARGET = cuda_target()
-PRODUCT = CudaWorkload(template="gemm_cuda", expression=gemm(rows=48, depth=24, columns=64))
+PRODUCT = CudaWorkload(
+    template="gemm_cuda", expression=product(Matrices(rows=48, depth=24, columns=64), staged="by depth")
+)
 DEFAULT = default_values(TARGET, PRODUCT)
 TASK = describe_cuda(TARGET, PRODUCT)
 
@@ -101,7 +102,11 @@ class OnceDevice(HostDevice):
 
 
 def test_packed_weights_arrive_as_the_text_reads_them(tmp_path: Path) -> None:
-    program = gemm(rows=5, depth=9, columns=12, epilogue=Epilogue(bias=True, activation="relu"))
+    program = product(
+        Matrices(rows=5, depth=9, columns=12),
+        staged="by depth",
+        epilogue=Epilogue(bias=True, activation="relu"),
+    )
     workload = CudaWorkload(template="gemv_cuda", constants=("W",), expression=program)
     values = {"groups": 2, "members": 2, "vectors": 2, "unroll": 2}
     compiled = compile_candidate(TARGET, workload, tmp_path, values, lambda source, _: source.encode())
@@ -113,7 +118,7 @@ def test_packed_weights_arrive_as_the_text_reads_them(tmp_path: Path) -> None:
 def test_products_that_bulk_copies_round_are_what_threads_would_round(tmp_path: Path) -> None:
     """Ties apart, which inputs have none of: so the tolerance is that of sums."""
     target = cuda_target("sm_90a", tensor_float=True)
-    program = round_factors(gemm(rows=64, depth=64, columns=32))
+    program = round_factors(product(Matrices(rows=64, depth=64, columns=32), staged="by depth"))
     workload = CudaWorkload(template="gemm_wgmma_cuda", constants=("W",), expression=program)
     assert all((a.view(np.uint32) & 0x1FFF != 0x1000).all() for a in reference_cuda.inputs(workload).values())
     values = default_values(target, workload)
@@ -124,7 +129,7 @@ def test_products_that_bulk_copies_round_are_what_threads_would_round(tmp_path: 
 
 
 def test_sums_decide_what_inputs_and_tolerances_are() -> None:
-    program = gemm(rows=3, depth=40000, columns=2)
+    program = product(Matrices(rows=3, depth=40000, columns=2), staged="by depth")
     workload = CudaWorkload(template="gemv_cuda", expression=program)
     assert reference_cuda.longest_sum(program) == 40000
     arrays = reference_cuda.inputs(workload)

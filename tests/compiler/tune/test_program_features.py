@@ -33,7 +33,7 @@ from vdla.compiler.schedule import Schedule
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.vdla.evaluate import evaluate
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops.dense import dense
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.tune.program_features.leaves import accesses, count
@@ -139,7 +139,7 @@ def assert_counted(program: Program, *, touched: bool = True) -> None:
 )
 def test_iterations_and_touched_elements(sizes, cuts, data):
     rows, depth, columns = sizes
-    s = Schedule(dense(rows=rows, depth=depth, columns=columns))
+    s = Schedule(product(Matrices(rows=rows, depth=depth, columns=columns)))
     names = {"i": ["dense.i"], "j": ["dense.j"], "k": ["dense.k"]}
     for dimension, factor in cuts:
         loop = data.draw(st.sampled_from(names[dimension]))
@@ -151,7 +151,7 @@ def test_iterations_and_touched_elements(sizes, cuts, data):
 
 def test_strides_gaps_and_overlaps():
     # sum over Y[2y + k] with k < 2 (dense), and X[y, 3j] (gaps).
-    program = dense(rows=4, depth=2, columns=3)
+    program = product(Matrices(rows=4, depth=2, columns=3))
     (x, w, y) = program.parameters
     i, j, k = Var("i"), Var("j"), Var("k")
     wide = replace(x, shape=(16, 16))
@@ -203,14 +203,18 @@ def test_arithmetic_of_an_intrinsic_is_that_of_its_loops():
 
 def test_vectors_have_the_same_features_for_every_program():
     assert len(set(FEATURES)) == len(FEATURES)
-    for program in (*ir_programs().values(), softmax((3, 10), 0), dense(rows=1, depth=1, columns=1)):
+    for program in (
+        *ir_programs().values(),
+        softmax((3, 10), 0),
+        product(Matrices(rows=1, depth=1, columns=1)),
+    ):
         values = program_features(program)
         assert values.shape == (len(FEATURES),) and values.dtype == np.float64
         assert np.isfinite(values).all() and (values >= 0).all()
 
 
 def test_features_tell_schedules_apart():
-    program = dense(rows=16, depth=16, columns=16)
+    program = product(Matrices(rows=16, depth=16, columns=16))
     plain = program_features(program)
     s = Schedule(program)
     s.split("dense.j", 4)
@@ -263,7 +267,7 @@ def test_machine_features_of_random_networks(seed):
 def test_a_register_tile_is_seen_as_what_it_loads():
     target = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v2")
     knobs = dense_cpu.Knobs(rows=3, vectors=2, row_block=6, stage=False)
-    s = dense_cpu.schedule(target, dense(rows=12, depth=16, columns=32), knobs)
+    s = dense_cpu.schedule(target, product(Matrices(rows=12, depth=16, columns=32)), knobs)
     values = dict(zip(FEATURES, np.exp2(program_features(s.program)) - 1, strict=True))
     # Three rows of two vectors of four: an element of each row and both vectors are loaded for six sums.
     assert round(values["main.vectorize"]) == 4 and round(values["main.steps written out"]) == 6

@@ -29,7 +29,7 @@ from vdla.compiler.target.cpu.module import Module, lower
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.symbols import WASM_BY_LINKER, read_symbols
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.dense import dense, dense_int8
+from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 
@@ -45,8 +45,8 @@ TARGETS = {
 
 
 PROGRAMS = (
-    dense(rows=9, depth=20, columns=33, epilogue=Epilogue(bias=True, activation="relu")),
-    dense_int8(rows=5, depth=11, columns=18),
+    product(Matrices(rows=9, depth=20, columns=33), epilogue=Epilogue(bias=True, activation="relu")),
+    product(Matrices(rows=5, depth=11, columns=18), types=DOT_INT8),
 )
 
 

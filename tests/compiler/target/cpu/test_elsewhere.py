@@ -26,9 +26,9 @@ from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te import functions
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.dense import dense, dense_int8
-from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
-from vdla.compiler.te.ops.int8_conv2d import int8_conv2d
+from vdla.compiler.te.ops.blocked_conv2d import FloatSums, QuantizedSums, blocked_conv2d, blocked_depthwise
+from vdla.compiler.te.ops.convolution import Convolution
+from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.post import Combination, Post
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_int8 as conv2d_int8_cpu
@@ -93,7 +93,7 @@ sizes = st.integers(1, 40)
 @settings(max_examples=3, deadline=None)
 @given(rows=sizes, depth=sizes, columns=sizes, seed=st.integers(0, 99))
 def test_int8_products(tmp_path_factory, machine, rows, depth, columns, seed):
-    program = dense_int8(rows=rows, depth=depth, columns=columns)
+    program = product(Matrices(rows=rows, depth=depth, columns=columns), types=DOT_INT8)
     arrays = arrays_of(program, seed)
     s = dense_int8_cpu.schedule(parse_target(MACHINES[machine][0]), program)
     # A single column has no loop that could be one of the instruction.
@@ -107,7 +107,7 @@ def test_int8_products(tmp_path_factory, machine, rows, depth, columns, seed):
 @settings(max_examples=3, deadline=None)
 @given(rows=sizes, depth=sizes, columns=sizes, seed=st.integers(0, 99))
 def test_float_products(tmp_path_factory, machine, rows, depth, columns, seed):
-    program = dense(rows=rows, depth=depth, columns=columns, epilogue=FULL)
+    program = product(Matrices(rows=rows, depth=depth, columns=columns), epilogue=FULL)
     arrays = arrays_of(program, seed)
     s = dense_cpu.schedule(parse_target(MACHINES[machine][0]), program)
     found = run(machine, s, arrays, tmp_path_factory.mktemp("float"))
@@ -126,17 +126,11 @@ WINDOWS = [
 def convolution(case: int) -> tuple[Program, dict[str, np.ndarray], np.ndarray]:
     """A program, its arrays, and what the interpreter makes of them."""
     window, (height, width) = WINDOWS[case]
-    program = float_conv2d(
-        batch=2,
-        channels=6,
-        height=height,
-        width=width,
-        filters=14,
-        window=window,
+    program = blocked_conv2d(
+        Convolution(batch=2, channels=6, height=height, width=width, filters=14, window=window, groups=2),
         block_in=3,
         block_out=8,
-        groups=2,
-        epilogue=FULL,
+        sums=FloatSums(epilogue=FULL),
     )
     arrays = arrays_of(program, case)
     return program, arrays, interpret(program, arrays)["Y"]
@@ -165,18 +159,11 @@ def quantized_convolution() -> tuple[Program, dict[str, np.ndarray], np.ndarray]
     """The same of a quantized one; the sum at its end needs fused multiply-adds."""
     window, (height, width) = WINDOWS[0]
     addition = Combination(kind="add", ratio_self=0.731, ratio_operand=1.25, offset=-101.7, unsigned=True)
-    program = int8_conv2d(
-        batch=1,
-        groups=2,
-        channel_blocks=1,
-        filter_blocks=2,
-        height=height,
-        width=width,
-        window=window,
+    program = blocked_conv2d(
+        Convolution(batch=1, channels=8, height=height, width=width, filters=32, window=window, groups=2),
         block_in=4,
         block_out=8,
-        pad_value=117,
-        post=Post(zero_point=-3, low=-100, combination=addition),
+        sums=QuantizedSums(pad_value=117, post=Post(zero_point=-3, low=-100, combination=addition)),
     )
     arrays = arrays_of(program, 0)
     arrays["P"][:, 0] //= 2**17
@@ -198,7 +185,12 @@ def test_depthwise_convolutions(machine, tmp_path):
     window = WINDOWS[0][0]
     target = parse_target(MACHINES[machine][0])
     block = target.lanes(DType.FLOAT32)
-    program = float_depthwise(batch=1, channels=3 * block, height=9, width=7, window=window, block=block)
+    program = blocked_depthwise(
+        Convolution(
+            batch=1, channels=3 * block, height=9, width=7, filters=3 * block, window=window, groups=3 * block
+        ),
+        block=block,
+    )
     arrays = arrays_of(program, 5)
     found = run(machine, depthwise_cpu.schedule(target, program, window), arrays, tmp_path)
     assert_close(found, interpret(program, arrays)["Y"])

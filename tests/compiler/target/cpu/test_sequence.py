@@ -15,12 +15,12 @@ from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.sequence import Arena, Argument, Call, Constant, Place, sequence
 from vdla.compiler.target.cpu.symbols import read_symbols
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.dense import dense
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import dense as dense_cpu
 
 ROWS = 24
-FIRST = dense(rows=ROWS, depth=30, columns=40, epilogue=Epilogue(bias=True, activation="relu"))
-SECOND = dense(rows=ROWS, depth=40, columns=30)
+FIRST = product(Matrices(rows=ROWS, depth=30, columns=40), epilogue=Epilogue(bias=True, activation="relu"))
+SECOND = product(Matrices(rows=ROWS, depth=40, columns=30))
 FINAL = Buffer(name="Y", shape=(ROWS, 30), dtype=DType.FLOAT32)
 # A view of the first kernel's X.
 INPUT = Buffer(name="X", shape=(2, ROWS // 2, 30), dtype=DType.FLOAT32)

@@ -46,7 +46,8 @@ from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.races import RaceError, check_races
 from vdla.compiler.target.cuda.shadows import poison
-from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.product import Matrices
+from vdla.compiler.te.ops.product import product as matrix_product
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 TARGET = cuda_target()
@@ -96,7 +97,7 @@ def test_a_missing_barrier_gives_wrong_numbers(name):
     ],
 )
 def test_tiles_of_sums_of_products(tile, sizes):
-    program = gemm(rows=sizes[0], columns=sizes[1], depth=sizes[2])
+    program = matrix_product(Matrices(rows=sizes[0], depth=sizes[2], columns=sizes[1]), staged="by depth")
     kernel = prepare(schedule_tile(program, tile).program, TARGET)
     arrays = random_arrays(kernel)
     got = emulated(kernel, arrays)["Y"]

@@ -15,7 +15,7 @@ from vdla.compiler.ir.stmt import Program
 from vdla.compiler.target.cuda.options import parse_target
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
-from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
 from vdla.compiler.te.ops.tiled_permute import tiled_permute
 from vdla.compiler.te.scalars import argument, exp
@@ -53,20 +53,23 @@ def products() -> Iterator[Case]:
         rows, depth, columns = sizes
         tile = Tile(**{**small, **changes})
         turned = depth == 50
-        program = gemm(
-            rows=rows,
-            depth=depth,
-            columns=columns,
-            batch_x=(2,) if turned else (),
-            transposed_x=turned,
-            transposed_w=turned,
+        program = product(
+            Matrices(
+                rows=rows,
+                depth=depth,
+                columns=columns,
+                batch_x=(2,) if turned else (),
+                transposed_x=turned,
+                transposed_w=turned,
+            ),
+            staged="by depth",
             epilogue=both,
         )
         yield Case(name=f"{sizes} {tile}", program=program, schedule=schedule_tile(program, tile))
-    program = gemm(rows=3, depth=70, columns=20, epilogue=both)
+    program = product(Matrices(rows=3, depth=70, columns=20), staged="by depth", epilogue=both)
     knobs = gemv.Knobs(groups=4, members=8, vectors=4, unroll=2)
     yield Case(name="few rows", program=program, schedule=gemv.schedule_rows(program, knobs, ("W",)))
-    program = gemm(rows=3, depth=5, columns=6)
+    program = product(Matrices(rows=3, depth=5, columns=6), staged="by depth")
     alone = Tile(rows=4, columns=4, depth=4, thread_rows=4, thread_columns=4)
     yield Case(name="a block of one thread", program=program, schedule=schedule_tile(program, alone))
 

@@ -22,6 +22,7 @@ from vdla.compiler.target.cuda.nvrtc import compile_cubin
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
 from vdla.compiler.templates.gpu import conv2d_direct, conv2d_direct_space
@@ -81,12 +82,14 @@ def test_any_window(data, batch, channels, size, knobs) -> None:
 
 def test_epilogues_agree_with_the_expression() -> None:
     program = direct_conv2d(
-        batch=2,
-        channels=3,
-        height=9,
-        width=10,
-        filters=5,
-        window=Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 2, 1), dilations=(1, 2)),
+        Shape(
+            batch=2,
+            channels=3,
+            height=9,
+            width=10,
+            filters=5,
+            window=Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 2, 1), dilations=(1, 2)),
+        ),
         epilogue=Epilogue(bias=True, operand=True, activation="clip", high=40.0),
     )
     arrays = integers(program)
@@ -105,11 +108,18 @@ def test_epilogues_agree_with_the_expression() -> None:
     np.testing.assert_array_equal(found, total)
 
 
-def layer(size: int, channels: int, filters: int, kernel: int, stride: int, pad: int, **more: Any) -> Program:
+def layer(
+    size: int,
+    channels: int,
+    filters: int,
+    kernel: int,
+    stride: int,
+    pad: int,
+    epilogue: Epilogue | None = None,
+) -> Program:
     window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))
-    return direct_conv2d(
-        batch=1, channels=channels, height=size, width=size, filters=filters, window=window, **more
-    )
+    shape = Shape(batch=1, channels=channels, height=size, width=size, filters=filters, window=window)
+    return direct_conv2d(shape, epilogue=epilogue)
 
 
 def test_its_text_runs_on_the_host() -> None:
@@ -169,9 +179,11 @@ def test_what_it_refuses() -> None:
     knobs = Knobs(threads_z=1, threads_y=1, threads_x=32, filters=1, rows=1, columns=1, channels=1)
     net = FloatNetwork(1, 4, 5, 5)
     net.convolution(4, (3, 3), group=2)
-    with pytest.raises(ValueError, match="has 2 groups"):
+    with pytest.raises(ValueError, match="one group, not 2"):
         lowered_alone(net, knobs)
-    product = gemm_conv2d(batch=1, channels=2, height=5, width=5, filters=2, window=Window(kernel=(3, 3)))
+    product = gemm_conv2d(
+        Shape(batch=1, channels=2, height=5, width=5, filters=2, window=Window(kernel=(3, 3)))
+    )
     with pytest.raises(ValueError, match="no direct convolution"):
         conv2d_direct.schedule(TARGET, product, knobs)
 

@@ -23,7 +23,8 @@ from vdla.compiler.target.cuda.module import lower
 from vdla.compiler.target.cuda.nvrtc import compile_cubin
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.float_conv2d import float_depthwise
+from vdla.compiler.te.ops.blocked_conv2d import blocked_depthwise
+from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
 from vdla.compiler.templates.gpu import conv2d, conv2d_space, conv_transpose, depthwise, depthwise_space
 from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
@@ -194,12 +195,7 @@ def test_defaults_fill_a_gpu(name) -> None:
     size, channels, filters, kernel, stride = PAPER[name]
     window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(kernel // 2,) * 4)
     program = gemm_conv2d(
-        batch=1,
-        channels=channels,
-        height=size,
-        width=size,
-        filters=filters,
-        window=window,
+        Shape(batch=1, channels=channels, height=size, width=size, filters=filters, window=window),
         block=conv2d.channel_block(channels),
     )
     tile = conv2d.choose_knobs(TARGET, program)
@@ -212,7 +208,8 @@ def test_defaults_fill_a_gpu(name) -> None:
 def test_gathering_divides_by_nothing_that_threads_differ_in() -> None:
     window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
     program = gemm_conv2d(
-        batch=1, channels=64, height=16, width=16, filters=64, window=window, block=conv2d.channel_block(64)
+        Shape(batch=1, channels=64, height=16, width=16, filters=64, window=window),
+        block=conv2d.channel_block(64),
     )
     tile = Tile(rows=64, columns=64, depth=8, thread_rows=4, thread_columns=4)
     text = format_node(conv2d.schedule(TARGET, program, tile).program)
@@ -244,7 +241,18 @@ def test_compiles_for_every_architecture(attributes) -> None:
 )
 def test_depthwise_defaults(size, channels, stride) -> None:
     window = Window(kernel=(3, 3), strides=(stride, stride), pads=(1, 1, 1, 1))
-    program = float_depthwise(batch=1, channels=channels, height=size, width=size, window=window, block=1)
+    program = blocked_depthwise(
+        Shape(
+            batch=1,
+            channels=channels,
+            height=size,
+            width=size,
+            filters=channels,
+            window=window,
+            groups=channels,
+        ),
+        block=1,
+    )
     knobs = depthwise.choose_knobs(TARGET, program, window)
     rows = size // stride
     assert rows % knobs.rows == 0

@@ -7,7 +7,7 @@ import pytest
 from scheduled_gpu import run_scheduled
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu import gemm as template
 from vdla.compiler.templates.gpu import gemm_space, gemv
 from vdla.compiler.templates.gpu.gemm_account import Problem, account, choose_tile
@@ -70,9 +70,9 @@ def test_more_of_what_costs_costs_more() -> None:
 
 
 def test_few_rows_are_not_tiled() -> None:
-    few = gemm(rows=gemv.MOST_ROWS, depth=512, columns=1000)
+    few = product(Matrices(rows=gemv.MOST_ROWS, depth=512, columns=1000), staged="by depth")
     assert isinstance(template.choose_knobs(TARGET, few), gemv.Knobs)
-    more = gemm(rows=gemv.MOST_ROWS + 1, depth=512, columns=1000)
+    more = product(Matrices(rows=gemv.MOST_ROWS + 1, depth=512, columns=1000), staged="by depth")
     assert isinstance(template.choose_knobs(TARGET, more), Tile)
 
 
@@ -81,7 +81,7 @@ def test_few_rows_are_not_tiled() -> None:
     [(35, 65, 260, ("W",)), (64, 100, 49, ()), (3, 300, 18, ("W",))],
 )
 def test_defaults_as_machine_code(rows, depth, columns, constants) -> None:
-    program = gemm(rows=rows, depth=depth, columns=columns)
+    program = product(Matrices(rows=rows, depth=depth, columns=columns), staged="by depth")
     rng = np.random.default_rng(rows)
     x, w = rng.standard_normal((rows, depth)), rng.standard_normal((depth, columns))
     s = template.schedule(TARGET, program, constants=constants)
@@ -93,7 +93,7 @@ def test_defaults_as_machine_code(rows, depth, columns, constants) -> None:
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(4096, 4096, 4096), (512, 4608, 49), (3, 50, 7)])
 def test_points_of_the_space_are_legal(arch, rows, depth, columns) -> None:
     target = cuda_target(arch)
-    program = gemm(rows=rows, depth=depth, columns=columns)
+    program = product(Matrices(rows=rows, depth=depth, columns=columns), staged="by depth")
     space = gemm_space.space(target, program)
     default = gemm_space.default_values(target, program)
     assert space.legal(space.point(default)[None])[0]

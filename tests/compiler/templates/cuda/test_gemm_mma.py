@@ -21,9 +21,9 @@ from vdla.compiler.target.cuda.tolerances import OUTPUTS, tolerance, worst_case
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
-from vdla.compiler.te.ops.tensor_gemm import round_factors, tensor_gemm
+from vdla.compiler.te.ops.product import Matrices, product, round_factors, tensor_product
 from vdla.compiler.templates.gpu import gemm_mma, gemm_mma_space
 from vdla.compiler.templates.gpu.gemm_mma_knobs import (
     Factors,
@@ -65,16 +65,19 @@ class Case:
 
     def program(self) -> Program:
         rows, columns, depth = self.sizes
-        return tensor_gemm(
-            rows=rows,
-            columns=columns,
-            depth=depth,
-            dtype=self.dtype,
+        return tensor_product(
+            Matrices(
+                rows=rows,
+                depth=depth,
+                columns=columns,
+                batch_x=(2,) if self.batch else (),
+                batch_w=(2,) if self.batch else (),
+                transposed_x=self.transposed[0],
+                transposed_w=self.transposed[1],
+            ),
+            self.dtype,
             weight_dtype=self.weight_dtype,
             output=self.output,
-            batch=2 if self.batch else None,
-            transposed_x=self.transposed[0],
-            transposed_w=self.transposed[1],
             epilogue=self.epilogue,
         )
 
@@ -165,19 +168,16 @@ def test_convolutions_and_batches_of_products_on_tensor_cores():
     window = Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
     convolution = round_factors(
         gemm_conv2d(
-            batch=1,
-            channels=8,
-            height=5,
-            width=5,
-            filters=20,
-            groups=2,
-            window=window,
+            Convolution(batch=1, channels=8, height=5, width=5, filters=20, window=window, groups=2),
             block=4,
             epilogue=Epilogue(bias=True),
         )
     )
     batch = round_factors(
-        gemm(rows=20, depth=20, columns=24, batch_x=(2, 1), batch_w=(2,), transposed_w=True)
+        product(
+            Matrices(rows=20, depth=20, columns=24, batch_x=(2, 1), batch_w=(2,), transposed_w=True),
+            staged="by depth",
+        )
     )
     knobs = Knobs(rows=32, columns=32, depth=16, warp_rows=16, warp_columns=16, stages=2)
     for program, splits in ((convolution, 2), (batch, 1)):
@@ -293,14 +293,14 @@ def test_knobs_that_do_not_fit(knobs: dict[str, int], message: str):
 
 def test_programs_that_are_no_products():
     with pytest.raises(ValueError, match="there is no product of float16 and int8"):
-        tensor_gemm(rows=1, columns=1, depth=1, dtype=F16, weight_dtype=I8)
+        tensor_product(Matrices(rows=1, depth=1, columns=1), F16, weight_dtype=I8)
     with pytest.raises(ValueError, match="an output of int32 is none of float16"):
-        tensor_gemm(rows=1, columns=1, depth=1, dtype=F16, output=I32)
+        tensor_product(Matrices(rows=1, depth=1, columns=1), F16, output=I32)
 
 
 def test_more_tiles_side_by_side_than_blocks_along_an_axis():
     """Groups of rows of tiles would put the columns' tiles on an axis that ends before them."""
-    program = tensor_gemm(rows=512, depth=32, columns=6_000_000, dtype=F16)
+    program = tensor_product(Matrices(rows=512, depth=32, columns=6_000_000), F16)
     knobs = choose_knobs(TARGET, gemm_mma.described(program))
     knobs = replace(knobs, columns=64, warp_columns=32, group=2)
     (launch,) = lower(prepare(gemm_mma.schedule(TARGET, program, knobs).program, TARGET), TARGET).launches

@@ -11,7 +11,7 @@ from vdla.compiler.target.cuda.module import lower
 from vdla.compiler.target.cuda.nvrtc import compile_cubin
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu import gemm as template
 from vdla.compiler.templates.gpu import gemv
 from vdla.compiler.templates.gpu.tile import Tile
@@ -36,8 +36,10 @@ def test_the_text_computes_what_the_program_does() -> None:
     ):
         rows, depth, columns = sizes
         epilogue = Epilogue(bias=True, activation="relu")
-        program = gemm(
-            rows=rows, depth=depth, columns=columns, batch_x=batch, batch_w=batch, epilogue=epilogue
+        program = product(
+            Matrices(rows=rows, depth=depth, columns=columns, batch_x=batch, batch_w=batch),
+            staged="by depth",
+            epilogue=epilogue,
         )
         s = template.schedule(target, program, knobs, constants=("W",))
         arrays = {p.name: rng.integers(-8, 9, p.shape).astype(np.float32) for p in program.parameters}
@@ -53,7 +55,7 @@ def test_defaults_compile(arch: str) -> None:
     """What is chosen for a product of middle size, one with partial sums, and one of few rows."""
     target = cuda_target(arch)
     for rows, depth, columns in ((256, 256, 256), (49, 2304, 256), (1, 512, 1000)):
-        program = gemm(rows=rows, depth=depth, columns=columns)
+        program = product(Matrices(rows=rows, depth=depth, columns=columns), staged="by depth")
         s = template.schedule(target, program, constants=("W",))
         module = lower(prepare(s.program, target, check=False), target)
         assert compile_cubin(module.source, arch)[:4] == b"\x7fELF"

@@ -22,7 +22,7 @@ from vdla.compiler.target.cuda.nvrtc import compile_cubin, compile_ptx
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.tolerances import OUTPUTS, worst_case
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
+from vdla.compiler.te.ops.product import Matrices, tensor_product
 from vdla.compiler.templates.gpu import gemm, gemm_mma, gemm_wgmma
 from vdla.compiler.templates.gpu.gemm_mma_knobs import Factors
 from vdla.compiler.templates.gpu.gemm_wgmma_knobs import Knobs, choose_knobs, cycles, resident
@@ -47,15 +47,18 @@ class Case:
 
     def program(self) -> Program:
         rows, columns, depth = self.sizes
-        return tensor_gemm(
-            rows=rows,
-            columns=columns,
-            depth=depth,
-            dtype=self.dtype,
+        return tensor_product(
+            Matrices(
+                rows=rows,
+                depth=depth,
+                columns=columns,
+                batch_x=(2,) if self.batch else (),
+                batch_w=(2,) if self.batch else (),
+                transposed_x=self.transposed[0],
+                transposed_w=self.transposed[1],
+            ),
+            self.dtype,
             output=self.output,
-            batch=2 if self.batch else None,
-            transposed_x=self.transposed[0],
-            transposed_w=self.transposed[1],
             epilogue=Epilogue(bias=True, operand=True, activation="relu") if self.finished else Epilogue(),
         )
 
@@ -192,7 +195,7 @@ BULK_FAULTS = {
 
 @pytest.mark.parametrize("fault", representatives(BULK_FAULTS, 3))
 def test_faults_of_bulk_copies_are_found_out(fault: str):
-    program = tensor_gemm(rows=128, columns=64, depth=256, dtype=F16)
+    program = tensor_product(Matrices(rows=128, depth=256, columns=64), F16)
     s = gemm_wgmma.schedule(TARGET, program, replace(BULK, rows=128, columns=64, stages=4))
     module = lower(prepare(s.program, TARGET), TARGET)
     right, wrong, message = BULK_FAULTS[fault]
@@ -204,7 +207,7 @@ def test_faults_of_bulk_copies_are_found_out(fault: str):
 
 def test_one_barrier_a_slice_stands_behind_the_wait():
     """So products of the slice before are under way while threads meet, and copies come behind what they overwrite."""
-    program = tensor_gemm(rows=256, columns=256, depth=512, dtype=F16)
+    program = tensor_product(Matrices(rows=256, depth=512, columns=256), F16)
     s = gemm_wgmma.schedule(TARGET, program, replace(BULK, stages=4))
     lines = [line.strip() for line in format_node(prepare(s.program, TARGET)).splitlines()]
     at = lines.index("for gemm.k.0 in range(16):")
@@ -218,7 +221,7 @@ def test_one_barrier_a_slice_stands_behind_the_wait():
 
 def test_instructions_of_bulk_copies():
     """One thread's copies, products that are waited for a slice later, and nothing between them."""
-    program = tensor_gemm(rows=512, columns=512, depth=512, dtype=F16)
+    program = tensor_product(Matrices(rows=512, depth=512, columns=512), F16)
     knobs = Knobs(rows=128, columns=256, depth=64, group_rows=64, group_columns=256, stages=4, bulk=True)
     module = lower(prepare(gemm_wgmma.schedule(TARGET, program, knobs).program, TARGET), TARGET)
     (launch,) = module.launches
@@ -253,7 +256,7 @@ def test_defaults_emulated():
 
 def test_instructions():
     """Nothing but copies of 16 bytes and products in the loop; the sums stay in registers."""
-    program = tensor_gemm(rows=512, columns=512, depth=512, dtype=F16)
+    program = tensor_product(Matrices(rows=512, depth=512, columns=512), F16)
     knobs = Knobs(rows=128, columns=256, depth=64, group_rows=64, group_columns=256, stages=3)
     s = gemm_wgmma.schedule(TARGET, program, knobs)
     module = lower(prepare(s.program, TARGET), TARGET)
@@ -270,7 +273,7 @@ def test_instructions():
 
 def test_copies_meet_no_bank_twice():
     """Eight neighbouring threads write 16 bytes each of one row of 64: the lines of as many core matrices."""
-    program = tensor_gemm(rows=64, columns=64, depth=64, dtype=F16)
+    program = tensor_product(Matrices(rows=64, depth=64, columns=64), F16)
     s = gemm_wgmma.schedule(TARGET, program, replace(SMALL, columns=64, group_columns=64, depth=64))
     module = lower(prepare(s.program, TARGET), TARGET)
     apart = 9 * 16
@@ -281,8 +284,8 @@ def test_copies_meet_no_bank_twice():
 
 
 def test_only_one_architecture_has_them():
-    program = tensor_gemm(rows=256, columns=256, depth=256, dtype=BF16)
-    ragged = tensor_gemm(rows=256, columns=255, depth=256, dtype=BF16)
+    program = tensor_product(Matrices(rows=256, depth=256, columns=256), BF16)
+    ragged = tensor_product(Matrices(rows=256, depth=256, columns=255), BF16)
     assert gemm_wgmma.applies(TARGET, program) and not gemm_wgmma.applies(TARGET, ragged)
     assert isinstance(gemm.choose_knobs(TARGET, program), Knobs)
     assert isinstance(gemm.choose_knobs(TARGET, ragged), gemm_mma.Knobs)
@@ -339,6 +342,6 @@ def test_defaults_fit_any_size():
     ],
 )
 def test_knobs_that_do_not_fit(knobs: dict[str, int], message: str):
-    program = tensor_gemm(rows=64, columns=64, depth=64, dtype=F16)
+    program = tensor_product(Matrices(rows=64, depth=64, columns=64), F16)
     with pytest.raises(LegalityError, match=message):
         gemm_wgmma.schedule(TARGET, program, replace(SMALL, **knobs))

@@ -21,8 +21,7 @@ from vdla.compiler.target.cuda.nvrtc import compile_ptx
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.tolerances import worst_case
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.gemm import gemm as product
-from vdla.compiler.te.ops.tensor_gemm import round_factors, tensor_gemm
+from vdla.compiler.te.ops.product import Matrices, product, round_factors, tensor_product
 from vdla.compiler.templates.gpu import gemm, gemm_mma, gemm_wgmma
 from vdla.compiler.templates.gpu.gemm_wgmma_knobs import Knobs
 
@@ -42,22 +41,24 @@ class Case:
     kernels: int = 1
 
 
-def rounded(**sizes) -> Program:
-    return round_factors(product(**sizes))
+def rounded(epilogue: Epilogue | None = None, **sizes) -> Program:
+    return round_factors(product(Matrices(**sizes), epilogue=epilogue, staged="by depth"))
 
 
 # Ragged ends, all rows of swizzled bytes (32, 64, 128), every order of the factors.
 CASES = [
     Case(
-        program=tensor_gemm(rows=72, columns=40, depth=100, dtype=F32, transposed_w=True),
+        program=tensor_product(Matrices(rows=72, depth=100, columns=40, transposed_w=True), F32),
         knobs=replace(TF32, depth=32, columns=48, group_columns=24),
     ),
     Case(
-        program=tensor_gemm(rows=136, columns=48, depth=160, dtype=S8, transposed_w=True),
+        program=tensor_product(Matrices(rows=136, depth=160, columns=48, transposed_w=True), S8),
         knobs=replace(BYTES, rows=128, depth=128),
     ),
     Case(
-        program=tensor_gemm(rows=72, columns=48, depth=160, dtype=U8, weight_dtype=S8, batch=2),
+        program=tensor_product(
+            Matrices(rows=72, depth=160, columns=48, batch_x=(2,), batch_w=(2,)), U8, weight_dtype=S8
+        ),
         knobs=replace(BYTES, depth=32, stages=4),
         kernels=2,
     ),
@@ -142,13 +143,15 @@ def test_defaults_emulated():
 
 def test_instructions():
     knobs = replace(TF32, rows=128, columns=256, depth=32, group_columns=256, stages=4)
-    program = tensor_gemm(rows=512, columns=512, depth=512, dtype=F32, transposed_w=True)
+    program = tensor_product(Matrices(rows=512, depth=512, columns=512, transposed_w=True), F32)
     ptx = compile_ptx(
         lower(prepare(gemm_wgmma.schedule(TARGET, program, knobs).program, TARGET), TARGET).source, "sm_90a"
     )
     assert ptx.count("wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32") == 4
     assert "cvt.rna.tf32" not in ptx and "ld.local" not in ptx
-    program = tensor_gemm(rows=512, columns=512, depth=512, dtype=S8, weight_dtype=U8, transposed_w=True)
+    program = tensor_product(
+        Matrices(rows=512, depth=512, columns=512, transposed_w=True), S8, weight_dtype=U8
+    )
     source = lower(
         prepare(gemm_wgmma.schedule(TARGET, program, replace(knobs, depth=128)).program, TARGET), TARGET
     ).source
@@ -166,11 +169,11 @@ def test_where_they_are_taken():
     assert isinstance(gemm.choose_knobs(TARGET, small), gemm_mma.Knobs)
     assert gemm.template_of(TARGET, small) == "gemm_mma_cuda"
     assert isinstance(gemm.choose_knobs(TARGET, small, ("W",)), Knobs)
-    integers = tensor_gemm(rows=1024, columns=1024, depth=1024, dtype=S8, transposed_w=True)
+    integers = tensor_product(Matrices(rows=1024, depth=1024, columns=1024, transposed_w=True), S8)
     assert isinstance(gemm.choose_knobs(TARGET, integers), Knobs)
     # Rows of no multiple of 16 bytes; float32 that is not rounded; another architecture.
     assert isinstance(gemm.choose_knobs(TARGET, rounded(rows=1024, columns=1024, depth=1023)), gemm_mma.Knobs)
-    plain = product(rows=1024, columns=1024, depth=1024)
+    plain = product(Matrices(rows=1024, depth=1024, columns=1024), staged="by depth")
     assert not gemm_wgmma.applies(TARGET, plain) and gemm.template_of(TARGET, plain) == "gemm_cuda"
     assert isinstance(gemm.choose_knobs(cuda_target("sm_90"), large), gemm_mma.Knobs)
 

@@ -13,7 +13,7 @@ from vdla.compiler.ir.visit import walk
 from vdla.compiler.target.cuda.architectures import ARCHITECTURES
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu.gemv import THREADS, Knobs, choose_knobs, schedule_rows
 
 COUNTS = st.sampled_from([2, 4])
@@ -30,13 +30,16 @@ COUNTS = st.sampled_from([2, 4])
     constants=st.sampled_from([(), ("W",)]),
 )
 def test_few_rows(knobs, batches, rows, depth, columns, transposed, constants) -> None:
-    program = gemm(
-        rows=rows,
-        depth=depth,
-        columns=columns,
-        batch_x=batches[0],
-        batch_w=batches[1],
-        transposed_x=transposed,
+    program = product(
+        Matrices(
+            rows=rows,
+            depth=depth,
+            columns=columns,
+            batch_x=batches[0],
+            batch_w=batches[1],
+            transposed_x=transposed,
+        ),
+        staged="by depth",
         epilogue=Epilogue(bias=True, activation="relu"),
     )
     rng = np.random.default_rng(depth)
@@ -64,7 +67,7 @@ def test_defaults(arch, rows, columns, depth) -> None:
 
 def test_a_packed_matrix_is_read_in_vectors_side_by_side() -> None:
     """Neighbouring threads along x, then y, then z, read neighbouring vectors of W, at every step in depth."""
-    program = gemm(rows=1, depth=64, columns=32)
+    program = product(Matrices(rows=1, depth=64, columns=32), staged="by depth")
     knobs = Knobs(groups=2, members=4, vectors=2, unroll=4)
     s = schedule_rows(program, knobs, ("W",))
     assert next(p for p in s.program.parameters if p.name == "W").shape == (4, 2, 4, 8, 2, 4)

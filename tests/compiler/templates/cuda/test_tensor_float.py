@@ -11,7 +11,7 @@ from vdla.compiler.ir.visit import walk
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.tolerances import tolerance
-from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu import gemm as template
 from vdla.compiler.templates.gpu.lower import lower_cuda_node
 from vdla.compiler.templates.gpu.tensor_float import for_target, is_rounded
@@ -56,8 +56,8 @@ def check(net: FloatNetwork, nodes: int) -> None:
 
 
 def test_products_of_few_rows_stay_exact() -> None:
-    few = gemm(rows=4, depth=64, columns=64)
+    few = product(Matrices(rows=4, depth=64, columns=64), staged="by depth")
     assert for_target(ALLOWED, few) is few and not is_rounded(few)
-    many = for_target(ALLOWED, gemm(rows=64, depth=64, columns=64))
+    many = for_target(ALLOWED, product(Matrices(rows=64, depth=64, columns=64), staged="by depth"))
     assert is_rounded(many) and not tensor_cores(many)
     assert tensor_cores(template.schedule(ALLOWED, many).program)

@@ -13,7 +13,7 @@ from vdla.compiler.ir.stmt import Alloc, Assign, Copy, For, Program, Reduce, nes
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.visit import walk
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 F32 = DType.FLOAT32
@@ -48,14 +48,17 @@ def tiles(draw: st.DrawFn) -> Tile:
     constants=st.sampled_from([(), ("W",), ("X", "W")]),
 )
 def test_products(tile, batches, rows, depth, columns, transposed, constants) -> None:
-    program = gemm(
-        rows=rows,
-        depth=depth,
-        columns=columns,
-        batch_x=batches[0],
-        batch_w=batches[1],
-        transposed_x=transposed[0],
-        transposed_w=transposed[1],
+    program = product(
+        Matrices(
+            rows=rows,
+            depth=depth,
+            columns=columns,
+            batch_x=batches[0],
+            batch_w=batches[1],
+            transposed_x=transposed[0],
+            transposed_w=transposed[1],
+        ),
+        staged="by depth",
         epilogue=Epilogue(bias=True, operand=True, activation="relu"),
     )
     if transposed[1]:
@@ -83,7 +86,7 @@ def test_large_tiles_as_machine_code(splits) -> None:
         stages=3,
         splits=splits,
     )
-    program = gemm(rows=70, depth=100, columns=66)
+    program = product(Matrices(rows=70, depth=100, columns=66), staged="by depth")
     rng = np.random.default_rng(3)
     x, w = rng.standard_normal((70, 100)), rng.standard_normal((100, 66))
     result = run_scheduled(program, schedule_tile(program, tile, ("W",)), {"X": x, "W": w}, native=True)
@@ -150,11 +153,13 @@ def test_a_convolution_is_a_product_of_gathered_columns(splits) -> None:
 
 def test_long_sides_lie_along_x() -> None:
     """y and z hold 65535 blocks at most."""
-    program = gemm(rows=70000, depth=4, columns=4, batch_x=(2,), batch_w=(2,))
+    program = product(Matrices(rows=70000, depth=4, columns=4, batch_x=(2,), batch_w=(2,)), staged="by depth")
     tile = Tile(rows=1, columns=4, depth=4, thread_rows=1, thread_columns=1, stages=1)
     kinds = {n.kind: n.extent for n in walk(schedule_tile(program, tile).program) if isinstance(n, For)}
     assert kinds["block.x"] == Const(70000) and kinds["block.z"] == Const(2)
-    program = gemm(rows=2, depth=4, columns=8, batch_x=(70000,), batch_w=(70000,))
+    program = product(
+        Matrices(rows=2, depth=4, columns=8, batch_x=(70000,), batch_w=(70000,)), staged="by depth"
+    )
     kinds = {n.kind: n.extent for n in walk(schedule_tile(program, tile).program) if isinstance(n, For)}
     assert kinds["block.x"] == Const(70000 * 2 * 2) and "block.y" not in kinds
 
@@ -171,4 +176,4 @@ def test_long_sides_lie_along_x() -> None:
 def test_sizes_that_are_no_tile(changed, reason) -> None:
     sizes = {"rows": 8, "columns": 8, "depth": 8, "thread_rows": 4, "thread_columns": 4, **changed}
     with pytest.raises(ValueError, match=reason):
-        schedule_tile(gemm(rows=4, depth=4, columns=4), Tile(**sizes))
+        schedule_tile(product(Matrices(rows=4, depth=4, columns=4), staged="by depth"), Tile(**sizes))

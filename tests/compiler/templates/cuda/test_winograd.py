@@ -22,11 +22,11 @@ from vdla.compiler.target.cuda.tolerances import tolerance, winograd_amplificati
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops import winograd as winograd_operator
+from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.winograd import toom_cook, transformed_weights, transforms, winograd_conv2d
 from vdla.compiler.templates.gpu import conv2d, winograd, winograd_account, winograd_space
 from vdla.compiler.templates.gpu.lower_convolutions import lower_conv2d, lower_convolution
 from vdla.compiler.templates.gpu.tile import Tile
-from vdla.compiler.templates.gpu.winograd_account import Convolution as Sizes
 
 TARGET = cuda_target()
 SMALL = Tile(rows=16, columns=16, depth=4, thread_rows=4, thread_columns=4)
@@ -109,7 +109,8 @@ def convolved(x: np.ndarray, w: np.ndarray, window: Window) -> np.ndarray:
 def test_kernels(m, batch, channels, size, filters, pads, tile) -> None:
     window = Window(kernel=(3, 3), pads=pads)
     program = winograd_conv2d(
-        m=m, batch=batch, channels=channels, height=size[0], width=size[1], filters=filters, window=window
+        Shape(batch=batch, channels=channels, height=size[0], width=size[1], filters=filters, window=window),
+        m,
     )
     schedule = winograd.schedule(TARGET, program, winograd.Knobs(m=m, tile=tile))
     assert replay(program, trace_from_lists(trace_to_lists(schedule.trace))).program == schedule.program
@@ -184,7 +185,7 @@ def test_compiles_for_every_architecture() -> None:
 def test_text_on_the_host() -> None:
     epilogue = Epilogue(bias=True, operand=True, activation="relu")
     program = winograd_conv2d(
-        m=4, batch=2, channels=5, height=7, width=6, filters=9, window=SAME, epilogue=epilogue
+        Shape(batch=2, channels=5, height=7, width=6, filters=9, window=SAME), 4, epilogue=epilogue
     )
     schedule = winograd.schedule(TARGET, program, winograd.Knobs(m=4, tile=SMALL))
     agree([Case(name="winograd", program=program, schedule=schedule)], TARGET, orders=2)
@@ -194,7 +195,7 @@ def test_text_on_the_host() -> None:
 
 
 def test_default_is_no_less_exact_than_sums_of_all_taps() -> None:
-    large = Sizes(batch=16, channels=256, height=56, width=56, filters=256, window=SAME)
+    large = Shape(batch=16, channels=256, height=56, width=56, filters=256, window=SAME)
     chosen = winograd.wins(TARGET, large)
     # Tiles of four are faster still, and round too much.
     assert chosen is not None and chosen.m == 2
@@ -213,26 +214,26 @@ def test_is_what_a_node_gets_without_knobs() -> None:
 
 
 def test_account_takes_what_conv2d_gathers() -> None:
-    sizes = Sizes(batch=1, channels=6, height=9, width=8, filters=20, window=SAME)
+    sizes = Shape(batch=1, channels=6, height=9, width=8, filters=20, window=SAME)
     net = FloatNetwork(1, 6, 9, 8)
     net.convolution(20, (3, 3), pads=[1] * 4)
     graph = gpu_graph(net.model())
     (node,) = graph.nodes
     assert isinstance(node.operator, Convolution)
     program = lower_conv2d(TARGET, graph, node, node.operator).program
-    assert conv2d.problem_of(program) == sizes.gathered
+    assert conv2d.problem_of(program) == winograd_account.gathered(sizes)
 
 
 def test_is_not_chosen_where_transforms_cost_too_much() -> None:
     for sizes in (
-        Sizes(batch=1, channels=3, height=224, width=224, filters=64, window=SAME),
-        Sizes(batch=1, channels=96, height=9, width=9, filters=96, window=SAME),
+        Shape(batch=1, channels=3, height=224, width=224, filters=64, window=SAME),
+        Shape(batch=1, channels=96, height=9, width=9, filters=96, window=SAME),
         # Gigabytes between its kernels.
-        Sizes(batch=64, channels=256, height=56, width=56, filters=256, window=SAME),
+        Shape(batch=64, channels=256, height=56, width=56, filters=256, window=SAME),
     ):
         assert winograd.wins(TARGET, sizes) is None
     tensor_cores = cuda_target(tensor_float=True)
-    large = Sizes(batch=16, channels=256, height=56, width=56, filters=256, window=SAME)
+    large = Shape(batch=16, channels=256, height=56, width=56, filters=256, window=SAME)
     assert winograd.wins(tensor_cores, large) is None
 
 
@@ -248,15 +249,17 @@ def test_points_amplify_roundings() -> None:
 
 def test_rows_are_vectors_where_tiles_are_whole() -> None:
     for width, kind in ((8, "vectorize"), (9, "unroll")):
-        program = winograd_conv2d(m=4, batch=1, channels=4, height=8, width=width, filters=4, window=SAME)
+        program = winograd_conv2d(
+            Shape(batch=1, channels=4, height=8, width=width, filters=4, window=SAME), 4
+        )
         loop = find_loop(winograd.schedule(TARGET, program, winograd.Knobs(m=4, tile=SMALL)).program, "x")
         assert loop.kind == kind and (loop.extent == Const(4)) == (width == 8)
 
 
 @pytest.mark.parametrize("m", [2, 4])
 def test_points_of_the_space(m: int) -> None:
-    sizes = Sizes(batch=1, channels=8, height=9, width=8, filters=20, window=SAME)
-    program = winograd_conv2d(m=m, batch=1, channels=8, height=9, width=8, filters=20, window=SAME)
+    sizes = Shape(batch=1, channels=8, height=9, width=8, filters=20, window=SAME)
+    program = winograd_conv2d(sizes, m)
     space = winograd_space.space(TARGET, program)
     default = winograd_space.default_values(TARGET, program)
     seconds, tile = winograd_account.seconds_of(TARGET, sizes, m)

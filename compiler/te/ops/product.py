@@ -1,0 +1,188 @@
+"""Products of matrices, of any types and batches, with or without stages for their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ...ir.expr import Buffer, Expr, Load, Var, cast
+from ...ir.stmt import Copy, Program, Reduce, Region, Stmt, nest, region, whole
+from ...ir.types import DType
+from ...ir.visit import map_expr, rewrite_at
+from ..epilogue import Epilogue
+from ..merge import Shape, merge_broadcast
+from ..scalars import round_tf32
+from .sums import program_of, stored, summed
+
+FACTORS = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8)
+"""Types of factors on tensor cores; float32 ones are rounded to tf32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrices:
+    """Sizes of the products X [*batch_x, rows, depth] @ W [*batch_w, depth, columns], whose batches broadcast.
+
+    `transposed_x` and `transposed_w` say that a matrix lies with its rows and columns exchanged.
+    """
+
+    rows: int
+    depth: int
+    columns: int
+    batch_x: Shape = ()
+    batch_w: Shape = ()
+    transposed_x: bool = False
+    transposed_w: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Types:
+    """Types of X, W, the sums and Y."""
+
+    x: DType = DType.FLOAT32
+    w: DType = DType.FLOAT32
+    total: DType = DType.FLOAT32
+    y: DType = DType.FLOAT32
+
+
+FLOAT = Types()
+DOT_INT8 = Types(x=DType.UINT8, w=DType.INT8, total=DType.INT32, y=DType.INT32)
+"""What dot product instructions of processors multiply; sums wrap."""
+
+
+def product(
+    sizes: Matrices,
+    *,
+    types: Types = FLOAT,
+    epilogue: Epilogue | None = None,
+    beside: Sequence[Shape] = (),
+    staged: Literal["as they lie", "by depth"] | None = None,
+    name: str = "dense",
+) -> Program:
+    """Y = epilogue(X @ W) for every matrix of a batch; batch dimensions broadcast as numpy's matmul has it.
+
+    Parameters X and W as `Matrices` has them, B [columns] with a bias, R like Y with an operand, Y [*BY, rows,
+    columns]. BY, (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of those `beside` them, which
+    broadcast against the result's; without any batch there are no such dimensions. Intermediate: `sum` like Y in the
+    type of sums (statement "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …, i, j around "post"
+    follow. The epilogue is computed in float32 where Y is a float.
+
+    With `staged`, the sum's statement and loops are called "gemm" and it reads copies `a` of X and `b` of W: as they
+    lie, or `b` [*BW, depth, columns] in any case (of a transposed W in loops b.b0, …, b.j, b.k). The sizes are the true
+    ones: `schedule.pad` makes them multiples of tiles. ValueError where the batches do not broadcast.
+    """
+    epilogue = epilogue or Epilogue()
+    batch, of_x, of_w = (), (), ()
+    if sizes.batch_x or sizes.batch_w or any(beside):
+        batch, (of_x, of_w, *_) = merge_broadcast([sizes.batch_x, sizes.batch_w, *beside])
+    left = (sizes.depth, sizes.rows) if sizes.transposed_x else (sizes.rows, sizes.depth)
+    right = (sizes.columns, sizes.depth) if sizes.transposed_w else (sizes.depth, sizes.columns)
+    x = Buffer(name="X", shape=(*of_x, *left), dtype=types.x)
+    w = Buffer(name="W", shape=(*of_w, *right), dtype=types.w)
+    y = Buffer(name="Y", shape=(*batch, sizes.rows, sizes.columns), dtype=types.y)
+    total = Buffer(name="sum", shape=y.shape, dtype=types.total)
+    bias = Buffer(name="B", shape=(sizes.columns,), dtype=DType.FLOAT32) if epilogue.bias else None
+    operand = Buffer(name="R", shape=y.shape, dtype=DType.FLOAT32) if epilogue.operand else None
+
+    a, b, transposed, copies = x, w, sizes.transposed_w, list[Stmt]()
+    if staged is not None:
+        a, b = Buffer(name="a", shape=x.shape, dtype=x.dtype), Buffer(name="b", shape=w.shape, dtype=w.dtype)
+        copies = [_stage(a, x), _stage(b, w)]
+        if transposed and staged == "by depth":
+            b = Buffer(name="b", shape=(*of_w, sizes.depth, sizes.columns), dtype=w.dtype)
+            copies[1], transposed = _transposed(b, w), False
+
+    def value(*at: Var) -> Expr:
+        *matrix, i, j, k = at
+        x_at, w_at = (
+            [0 if size == 1 else loop for size, loop in zip(shape, matrix, strict=True)]
+            for shape in (of_x, of_w)
+        )
+        return cast(a[*x_at, *((k, i) if sizes.transposed_x else (i, k))], types.total) * cast(
+            b[*w_at, *((j, k) if transposed else (k, j))], types.total
+        )
+
+    def finish(*at: Var) -> Expr:
+        result = cast(total[at], DType.FLOAT32) if types.y.is_float else total[at]
+        added = None if bias is None else bias[at[-1]]
+        return cast(epilogue.value(result, added, None if operand is None else operand[at]), types.y)
+
+    outputs = {f"b{d}": size for d, size in enumerate(batch)} | {"i": sizes.rows, "j": sizes.columns}
+    statement = "dense" if staged is None else "gemm"
+    return program_of(
+        name,
+        (x, w, bias, operand, y),
+        [total] if staged is None else [a, b, total],
+        *copies,
+        summed(statement, total, outputs, {"k": sizes.depth}, value),
+        stored(y, outputs, finish),
+    )
+
+
+def tensor_product(
+    sizes: Matrices,
+    dtype: DType,
+    weight_dtype: DType | None = None,
+    *,
+    output: DType | None = None,
+    epilogue: Epilogue | None = None,
+    name: str = "tensor_gemm",
+) -> Program:
+    """A `product` staged as its factors lie, of low precision, as tensor cores compute it: exact products, wide sums.
+
+    Factors are of `dtype` (and `weight_dtype`, by default the same). Floats are summed in float32, those of float32
+    rounded to tf32 before (`round_factors`); integers in int32, which wraps. `output` is the type of Y: by default that
+    of the sums; a float, rounded to nearest; int32 for sums of integers without epilogue. ValueError for types or an
+    epilogue that do not go together.
+    """
+    weight_dtype = weight_dtype or dtype
+    total = DType.INT32 if dtype.is_integer else DType.FLOAT32
+    output = output or total
+    if dtype not in FACTORS or not (
+        weight_dtype is dtype or (weight_dtype in FACTORS and dtype.is_integer and weight_dtype.is_integer)
+    ):
+        raise ValueError(f"there is no product of {dtype} and {weight_dtype}")
+    plain = epilogue is None or epilogue.is_identity
+    if not (output.is_float or (output is DType.INT32 is total and plain)):
+        raise ValueError(f"an output of {output} is none of {dtype}, or has no epilogue")
+    types = Types(x=dtype, w=weight_dtype, total=total, y=output)
+    program = product(sizes, types=types, epilogue=epilogue, staged="as they lie", name=name)
+    return round_factors(program) if dtype is DType.FLOAT32 else program
+
+
+def round_factors(program: Program) -> Program:
+    """A product whose statement "gemm" multiplies float32, as tensor cores compute it: every factor rounded to tf32."""
+
+    def factor(e: Expr) -> Expr:
+        return round_tf32(e) if isinstance(e, Load) and e.buffer.dtype is DType.FLOAT32 else e
+
+    def rounded(statement: Stmt) -> Stmt:
+        if not isinstance(statement, Reduce):
+            raise ValueError(f"{program.name}: gemm is not a sum")
+        return Reduce(
+            name=statement.name,
+            op=statement.op,
+            buffer=statement.buffer,
+            indices=statement.indices,
+            value=map_expr(statement.value, factor),
+            first=statement.first,
+        )
+
+    return rewrite_at(program, "gemm", rounded)
+
+
+def _stage(to: Buffer, of: Buffer) -> Stmt:
+    return Copy(name=to.name, destination=whole(to), source=whole(of))
+
+
+def _transposed(to: Buffer, of: Buffer) -> Stmt:
+    """Element by element, neighbours of the source one after the other."""
+    *batch, columns, depth = of.shape
+    b = [Var(f"{to.name}.b{d}") for d in range(len(batch))]
+    j, k = Var(f"{to.name}.j"), Var(f"{to.name}.k")
+
+    def element(buffer: Buffer, *at: Var) -> Region:
+        return region(buffer, *[(index, 1) for index in (*b, *at)])
+
+    copy = Copy(name=to.name, destination=element(to, k, j), source=element(of, j, k))
+    return nest([*zip(b, batch, strict=True), (j, columns), (k, depth)], copy)

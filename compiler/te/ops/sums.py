@@ -1,0 +1,71 @@
+"""A sum and what follows it: the two nests of loops that most operators consist of.
+
+alloc total: for outputs: for terms: NAME: total[outputs] += value(outputs, terms)
+             for outputs: post: Y[outputs] = finish(total[outputs])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ...ir.expr import Buffer, Expr, Var, all_of, equal
+from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ..post import PoolOperator
+
+Loops = Mapping[str, int]
+"""Extents of loops by name, the outermost first."""
+Stage = tuple[Buffer, Stmt]
+"""An intermediate tensor and what fills it."""
+
+
+def summed(
+    name: str,
+    total: Buffer,
+    outputs: Loops,
+    terms: Loops,
+    value: Callable[..., Expr],
+    *,
+    op: PoolOperator = "add",
+    prefix: str | None = None,
+) -> Stmt:
+    """The statement `name`: the sum (or maximum) of `value` over `terms` for every element of `total`.
+
+    Loops are called `prefix` (by default `name` and a dot) and a name of `outputs` or `terms`; `value` gets their
+    variables in this order.
+    """
+    prefix = f"{name}." if prefix is None else prefix
+    at, of = ([Var(f"{prefix}{loop}") for loop in loops] for loops in (outputs, terms))
+    reduce = Reduce(
+        name=name,
+        op=op,
+        buffer=total,
+        indices=tuple(at),
+        value=value(*at, *of),
+        first=all_of(*[equal(loop, 0) for loop in of]),
+    )
+    return nest(list(zip([*at, *of], [*outputs.values(), *terms.values()], strict=True)), reduce)
+
+
+def stored(out: Buffer, outputs: Loops, finish: Callable[..., Expr]) -> Stmt:
+    """The statement "post": every element of `out` is `finish` of its indices, in loops called as `outputs` say."""
+    at = [Var(loop) for loop in outputs]
+    post = Assign(name="post", buffer=out, indices=tuple(at), value=finish(*at))
+    return nest(list(zip(at, outputs.values(), strict=True)), post)
+
+
+def program_of(
+    name: str, parameters: Sequence[Buffer | None], intermediates: Sequence[Buffer], *statements: Stmt
+) -> Program:
+    """The program of these statements; parameters that are None are left out, the first intermediate is outermost."""
+    return Program(
+        name=name,
+        parameters=tuple([p for p in parameters if p is not None]),
+        body=allocated(intermediates, seq(*statements)),
+    )
+
+
+def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    """`body` with these buffers, the first outermost."""
+    for buffer in reversed(buffers):
+        body = Alloc(buffer=buffer, body=body)
+    return body

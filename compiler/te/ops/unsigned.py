@@ -1,0 +1,27 @@
+"""Activations of quantized networks on processors: uint8, the stored int8 value plus 128."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.isa.arithmetic import UNSIGNED_OFFSET
+
+from ...ir.expr import Const, Expr, cast
+from ...ir.types import DType
+
+OFFSET = Const(UNSIGNED_OFFSET, DType.UINT8)
+
+
+def stored_value(value: Expr) -> Expr:
+    """The stored int8 value of an activation."""
+    return cast(value - OFFSET, DType.INT8)
+
+
+def held(value: Expr) -> Expr:
+    """The activation of a stored int8 value."""
+    return cast(value, DType.UINT8) + OFFSET
+
+
+def biases_of_unsigned(bias: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """int32 biases for activations that are 128 more, `weight` int8[O, ...]; they wrap as sums do."""
+    sums = weight.astype(np.int64).sum(axis=tuple(range(1, weight.ndim)))
+    return (bias.astype(np.int64) - UNSIGNED_OFFSET * sums).astype(np.int32)
