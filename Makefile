@@ -12,7 +12,7 @@ BENCHMARKS ?= network simulator trial rtl cpu cpu_networks fusion quantization
 # Hundreds of processes import the packages: without bytecode each compiles all their sources, half a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test campaign bench notebooks clean
+.PHONY: demo test docs campaign bench notebooks clean
 
 demo: $(VENV)/.installed-check
 	$(BIN)/vdla demo -o $(DEMO)
@@ -22,6 +22,11 @@ test:
 	@bash .ci/setup.sh $(PYTHON)
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev
 	@bash .ci/test.sh $(BIN)
+
+# The site, in build/docs/index.html; a warning is an error.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -c docs . build/docs
+	@echo "build/docs/index.html"
 
 # Hours: every case of every test, and what is never done with looking for faults; CAMPAIGN="cosim faults": those alone.
 campaign:

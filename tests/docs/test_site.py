@@ -1,0 +1,43 @@
+"""The site builds without network and without a warning, and every page of the repository is in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOT_ON_THE_SITE = {"README.md"}
+"""What a repository shows of itself; docs/index.md is the site's first page."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-c", "docs"]
+    done = subprocess.run(
+        [*command, "-d", str(folder / "doctrees"), ".", str(folder / "html")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "html"
+
+
+def test_the_site_has_every_page_of_the_repository(site: Path) -> None:
+    folders = [
+        path for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name != "build"
+    ]
+    found = [*ROOT.glob("*.md"), *(page for folder in folders for page in folder.rglob("*.md"))]
+    pages = sorted({path.relative_to(ROOT).as_posix() for path in found} - NOT_ON_THE_SITE)
+    assert len(pages) > 5
+    assert [page for page in pages if not (site / page).with_suffix(".html").is_file()] == []
+
+
+def test_the_first_address_leads_to_the_first_page(site: Path) -> None:
+    assert "url=docs/index.html" in (site / "index.html").read_text(encoding="utf-8")
+    assert "<h1>vdla" in (site / "docs" / "index.html").read_text(encoding="utf-8")
