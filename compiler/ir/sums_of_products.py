@@ -13,8 +13,8 @@ from .expr import Binary, Call
 from .iteration_axes import Place
 from .stmt import Reduce
 
-MOST_FACTOR = 1 << 26
-"""Elements of a factor, as a product of matrices takes it, of sums that are computed whole: half a gigabyte."""
+MOST_FACTOR = 1 << 27
+"""Elements of a factor, as a product of matrices takes it, of sums that are computed whole: a gigabyte."""
 MOST_MATRICES = 256
 """Of a batch that are multiplied one by one, rather than all of their elements."""
 

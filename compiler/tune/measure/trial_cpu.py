@@ -22,7 +22,7 @@ from ...target.cpu.machine import CpuTarget
 from ...templates.cpu.tasks import schedule, space
 from ...templates.cpu.workload import CpuWorkload
 from ...templates.space import knobs_obstacle
-from .reference_cpu import expected, inputs
+from .reference import expected, inputs
 from .trial import Result, results_obstacle
 
 SECONDS = 0.03
@@ -81,8 +81,9 @@ def target_from_dict(values: dict[str, Any]) -> CpuTarget:
 @lru_cache(maxsize=4)
 def _known(workload: CpuWorkload) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The arrays of a workload and its results, computed once for all of its candidates."""
-    arrays = inputs(workload)
-    return arrays, expected(workload, arrays)
+    program = workload.program()
+    arrays = inputs(program)
+    return arrays, expected(program, arrays)
 
 
 def _time(bound: BoundKernel, budget: float) -> float:

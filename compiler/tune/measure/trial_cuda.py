@@ -35,12 +35,14 @@ from ...target.cuda.prepare import prepare
 from ...templates.gpu.tasks import schedule, space
 from ...templates.gpu.workload import CudaWorkload
 from ...templates.space import Values, knobs_obstacle
-from .reference_cuda import allowed, expected, inputs
+from .reference import allowed, expected, inputs
 from .trial import Result, results_obstacle
 
 SAMPLES = 7
 """Graphs that are timed, each of a millisecond at least."""
 OPERATOR = "candidate"
+ON_TENSOR_CORES = ("gemm_mma_cuda", "gemm_wgmma_cuda")
+"""Templates whose factors are rounded to tf32 where the target allows it."""
 
 Compile = Callable[[str, str], bytes]
 """Makes a cubin of CUDA C++ for an architecture."""
@@ -97,14 +99,16 @@ class DeviceTrials:
         DeviceError for a device that code for `target` does not run on.
         """
         check_device(self._device, target)
-        arrays = inputs(workload)
+        program = workload.program()
+        arrays = inputs(program)
         try:
-            reference = expected(workload, arrays)
+            reference = expected(program, arrays)
         except EvaluateError as error:
             # Of a network's workloads the others can still be tuned.
             reason = f"no reference: {error}".splitlines()[0]
             return lambda _: Result(cost=inf, error=reason)
-        return functools.partial(self._measure, arrays, reference, allowed(workload), folder)
+        tolerance = allowed(program, on_tensor_cores=workload.template in ON_TENSOR_CORES)
+        return functools.partial(self._measure, arrays, reference, tolerance, folder)
 
     def _measure(
         self,

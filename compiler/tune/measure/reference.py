@@ -1,6 +1,6 @@
-"""What workloads on GPUs compute, and how far a candidate may be from it.
+"""What workloads of processors and GPUs compute, and how far a candidate may be from it.
 
-A workload is a program; it is evaluated nest by nest (`ir.evaluate`) before any schedule has touched it.
+The reference is the workload's program, evaluated nest by nest (`ir.evaluate`) before any schedule has touched it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from ...ir.visit import enclosing_loops, free_vars, walk
 from ...target.cuda.tolerances import MODEL_TOLERANCE, tolerance
 from ...te.functions import FUNCTIONS
 from ...templates.gpu.tensor_float import is_rounded
-from ...templates.gpu.workload import CudaWorkload
 
 WEIGHTS = "W"
 """How the parameters begin that sums multiply by, whatever the operator."""
 
 
-def inputs(workload: CudaWorkload, seed: int = 0) -> dict[str, np.ndarray]:
-    """Arrays for all parameters that the workload's program reads, by name: float32, normally distributed.
+def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
+    """Arrays for all parameters of a workload's program but the last, by name: float32, normally distributed.
 
     Weights are scaled so that sums are about 1: functions fused behind them would make more of their rounding errors
     otherwise. The last bit of every number is set, so that none is half way between two of tf32: threads and bulk
     copies round those to different sides (`target.cuda.bulk_copies`).
     """
     rng = np.random.default_rng(seed)
-    scale = np.float32(longest_sum(workload.expression) ** -0.5)
+    scale = np.float32(longest_sum(program) ** -0.5)
     arrays: dict[str, np.ndarray] = {}
-    for parameter in workload.expression.parameters[:-1]:
+    for parameter in program.parameters[:-1]:
         array = rng.standard_normal(parameter.shape, dtype=np.float32)
         if parameter.name.startswith(WEIGHTS):
             array *= scale
@@ -41,17 +40,18 @@ def inputs(workload: CudaWorkload, seed: int = 0) -> dict[str, np.ndarray]:
     return arrays
 
 
-def expected(workload: CudaWorkload, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+def expected(program: Program, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """The result: float32, sums in float64. EvaluateError for a program that no operator of a network has."""
-    program = workload.expression
     return evaluate(program, arrays, functions=FUNCTIONS)[program.parameters[-1].name]
 
 
-def allowed(workload: CudaWorkload) -> float:
-    """How far results may be from `expected`, relative to the greatest: that of sums in any order, and what models may
-    be in any case (`target.cuda.tolerances`)."""
-    rounded = workload.template in ("gemm_mma_cuda", "gemm_wgmma_cuda") and is_rounded(workload.expression)
-    depth = longest_sum(workload.expression)
+def allowed(program: Program, *, on_tensor_cores: bool) -> float:
+    """How far results of GPUs may be from `expected`, relative to the greatest.
+
+    That is the error of sums in any order, and what models may be wrong by in any case (`target.cuda.tolerances`).
+    """
+    rounded = on_tensor_cores and is_rounded(program)
+    depth = longest_sum(program)
     return max(MODEL_TOLERANCE, tolerance("tf32" if rounded else "float32", depth))
 
 
