@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from vdla.compiler.runtime.archive import ArchiveError, describe_saved
-from vdla.isa import program
+from vdla.util import whole_files
 from vdla.util.errors import UserError
 from vdla.util.user_files import (
     FileError,
@@ -131,7 +131,7 @@ def test_a_copy_is_whole_wherever_the_system_stops_copying(
     original, copy = tmp_path / "original", tmp_path / "copy"
     content = bytes(range(256)) * 100 + b"end"
     original.write_bytes(content)
-    monkeypatch.setattr(program, "_COPY_BYTES", 10_000)
+    monkeypatch.setattr(whole_files, "_COPY_BYTES", 10_000)
     left = iter(range(calls))
 
     def copy_some(source: int, destination: int, most: int) -> int:
