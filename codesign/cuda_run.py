@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vdla.compiler.cuda_driver import compile_cuda, compile_cuda_emulated, compile_cuda_emulated_ahead
@@ -13,12 +13,10 @@ from vdla.compiler.graph.onnx_read import is_quantized
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
 from vdla.compiler.runtime.cuda_code import CudaNetworkCode
-from vdla.compiler.runtime.cuda_device import DeviceProperties
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cuda.machine import CudaTarget, architecture_for
+from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.target.cuda.nvrtc import nvrtc_version
-from vdla.compiler.target.cuda.options import ARCH, parse_target
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.records.apply_cuda import knobs_from
@@ -56,26 +54,6 @@ class CudaCacheEntry:
 def chosen_from(records: RecordBook | None, target: CudaTarget) -> ChosenKnobs[CudaWorkload] | None:
     """The knobs of records, for one compilation; None without records."""
     return None if records is None else knobs_from(records, target)
-
-
-def device_target(text: str, properties: DeviceProperties) -> CudaTarget:
-    """The target `text` ("cuda ...") with what a device says of itself; without -arch, the newest that runs on it.
-
-    Raises CudaTargetError.
-    """
-    target = parse_target(text)
-    if not any(word.partition("=")[0] == ARCH for word in text.split()):
-        newest = architecture_for(properties.capability).name
-        target = parse_target(f"{text} {ARCH}={newest}")
-    return replace(
-        target,
-        card=properties.name,
-        multiprocessors=properties.multiprocessors,
-        shared_bytes_per_block=min(target.shared_bytes_per_block, properties.shared_bytes_per_block),
-        clock=float(properties.clock_hz),
-        memory_bandwidth=float(properties.memory_bandwidth or target.memory_bandwidth),
-        cache_bytes=properties.cache_bytes,
-    )
 
 
 def compile_for_device(

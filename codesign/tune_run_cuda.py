@@ -14,6 +14,7 @@ from vdla.compiler.runtime.cuda_core import open_device
 from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 from vdla.compiler.runtime.cuda_timing import repeating_timer
+from vdla.compiler.runtime.device_target import device_target
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.templates.gpu.tasks import default_values, space
 from vdla.compiler.templates.gpu.workload import CudaWorkload
@@ -25,7 +26,6 @@ from vdla.compiler.tune.records.record import Record, describe_target
 from vdla.compiler.tune.records.transfer_cuda import samples_from
 from vdla.util.errors import UserError
 
-from .cuda_run import device_target
 from .processor_run import relative_difference, sample_inputs
 from .tune_timed import Subject, Timed, subjects_of_nodes
 

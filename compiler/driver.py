@@ -19,6 +19,7 @@ from .graph.graph import Graph, Node
 from .graph.layout import activation_bytes
 from .graph.memory_plan import lifetimes
 from .graph.onnx_import import import_model
+from .graph.onnx_read import Source
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled, Layer
 from .target.vdla.link import link
@@ -43,7 +44,7 @@ class DoesNotFitError(CompileError):
 
 
 def compile_model(
-    model: Path | str | bytes,
+    model: Source,
     config: Config,
     *,
     virtual_threads: int = 2,

@@ -15,11 +15,13 @@ from .cpu_driver import SharedKernels, compile_cpu
 from .driver import DoesNotFitError, compile_model
 from .graph.errors import ModelError, NodeError, node_error
 from .graph.floating.onnx_import import OLDEST_OPSET
+from .graph.onnx_read import Source
 from .graph.partition import Partition, Region, partition_model
 from .graph.submodel import prepare_model
 from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
-from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, Port, run_region, time_region
+from .runtime.executable import Port
+from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, run_region, time_region
 from .target.cpu.machine import CpuTarget, host_target
 from .tune.records.apply_cpu import knobs_from
 from .tune.records.book import RecordBook
@@ -59,7 +61,7 @@ class Division:
 
 
 def compile_heterogeneous(
-    model: Path | str | bytes,
+    model: Source,
     config: Config | None,
     *,
     target: CpuTarget | None = None,

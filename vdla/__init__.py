@@ -1,1 +1,120 @@
-"""vdla: one configuration drives the RTL, a cycle-exact simulator and a compiler of a tensor accelerator."""
+"""vdla: one configuration drives the RTL, a cycle-exact simulator and a compiler of a tensor accelerator.
+
+    import vdla
+
+    network = vdla.compile("model.onnx", target="vdla", config="vta")
+    report = vdla.simulate(network)
+    print(report)
+
+Every name is imported when it is first used, so that `import vdla` itself takes milliseconds.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vdla.codesign.api.compilation import build, compile, load
+    from vdla.codesign.api.configurations import config
+    from vdla.codesign.api.hardware import verilog
+    from vdla.codesign.api.intrinsics import accelerator
+    from vdla.codesign.api.simulation import Report, simulate
+    from vdla.codesign.api.tuning import Tuned, tune
+    from vdla.compiler.ir.expr import maximum, minimum, select
+    from vdla.compiler.ir.interp import interpret
+    from vdla.compiler.ir.printer import format_node
+    from vdla.compiler.runtime.executable import Executable
+    from vdla.compiler.schedule import LegalityError, Schedule
+    from vdla.compiler.te.compute import (
+        cast,
+        compute,
+        placeholder,
+        program_of,
+        reduce_axis,
+        reduce_max,
+        reduce_sum,
+    )
+    from vdla.compiler.te.post import post_value
+    from vdla.isa.config import PRESETS, Config, Memory
+    from vdla.isa.program import Program, load_program, save_program
+    from vdla.sim.errors import DeadlockError
+    from vdla.util.errors import UserError
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "vdla.codesign.api.compilation": ("build", "compile", "load"),
+    "vdla.codesign.api.configurations": ("config",),
+    "vdla.codesign.api.hardware": ("verilog",),
+    "vdla.codesign.api.intrinsics": ("accelerator",),
+    "vdla.codesign.api.simulation": ("Report", "simulate"),
+    "vdla.codesign.api.tuning": ("Tuned", "tune"),
+    "vdla.compiler.ir.expr": ("maximum", "minimum", "select"),
+    "vdla.compiler.ir.interp": ("interpret",),
+    "vdla.compiler.ir.printer": ("format_node",),
+    "vdla.compiler.runtime.executable": ("Executable",),
+    "vdla.compiler.schedule": ("LegalityError", "Schedule"),
+    "vdla.compiler.te.compute": (
+        "cast",
+        "compute",
+        "placeholder",
+        "program_of",
+        "reduce_axis",
+        "reduce_max",
+        "reduce_sum",
+    ),
+    "vdla.compiler.te.post": ("post_value",),
+    "vdla.isa.config": ("PRESETS", "Config", "Memory"),
+    "vdla.isa.program": ("Program", "load_program", "save_program"),
+    "vdla.sim.errors": ("DeadlockError",),
+    "vdla.util.errors": ("UserError",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "PRESETS",
+    "Config",
+    "DeadlockError",
+    "Executable",
+    "LegalityError",
+    "Memory",
+    "Program",
+    "Report",
+    "Schedule",
+    "Tuned",
+    "UserError",
+    "accelerator",
+    "build",
+    "cast",
+    "compile",
+    "compute",
+    "config",
+    "format_node",
+    "interpret",
+    "load",
+    "load_program",
+    "maximum",
+    "minimum",
+    "placeholder",
+    "post_value",
+    "program_of",
+    "reduce_axis",
+    "reduce_max",
+    "reduce_sum",
+    "save_program",
+    "select",
+    "simulate",
+    "tune",
+    "verilog",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'vdla' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -197,8 +197,9 @@ def _run_on_device(
     from vdla.compiler.runtime.cuda_archive import load_cuda_network
     from vdla.compiler.runtime.cuda_core import open_device
     from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
+    from vdla.compiler.runtime.device_target import device_target
 
-    from ..cuda_run import compile_for_device, device_target
+    from ..cuda_run import compile_for_device
 
     # Before anything is compiled: without a device that would be for nothing.
     with open_device(ordinal) as device:

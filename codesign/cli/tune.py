@@ -14,9 +14,10 @@ from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 
+from ..tune_places import backend_for, run_tuner
 from .options import ConfigOption, DimOption, JsonOption
 from .output import note, print_json, text_console
-from .tune_places import backend_for, place_of, run_tuner
+from .tune_places import place_of
 from .tune_progress import tune_progress
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def tune(
         known = _told(read_records(output)) if resume else []
         with (
             tune_progress(total=options.trials + options.in_place) as progress,
-            backend_for(place, workers, scheduler, timeout) as backend,
+            backend_for(place, workers, scheduler, timeout, note) as backend,
         ):
             watchers = Watchers(
                 write=writer.append,

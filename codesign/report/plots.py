@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 from vdla.isa.config import Config
@@ -27,8 +28,8 @@ def _short(value: float, _position: int = 0) -> str:
     return f"{value:g}"
 
 
-def roofline_png(run: RunAccount, config: Config) -> bytes:
-    """A PNG: multiplies per cycle against multiplies per DRAM byte, one numbered point a layer that multiplies.
+def roofline_figure(run: RunAccount, config: Config) -> Figure:
+    """A figure: multiplies per cycle against multiplies per DRAM byte, one numbered point a layer that multiplies.
 
     The roof is the lower of the array's peak and bus width times intensity, both from `config`; intensity counts
     the bytes that moved, not the compulsory ones.
@@ -108,7 +109,12 @@ def roofline_png(run: RunAccount, config: Config) -> bytes:
         color=INK,
     )
     _number_points(axes, points, [n for n, _ in layers])
-    return png(figure)
+    return figure
+
+
+def roofline_png(run: RunAccount, config: Config) -> bytes:
+    """`roofline_figure` as a PNG."""
+    return png(roofline_figure(run, config))
 
 
 def _number_points(axes: Axes, points: Sequence[tuple[float, float]], numbers: Sequence[int]) -> None:
@@ -176,8 +182,8 @@ def _key(axes: Axes, layers: Sequence[tuple[int, LayerAccount]], peak: int) -> N
     ).set_in_layout(False)
 
 
-def layers_png(run: RunAccount) -> bytes:
-    """A PNG of two panels with a bar a layer. Left: all cycles, GEMM first, then stalls by cause; a tick marks
+def layers_figure(run: RunAccount) -> Figure:
+    """A figure of two panels with a bar a layer. Left: all cycles, GEMM first, then stalls by cause; a tick marks
     the layer's roofline. Right: the stalls alone, on a scale of their own.
     """
     layers = run.layers
@@ -218,7 +224,12 @@ def layers_png(run: RunAccount) -> bytes:
     )
     stalled.set_title("cycles without a GEMM, by cause", loc="left", color=INK, fontsize=10)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    return png(figure)
+    return figure
+
+
+def layers_png(run: RunAccount) -> bytes:
+    """`layers_figure` as a PNG."""
+    return png(layers_figure(run))
 
 
 def _layer_axis(axes: Axes, ends: NDArray[np.float64], labels: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,6 +13,7 @@ from .errors import ModelError
 from .graph import Quantization
 from .names import unused
 from .onnx_load import load_model
+from .onnx_read import Source
 from .onnx_survey import Survey
 
 INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
@@ -31,7 +31,7 @@ class Submodel:
     readers: Mapping[str, tuple[str, ...]]
 
 
-def prepare_model(source: str | Path | bytes, *, oldest_opset: int) -> tuple[str, onnx.ModelProto]:
+def prepare_model(source: Source, *, oldest_opset: int) -> tuple[str, onnx.ModelProto]:
     """`load_model`, then only the nodes that an output depends on, each with a name that no other one has."""
     label, model = load_model(source, oldest_opset=oldest_opset)
     wanted = {info.name for info in model.graph.output}

@@ -20,7 +20,8 @@ from ..target.cpu.kernel import BoundKernel, Kernel, aligned_empty, working_room
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.pool import Pool
 from .caller_arrays import OutputArrays, accesses_of, address_of, direct_inputs, direct_outputs
-from .network_inputs import check_inputs, input_shapes, input_types
+from .executable import Port
+from .network_inputs import check_inputs, input_ports, input_shapes, input_types, output_ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,6 +96,21 @@ class CpuNetwork:
         self._places: dict[int, dict[str, list[tuple[BoundKernel, int]]]] = {}
         # A pool's threads must end before the memory they look at goes.
         self._finalizer = weakref.finalize(self, _close, self._pools)
+
+    @property
+    def name(self) -> str:
+        """What the model calls itself."""
+        return self.graph.name
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What `run` takes."""
+        return input_ports(self.graph)
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """What `run` gives."""
+        return output_ports(self.graph)
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:

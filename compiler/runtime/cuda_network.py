@@ -24,7 +24,8 @@ from .cuda_code import CudaNetworkCode
 from .cuda_device import Device, DeviceError, DeviceGraph, DeviceModule
 from .cuda_launches import DeviceCall, kernel_calls, shared_bytes_of
 from .cuda_memory import Places, fill_with_ones, host_slots, upload_constants
-from .network_inputs import check_inputs, input_shapes, input_types
+from .executable import Port
+from .network_inputs import check_inputs, input_ports, input_shapes, input_types, output_ports
 
 REPETITIONS = 10
 """Runs of one kernel between the events of a profile, so that their resolution does not count."""
@@ -97,6 +98,21 @@ class CudaNetwork:
     def target(self) -> CudaTarget:
         """What it was compiled for."""
         return self.code.target
+
+    @property
+    def name(self) -> str:
+        """What the model calls itself."""
+        return self.graph.name
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What `run` takes."""
+        return input_ports(self.graph)
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """What `run` gives."""
+        return output_ports(self.graph)
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:

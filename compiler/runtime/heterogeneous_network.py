@@ -15,6 +15,7 @@ from ..graph.host import InputError, load_output, store_inputs
 from ..graph.partition import Region
 from .artifact import Compiled
 from .cpu_network import CpuNetwork
+from .executable import Port
 from .executor import run as execute
 
 Arrays = Mapping[str, np.ndarray]
@@ -56,15 +57,6 @@ class HeterogeneousResult:
     outputs: Arrays
     cycles: Mapping[str, int]
     tensors: Arrays
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Port:
-    """An input of a network."""
-
-    name: str
-    dtype: np.dtype
-    shape: tuple[int, ...]
 
 
 class HeterogeneousNetwork:

@@ -8,11 +8,27 @@ import numpy as np
 
 from ..graph.floating.graph import FloatGraph
 from ..target.cpu.errors import KernelArgumentError
+from .executable import Port
 
 
 def input_shapes(graph: FloatGraph) -> dict[str, tuple[int, ...]]:
     """The inputs' shapes by name."""
     return {name: graph.tensors[name].shape for name in graph.inputs}
+
+
+def input_ports(graph: FloatGraph) -> tuple[Port, ...]:
+    """The inputs."""
+    return tuple([_port(graph, name, name) for name in graph.inputs])
+
+
+def output_ports(graph: FloatGraph) -> tuple[Port, ...]:
+    """The outputs."""
+    return tuple([_port(graph, output.name, output.tensor) for output in graph.outputs])
+
+
+def _port(graph: FloatGraph, name: str, tensor: str) -> Port:
+    found = graph.tensors[tensor]
+    return Port(name=name, dtype=found.dtype.numpy, shape=found.shape)
 
 
 def input_types(graph: FloatGraph) -> dict[str, np.dtype]:

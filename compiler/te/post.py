@@ -65,6 +65,10 @@ class Post:
         return self.combination is not None and self.combination.has_operand
 
 
+PLAIN = Post()
+"""Rounding and saturation alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Views:
     """Where one output vector's accelerator operands lie: element accessors over the lanes (b, j).
@@ -78,7 +82,7 @@ class Views:
     operand: Callable[[Expr, Expr], Load] | None
 
 
-def post_value(total: Expr, scale_bits: Expr, operand: Expr | None, post: Post) -> Expr:
+def post_value(total: Expr, scale_bits: Expr, operand: Expr | None = None, post: Post = PLAIN) -> Expr:
     """The int8 output for an int32 sum with its bias, the int32 bits of its float32 scale, and the operand."""
     scale = Call("float32_from_bits", (scale_bits,), DType.FLOAT32)
     stage_a = (total, scale, _int8(post.zero_point), _int8(post.low), _int8(post.high))

@@ -1,0 +1,20 @@
+"""The RTL of a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vdla.isa.config import Config, load_config
+from vdla.util.errors import UserError
+
+
+def verilog(config: Config | str | Path = "vta") -> str:
+    """The whole accelerator as one Verilog text. Needs the extra `rtl`. Raises UserError without it, ConfigError."""
+    machine = config if isinstance(config, Config) else load_config(config)
+    try:
+        from vdla.hw.verilog import generate_verilog
+    except ImportError as error:
+        raise UserError(
+            f'Verilog needs the extra rtl ({error.name} is missing): pip install "vdla[rtl]"'
+        ) from None
+    return generate_verilog(machine)

@@ -1,0 +1,147 @@
+"""Simulate a compiled network, a kernel or a raw program, and read where its cycles and bytes went."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from vdla.compiler.runtime.accelerator import AcceleratorExecutable, KernelExecutable
+from vdla.compiler.runtime.executable import Executable
+from vdla.isa.config import Config
+from vdla.isa.program import Program, load_program
+from vdla.sim import SimulationResult
+from vdla.sim import simulate as simulate_program
+from vdla.util.errors import UserError
+from vdla.util.whole_files import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from ..report.accounts import RunAccount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Report:
+    """One launch: `cycles`, where they went, and with inputs what it computed (`outputs` by name, `memory` bytes).
+
+    `program` is what ran and `simulation` every counter of the run. `network` holds the layers of a network, None for
+    a kernel or a raw program.
+    """
+
+    program: Program
+    simulation: SimulationResult
+    outputs: Mapping[str, np.ndarray]
+    network: RunAccount | None = None
+
+    @property
+    def config(self) -> Config:
+        """The machine that ran."""
+        return self.program.config
+
+    @property
+    def cycles(self) -> int:
+        """Cycles from the launch to the last write response."""
+        return self.simulation.cycles
+
+    @property
+    def utilization(self) -> float | None:
+        """Roofline cycles of a network over its cycles; None for what has no layers."""
+        return None if self.network is None else self.network.total.utilization
+
+    @property
+    def memory(self) -> np.ndarray | None:
+        """The memory after the run, uint8; None where nothing was computed."""
+        return self.simulation.memory
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary a layer (as `vdla run --json` has them); of a program without layers one a unit, with its
+        cycles by what it did or waited for."""
+        if self.network is not None:
+            return [layer.to_dict() for layer in self.network.layers]
+        units = self.simulation.units.items()
+        return [{"name": name, **counters.busy, **counters.stalls} for name, counters in units]
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """`rows` as a pandas DataFrame; stalls and traffic become columns (stalls.load, dram.inp, ...)."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise UserError("data frames need pandas: pip install 'vdla[data]'") from None
+        return pd.json_normalize(self.rows())
+
+    def plot(self, kind: str = "layers") -> Figure:
+        """A matplotlib figure of a network: "layers" (cycles by cause) or "roofline". UserError for a raw program."""
+        from ..report.plots import layers_figure, roofline_figure
+
+        if self.network is None:
+            raise UserError(
+                "a program without layers has nothing to plot; `timeline` draws it instruction by instruction"
+            )
+        if kind not in ("layers", "roofline"):
+            raise UserError(f'plot "{kind}": there are "layers" and "roofline"')
+        return layers_figure(self.network) if kind == "layers" else roofline_figure(self.network, self.config)
+
+    def timeline(self, path: str | Path) -> None:
+        """Writes a trace for ui.perfetto.dev."""
+        from ..report.timeline import timeline
+
+        write_whole(path, timeline(self.program, self.simulation))
+
+    def __str__(self) -> str:
+        """The table that `vdla run` prints."""
+        from ..report.console import PlainConsole
+        from ..report.table import layer_table, summary
+
+        if self.network is None:
+            return f"{self.cycles:,} cycles on {self.config.name}"
+        text = io.StringIO()
+        console = PlainConsole(width=120, file=text, color=False)
+        console.print(layer_table(self.network, console.width))
+        for line in summary(self.network):
+            console.print(line, soft_wrap=True)
+        return text.getvalue()
+
+
+def simulate(
+    subject: Executable | Program | str | Path,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    *,
+    data: bool | None = None,
+) -> Report:
+    """Run a program on the cycle-exact simulator: a compiled network or kernel, a `Program`, or the file of one.
+
+    With `inputs` (arrays by name) outputs are computed, too; without, a network or kernel is simulated for its timing
+    alone, which is the same. A raw program computes on its own image unless `data` is False. Raises UserError for what
+    does not run on the accelerator, and DeadlockError, which names who waits for what.
+    """
+    if isinstance(subject, AcceleratorExecutable | KernelExecutable):
+        result, outputs = subject.launch(inputs)
+        network = _network(subject, result) if isinstance(subject, AcceleratorExecutable) else None
+        return Report(program=subject.program, simulation=result, outputs=outputs, network=network)
+    if isinstance(subject, Program | str | Path):
+        program = subject if isinstance(subject, Program) else load_program(subject)
+        result = simulate_program(program.config, program.instructions, program.image, data=data is not False)
+        return Report(program=program, simulation=result, outputs={})
+    raise UserError(
+        f'{subject.name}: is not compiled for the accelerator alone; compile it with target="vdla"'
+    )
+
+
+def _network(executable: AcceleratorExecutable, result: SimulationResult) -> RunAccount:
+    from ..report.account_run import account_layers, account_total
+    from ..report.accounts import RunAccount
+
+    config = executable.program.config
+    return RunAccount(
+        model=executable.name,
+        config=config.name,
+        total=account_total(executable.compiled, result, 0.0),
+        layers=account_layers(executable.compiled, result),
+        check=None,
+        warnings=config.warnings,
+    )

@@ -1,0 +1,108 @@
+"""Search for faster schedules of a network's layers, or of single workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vdla.isa.config import Config, load_config
+from vdla.util.errors import UserError
+
+from ..tune_options import Options, Watchers
+from ..tune_places import backend_for, run_tuner
+
+if TYPE_CHECKING:
+    from vdla.compiler.target.cpu.machine import CpuTarget
+    from vdla.compiler.tune.records.book import RecordBook
+    from vdla.compiler.tune.search.strategies import StrategyName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tuned:
+    """What a search found: `records` is the file that holds every trial, `document` what `vdla tune --json` prints."""
+
+    records: Path
+    document: Mapping[str, Any]
+
+    @property
+    def book(self) -> RecordBook:
+        """The best records, for `compile(model, records=...)`."""
+        from vdla.compiler.tune.records.book import read_book
+
+        return read_book([self.records])[0]
+
+    @property
+    def tasks(self) -> Sequence[Mapping[str, Any]]:
+        """A row a workload: name, unit, cost of the default and of the best, trials."""
+        return self.document["tasks"]
+
+
+def tune(
+    subject: str | Path | Sequence[str],
+    target: str = "vdla",
+    config: Config | str | Path = "vta",
+    *,
+    records: str | Path,
+    trials: int = 64,
+    in_place: int | None = None,
+    strategy: StrategyName = "evolution",
+    seed: int = 0,
+    workers: int = 1,
+    timeout: float = 30.0,
+) -> Tuned:
+    """Tune a model (an ONNX file) or workloads by name (["conv2d:C2"]), on the accelerator or this processor.
+
+    `records` names a new file that gets every trial. Of a network on the accelerator, `in_place` further trials (half
+    of `trials` unless told) set layers inside of the whole network. The strategy "evolution" learns a model of the cost
+    and needs the extra `tune`; "genetic" and "random" do not. Measuring takes `workers` processes, 0: this one, without
+    time-outs. Raises UserError.
+    """
+    from vdla.compiler.tune.records.files import RecordWriter
+    from vdla.compiler.tune.search.cost_model import load_xgboost
+    from vdla.compiler.tune.search.strategies import LEARNING
+
+    model = Path(subject) if isinstance(subject, str | Path) else None
+    names = [] if isinstance(subject, str | Path) else list(subject)
+    file = Path(records)
+    if file.exists() and file.stat().st_size:
+        raise UserError(f"{file} holds records already; name another file")
+    processor = _processor(target)
+    machine = config if isinstance(config, Config) else load_config(config)
+    whole = model is not None and processor is None
+    options = Options(
+        trials=trials,
+        in_place=(trials // 2 if in_place is None else in_place) if whole else 0,
+        batch=16,
+        seed=seed,
+        strategy=strategy,
+    )
+    if strategy in LEARNING:
+        load_xgboost()
+    place = machine if processor is None else processor
+    with RecordWriter(file) as writer, backend_for(processor, workers, None, timeout, _quiet) as backend:
+        watchers = Watchers(write=writer.append)
+        document = run_tuner(place, model, names, (options, backend, [], [], watchers))
+    return Tuned(records=file, document=document)
+
+
+def _processor(target: str) -> CpuTarget | None:
+    """The processor that a target names; None for the accelerator."""
+    if target == "vdla":
+        return None
+    if target.split()[:1] == ["llvm"]:
+        from vdla.compiler.target.cpu.options import parse_target
+
+        from ..tune_run_cpu import check_target
+
+        found = parse_target(target)
+        check_target(found)
+        return found
+    raise UserError(
+        f'target "{target}": from Python vdla and llvm are tuned; for GPUs take `vdla tune --target cuda`'
+    )
+
+
+def _quiet(_: str) -> None:
+    """Remarks of a search are for a terminal."""

@@ -1,0 +1,113 @@
+"""The accelerator and this processor together: what the one does not support, the other runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.util.errors import UserError
+
+from ..graph.onnx_read import Source
+from ..heterogeneous_driver import Division, compile_heterogeneous
+from ..ir.stmt import Program
+from ..runtime.accelerator import AcceleratorExecutable
+from ..runtime.cpu_network import CpuNetwork
+from ..runtime.executable import Arrays, Executable, Port
+from ..schedule import Schedule
+from ..target.cpu.options import parse_target
+from . import llvm, vdla
+from .backend import CompileOptions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DividedExecutable:
+    """A network in regions: `division` says which nodes run where, and why."""
+
+    division: Division
+
+    @property
+    def name(self) -> str:
+        """What the model calls itself."""
+        return self.division.network.name
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """The model's inputs."""
+        return self.division.network.inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """The model's outputs."""
+        network = self.division.network
+        known = {
+            name: Port(name=name, dtype=array.dtype, shape=array.shape)
+            for name, array in network.constants.items()
+        }
+        for region in network.regions:
+            code = region.code
+            ports = code.outputs if isinstance(code, CpuNetwork) else AcceleratorExecutable(code).outputs
+            known |= {port.name: port for port in ports}
+        return tuple([known[name] for name in network.outputs])
+
+    def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """One inference, the accelerator's regions simulated."""
+        return dict(self.division.network.run(inputs).outputs)
+
+    def close(self) -> None:
+        """Ends the processor's threads."""
+        self.division.network.close()
+
+    def __enter__(self) -> DividedExecutable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class DividedBackend:
+    """See `backend.Backend`."""
+
+    name: str = "vdla,llvm"
+
+    def compile(self, model: Source, options: CompileOptions) -> DividedExecutable:
+        """A model of which the accelerator gets what it supports."""
+        return DividedExecutable(
+            compile_heterogeneous(
+                model,
+                options.machine,
+                target=parse_target(_llvm(options)),
+                virtual_threads=options.virtual_threads,
+                dump_passes=options.dump_passes,
+                records=options.records,
+            )
+        )
+
+    def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
+        """A kernel runs on one target."""
+        raise UserError(f'target "{options.target}": an expression runs on one target; take vdla or llvm')
+
+    def load(self, path: Path, options: CompileOptions) -> Executable:
+        """Divided networks are not saved."""
+        raise UserError(f'{path}: target "{options.target}" has no files; compile the model instead')
+
+    def describe(self, options: CompileOptions) -> Mapping[str, Any]:
+        """Both targets."""
+        return {
+            "target": self.name,
+            "vdla": vdla.BACKEND.describe(options),
+            "llvm": llvm.BACKEND.describe(replace(options, target=_llvm(options))),
+        }
+
+
+def _llvm(options: CompileOptions) -> str:
+    """The processor's part of a target such as "vdla,llvm -mattr=+avx2"."""
+    found = re.search(r"llvm\b.*", options.target)
+    return found.group() if found else "llvm"
+
+
+BACKEND = DividedBackend()

@@ -1,0 +1,30 @@
+"""All backends by the first word of their targets; each is imported when it is first asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+
+from vdla.util.errors import UserError
+
+from .backend import Backend
+
+BACKENDS: Mapping[str, str] = MappingProxyType(
+    {
+        "vdla": "vdla.compiler.backends.vdla",
+        "llvm": "vdla.compiler.backends.llvm",
+        "cuda": "vdla.compiler.backends.cuda",
+        "vdla,llvm": "vdla.compiler.backends.divided",
+    }
+)
+"""Modules that hold a `BACKEND` each."""
+
+
+def backend_of(target: str) -> Backend:
+    """The backend of a target as a user writes it: "vdla", "llvm -mcpu=...", "vdla,llvm". UserError for others."""
+    name = ",".join(part.split()[0] for part in re.split(r",(?=\s*(?:vdla|llvm)\b)", target) if part.split())
+    if name not in BACKENDS:
+        raise UserError(f'target "{target}": there are {", ".join(BACKENDS)}')
+    return import_module(BACKENDS[name]).BACKEND

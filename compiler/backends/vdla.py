@@ -1,0 +1,108 @@
+"""The accelerator: networks and tensorized expressions become programs, which the simulator runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.isa.program import Program as MachineProgram
+from vdla.isa.program import Segment
+from vdla.util.errors import UserError
+
+from ..driver import compile_model
+from ..graph.onnx_read import Source
+from ..ir.regions import write_buffers
+from ..ir.stmt import Program
+from ..passes.pipeline import run_pipeline
+from ..runtime.accelerator import AcceleratorExecutable, KernelExecutable
+from ..runtime.executable import Port
+from ..schedule import LegalityError, Schedule
+from ..target.vdla.emit import EmissionError
+from ..target.vdla.link_alone import link_alone
+from ..target.vdla.placement import PlacementError
+from ..templates.vdla.lower import pipeline
+from .backend import CompileOptions
+
+
+@dataclass(frozen=True, slots=True)
+class VdlaBackend:
+    """See `backend.Backend`."""
+
+    name: str = "vdla"
+
+    def compile(self, model: Source, options: CompileOptions) -> AcceleratorExecutable:
+        """A quantized model as one program, for one launch."""
+        return AcceleratorExecutable(
+            compile_model(
+                model,
+                options.machine,
+                virtual_threads=options.virtual_threads,
+                dump_passes=options.dump_passes,
+                records=options.records,
+            )
+        )
+
+    def build(self, schedule: Schedule | Program, options: CompileOptions) -> KernelExecutable:
+        """A scheduled expression as a program of its own: every leaf a copy into a scratchpad or an intrinsic."""
+        config = options.machine
+        program = schedule.program if isinstance(schedule, Schedule) else schedule
+        try:
+            lowered = run_pipeline(program, pipeline(config, options.virtual_threads))
+            written = {buffer.name for buffer in write_buffers(program.body)}
+            alone = link_alone(config, lowered, {parameter.name for parameter in program.parameters})
+        except (EmissionError, PlacementError, LegalityError) as error:
+            raise UserError(
+                f"{program.name}: {str(error).splitlines()[0]}; on the accelerator products and stores are tensorized "
+                "with its intrinsics, and what they read lies in scratchpads (`set_scope`, `cache_read`)"
+            ) from None
+        segments = [
+            Segment(
+                name=parameter.name,
+                kind="output" if parameter.name in written else "input",
+                address=alone.addresses[parameter.name],
+                size=prod(parameter.shape) * parameter.dtype.bits // 8,
+            )
+            for parameter in program.parameters
+        ]
+        ports = [Port(name=p.name, dtype=p.dtype.numpy, shape=p.shape) for p in program.parameters]
+        return KernelExecutable(
+            name=program.name,
+            program=MachineProgram(
+                config=config,
+                instructions=alone.instructions,
+                image=alone.image,
+                segments=tuple(segments),
+                groups=(program.name,),
+                group_of=np.zeros(len(alone.instructions), np.int32),
+            ),
+            inputs=tuple([port for port in ports if port.name not in written]),
+            outputs=tuple([port for port in ports if port.name in written]),
+        )
+
+    def load(self, path: Path, options: CompileOptions) -> KernelExecutable:
+        """Programs of networks do not hold what their outputs mean; give the model."""
+        raise UserError(
+            f"{path}: programs of the accelerator run with `vdla.simulate(vdla.load_program(path))`; outputs as arrays "
+            "need the model: vdla.compile(model)"
+        )
+
+    def describe(self, options: CompileOptions) -> Mapping[str, Any]:
+        """The configuration's memories and array."""
+        config = options.machine
+        return {
+            "target": self.name,
+            "config": config.to_dict(),
+            "memories": {
+                kind: getattr(config, f"{kind}_depth") for kind in ("uop", "inp", "wgt", "acc", "par")
+            },
+            "memory": asdict(config.memory),
+            "multiplies_per_cycle": config.multiplies_per_cycle,
+            "intrinsics": ["gemm", "depthwise", "post", "patch"],
+        }
+
+
+BACKEND = VdlaBackend()

@@ -1,0 +1,118 @@
+"""Networks and kernels of the accelerator as executables: a run is a launch of the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from vdla.isa.program import Program
+from vdla.sim import SimulationResult, simulate
+from vdla.util.errors import UserError
+
+from ..graph.host import InputError
+from .artifact import Compiled
+from .executable import Arrays, Port
+from .executor import run as execute
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AcceleratorExecutable:
+    """A compiled network: `compiled` holds its program, its graph and where its tensors lie."""
+
+    compiled: Compiled
+
+    @property
+    def name(self) -> str:
+        """What the model calls itself."""
+        return self.compiled.graph.name
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """The model's inputs."""
+        return tuple(
+            [Port(name=i.name, dtype=np.dtype(i.dtype), shape=i.shape) for i in self.compiled.graph.inputs]
+        )
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """The model's outputs."""
+        return tuple(
+            [Port(name=o.name, dtype=np.dtype(o.dtype), shape=o.shape) for o in self.compiled.graph.outputs]
+        )
+
+    @property
+    def program(self) -> Program:
+        """Instructions and memory image."""
+        return self.compiled.program
+
+    def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """One launch on the simulator."""
+        return dict(execute(self.compiled, dict(inputs)).outputs)
+
+    def launch(self, inputs: Arrays | None = None) -> tuple[SimulationResult, dict[str, np.ndarray]]:
+        """One launch: its timing and, with `inputs`, its outputs; without, nothing is computed."""
+        result = execute(self.compiled, dict(inputs or {}), data=inputs is not None)
+        return result.simulation, dict(result.outputs)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> AcceleratorExecutable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelExecutable:
+    """A tensor expression as a program: `inputs` and `outputs` lie in the image as segments of their names."""
+
+    name: str
+    program: Program
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """One launch on the simulator."""
+        return self.launch(inputs)[1]
+
+    def launch(self, inputs: Arrays | None = None) -> tuple[SimulationResult, dict[str, np.ndarray]]:
+        """One launch: its timing and, with `inputs`, its outputs; without, nothing is computed."""
+        memory = self.program.image.copy()
+        for name, array in {} if inputs is None else _checked(self.name, self.inputs, inputs).items():
+            segment = self.program.segment(name)
+            memory[segment.address : segment.address + segment.size] = array.reshape(-1).view(np.uint8)
+        result = simulate(self.program.config, self.program.instructions, memory, data=inputs is not None)
+        outputs: dict[str, np.ndarray] = {}
+        for port in self.outputs if result.memory is not None else ():
+            segment = self.program.segment(port.name)
+            assert result.memory is not None
+            data = result.memory[segment.address : segment.address + segment.size]
+            outputs[port.name] = data.view(port.dtype).reshape(port.shape).copy()
+        return result, outputs
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> KernelExecutable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _checked(kernel: str, ports: tuple[Port, ...], inputs: Arrays) -> dict[str, np.ndarray]:
+    """Contiguous arrays, one an input. InputError for others."""
+    needs = ", ".join(f"{port.name} {port.dtype} {list(port.shape)}" for port in ports)
+    names = {port.name for port in ports}
+    if wrong := sorted(inputs.keys() ^ names):
+        what = "has no input" if wrong[0] in inputs else "was given no array for"
+        raise InputError(f"{kernel} {what} {wrong[0]!r}; it takes {needs}")
+    for port in ports:
+        array = np.asarray(inputs[port.name])
+        if array.shape != port.shape or array.dtype != port.dtype:
+            raise UserError(
+                f"{kernel}: input {port.name!r} is {array.dtype} {list(array.shape)}; it takes {needs}"
+            )
+    return {port.name: np.ascontiguousarray(inputs[port.name]) for port in ports}

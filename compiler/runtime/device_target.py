@@ -1,0 +1,29 @@
+"""The target that a GPU is, by what the device says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..target.cuda.machine import CudaTarget, architecture_for
+from ..target.cuda.options import ARCH, parse_target
+from .cuda_device import DeviceProperties
+
+
+def device_target(text: str, properties: DeviceProperties) -> CudaTarget:
+    """The target `text` ("cuda ...") with what a device says of itself; without -arch, the newest that runs on it.
+
+    Raises CudaTargetError.
+    """
+    target = parse_target(text)
+    if not any(word.partition("=")[0] == ARCH for word in text.split()):
+        newest = architecture_for(properties.capability).name
+        target = parse_target(f"{text} {ARCH}={newest}")
+    return replace(
+        target,
+        card=properties.name,
+        multiprocessors=properties.multiprocessors,
+        shared_bytes_per_block=min(target.shared_bytes_per_block, properties.shared_bytes_per_block),
+        clock=float(properties.clock_hz),
+        memory_bandwidth=float(properties.memory_bandwidth or target.memory_bandwidth),
+        cache_bytes=properties.cache_bytes,
+    )

@@ -1,0 +1,47 @@
+"""What compilation gives, on every target: arrays by name in, arrays by name out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """An input or an output: its name in the model, its numpy type and its shape."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+
+class Executable(Protocol):
+    """A compiled network or kernel. Threads, memory and devices that it holds go with `close`, or a `with` block."""
+
+    @property
+    def name(self) -> str:
+        """What the model calls itself."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What `run` takes."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """What `run` gives."""
+        ...
+
+    def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """One inference: fresh arrays by the outputs' names. UserError for arrays that are not the inputs."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what the executable holds."""
+        ...
