@@ -19,6 +19,7 @@ from vdla.util.files import MOST_TEXT_BYTES, read_file
 
 from .errors import ConfigError
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
+from .parameters import check_declared, is_power_of_two, later_defaults, parameter
 
 EXTENSIONS = ("post", "patch", "depthwise")
 """Optional hardware beyond VTA: the post-processing store, the patch load and the depthwise array mode."""
@@ -32,10 +33,6 @@ _UOP_BITS = 32
 _SRAM_BASE_BITS = 16
 
 
-def _is_power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
-
-
 def _log2(value: int) -> int:
     return value.bit_length() - 1
 
@@ -44,41 +41,39 @@ def _log2(value: int) -> int:
 class Memory:
     """Timing of the one AXI4 memory that every unit shares; the rules are in hw/README.md.
 
-    `bus_bytes` is the width of one beat; `read_latency` counts cycles from an accepted read address to the
-    earliest first beat; `write_latency` counts cycles from a burst's last beat to its response. With
-    `jitter` or `stall` above zero, burst number i is delayed by a seeded pseudo-random number of cycles
-    (0..jitter on a read's latency, 0..stall before a burst's first beat), the same in every engine.
+    With `jitter` or `stall` above zero, bursts are delayed by a seeded pseudo-random number of cycles
+    (`timing.memory_noise`), the same in every engine. Raises ConfigError for a value outside its range.
     """
 
-    bus_bytes: int = 8
-    read_latency: int = 30
-    write_latency: int = 10
-    outstanding_reads: int = 8
-    outstanding_writes: int = 4
-    jitter: int = 0
-    stall: int = 0
-    seed: int = 0
+    bus_bytes: int = parameter(8, "width of one beat", unit="bytes", low=8, high=64, power_of_two=True)
+    read_latency: int = parameter(
+        30,
+        "from an accepted read address to the earliest first beat",
+        unit="cycles", low=1, high=10_000, rtl=False, samples=(1, 3, 30, 120),
+    )  # fmt: skip
+    write_latency: int = parameter(
+        10,
+        "from a write burst's last beat to its response",
+        unit="cycles", low=1, high=10_000, rtl=False, samples=(1, 10, 40),
+    )  # fmt: skip
+    outstanding_reads: int = parameter(
+        8, "read bursts accepted and not yet complete", low=1, high=OUTSTANDING, samples=(1, 2, 8)
+    )
+    outstanding_writes: int = parameter(
+        4, "write bursts accepted and not yet answered", low=1, high=OUTSTANDING, samples=(1, 4)
+    )
+    jitter: int = parameter(
+        0, "most random cycles added to a read's latency",
+        unit="cycles", low=0, high=10_000, rtl=False, samples=(0, 0, 7, 50),
+    )  # fmt: skip
+    stall: int = parameter(
+        0, "most random cycles before the first beat of a burst",
+        unit="cycles", low=0, high=10_000, rtl=False, samples=(0, 0, 5),
+    )  # fmt: skip
+    seed: int = parameter(0, "seed of jitter and stall", low=0, high=2**32 - 1, rtl=False)
 
     def __post_init__(self) -> None:
-        if not (_is_power_of_two(self.bus_bytes) and 8 <= self.bus_bytes <= 64):
-            raise ConfigError(f"memory.bus_bytes = {self.bus_bytes}: the bus is 8, 16, 32 or 64 bytes wide")
-        for name, low, high in (
-            ("read_latency", 1, 10_000),
-            ("write_latency", 1, 10_000),
-            ("outstanding_reads", 1, OUTSTANDING),
-            ("outstanding_writes", 1, OUTSTANDING),
-            ("jitter", 0, 10_000),
-            ("stall", 0, 10_000),
-            ("seed", 0, 2**32 - 1),
-        ):
-            _check_range(f"memory.{name}", getattr(self, name), low, high)
-
-
-def _check_range(name: str, value: Any, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{name} = {value!r}: expected an integer from {low} to {high}")
-    if not low <= value <= high:
-        raise ConfigError(f"{name} = {value}: must lie between {low} and {high}")
+        check_declared(self, "memory.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,24 +89,39 @@ class Config:
     """
 
     name: str = "custom"
-    batch: int = 1
-    block_in: int = 16
-    block_out: int = 16
-    uop_buffer_bytes: int = 32 * KIB
-    inp_buffer_bytes: int = 32 * KIB
-    wgt_buffer_bytes: int = 256 * KIB
-    acc_buffer_bytes: int = 128 * KIB
-    acc_banks: int = 2
-    par_buffer_bytes: int = 2 * KIB
-    command_queue_depth: int = 32
-    token_queue_depth: int = 64
-    fetch_buffer_depth: int = 32
-    load_fifo_bytes: int | None = None
-    compute_fifo_bytes: int | None = None
-    operand_fifo_bytes: int | None = None
-    store_fifo_bytes: int | None = None
-    post_lanes: int | None = None
-    clock_mhz: int = 100
+    batch: int = parameter(1, "input vectors that share a weight tile", low=1, high=4, power_of_two=True)
+    block_in: int = parameter(16, "int8 elements of an input vector", low=4, high=64, power_of_two=True)
+    block_out: int = parameter(16, "lanes of an output vector", low=4, high=64, power_of_two=True)
+    uop_buffer_bytes: int = parameter(32 * KIB, "micro-op memory; a power of two", unit="bytes")
+    inp_buffer_bytes: int = parameter(32 * KIB, "input scratchpad; a power of two", unit="bytes")
+    wgt_buffer_bytes: int = parameter(256 * KIB, "weight scratchpad; a power of two", unit="bytes")
+    acc_buffer_bytes: int = parameter(128 * KIB, "accumulator scratchpad; a power of two", unit="bytes")
+    acc_banks: int = parameter(
+        2, "accumulator banks, each with a read port", low=1, high=16, power_of_two=True, samples=(1, 2, 4)
+    )
+    par_buffer_bytes: int = parameter(2 * KIB, "parameter table of STORE.POST; a power of two", unit="bytes")
+    command_queue_depth: int = parameter(
+        32, "instructions in each unit's command queue", low=1, high=1024, samples=(1, 2, 3, 8, 32)
+    )
+    token_queue_depth: int = parameter(
+        64, "tokens in each token queue", low=1, high=4096, samples=(1, 2, 5, 64)
+    )
+    fetch_buffer_depth: int = parameter(
+        32, "instructions in the fetch buffer", low=2, high=256, power_of_two=True, samples=(2, 4, 32)
+    )
+    load_fifo_bytes: int | None = parameter(None, "load FIFO; left out: enough for the bus", unit="bytes")
+    compute_fifo_bytes: int | None = parameter(
+        None, "compute FIFO; left out: enough for the bus", unit="bytes"
+    )
+    operand_fifo_bytes: int | None = parameter(
+        None, "operand FIFO; left out: enough for the bus", unit="bytes"
+    )
+    store_fifo_bytes: int | None = parameter(None, "store FIFO; left out: enough for the bus", unit="bytes")
+    post_lanes: int | None = parameter(
+        None,
+        "lanes of STORE.POST's arithmetic, a power of two up to batch * block_out; left out: all of them",
+    )
+    clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
     extensions: tuple[str, ...] = EXTENSIONS
     memory: Memory = field(default_factory=Memory)
 
@@ -127,17 +137,7 @@ class Config:
             raise ConfigError(
                 f"name = {self.name!r}: expected a string of at least one character, all printable"
             )
-        _check_range("batch", self.batch, 1, 4)
-        for name in ("block_in", "block_out"):
-            _check_range(name, getattr(self, name), 4, 64)
-        for name in ("batch", "block_in", "block_out", "acc_banks", "fetch_buffer_depth"):
-            if not _is_power_of_two(getattr(self, name)):
-                raise ConfigError(f"{name} = {getattr(self, name)}: must be a power of two")
-        _check_range("acc_banks", self.acc_banks, 1, 16)
-        _check_range("command_queue_depth", self.command_queue_depth, 1, 1024)
-        _check_range("token_queue_depth", self.token_queue_depth, 1, 4096)
-        _check_range("fetch_buffer_depth", self.fetch_buffer_depth, 2, 256)
-        _check_range("clock_mhz", self.clock_mhz, 1, 10_000)
+        check_declared(self)
         if self.post_lanes is not None:
             self._check_post_lanes(self.post_lanes)
         unknown = [name for name in self.extensions if name not in EXTENSIONS]
@@ -156,7 +156,7 @@ class Config:
         if (
             isinstance(value, bool)
             or not isinstance(value, int)
-            or not (_is_power_of_two(value) and value <= most)
+            or not (is_power_of_two(value) and value <= most)
         ):
             raise ConfigError(
                 f"post_lanes = {value!r}: must be a power of two from 1 to batch * block_out = {most}; "
@@ -167,7 +167,7 @@ class Config:
         bus = self.memory.bus_bytes
         for kind in ("uop", "inp", "wgt", "acc"):
             size, element = getattr(self, f"{kind}_buffer_bytes"), self.element_bytes(kind)
-            if isinstance(size, bool) or not isinstance(size, int) or not _is_power_of_two(size):
+            if isinstance(size, bool) or not isinstance(size, int) or not is_power_of_two(size):
                 raise ConfigError(f"{kind}_buffer_bytes = {size!r}: must be a power of two")
             if size < 2 * element:
                 raise ConfigError(
@@ -196,7 +196,7 @@ class Config:
 
     def _check_size(self, name: str, at_least: int) -> None:
         value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not _is_power_of_two(value):
+        if isinstance(value, bool) or not isinstance(value, int) or not is_power_of_two(value):
             raise ConfigError(f"{name} = {value!r}: must be a power of two")
         if value < at_least:
             raise ConfigError(f"{name} = {value}: must be at least {at_least} to hold what passes through it")
@@ -371,9 +371,13 @@ class Config:
     # --- identity ---------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values, the shape of the TOML file: one that is None is absent."""
-        values = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        """All fields as plain values, the shape of the TOML file.
+
+        A field that is None is absent, and so is one declared `later` (parameters.py) that has its default.
+        """
+        values = _stored(self)
         values["extensions"] = list(self.extensions)
+        values["memory"] = _stored(self.memory)
         return values
 
     @property
@@ -389,6 +393,17 @@ class Config:
         if self.post_passes == 1:
             values.pop("post_lanes", None)  # spelled out or not, the same machine
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _stored(values: Config | Memory) -> dict[str, Any]:
+    """The fields of `values` but for those that are None, or declared `later` and at their default."""
+    later = later_defaults(type(values))
+    return {
+        item.name: value
+        for item in dataclasses.fields(values)
+        if (value := getattr(values, item.name)) is not None
+        and (item.name not in later or value != later[item.name])
+    }
 
 
 PRESETS = ("vta", "osdi18", "edge8", "tiny")

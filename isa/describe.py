@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .config import Config
+from .config import Config, Memory
 from .layout import (
     INSTRUCTION_BYTES,
     POST,
@@ -19,6 +19,7 @@ from .layout import (
     uop_fields,
 )
 from .opcodes import AluOpcode
+from .parameters import declared
 from .program import INSTRUCTION_ALIGNMENT
 
 _KINDS = ("uop", "inp", "wgt", "acc", "acc8", "out", "post", "par", "patch")
@@ -177,3 +178,13 @@ def markdown(config: Config) -> str:
         ),
     )
     return "\n".join(lines)
+
+
+def field_table() -> str:
+    """Every field of a configuration in Markdown, from its declaration: default, unit, legal values and meaning."""
+    rows = []
+    for prefix, kind in (("", Config), ("memory.", Memory)):
+        for name, default, item in declared(kind):
+            given = "" if default is None else default
+            rows.append((f"`{prefix}{name}`", given, item.unit, item.legal, item.doc))
+    return "\n".join(_table(("field", "default", "unit", "legal values", "meaning"), rows)).strip() + "\n"

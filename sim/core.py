@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .cache import timing_code
 from .memory import accept_read, accept_writes, next_accept, next_slot, serve, show_request
+from .parameters import P_LIMIT
 from .state import (
     COMPUTE_CLIENT,
     DEADLOCK,
@@ -19,7 +20,6 @@ from .state import (
     M_TOTAL,
     NEVER,
     OK,
-    P_LIMIT,
     STORE,
     STORE_CLIENT,
     U_LAST_END,

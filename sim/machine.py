@@ -8,23 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.fifos import FIFOS
-from vdla.isa.layout import TOKEN_QUEUES, Unit, uop_fields
-from vdla.isa.program import instruction_address
+from vdla.isa.layout import TOKEN_QUEUES, Unit
 from vdla.isa.timing import (
-    ALU_LATENCY,
-    ALU_READ_STAGE,
-    READ_BURST_BEATS,
-    STORE_LATENCY,
-    gemm_latency,
-    gemm_read_stage,
-    post_latency,
     read_burst_beats,
-    write_burst_beats,
 )
 
 from . import state as s
 from .core import run
 from .decode import Decoded, kind_sizes
+from .parameters import Launch, parameter_values
 from .ports import B_SIZE, MIXED, find_banks
 
 Array = NDArray[np.int64]
@@ -43,52 +35,6 @@ class TimingRun:
     tokens: Array
     moved: Array
     beats: Array
-
-
-def fetch_burst_instructions(config: Config) -> int:
-    """Most instructions one fetch asks for: half the buffer, and no more than the longest read burst."""
-    longest = max(1, READ_BURST_BEATS * config.memory.bus_bytes // 16)
-    return min(config.fetch_buffer_depth // 2, longest)
-
-
-def parameters(config: Config, count: int, last: int, memory_size: int, limit: int) -> Array:
-    """(P_SIZE,) for a program of `count` instructions with its first FINISH at `last`."""
-    memory = config.memory
-    values = {
-        s.P_BUS: memory.bus_bytes,
-        s.P_READ_LATENCY: memory.read_latency,
-        s.P_WRITE_LATENCY: memory.write_latency,
-        s.P_READS: memory.outstanding_reads,
-        s.P_WRITES: memory.outstanding_writes,
-        s.P_JITTER: memory.jitter,
-        s.P_STALL: memory.stall,
-        s.P_SEED: memory.seed,
-        s.P_COMMANDS: config.command_queue_depth,
-        s.P_TOKENS: config.token_queue_depth,
-        s.P_FETCH_DEPTH: config.fetch_buffer_depth,
-        s.P_GEMM_LATENCY: gemm_latency(config),
-        s.P_GEMM_STAGE: gemm_read_stage(config),
-        s.P_ALU_LATENCY: ALU_LATENCY,
-        s.P_ALU_STAGE: ALU_READ_STAGE,
-        s.P_POST_LATENCY: post_latency(config),
-        s.P_STORE_LATENCY: STORE_LATENCY,
-        s.P_POST_PASSES: config.post_passes,
-        s.P_ACC_DEPTH: config.acc_depth,
-        s.P_BANK_DEPTH: config.acc_bank_depth,
-        s.P_UOP_DEPTH: config.uop_depth,
-        s.P_OUT_BYTES: config.out_bytes,
-        s.P_BLOCK_IN: config.block_in,
-        s.P_STORE_FIFO: config.fifo_bytes("store"),
-        s.P_WRITE_BURST: write_burst_beats(config) * memory.bus_bytes,
-        s.P_FETCH_BURST: fetch_burst_instructions(config),
-        s.P_PROGRAM: instruction_address(memory_size),
-        s.P_COUNT: count,
-        s.P_LAST: last,
-        s.P_LIMIT: limit,
-        s.P_UOP_DST: uop_fields(config)[0].width,
-        s.P_UOP_SRC: uop_fields(config)[1].width,
-    }
-    return np.array([values[place] for place in range(s.P_SIZE)], np.int64)
 
 
 def token_queues() -> tuple[Array, Array]:
@@ -145,7 +91,9 @@ def run_timing(
 ) -> TimingRun:
     """Run the decoded program; `trace` holds the words of all LOAD.UOPs, `uops` (changed here) those at launch."""
     rows = decoded.rows
-    numbers = parameters(config, count, decoded.last, memory_size, limit)
+    numbers = parameter_values(
+        Launch(config=config, count=count, last=decoded.last, memory_size=memory_size, limit=limit)
+    )
     banks = np.full((len(rows), B_SIZE), MIXED, np.int64)
     kept = find_banks(numbers, rows, decoded.registers, trace, uops, banks)
     units, order = _units(rows)

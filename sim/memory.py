@@ -6,6 +6,7 @@ import numpy as np
 from vdla.isa.timing import REQUEST_GAP
 
 from .cache import timing_code
+from .parameters import P_BUS, P_JITTER, P_READ_LATENCY, P_READS, P_SEED, P_STALL, P_WRITE_LATENCY, P_WRITES
 from .state import (
     C_ACCEPTED,
     C_ADDRESS,
@@ -36,14 +37,6 @@ from .state import (
     M_WRITE_SERVED,
     M_WRITE_SHOWN,
     NEVER,
-    P_BUS,
-    P_JITTER,
-    P_READ_LATENCY,
-    P_READS,
-    P_SEED,
-    P_STALL,
-    P_WRITE_LATENCY,
-    P_WRITES,
     Q_BEATS,
     Q_CLIENT,
     Q_LAST,

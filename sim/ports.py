@@ -12,6 +12,15 @@ from vdla.isa.timing import alu_cycles
 from vdla.util.machine_code import compiled
 
 from .cache import timing_code
+from .parameters import (
+    P_ACC_DEPTH,
+    P_ALU_STAGE,
+    P_BANK_DEPTH,
+    P_GEMM_STAGE,
+    P_UOP_DEPTH,
+    P_UOP_DST,
+    P_UOP_SRC,
+)
 from .state import (
     ALU,
     ALU_OPCODE,
@@ -25,13 +34,6 @@ from .state import (
     KIND,
     LOAD_UOP,
     OVERWRITE,
-    P_ACC_DEPTH,
-    P_ALU_STAGE,
-    P_BANK_DEPTH,
-    P_GEMM_STAGE,
-    P_UOP_DEPTH,
-    P_UOP_DST,
-    P_UOP_SRC,
     REGISTERS_AT,
     RESET,
     SRAM_BASE,

@@ -43,44 +43,6 @@ ROW_COLUMNS = 21
 
 LOAD, COMPUTE, STORE = range(3)  # units, in the order of isa.layout.Unit
 
-# --- P: parameters of the configuration ------------------------------------------------------------------
-
-(
-    P_BUS,
-    P_READ_LATENCY,
-    P_WRITE_LATENCY,
-    P_READS,
-    P_WRITES,
-    P_JITTER,
-    P_STALL,
-    P_SEED,
-    P_COMMANDS,
-    P_TOKENS,
-    P_FETCH_DEPTH,
-    P_GEMM_LATENCY,
-    P_GEMM_STAGE,
-    P_ALU_LATENCY,
-    P_ALU_STAGE,
-    P_POST_LATENCY,
-    P_STORE_LATENCY,
-    P_POST_PASSES,
-    P_ACC_DEPTH,
-    P_BANK_DEPTH,
-    P_UOP_DEPTH,
-    P_OUT_BYTES,
-    P_BLOCK_IN,
-    P_STORE_FIFO,
-    P_WRITE_BURST,  # bytes of the longest aligned write burst
-    P_FETCH_BURST,  # instructions of the longest fetch burst
-    P_PROGRAM,  # byte address of instruction 0
-    P_COUNT,  # instructions in the program
-    P_LAST,  # index of the first FINISH, or P_COUNT
-    P_LIMIT,
-    P_UOP_DST,  # bits of a micro-op's dst and src fields
-    P_UOP_SRC,
-) = range(32)
-P_SIZE = 32
-
 # --- clients of the read address arbiter, in order of priority -------------------------------------------
 
 FETCH_CLIENT, COMPUTE_CLIENT, STORE_CLIENT, LOAD_CLIENT = range(4)

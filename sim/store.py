@@ -7,6 +7,20 @@ from vdla.isa.timing import FIFO_LATENCY, REQUEST_DELAY, ROOM_DELAY, WRITE_DELAY
 
 from .cache import timing_code
 from .memory import beats_of, burst_bytes, start_transfer
+from .parameters import (
+    P_ACC_DEPTH,
+    P_ALU_STAGE,
+    P_BANK_DEPTH,
+    P_BUS,
+    P_GEMM_STAGE,
+    P_OUT_BYTES,
+    P_POST_LATENCY,
+    P_POST_PASSES,
+    P_STORE_FIFO,
+    P_STORE_LATENCY,
+    P_WRITE_BURST,
+    P_WRITE_LATENCY,
+)
 from .ports import port_free
 from .state import (
     BLOCKED,
@@ -20,18 +34,6 @@ from .state import (
     M_WRITE_SERVED,
     M_WRITE_SHOWN,
     OPERAND,
-    P_ACC_DEPTH,
-    P_ALU_STAGE,
-    P_BANK_DEPTH,
-    P_BUS,
-    P_GEMM_STAGE,
-    P_OUT_BYTES,
-    P_POST_LATENCY,
-    P_POST_PASSES,
-    P_STORE_FIFO,
-    P_STORE_LATENCY,
-    P_WRITE_BURST,
-    P_WRITE_LATENCY,
     R_ADDRESS,
     R_BYTES,
     R_FREE,

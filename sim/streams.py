@@ -11,6 +11,7 @@ from vdla.isa.timing import FIFO_LATENCY, PATCH_STEP_DELAY, ROOM_DELAY, STEP_DEL
 
 from .cache import timing_code
 from .memory import beats_of
+from .parameters import P_BLOCK_IN, P_BUS
 from .state import (
     BLOCKED,
     C_ACTIVE,
@@ -24,8 +25,6 @@ from .state import (
     C_VECTOR,
     C_WINDOW,
     C_WORDS,
-    P_BLOCK_IN,
-    P_BUS,
     R_ADDRESS,
     R_BYTES,
     R_FREE,

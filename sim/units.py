@@ -16,6 +16,18 @@ from vdla.isa.timing import (
 from .cache import timing_code
 from .decode import patch_row_bytes
 from .memory import requests_left, start_transfer
+from .parameters import (
+    P_ALU_LATENCY,
+    P_BUS,
+    P_COMMANDS,
+    P_COUNT,
+    P_FETCH_BURST,
+    P_FETCH_DEPTH,
+    P_GEMM_LATENCY,
+    P_LAST,
+    P_PROGRAM,
+    P_TOKENS,
+)
 from .ports import alu_issue_cycles
 from .state import (
     ALU,
@@ -51,16 +63,6 @@ from .state import (
     M_REQUESTED,
     M_TOTAL,
     NEVER,
-    P_ALU_LATENCY,
-    P_BUS,
-    P_COMMANDS,
-    P_COUNT,
-    P_FETCH_BURST,
-    P_FETCH_DEPTH,
-    P_GEMM_LATENCY,
-    P_LAST,
-    P_PROGRAM,
-    P_TOKENS,
     POP_PREV,
     PUSH_NEXT,
     PUSH_PREV,

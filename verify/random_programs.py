@@ -13,11 +13,15 @@ says why there is neither race nor deadlock.
 
 from __future__ import annotations
 
+import zlib
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import EXTENSIONS, Config, Memory
 from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, unit_of
 from vdla.isa.opcodes import AluOpcode
+from vdla.isa.parameters import declared
 from vdla.isa.program import Program
 from vdla.isa.program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder, steps
 
@@ -49,7 +53,11 @@ _MOST_TOKENS = 64
 
 
 def random_config(seed: int) -> Config:
-    """A small machine with random shape, queue depths, bus, latencies, noise and extensions."""
+    """A small machine with random shape, queue depths, bus, latencies, noise and extensions.
+
+    Shape, scratchpads and FIFOs depend on each other and are drawn here; every other field takes one of the `samples`
+    that it declares (isa/parameters.py).
+    """
     rng = np.random.default_rng((seed, 1))
 
     def pick(*choices: int) -> int:
@@ -69,28 +77,25 @@ def random_config(seed: int) -> Config:
         inp_buffer_bytes=batch * block_in * pick(64, 128),
         wgt_buffer_bytes=block_in * block_out * pick(16, 64),
         acc_buffer_bytes=4 * batch * block_out * pick(64, 128),
-        acc_banks=pick(1, 2, 4),
         par_buffer_bytes=8 * block_out * pick(1, 4),
-        command_queue_depth=pick(1, 2, 3, 8, 32),
-        token_queue_depth=pick(1, 2, 5, 64),
-        fetch_buffer_depth=pick(2, 4, 32),
         load_fifo_bytes=pick(2 * bus, 4 * bus, 1024),
         compute_fifo_bytes=pick(2 * bus, 256),
         operand_fifo_bytes=pick(128, 512),
         store_fifo_bytes=pick(128, 512),
         extensions=extensions,
-        memory=Memory(
-            bus_bytes=bus,
-            read_latency=pick(1, 3, 30, 120),
-            write_latency=pick(1, 10, 40),
-            outstanding_reads=pick(1, 2, 8),
-            outstanding_writes=pick(1, 4),
-            jitter=pick(0, 0, 7, 50),
-            stall=pick(0, 0, 5),
-            seed=seed % 2**32,
-        ),
+        memory=Memory(bus_bytes=bus, seed=seed % 2**32, **_samples(Memory, seed)),
         post_lanes=max(1, batch * block_out >> pick(0, 0, 1, 2, 3)),
+        **_samples(Config, seed),
     )
+
+
+def _samples(kind: type, seed: int) -> dict[str, Any]:
+    """One of its samples for each field of `kind` that declares some; each field has random numbers of its own."""
+    return {
+        name: int(np.random.default_rng((seed, zlib.crc32(name.encode()))).choice(item.samples))
+        for name, _, item in declared(kind)
+        if item.samples
+    }
 
 
 def _tokens(source: Source, values: dict[str, int]) -> bool:

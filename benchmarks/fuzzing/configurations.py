@@ -8,7 +8,8 @@ from importlib import resources
 from pathlib import Path
 
 import numpy as np
-from vdla.isa.config import EXTENSIONS
+from vdla.isa.config import EXTENSIONS, Config, Memory
+from vdla.isa.parameters import declared
 
 from .drawing import INTEGERS, TEXTS, Draw, damaged
 from .networks import quantized_network
@@ -16,11 +17,8 @@ from .outcome import FAILURES, Outcome, call, judge
 
 PRESETS = ("tiny", "tiny", "tiny", "edge8", "vta", "osdi18")
 _FIELD = re.compile(r"^(\w+) = (.+)$", re.MULTILINE)
-_OTHERS = (
-    "par_buffer_bytes", "acc_banks", "command_queue_depth", "token_queue_depth", "fetch_buffer_depth", "post_lanes",
-    "batch", "extensions", "load_fifo_bytes", "memory", "read_latency", "stall",
-)  # fmt: skip
-"""Fields that presets leave out, and some that there are not."""
+_OTHERS = (*(name for kind in (Config, Memory) for name, _, _ in declared(kind)), "extensions", "memory")
+"""Fields that presets may leave out; those of the memory do not exist where they are put, at the top."""
 
 
 def configuration_case(seed: int, index: int, folder: Path) -> Outcome:

@@ -37,18 +37,27 @@ def isa(
 
 def config(
     name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A preset or a TOML file.")] = "vta",
+    fields: Annotated[
+        bool, typer.Option("--fields", help="Every field: default, legal values, meaning.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Checks a configuration and prints what follows from it: depths, field widths, storage, data path."""
+    if fields:
+        from vdla.isa.describe import field_table
+
+        text = field_table()
+        print_json({"text": text}) if json else sys.stdout.write(text)
+        return
     machine = load_config(name)
     document = hardware(machine)
     if json:
         print_json({"config": machine.name, **document})
         return
     console = text_console()
-    fields = dict(document["fields"])
-    memory = fields.pop("memory")
-    values = fields | {f"memory.{key}": value for key, value in memory.items()}
+    given = dict(document["fields"])
+    memory = given.pop("memory")
+    values = given | {f"memory.{key}": value for key, value in memory.items()}
     console.print(_pairs(f"configuration {machine.name}", values))
     console.print(_pairs("derived", document["derived"]))
     storage = {f"{key} scratchpad": size for key, size in document["scratchpads"].items()}

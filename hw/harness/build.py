@@ -14,6 +14,7 @@ from vdla.util.user_cache import cached_or_made
 
 from ..counters import COUNTER_BITS
 from ..interfaces import ADDRESS_BITS
+from .library import TIMING
 from .prepare import HARNESS_TOP, harness_verilog
 from .toolchain import call, require, verilator
 
@@ -93,7 +94,8 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     prepared = harness_verilog(verilog, gate=optimize == "run")
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
     widths = (f"-DADDRESS_BITS={ADDRESS_BITS}", f"-DCOUNTER_BITS={COUNTER_BITS}")
-    flags = (*_COMPILE, _OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}", *widths)
+    timing = f"-DMEMORY_TIMING={','.join(TIMING)}"
+    flags = (*_COMPILE, _OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}", *widths, timing)
     parts = (prepared, source, _MEMORIES, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

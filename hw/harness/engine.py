@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config, Memory
 from vdla.isa.layout import Unit
+from vdla.isa.parameters import declared
 from vdla.isa.program import instruction_address
 from vdla.isa.scratchpads import Contents, scratchpad_sizes, typed_scratchpads
 from vdla.util.user_cache import cached_or_made, find_cached
@@ -123,12 +124,8 @@ def hardware(config: Config) -> Config:
 
     Its DIGEST register differs, which no program can read.
     """
-    timing = config.memory
-    memory = Memory(
-        bus_bytes=timing.bus_bytes,
-        outstanding_reads=timing.outstanding_reads,
-        outstanding_writes=timing.outstanding_writes,
-    )
+    built = {name: getattr(config.memory, name) for name, _, item in declared(Memory) if item.rtl}
+    memory = Memory(**built)
     return dataclasses.replace(config.with_memory(memory), name="hardware")
 
 

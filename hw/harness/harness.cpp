@@ -52,9 +52,9 @@ struct Block {
 
 #include "scratchpads.inc"
 
-// library.py has the same, and says what it means.
+// library.py has the same, and says what it means. MEMORY_TIMING names the fields of isa.config.Memory.
 struct Parameters {
-    int64_t read_latency, write_latency, outstanding_reads, outstanding_writes, jitter, stall, seed, failing;
+    int64_t MEMORY_TIMING, failing;
     uint64_t manners, base, places, origins[PLACES];
 };
 

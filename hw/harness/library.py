@@ -5,17 +5,11 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-TIMING = (
-    "read_latency",
-    "write_latency",
-    "outstanding_reads",
-    "outstanding_writes",
-    "jitter",
-    "stall",
-    "seed",
-)
-"""Fields of `isa.config.Memory` that the memory model takes, in its order."""
+from vdla.isa.config import Memory
+from vdla.isa.parameters import declared
 
+TIMING = tuple(name for name, _, _ in declared(Memory) if name != "bus_bytes")
+"""Fields of `isa.config.Memory` that the memory model takes, in its order: all but the width of the bus."""
 
 PLACES = 16
 """Most places at which the memory shows."""

@@ -8,9 +8,12 @@ banks, and queues and FIFOs from the smallest that the configuration allows (so 
 from __future__ import annotations
 
 import dataclasses
+from itertools import cycle
+from typing import Any
 
 import numpy as np
-from vdla.isa.config import EXTENSIONS, KIB, Config, Memory, load_config
+from vdla.isa.config import EXTENSIONS, KIB, PRESETS, Config, Memory, load_config
+from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
 """What memory does with a program, one of these; latencies are short, as configured or long."""
@@ -45,7 +48,7 @@ def default_machines() -> tuple[Config, ...]:
     def change(base: Config, name: str, **values: object) -> Config:
         return dataclasses.replace(base, name=name, **values)  # pyright: ignore[reportArgumentType]
 
-    return (
+    return _covering(
         tiny,
         small,
         change(
@@ -207,6 +210,27 @@ def default_machines() -> tuple[Config, ...]:
     )
 
 
+def _covering(*machines: Config) -> tuple[Config, ...]:
+    """The machines, so that every declared field of the RTL takes its `samples` and every extension is there.
+
+    What all of `machines` leave at its default is dealt to those that are no presets, one sample after another.
+    """
+    others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
+    changes: dict[int, dict[str, Any]] = {number: {} for number in others}
+    for name, default, item in declared(Config):
+        if item.rtl and item.samples and all(getattr(machine, name) == default for machine in machines):
+            for number, sample in zip(others, cycle(item.samples), strict=False):
+                changes[number][name] = sample
+    for extension in EXTENSIONS:
+        if not any(machine.has(extension) for machine in machines):
+            for number in others[1::2]:
+                extensions = changes[number].get("extensions", machines[number].extensions)
+                changes[number]["extensions"] = (*extensions, extension)
+    return tuple(
+        dataclasses.replace(machine, **changes.get(number, {})) for number, machine in enumerate(machines)
+    )
+
+
 def share(config: Config) -> float:
     """How many programs a machine gets, compared with a small one: a large array is slow to simulate."""
     return 1.0 if config.multiplies_per_cycle <= 64 else 0.5 if config.multiplies_per_cycle <= 256 else 0.2
@@ -222,12 +246,15 @@ def with_timing(config: Config, timing: int, seed: int) -> Config:
         (min(10_000, _LONG * memory.read_latency), min(10_000, _LONG * memory.write_latency)),
     )
     read, write = latencies[int(rng.integers(3))]
-    changed = dataclasses.replace(
-        memory,
-        read_latency=read,
-        write_latency=write,
-        jitter=int(rng.choice(_JITTER)) if timing > 0 else memory.jitter,
-        stall=int(rng.choice(_STALL)) if timing > 1 else memory.stall,
-        seed=seed % 2**32,
-    )
-    return config.with_memory(changed)
+    jitter, stall = int(rng.choice(_JITTER)), int(rng.choice(_STALL))
+    changed: dict[str, int] = {
+        "read_latency": read,
+        "write_latency": write,
+        "jitter": jitter if timing > 0 else memory.jitter,
+        "stall": stall if timing > 1 else memory.stall,
+        "seed": seed % 2**32,
+    }
+    for name, default, item in declared(Memory):
+        if not item.rtl and name not in changed and getattr(memory, name) == default:
+            changed[name] = int(rng.choice(item.samples))
+    return config.with_memory(dataclasses.replace(memory, **changed))

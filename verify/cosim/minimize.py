@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from vdla.isa.check import check
-from vdla.isa.config import Config
+from vdla.isa.config import Config, Memory
 from vdla.isa.layout import decode_one, encode
+from vdla.isa.parameters import declared
 from vdla.isa.program import bare_program
 from vdla.isa.program_builder import Instruction
 
@@ -85,7 +86,7 @@ def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:
 
 
 def _plainer_start(search: _Search) -> None:
-    """Address 0, zero scratchpads, registers at reset, a memory of latency 1 without noise, an empty image."""
+    """Address 0, zero scratchpads, registers at reset, the least latencies without noise, an empty image."""
     if search.launch.place is not None:
         search.accepts(search.config, dataclasses.replace(search.launch, place=None))
     launch = search.launch
@@ -95,8 +96,10 @@ def _plainer_start(search: _Search) -> None:
             search.accepts(search.config, cleared)
     if search.launch.random_state is not None:
         search.accepts(search.config, dataclasses.replace(search.launch, random_state=None))
-    for change in ({"stall": 0}, {"jitter": 0}, {"read_latency": 1, "write_latency": 1}):
-        memory = dataclasses.replace(search.config.memory, **change)
+    for name, _, item in declared(Memory):
+        if item.rtl or not item.samples:
+            continue
+        memory = dataclasses.replace(search.config.memory, **{name: item.low})
         if memory != search.config.memory:
             config = search.config.with_memory(memory)
             search.accepts(config, _with_words(config, search.launch, search.launch.program.instructions))

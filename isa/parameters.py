@@ -1,0 +1,85 @@
+"""How a field of a configuration is declared: meaning, unit, legal range, and what else follows from the declaration.
+
+    read_latency: int = parameter(30, "cycles from ...", unit="cycles", low=1, high=10_000, rtl=False, samples=(1, 30))
+
+The declaration is the only place that says these things. Validation (`check_declared`), the parser's names and types,
+the table of fields (`describe.field_table`), random machines (`samples`), co-simulation's machines and memories, the
+parameters of the RTL's memory model and the digest all read it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One declared field. `low` and `high` are inclusive; None where the range depends on other fields, as `doc` says.
+
+    `rtl`: the Verilog depends on it (a memory's latency does not change the accelerator). `samples`: values that random
+    machines take. `later`: the field came after programs, tuning records and digests were first written; while it has
+    its default, `Config.to_dict` and the digest leave it out, so that what was written before stays valid.
+    """
+
+    doc: str
+    unit: str = ""
+    low: int | None = None
+    high: int | None = None
+    power_of_two: bool = False
+    rtl: bool = True
+    samples: tuple[int, ...] = ()
+    later: bool = False
+
+    @property
+    def legal(self) -> str:
+        """The legal values in words; empty where they depend on other fields."""
+        if self.low is None or self.high is None:
+            return ""
+        if not self.power_of_two:
+            return f"{self.low} to {self.high}"
+        *most, last = (str(1 << bit) for bit in range(64) if self.low <= 1 << bit <= self.high)
+        return f"{', '.join(most)} or {last}"
+
+
+def parameter(default: Any, doc: str, **declaration: Any) -> Any:
+    """A dataclass field with `default` and the declaration `Parameter(doc=doc, **declaration)`."""
+    return dataclasses.field(default=default, metadata={"parameter": Parameter(doc=doc, **declaration)})
+
+
+def declared(kind: type) -> Iterator[tuple[str, Any, Parameter]]:
+    """(name, default, declaration) of every declared field of the dataclass `kind`, in order."""
+    for item in dataclasses.fields(kind):
+        if "parameter" in item.metadata:
+            yield item.name, item.default, item.metadata["parameter"]
+
+
+def check_declared(values: object, prefix: str = "") -> None:
+    """Check the declared fields of `values` against their ranges. Raises ConfigError, naming `prefix` and field."""
+    for name, default, item in declared(type(values)):
+        value = getattr(values, name)
+        if item.low is None or item.high is None or (value is None and default is None):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ConfigError(f"{prefix}{name} = {value!r}: expected an integer, {item.legal}")
+        if not item.low <= value <= item.high or (item.power_of_two and not is_power_of_two(value)):
+            must = (
+                f"be a power of two, {item.legal}"
+                if item.power_of_two
+                else f"lie between {item.low} and {item.high}"
+            )
+            raise ConfigError(f"{prefix}{name} = {value}: must {must}")
+
+
+def later_defaults(kind: type) -> dict[str, Any]:
+    """The defaults of the fields of `kind` that were added `later`, by name."""
+    return {name: default for name, default, item in declared(kind) if item.later}
+
+
+def is_power_of_two(value: int) -> bool:
+    """Whether `value` is 1, 2, 4, ..."""
+    return value > 0 and value & (value - 1) == 0

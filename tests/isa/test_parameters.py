@@ -1,0 +1,95 @@
+"""What the declaration of a configuration's field does: ranges, documents, stored forms, random machines."""
+
+import dataclasses
+
+import pytest
+from vdla.isa.config import Config, Memory
+from vdla.isa.describe import field_table
+from vdla.isa.errors import ConfigError
+from vdla.isa.parameters import check_declared, declared, parameter
+from vdla.verify.cosim.machines import default_machines
+from vdla.verify.random_programs import random_config
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Example:
+    """Fields of every kind of range."""
+
+    free: int = parameter(5, "no range of its own")
+    size: int = parameter(4, "a power of two", low=2, high=8, power_of_two=True)
+    count: int = parameter(3, "a range", low=1, high=9, samples=(1, 9))
+    absent: int | None = parameter(None, "may be left out", low=1, high=4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size": 6}, "memory.size = 6: must be a power of two, 2, 4 or 8"),
+        ({"size": 16}, "memory.size = 16: must be a power of two, 2, 4 or 8"),
+        ({"count": 0}, "memory.count = 0: must lie between 1 and 9"),
+        ({"count": True}, "memory.count = True: expected an integer, 1 to 9"),
+        ({"absent": 5}, "memory.absent = 5: must lie between 1 and 4"),
+    ],
+)
+def test_values_outside_the_declared_range_are_refused(change: dict[str, int], message: str):
+    with pytest.raises(ConfigError) as error:
+        check_declared(Example(**change), "memory.")
+    assert str(error.value) == message
+
+
+def test_values_inside_are_taken():
+    check_declared(Example(free=-7, size=8, count=9))
+
+
+def test_every_field_is_declared_and_documented():
+    names = [item.name for item in dataclasses.fields(Config)]
+    assert [name for name, _, _ in declared(Config)] == [
+        name for name in names if name not in ("name", "extensions", "memory")
+    ]
+    assert [name for name, _, _ in declared(Memory)] == [item.name for item in dataclasses.fields(Memory)]
+    table = field_table()
+    for prefix, kind in (("", Config), ("memory.", Memory)):
+        for name, _, item in declared(kind):
+            line = next(line for line in table.splitlines() if line.startswith(f"| `{prefix}{name}` |"))
+            assert item.doc in line and item.legal in line
+
+
+@pytest.mark.parametrize("kind", [Config, Memory])
+def test_samples_are_legal_and_reach_random_machines(kind: type):
+    machines = [random_config(seed) for seed in range(60)]
+    for name, _, item in declared(kind):
+        if not item.samples:
+            continue
+        for sample in item.samples:
+            check_declared(dataclasses.replace(kind(), **{name: sample}))
+        owners = machines if kind is Config else [machine.memory for machine in machines]
+        assert {getattr(owner, name) for owner in owners} == set(item.samples)
+
+
+def test_the_machines_of_cosimulation_vary_every_field_of_the_rtl():
+    machines = default_machines()
+    for kind in (Config, Memory):
+        owners = machines if kind is Config else [machine.memory for machine in machines]
+        for name, _, item in declared(kind):
+            if item.rtl and item.samples:
+                assert len({getattr(owner, name) for owner in owners}) > 1, name
+
+
+def test_fields_added_later_leave_what_was_stored_as_it_was():
+    config = Config()
+    later = {
+        (kind, name): (default, item)
+        for kind in (Config, Memory)
+        for name, default, item in declared(kind)
+        if item.later
+    }
+    for (kind, name), (default, item) in later.items():
+        assert item.samples and any(sample != default for sample in item.samples)
+        owner = config if kind is Config else config.memory
+        other = next(sample for sample in item.samples if sample != default)
+        changed = dataclasses.replace(owner, **{name: other})
+        machine = changed if isinstance(changed, Config) else dataclasses.replace(config, memory=changed)
+        stored = machine.to_dict() if kind is Config else machine.to_dict()["memory"]
+        assert stored[name] == other and machine.digest != config.digest
+    assert not {name for kind, name in later if kind is Config} & set(config.to_dict())
+    assert not {name for kind, name in later if kind is Memory} & set(config.to_dict()["memory"])
