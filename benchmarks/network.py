@@ -29,10 +29,10 @@ from vdla.codesign.timing import median_seconds
 from vdla.compiler.driver import Compiled, compile_model
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Convolution
-from vdla.compiler.graph.layout import decide_layouts
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
-from vdla.compiler.templates.vdla.lower import lower_node
+from vdla.compiler.templates.vdla.legalize import legalize
+from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
 from vdla.compiler.tune.records.book import shipped_book
 from vdla.isa.config import Config, Memory, load_config
 
@@ -120,12 +120,18 @@ def measure(folder: Path) -> dict[str, object]:
 def lowering_seconds(content: bytes, config: Config) -> float:
     """Median over ResNet-18's convolutions of the time to lower one, verification off."""
     graph = fuse(import_model(content))
-    layouts = decide_layouts(graph, config)
-    nodes = [node for node in graph.nodes if isinstance(node, Convolution)]
-    return statistics.median(
-        median_seconds(lambda node=node: lower_node(config, graph, layouts, node, virtual_threads=2))
-        for node in nodes
-    )
+    legalized = legalize(graph, config)
+    kernels = {
+        node.name: kernels_of(config, legalized, node)
+        for node in legalized.graph.nodes
+        if isinstance(node, Convolution)
+    }
+
+    def lower(name: str) -> None:
+        chosen = {name: kernels[name]}
+        lower_node(config, name, kernels[name], choose_points(config, chosen, {}, 2)[name], virtual_threads=2)
+
+    return statistics.median(median_seconds(lambda name=name: lower(name)) for name in kernels)
 
 
 def main() -> None:

@@ -24,7 +24,8 @@ from vdla.compiler.passes.pipeline import run_pipeline
 from vdla.compiler.target.vdla.link_alone import link_alone
 from vdla.compiler.templates.space import Values
 from vdla.compiler.templates.vdla.lower import pipeline
-from vdla.compiler.templates.vdla.schedule import schedule_workload
+from vdla.compiler.templates.vdla.table import template_of
+from vdla.compiler.templates.vdla.template import Expression
 from vdla.compiler.tune.measure.measure_vdla import ACTIVATIONS, VIRTUAL_THREADS, AcceleratorTask
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
@@ -49,10 +50,10 @@ class Trial:
             return result
 
         task, config, workload = self.task, self.task.config, self.task.workload
-        schedule, copies = timed(
-            lambda: schedule_workload(config, workload, task.program, workload.post, VIRTUAL_THREADS, values)
-        )
-        passes = pipeline(config, VIRTUAL_THREADS, copies)
+        template = template_of(workload)
+        expression = Expression(program=task.program, post=workload.post)
+        schedule = timed(lambda: template.schedule(config, workload, expression, values))
+        passes = pipeline(config, template.copies_by_scope(values, VIRTUAL_THREADS))
         lowered = timed(lambda: run_pipeline(schedule.program, passes, check=False))
         alone = timed(lambda: link_alone(config, lowered, ACTIVATIONS))
         result = timed(lambda: simulate(config, alone.instructions, alone.image, data=False))

@@ -21,7 +21,7 @@ from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.templates.space import Space
-from vdla.compiler.templates.vdla.schedule import schedule_workload
+from vdla.compiler.templates.vdla.table import template_of
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.isa.config import load_config
 
@@ -84,13 +84,13 @@ def different(task: AcceleratorTask, seed: int) -> float:
     rows = np.stack([effective[axis.name] for axis in space.axes], axis=1)
     distinct, first = np.unique(rows, axis=0, return_index=True)
     hashes = set()
+    template = template_of(task.workload)
+    expression = template.expression(task.config, task.workload)
     for k in first:
         values = space.values(points[k])
-        schedule, _ = schedule_workload(
-            task.config, task.workload, task.program, task.workload.post, 2, values
-        )
         copies = tuple(int(effective[name][k]) for name in values if name.endswith("_copies"))
-        hashes.add((structural_hash(schedule.program), copies))
+        program = template.schedule(task.config, task.workload, expression, values).program
+        hashes.add((structural_hash(program), copies))
     return len(hashes) / len(distinct)
 
 

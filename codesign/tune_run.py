@@ -10,13 +10,13 @@ from typing import Any
 
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.templates.vdla.prepare import Prepared, prepare
-from vdla.compiler.templates.vdla.tiling import NoTileError
+from vdla.compiler.templates.vdla.legalize import Legalized, legalize
+from vdla.compiler.templates.vdla.table import template_of
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.descriptions import describe
-from vdla.compiler.tune.measure.measure_vdla import VIRTUAL_THREADS, AcceleratorTask, measure
+from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
 from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.program_features.reading import read_vdla
@@ -81,17 +81,20 @@ class Subject:
     nodes: tuple[str, ...] = ()
 
 
-def prepare_model(path: Path, config: Config) -> Prepared:
+def legalized_model(path: Path, config: Config) -> Legalized:
     """The graph of the model in file `path` as it is lowered. Raises UserError."""
-    return prepare(fuse(import_model(path)), config, VIRTUAL_THREADS)
+    return legalize(fuse(import_model(path)), config)
 
 
 def network_trials(path: Path, config: Config) -> NetworkTrials:
     """The network in file `path`, ready for trials. Raises UserError, also for a network that does not fit."""
-    try:
-        return NetworkTrials(config, prepare_model(path, config))
-    except NoTileError as error:
-        raise UserError(f"{path}: {error} of configuration {config.name}") from None
+    trials = NetworkTrials(config, legalized_model(path, config))
+    for workload in trials.workloads.values():
+        if limit := template_of(workload).violated(config, workload):
+            raise UserError(
+                f"{path}: {workload.template}: no tile is small enough for {limit} of configuration {config.name}"
+            )
+    return trials
 
 
 def subjects_of(network: NetworkTrials) -> list[Subject]:

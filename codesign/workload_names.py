@@ -30,7 +30,9 @@ from vdla.compiler.templates.cpu.workload import (
     SketchCpu,
     workload_from_dict,
 )
-from vdla.compiler.templates.vdla.workload import Workload, WorkloadError, checked, windowed
+from vdla.compiler.templates.vdla.read_workload import checked
+from vdla.compiler.templates.vdla.workload import Workload, windowed
+from vdla.compiler.templates.workload_limits import WorkloadError
 from vdla.compiler.tune.measure.trial_cpu import MEMORY
 from vdla.isa.config import Config
 from vdla.util.errors import UserError

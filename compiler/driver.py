@@ -23,11 +23,9 @@ from .graph.onnx_read import Source
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled, Layer
 from .target.vdla.link import link
-from .templates.vdla.kernel import Choose
-from .templates.vdla.lower import lower_node
-from .templates.vdla.prepare import prepare
-from .templates.vdla.tiling import NoTileError
-from .tune.records.apply_vdla import choose_from
+from .templates.vdla.legalize import legalize
+from .templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
+from .tune.records.apply_vdla import recorded_settings
 from .tune.records.book import RecordBook
 
 
@@ -89,40 +87,42 @@ def compile_graph(
     started = time.perf_counter() if started is None else started
     if not graph.nodes:
         raise CompileError("holds nothing for the accelerator to compute; `vdla run --device cpu` runs it")
-    prepared = prepare(graph, config, virtual_threads)
-    graph, layouts = prepared.graph, dict(prepared.layouts)
+    legalized = legalize(graph, config)
+    graph, layouts = legalized.graph, dict(legalized.layouts)
     sizes = {
         name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()
     }
     if problem := image_problem(_least_bytes(graph, sizes), sizes):
         raise CompileError(problem)
+    kernels = {node.name: kernels_of(config, legalized, node) for node in graph.nodes}
+    settings = {}
+    if records is not None:
+        settings = recorded_settings(records, config, legalized, workloads_of(kernels))
+    try:
+        points = choose_points(config, kernels, settings, virtual_threads)
+    except UnfitNodeError as error:
+        node = next(node for node in graph.nodes if node.name == error.node)
+        raise DoesNotFitError(
+            f"node {node.name} ({type(node).__name__}): {error} of configuration {config.name}; "
+            "make that memory larger, or the layer smaller",
+            node.members,
+        ) from None
     lowered = []
-    choose: Choose | None = None
     for number, node in enumerate(graph.nodes):
         dump = None
         if dump_passes is not None:
             dump = dump_to(dump_passes / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', node.name)}")
-        try:
-            if records is not None and choose is None:
-                choose = choose_from(records, config, prepared, virtual_threads)
-            lowered.append(
-                lower_node(
-                    config,
-                    graph,
-                    layouts,
-                    node,
-                    virtual_threads=virtual_threads,
-                    check=verify,
-                    dump=dump,
-                    choose=choose,
-                )
+        lowered.append(
+            lower_node(
+                config,
+                node.name,
+                kernels[node.name],
+                points[node.name],
+                virtual_threads=virtual_threads,
+                check=verify,
+                dump=dump,
             )
-        except NoTileError as error:
-            raise DoesNotFitError(
-                f"node {node.name} ({type(node).__name__}): {error} of configuration {config.name}; "
-                "make that memory larger, or the layer smaller",
-                node.members,
-            ) from None
+        )
     linked = link(config, graph, layouts, lowered)
     if dump_passes is not None:
         _dump_program(dump_passes, linked.program)

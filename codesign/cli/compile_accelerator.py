@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdla.isa.config import load_config
+from vdla.isa.program import save_program
 from vdla.util.user_files import check_destination, whole_directory
 
 from .output import note, print_json, steps
@@ -27,8 +28,6 @@ def compile_for_accelerator(
 
     Raises UserError.
     """
-    from vdla.isa.program import save_program
-
     machine = load_config(config)
     output = Path(f"{model.stem}.vdla") if output is None else output
     check_destination(output, inputs=(model,))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
 import typer
 from vdla.isa.config import load_config
+from vdla.isa.program import Program, bare_program, from_bytes, hex_lines, read_hex, to_bytes
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination, read_whole
 from vdla.util.whole_files import write_whole
 
 from .options import JsonOption
 from .output import note, print_json
-
-if TYPE_CHECKING:
-    from vdla.isa.program import Program
 
 ConfigOverride = Annotated[
     str | None,
@@ -36,9 +35,6 @@ def open_program(path: Path, config: str | None, memory: Path | None = None) -> 
     `config` names the configuration of files that hold none; `memory` is the image of a `.hex` file (empty
     without it). Raises UserError.
     """
-    import numpy as np
-    from vdla.isa.program import bare_program, from_bytes, read_hex
-
     content = read_whole(path, "program")
     if content.startswith(ZIP_MAGIC):
         if config is not None or memory is not None:
@@ -73,8 +69,6 @@ def asm(
     json: JsonOption = False,
 ) -> None:
     """Assembles text into a binary program, or into bare instruction words where OUT ends in .hex."""
-    from vdla.isa.program import hex_lines, to_bytes
-
     check_destination(output)
     program = open_program(source, config)
     if output.suffix == ".hex":
@@ -121,7 +115,6 @@ def check(
     json: JsonOption = False,
 ) -> None:
     """Proves a program sound, or says why not: encodings, bounds, tokens, deadlock, races. Exits 2 on findings."""
-    import numpy as np
     from vdla.isa.check import check as find
 
     program = open_program(source, config, memory)

@@ -8,14 +8,13 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+import numpy as np
 from vdla.util.errors import UserError
 
 from ..report.console import PlainConsole
 from .output import Steps, end_failed
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ..processor_run import NamedInputs, OutputCheck
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 from vdla.isa.config import load_config
+from vdla.isa.program import save_program
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination, whole_directory
 from vdla.util.whole_files import write_whole
@@ -50,8 +51,6 @@ def run_on_accelerator(
 
     Raises UserError.
     """
-    from vdla.isa.program import save_program
-
     from ..network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
     from .simulate import exit_on_deadlock
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+import numpy as np
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination, whole_directory
 from vdla.util.whole_files import write_whole
@@ -27,7 +28,6 @@ from .results import (
 from .run_options import ModelOptions
 
 if TYPE_CHECKING:
-    import numpy as np
     from vdla.compiler.runtime.cpu_network import LaunchTime
     from vdla.compiler.runtime.cuda_device import DeviceProperties
     from vdla.compiler.runtime.cuda_network import DeviceTime
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 EMULATED = "cuda:emulated"
 EMULATED_REMARK = "emulated on this processor: the times say nothing about a GPU"
 
-Arrays: TypeAlias = "Mapping[str, np.ndarray]"
+Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,10 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+import numpy as np
 import typer
 from rich.table import Table
 from vdla.isa.config import Config, load_config
 from vdla.isa.errors import ProgramError
+from vdla.isa.program import bare_program, read_hex
+from vdla.isa.scratchpads import Contents, typed_scratchpads
+from vdla.isa.scratchpads_file import read_scratchpads
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination, read_whole
 from vdla.util.whole_files import write_whole
@@ -23,8 +27,6 @@ from .programs import open_program
 from .rtl import rtl_extra
 
 if TYPE_CHECKING:
-    import numpy as np
-    from vdla.isa.scratchpads import Contents
     from vdla.sim import SimulationResult
 
 NEVER_ENDS = ("token", "deadlock")
@@ -97,9 +99,6 @@ def sim(
     json: JsonOption = False,
 ) -> None:
     """Runs a raw program: checks it, executes it, writes the memory and counts the cycles."""
-    from vdla.isa.scratchpads import typed_scratchpads
-    from vdla.isa.scratchpads_file import read_scratchpads
-
     check_destination(memory_out, timeline)
     if timeline is not None and engine is not Engine.cycle:
         raise UserError(
@@ -139,9 +138,6 @@ def sim(
 
 def _launch(insns: Path, memory: Path | None, config: str) -> tuple[Config, np.ndarray, np.ndarray]:
     """Machine, instructions and memory: from a `.hex` file, `memory` and `config`, or all from a program file."""
-    import numpy as np
-    from vdla.isa.program import read_hex
-
     if memory is not None:
         instructions = read_hex(insns)
         return load_config(config), instructions, np.frombuffer(read_whole(memory, "memory image"), np.uint8)
@@ -158,7 +154,6 @@ def _simulate(
     scratchpads: Contents,
     timeline_path: Path | None,
 ) -> tuple[dict[str, Any], np.ndarray]:
-    from vdla.isa.program import bare_program
     from vdla.sim import simulate
 
     with exit_on_deadlock():

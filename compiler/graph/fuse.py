@@ -8,7 +8,7 @@ over unrounded sums pays is the target's decision.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TypeVar
 
@@ -190,8 +190,10 @@ def _oriented(node: Elementwise, tensor: str) -> Combine:
     return node.combine if node.a == tensor else oriented(node.combine, node.a)
 
 
-def fuse_pool(graph: Graph, accepts: Callable[[Convolution, MaxPool], bool] = lambda *_: True) -> Graph:
-    """A max-pool that alone reads a convolution without stage B moves before its stage A, where `accepts` says so.
+def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
+    """A max-pool that alone reads a convolution without stage B moves before its stage A.
+
+    `outputs` are those of the pools that do (None: all).
 
     Rounding to a positive scale is monotone, so the maximum of the rounded sums is the rounded maximum.
     """
@@ -199,7 +201,7 @@ def fuse_pool(graph: Graph, accepts: Callable[[Convolution, MaxPool], bool] = la
     def merge(first: Node, second: Node) -> Node | None:
         if not isinstance(first, Convolution) or first.combine is not None or first.pool is not None:
             return None
-        if not isinstance(second, MaxPool) or not accepts(first, second):
+        if not isinstance(second, MaxPool) or (outputs is not None and second.output not in outputs):
             return None
         pool = Pool(kernel=second.kernel, strides=second.strides, pads=second.pads)
         return replace(first, output=second.output, members=(*first.members, *second.members), pool=pool)

@@ -1,4 +1,4 @@
-"""How tensors lie in memory: decided here, once, for activations and constants alike.
+"""How tensors lie in memory: packing and unpacking of activations and constants; legalization picks the layout.
 
 *blocked*: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block], what every layer reads and writes;
 lanes beyond N and C hold nothing of meaning. *interleaved*: int8 [N, H, W, C] without gaps, as an image comes
@@ -8,60 +8,12 @@ short row of the window).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 from vdla.isa.config import Config
 
-from .graph import Convolution, Graph, Node, reads
-
 Layout = Literal["blocked", "interleaved"]
-
-_PATCH_LIMIT = 255
-"""Largest run, step and left padding of a patch in bytes (8-bit fields of register PATCH)."""
-
-
-def decide_layouts(
-    graph: Graph, config: Config, accepts: Callable[[Convolution], bool] = lambda _: True
-) -> dict[str, Layout]:
-    """The layout of every tensor of the graph by name; `accepts` says whether a convolution's patches fit."""
-    layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
-    outputs = {output.tensor for output in graph.outputs}
-    for item in graph.inputs:
-        readers = [node for node in graph.nodes if item.tensor in reads(node)]
-        if (
-            config.has("patch")
-            and item.tensor not in outputs
-            and readers
-            and all(_takes_patches(graph, node, item.tensor, config, accepts) for node in readers)
-        ):
-            layouts[item.tensor] = "interleaved"
-    return layouts
-
-
-def _takes_patches(
-    graph: Graph, node: Node, tensor: str, config: Config, accepts: Callable[[Convolution], bool]
-) -> bool:
-    if not isinstance(node, Convolution) or node.data != tensor:
-        return False
-    if node.combine is not None and node.combine.operand == tensor:
-        return False
-    _, channels, height, width = graph.tensors[tensor].nchw
-    kernel_height, kernel_width = node.weight.shape[2:]
-    if channels % config.block_in == 0 or height * width == 1:
-        return False
-    return (
-        node.groups == 1
-        and node.dilations == (1, 1)
-        and kernel_width * channels <= _PATCH_LIMIT
-        and node.strides[1] * channels <= _PATCH_LIMIT
-        and node.pads[1] * channels <= _PATCH_LIMIT
-        and width * channels < 1 << 16
-        and -(-kernel_height * kernel_width * channels // config.block_in) <= _PATCH_LIMIT
-        and max(node.pads[0], node.pads[2]) <= 15
-        and accepts(node)
-    )
 
 
 def blocked_shape(config: Config, shape: tuple[int, int, int, int], block: int) -> tuple[int, ...]:

@@ -114,7 +114,7 @@ def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
         case Constant(array=array):
             real = array
         case _:
-            centred = bias.centred().reshape(-1)
+            centred = bias.centred().reshape(-1).astype(np.int64)
             if np.allclose(np.broadcast_to(bias.scale, step.shape), step, rtol=1e-4, atol=0.0):
                 return centred
             real = centred * np.broadcast_to(bias.scale.astype(np.float64), step.shape)

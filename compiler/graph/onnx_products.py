@@ -169,7 +169,7 @@ def weight_operand(
     if centred.min() < -128 or centred.max() > 127:
         context.fail(node, "its weights minus their zero point do not fit int8", CENTRE_WEIGHTS)
     scale = np.broadcast_to(value.scale, (centred.shape[channel_axis],)).astype(np.float32)
-    return centred.astype(np.int8), scale
+    return centred.astype(np.int8, copy=False), scale
 
 
 def integer_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:

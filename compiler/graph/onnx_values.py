@@ -50,7 +50,9 @@ class QuantizedConstant:
         return values.reshape([-1 if axis == self.axis else 1 for axis in range(self.integers.ndim)])
 
     def centred(self) -> np.ndarray:
-        """integers - zero_point as int64."""
+        """integers - zero_point, as int64; int8 ones around zero as they are, since weights may be many."""
+        if self.integers.dtype == np.int8 and not self.zero_point.any():
+            return self.integers
         return self.integers.astype(np.int64) - self.along_axis(self.zero_point)
 
     def real(self) -> np.ndarray:

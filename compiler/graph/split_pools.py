@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import replace
 
 from .geometry import output_size
 from .graph import Graph, MaxPool, Node
 
 
-def split_max_pools(graph: Graph, fits: Callable[[Graph, MaxPool], bool]) -> Graph:
-    """Every max-pool that does not fit, and has more than one row and column, as two of one dimension each.
+def split_max_pools(graph: Graph, outputs: Collection[str]) -> Graph:
+    """The max-pools that compute `outputs`, if they have more than one row and column, as two of one dimension each.
 
     Positions outside the input never win in either, so the pads part with the dimensions. The tensor between them is
     called after the output, the node that computes it after the pool.
@@ -18,7 +18,7 @@ def split_max_pools(graph: Graph, fits: Callable[[Graph, MaxPool], bool]) -> Gra
     nodes: list[Node] = []
     tensors = dict(graph.tensors)
     for node in graph.nodes:
-        if not isinstance(node, MaxPool) or 1 in node.kernel or fits(graph, node):
+        if not isinstance(node, MaxPool) or 1 in node.kernel or node.output not in outputs:
             nodes.append(node)
             continue
         top, left, bottom, right = node.pads

@@ -7,9 +7,10 @@ their cost, and quantities from which a model can predict the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 
@@ -28,7 +29,37 @@ MOST_LISTED = 1 << 16
 
 
 class EmptySpaceError(Exception):
-    """No point of a space is legal, or none was found; says which limit excluded the last ones."""
+    """No point of a space of `template` is legal, or none was `found`; `limit` excluded the last ones."""
+
+    def __init__(self, template: str, limit: str, *, found: bool = False) -> None:
+        super().__init__(
+            f"{template}: no setting of the knobs {'found that ' if found else ''}keeps to {limit}"
+        )
+        self.template = template
+        self.limit = limit
+
+
+class Deferred(Mapping[str, np.ndarray]):
+    """Columns that are computed when one that is not among the `known` is read: a default needs no more than costs."""
+
+    def __init__(self, compute: Callable[[], Columns], known: Columns = MappingProxyType({})) -> None:
+        self._compute = compute
+        self._known = known
+        self._columns: Columns | None = None
+
+    def _found(self) -> Columns:
+        if self._columns is None:
+            self._columns = {**self._compute(), **self._known}
+        return self._columns
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._known[name] if name in self._known else self._found()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        return len(self._found())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +95,9 @@ class Space:
     `account` is the template's. Points whose bound is more than `slack` times `floor`, the least bound that any program
     for this shape could have, are hopeless and count as illegal. `capacities` name limits that no point keeps to if
     the first values of all axes, which take least, do not. `candidates` are groups of points among which a default is
-    sought (`template.cheapest`): values by axis, all values of axes that are missing.
+    sought (`template.cheapest`): values by axis, all values of axes that are missing. `open_grids`: the account also
+    takes columns that broadcast against each other, as `numpy.ix_` makes them, and is faster for it; only its limits
+    and its estimate are read then.
     """
 
     template: str
@@ -74,6 +107,7 @@ class Space:
     slack: float
     capacities: frozenset[str] = frozenset()
     candidates: tuple[Mapping[str, Sequence[int]], ...] = ()
+    open_grids: bool = False
 
     @property
     def size(self) -> int:
@@ -142,9 +176,7 @@ class Space:
             tries += chunk
             if missing > 0 and tries >= MOST_TRIES:
                 if missing == count:
-                    raise EmptySpaceError(
-                        f"{self.template}: no setting of the knobs found that keeps to {self.obstacle(points)}"
-                    )
+                    raise EmptySpaceError(self.template, self.obstacle(points), found=True)
                 # So few are legal that those found stand for all of them.
                 return np.resize(np.concatenate(found), (count, len(self.axes)))
             chunk = min(2 * chunk, 1 << 16)
@@ -163,16 +195,18 @@ class Space:
 
     def _refute(self) -> None:
         """Raises EmptySpaceError where a capacity is too small for all points, or none of a small space is legal."""
-        least = self.account(self.columns(np.zeros((1, len(self.axes)), np.int64)))
-        broken = [
-            name for name, kept in self.limits(least).items() if name in self.capacities and not kept[0]
-        ]
+        broken = self.violated_capacities()
         if not broken and self.size <= MOST_LISTED:
             points = self.numbered(np.arange(self.size))
             if not self.legal(points).any():
                 broken = [self.obstacle(points)]
         if broken:
-            raise EmptySpaceError(f"{self.template}: no setting of the knobs keeps to {broken[0]}")
+            raise EmptySpaceError(self.template, broken[0])
+
+    def violated_capacities(self) -> list[str]:
+        """The capacities that are too small for all points: those that the first values of all axes do not keep to."""
+        least = self.account(self.columns(np.zeros((1, len(self.axes)), np.int64)))
+        return [name for name, kept in least.limits.items() if name in self.capacities and not kept[0]]
 
     def numbered(self, numbers: np.ndarray) -> np.ndarray:
         """The points [n, axes] of `numbers` int64 [n], from 0 to `size` - 1: the last axis moves first."""

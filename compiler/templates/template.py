@@ -5,15 +5,16 @@ A template is a value. Each target has one explicit table of its templates (`tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ..schedule import Schedule
-from .space import AT_ONCE, ESTIMATE, EmptySpaceError, Space, Values
+from .space import AT_ONCE, ESTIMATE, Columns, EmptySpaceError, Space, Values
 
 TargetT = TypeVar("TargetT")
 WorkloadT = TypeVar("WorkloadT")
@@ -44,6 +45,17 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
         """
         return cheapest(self.space(target, workload), most)
 
+    def violated(self, target: TargetT, workload: WorkloadT) -> str | None:
+        """The limit that even the least point of a workload's space violates on this target; None where it fits."""
+        try:
+            return next(iter(self.space(target, workload).violated_capacities()), None)
+        except EmptySpaceError as error:
+            return error.limit
+
+    def fits(self, target: TargetT, workload: WorkloadT) -> bool:
+        """Whether the target's memories hold what the least point of a workload's space takes."""
+        return self.violated(target, workload) is None
+
 
 def table_of(*templates: TemplateT) -> Mapping[str, TemplateT]:
     """The templates of a target by name. ValueError for two of one name."""
@@ -58,9 +70,9 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
     """The values of the point of least cost among a space's first candidates of which one is legal.
 
     Candidates come in groups, and a group counts only where no point of an earlier one keeps to the limits. The cost is
-    the cost model's estimate; of equal costs the first counts. Limits of searches do not bind. `most` bounds the values
-    of axes; a group without values that small is left out. Raises EmptySpaceError, with the limit that excluded the
-    last points.
+    the cost model's estimate; of equal costs the last point counts, since values ascend, and what larger tiles save may
+    be what no model knows. Limits of searches do not bind. `most` bounds the values of axes; a group without values
+    that small is left out. Raises EmptySpaceError, with the limit that excluded the last points.
     """
     violated: str | None = None
     for group in space.candidates:
@@ -74,33 +86,47 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
         ]
         if not all(choices):
             continue
-        grids = np.meshgrid(*(np.array(values, dtype=np.int64) for values in choices), indexing="ij")
-        columns = {axis.name: grid.ravel() for axis, grid in zip(space.axes, grids, strict=True)}
-        found = _least(space, columns)
+        found = _least(space, choices)
         if isinstance(found, dict):
             return found
         violated = found
     if violated is None:
         raise ValueError(f"{space.template}: no candidates for a default")
-    raise EmptySpaceError(f"{space.template}: no setting of the knobs keeps to {violated}")
+    raise EmptySpaceError(space.template, violated)
 
 
-def _least(space: Space, columns: Mapping[str, np.ndarray]) -> dict[str, int] | str:
-    """The values of the legal point of least cost; the limit that excludes the last of them where none is legal."""
-    count = len(next(iter(columns.values())))
-    least, best, violated = np.inf, -1, ""
-    for begin in range(0, count, AT_ONCE):
-        part = {name: column[begin : begin + AT_ONCE] for name, column in columns.items()}
-        account = space.account(part)
-        legal = np.ones(len(account.bound), dtype=bool)
-        for name, kept in account.limits.items():
-            if legal.any() and not (legal & kept).any():
-                violated = name
-            legal &= kept
-        cost = np.where(legal, account.quantities[ESTIMATE], np.inf)
-        if cost.min() < least:
-            best = begin + int(cost.argmin())
-            least = cost[best - begin]
-    if best < 0:
+def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | str:
+    """The legal point of least cost among all combinations of `choices`, values for each axis.
+
+    Where none is legal: the limit that excludes the last of them.
+    """
+    values = [np.array(found, dtype=np.int64) for found in choices]
+    shape = tuple(len(found) for found in values)
+    names = [axis.name for axis in space.axes]
+    if space.open_grids:
+        grids = np.ix_(*values)
+        costs, violated = _costs(space, dict(zip(names, grids, strict=True)))
+        costs = np.broadcast_to(costs, shape).ravel()
+    else:
+        grids = [grid.ravel() for grid in np.meshgrid(*values, indexing="ij")]
+        costs, violated = np.empty(prod(shape)), ""
+        for begin in range(0, len(costs), AT_ONCE):
+            some = slice(begin, begin + AT_ONCE)
+            columns = {name: grid[some] for name, grid in zip(names, grids, strict=True)}
+            costs[some], violated = _costs(space, columns)
+    best = len(costs) - 1 - int(costs[::-1].argmin())
+    if costs[best] == np.inf:
         return violated
-    return {name: int(column[best]) for name, column in columns.items()}
+    indices = np.unravel_index(best, shape)
+    return {name: int(found[k]) for name, found, k in zip(names, values, indices, strict=True)}
+
+
+def _costs(space: Space, columns: Columns) -> tuple[np.ndarray, str]:
+    """Costs of points, infinite where a limit is violated, and which limit excluded the last of them, if all are."""
+    account = space.account(columns)
+    legal, violated = np.ones((), dtype=bool), ""
+    for name, kept in account.limits.items():
+        before, legal = legal, legal & kept
+        if before.any() and not legal.any():
+            violated = name
+    return np.where(legal, account.quantities[ESTIMATE], np.inf), violated

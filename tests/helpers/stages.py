@@ -18,12 +18,12 @@ from vdla.compiler.graph.graph import (
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.passes.pipeline import run_pipeline
-from vdla.compiler.te.blocks import Blocks, Window
-from vdla.compiler.te.ops import conv2d
+from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Post
-from vdla.compiler.templates.vdla import conv2d as conv2d_vdla
+from vdla.compiler.templates.vdla.conv2d import CONV2D
 from vdla.compiler.templates.vdla.lower import pipeline
-from vdla.compiler.templates.vdla.tiling import Knobs
+from vdla.compiler.templates.vdla.template import Details
+from vdla.compiler.templates.vdla.workload import windowed
 from vdla.isa.assembler import disassemble
 from vdla.isa.config import load_config
 
@@ -35,24 +35,28 @@ POST = Post(zero_point=-3, low=-3)
 def ir_programs() -> dict[str, Program]:
     """The loop program of the convolution: as an expression, scheduled, and after each pass."""
     config = load_config("tiny")
-    program = conv2d(
-        blocks=Blocks.of(config),
-        batch=1,
-        channels=16,
-        height=6,
-        width=5,
-        filters=8,
-        window=WINDOW,
-        pad_value=-7,
-        post=POST,
-    )
-    knobs = Knobs(output_blocks=1, rows=4, columns=5, reduction_blocks=2, weights_level=0)
+    workload = windowed("conv2d", (1, 16, 6, 5), 8, WINDOW)
+    expression = CONV2D.expression(config, workload, Details(post=POST, pad_value=-7))
+    knobs = {
+        "output_blocks": 1,
+        "rows": 4,
+        "columns": 5,
+        "reduction_blocks": 2,
+        "window_rows": 3,
+        "window_columns": 3,
+        "order": 0,
+        "data_level": 0,
+        "weights_level": 0,
+        "data_copies": 2,
+        "weights_copies": 2,
+        "sums_copies": 2,
+    }
     programs = {
-        "expression": program,
-        "scheduled": conv2d_vdla.schedule(config, program, WINDOW, POST, 2, knobs).program,
+        "expression": expression.program,
+        "scheduled": CONV2D.schedule(config, workload, expression, knobs).program,
     }
     program = programs["scheduled"]
-    for item in pipeline(config, 2):
+    for item in pipeline(config, CONV2D.copies_by_scope(knobs, 2)):
         program = programs[item.name] = run_pipeline(program, (item,))
     return programs
 

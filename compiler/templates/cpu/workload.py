@@ -29,8 +29,8 @@ from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.float_pool import float_pool
 from ...te.ops.product import Matrices, product
 from ...te.scalar_steps import Steps, expression, steps_of
-from ..vdla.workload import MOST_ELEMENTS as MOST_TENSOR
-from ..vdla.workload import MOST_POSITIONS, MOST_STEP, WorkloadError
+from ..workload_limits import MOST_ELEMENTS as MOST_TENSOR
+from ..workload_limits import MOST_POSITIONS, MOST_STEP, WorkloadError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

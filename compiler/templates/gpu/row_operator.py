@@ -14,7 +14,7 @@ from ...te.ops.normalization import normalize
 from ...te.ops.reduction import Kind, reduction
 from ...te.ops.softmax import softmax
 from ...te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
-from ..vdla.workload import WorkloadError
+from ..workload_limits import WorkloadError
 from .rows import Knobs, choose_knobs, choose_reduction_knobs, row_shape
 
 Operator: TypeAlias = Literal["softmax", "log_softmax", "row_normalization", "channel_normalization"] | Kind

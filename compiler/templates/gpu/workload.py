@@ -16,7 +16,7 @@ from ...ir.program_json import program_to_dict
 from ...ir.stmt import Program
 from ...te.blocks import Window
 from ..cpu.workload import expression_obstacle, read_fields
-from ..vdla.workload import MOST_ELEMENTS, WorkloadError
+from ..workload_limits import MOST_ELEMENTS, WorkloadError
 from .flat import nests
 from .row_operator import RowOperator, row_operator_from_dict
 

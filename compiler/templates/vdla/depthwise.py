@@ -2,119 +2,121 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from vdla.isa.config import Config
 
-from ...ir.expr import Const
 from ...ir.stmt import Program
-from ...ir.visit import loops
 from ...schedule import Schedule
 from ...target.vdla import intrinsics
-from ...te.blocks import Window
-from ...te.post import Post
-from .tile_loops import cut_tiles
-from .tiling import (
-    Knobs,
-    balanced_sizes,
-    best,
-    candidates,
-    divide,
-    first_that_fits,
-    fits,
-    store_reads,
-    window_sizes,
-)
+from ...te.blocks import ceil_div
+from ...te.ops import depthwise_conv2d
+from ..space import Account, Columns, Space, Values
+from .array_cost import ArrayLayer, array_cost
+from .buffer_fill import ImageBuffer, image_fill, least_data_beats
+from .estimate import FITTED, BufferFill, Fitted, store_reads
+from .knobs import CHUNK, INNERMOST, cut_tiles
+from .shape import LayerShape
+from .template import Details, Expression, VdlaTemplate
+from .tile_space import one_point, tile_knobs, tile_space, window_axes
+from .tiles import Tiles, divide, unrolled_micro_ops
+from .workload import Workload
 
 
-def choose_knobs(config: Config, program: Program, window: Window, virtual_threads: int) -> Knobs:
-    """The cheapest tile by the static estimate, with fewer threads or cut windows where nothing else fits.
-
-    Raises NoTileError when nothing fits at all.
-    """
-    return first_that_fits(
-        lambda threads, whole: _cheapest(config, program, window, threads, whole),
-        virtual_threads,
-        window.kernel,
+def space(config: Config, workload: Workload) -> Space:
+    """All ways to cut a depthwise convolution."""
+    shape = LayerShape.of(config, workload)
+    data = least_data_beats(config, shape, config.inp_bytes)
+    return tile_space(
+        config,
+        "depthwise_conv2d",
+        shape,
+        chunks=window_axes(shape.kernel),
+        levels={"data": CHUNK, "weights": INNERMOST},
+        copies=("data", "weights", "sums"),
+        cost=partial(cost, config, workload, fitted=FITTED),
+        floor=max(_busiest(config, shape), data + _weight_beats(config, shape) + shape.stored_beats(config)),
     )
 
 
-def _cheapest(config: Config, program: Program, window: Window, virtual_threads: int, whole: bool) -> Knobs:
-    buffers = {buffer.name: buffer for buffer in program.parameters}
-    images, _, height, width = buffers["X"].shape[:4]
-    weight_blocks, weight_tiles = buffers["W"].shape[:2]
-    # The loops, not Y, say how much is computed: it may be a part of Y.
-    blocks, out_height, out_width = (_extent(program, name) for name in ("o", "y", "x"))
-    knobs = candidates(
-        {
-            "columns": balanced_sizes(out_width),
-            "rows": balanced_sizes(out_height),
-            "output": balanced_sizes(blocks, config.par_depth if whole else 1),
-            **window_sizes(window.kernel, whole),
-        }
+def _tiles(shape: LayerShape, values: Columns) -> Tiles:
+    cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
+    return Tiles.of(shape, values, cuts)
+
+
+def _weight_tiles(config: Config, shape: LayerShape) -> int:
+    """Tiles that hold the kernels of one block of channels, a position a row."""
+    return ceil_div(shape.taps, config.block_out)
+
+
+def _busiest(config: Config, shape: LayerShape) -> float:
+    """Cycles that the array, or the unit that stores, cannot do without: one position of one block a cycle."""
+    vectors = np.array(shape.outputs)
+    return float(max(vectors * shape.taps, store_reads(config, vectors)))
+
+
+def _weight_beats(config: Config, shape: LayerShape) -> float:
+    tiles = shape.output_blocks * _weight_tiles(config, shape)
+    return tiles * config.wgt_bytes / config.memory.bus_bytes
+
+
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
+    """The cost model."""
+    shape = LayerShape.of(config, workload)
+    tiles, weight_tiles = _tiles(shape, values), _weight_tiles(config, shape)
+    by_chunk = values["data_level"] == CHUNK
+    image = ImageBuffer(
+        level=values["data_level"],
+        copies=values["data_copies"],
+        blocks=tiles.held("o", tiles.outside(values["data_level"])),
+        window=(
+            np.where(by_chunk, values["window_rows"], shape.kernel[0]),
+            np.where(by_chunk, values["window_columns"], shape.kernel[1]),
+        ),
+        element=config.inp_bytes,
+        alike=False,
     )
-    rows, columns, output = knobs["rows"], knobs["columns"], knobs["output"]
-    window_rows, window_columns = knobs["window_rows"], knobs["window_columns"]
-    taps = window_rows * window_columns
-    in_rows = (rows - 1) * window.strides[0] + (window_rows - 1) * window.dilations[0] + 1
-    in_columns = (columns - 1) * window.strides[1] + (window_columns - 1) * window.dilations[1] + 1
-    groups = divide(blocks, output)
-    tiles = images * divide(out_height, rows) * divide(out_width, columns)
-    chunks = divide(window.kernel[0], window_rows) * divide(window.kernel[1], window_columns)
-    inp, acc = output * in_rows * in_columns, output * rows * columns
-    wgt = np.minimum(output, weight_blocks) * weight_tiles
-    runs = np.minimum(virtual_threads, groups * tiles)
-    loads = np.minimum(virtual_threads, groups * tiles * chunks)
-    legal = {
-        "the input scratchpad": fits(config, "inp", inp, loads),
-        "the weight scratchpad": fits(config, "wgt", wgt, np.minimum(virtual_threads, groups)),
-        # Weight rows are addressed by the micro-op's weight index, relative to a tile.
-        "the row index of a micro-op": wgt * config.block_out <= config.wgt_depth,
-        "the accumulators": fits(config, "acc", acc, runs),
-        "the parameter table": output <= config.par_depth,
-        "the micro-op memory": output * taps * (2 if whole else 1) <= config.uop_depth,
-    }
-    bus = config.memory.bus_bytes
-    seen = np.minimum(in_rows, height) * np.minimum(in_columns, width)
-    load = np.maximum(output * seen * max(1, config.inp_bytes // bus), inp)
-    out_beats = acc * max(1.0, config.out_bytes / bus)
-    store = np.maximum(store_reads(config, acc), out_beats)
-    compute = groups * tiles * chunks * acc * taps
-    traffic = groups * tiles * (chunks * load + out_beats)
-    storing = groups * tiles * store
-    work = np.maximum(np.maximum(compute, traffic), storing)
-    if virtual_threads == 1:
-        work = compute + traffic + storing - groups * tiles * out_beats
-    cost = work + load + 0.5 * store + 8.0 * groups * tiles * chunks
-    index = best(
-        "depthwise_conv2d", legal, np.asarray(cost, dtype=np.float64), np.asarray(traffic, dtype=np.float64)
+    inputs = shape.images * shape.input_blocks * shape.height * shape.width
+    rows = tiles.sizes["o"] * weight_tiles * config.block_out
+    layer = ArrayLayer(
+        shape=shape,
+        tiles=tiles,
+        data=image_fill(config, shape, tiles, image),
+        weights=_weights(config, shape, values, tiles),
+        compute=_busiest(config, shape),
+        # Parts of a window have sequences of their own: rows of weight tiles are not relocated.
+        micro_ops=unrolled_micro_ops(tiles, shape.taps),
+        least_fills=inputs / config.inp_depth + shape.output_blocks * weight_tiles / config.wgt_depth,
+        limits={
+            # Weight rows are addressed by the micro-op's weight index, relative to a tile.
+            "the row index of a micro-op": rows <= config.wgt_depth,
+            "chunks that load something": by_chunk | (tiles.chunks == 1),
+        },
     )
-    return Knobs(
-        output_blocks=int(output[index]),
-        rows=int(rows[index]),
-        columns=int(columns[index]),
-        window=None if whole else (int(window_rows[index]), int(window_columns[index])),
+    return array_cost(config, layer, values, fitted)
+
+
+def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -> BufferFill:
+    outside = tiles.outside(values["weights_level"])
+    fills = tiles.repetitions("nyxo", outside)
+    beats = _weight_beats(config, shape) * tiles.repetitions("nyx", outside)
+    return BufferFill(
+        size=tiles.held("o", outside) * _weight_tiles(config, shape),
+        fills=fills,
+        beats=beats,
+        copies=np.minimum(values["weights_copies"], fills),
+        exposed=beats / fills,
+        loads=fills,
     )
 
 
-def _extent(program: Program, name: str) -> int:
-    extent = next(loop.extent for loop in loops(program) if loop.name == name)
-    assert isinstance(extent, Const)
-    return int(extent.value)
-
-
-def schedule(
-    config: Config,
-    program: Program,
-    window: Window,
-    post: Post,
-    virtual_threads: int,
-    knobs: Knobs | None = None,
-) -> Schedule:
-    """The tensor expression of `te.ops.depthwise_conv2d` scheduled with `knobs` (default: `choose_knobs`)."""
-    if knobs is None:
-        knobs = choose_knobs(config, program, window, virtual_threads)
-    s = Schedule(program)
-    blocks = _extent(program, "o")
+def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
+    """The tensor expression of `te.ops.depthwise_conv2d`, scheduled."""
+    shape = LayerShape.of(config, workload)
+    knobs = tile_knobs(values, _tiles(shape, one_point(values)), shape.kernel)
+    s = Schedule(expression.program)
     tiles = cut_tiles(s, knobs, ("b", "j"))
     s.compute_at("conv", tiles.innermost)
     s.set_scope("acc", "acc")
@@ -128,9 +130,24 @@ def schedule(
     s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1] if chunk else None))
     s.set_scope("padded", "inp")
     s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
-    s.cache_read("P", tiles.parameters(blocks, config.par_depth), "par")
+    s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
     s.tensorize("conv.b", intrinsics.depthwise(config))
-    s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))
+    s.tensorize("b", intrinsics.post(config, expression.post), intrinsics.post_attributes(expression.post))
     for loop in (*tiles.names, *chunk):
         s.virtual_thread(loop)
     return s
+
+
+def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+    """The tensor expression."""
+    return depthwise_conv2d(window=workload.window, pad_value=details.pad_value, area=details.area, **common)
+
+
+DEPTHWISE_CONV2D = VdlaTemplate(
+    name="depthwise_conv2d",
+    space=space,
+    schedule=schedule,
+    cost=cost,
+    express=express,
+    copies={"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"},
+)

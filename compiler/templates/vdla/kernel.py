@@ -1,54 +1,34 @@
-"""A scheduled kernel of the accelerator, and how its knobs were decided: by a record, or by its template."""
+"""A kernel of the accelerator before its knobs are chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from vdla.isa.config import Config
 
-from ...ir.stmt import Program
-from ...schedule import Schedule
-from ...te.post import Post
-from ..space import Values
-from .schedule import schedule_workload
-from .tiling import Copies
+from ...graph.layout import pack_parameters
+from .template import Expression
 from .workload import Workload
-
-Choose = Callable[[Workload, str], Values | None]
-"""The values of the knobs of a workload at the node of that name, a point of its space; None: the template decides."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Who decides at `node`: `choose` where it knows a workload, else the template, for so many virtual threads."""
-
-    virtual_threads: int
-    choose: Choose | None = None
-    node: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernel:
-    """A scheduled program, copies of its buffers (None: the virtual threads'), and what its parameters stand for."""
+    """What a kernel computes and what its parameters stand for: tensors of the graph, and constants as they are packed.
 
-    schedule: Schedule
+    Its knobs depend on `workload` alone; the expression may say more. `recorded`: records of the workload count for it.
+    """
+
+    workload: Workload
+    expression: Expression
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
-    copies: Copies | None = None
+    recorded: bool = True
 
 
-def kernel_of(
-    config: Config,
-    workload: Workload,
-    program: Program,
-    post: Post,
-    choice: Choice,
-    tensors: Mapping[str, str],
-    constants: Mapping[str, np.ndarray],
-) -> Kernel:
-    """The tensor expression `program` of a workload, with its own `post`, scheduled. Raises NoTileError."""
-    values = None if choice.choose is None else choice.choose(workload, choice.node)
-    schedule, copies = schedule_workload(config, workload, program, post, choice.virtual_threads, values)
-    return Kernel(schedule=schedule, tensors=tensors, constants=constants, copies=copies)
+def identity_parameters(config: Config, channels: int, zero_point: int) -> np.ndarray:
+    """Parameters with which stage A hands its int8 value on: bias -zero_point, scale 1."""
+    return pack_parameters(
+        config, np.full(channels, -zero_point, dtype=np.int32), np.ones(1, dtype=np.float32)
+    )

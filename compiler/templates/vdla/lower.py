@@ -1,12 +1,10 @@
-"""From a graph node to lowered kernels: tensor expression, template, passes."""
+"""From nodes to lowered kernels: workloads, knobs, schedules, passes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 
-import numpy as np
 from vdla.isa.config import Config
 
 from ...graph.graph import (
@@ -14,201 +12,120 @@ from ...graph.graph import (
     Channels,
     Convolution,
     Elementwise,
-    Graph,
     Interleave,
     MaxPool,
     Node,
-    Pool,
     Table,
 )
-from ...graph.layout import (
-    Layout,
-    dense_groups,
-    pack_depthwise_weight,
-    pack_parameters,
-    pack_patch_weight,
-    pack_weight,
-)
 from ...ir.printer import format_node
-from ...ir.stmt import Program
 from ...passes.interleave_virtual_threads import interleave_virtual_threads
 from ...passes.pipeline import Pass, run_pipeline
 from ...passes.split_copies import split_copies
 from ...target.vdla.link import LoweredKernel, LoweredLayer
 from ...target.vdla.machine import scratchpad_depths
-from ...te.blocks import Window
-from . import patch_conv2d as patch_conv2d_vdla
-from . import rolling_pool as rolling_pool_vdla
-from .kernel import Choice, Choose, Kernel, kernel_of
-from .lower_pools import lower_average_pool, lower_elementwise, lower_max_pool
-from .stages import bound_tensors, post_of
-from .tiling import MOST_WINDOW, Copies, NoTileError
-from .workload import Workload, program_of, ring_of_workload, windowed
+from ..space import EmptySpaceError, Values
+from .convolution_kernels import convolution_kernel
+from .kernel import Kernel
+from .legalize import Legalized
+from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernel
+from .table import template_of
+from .workload import Workload
 
 Dump = Callable[[str, str], None]
 
 
-def pipeline(config: Config, virtual_threads: int, copies: Copies | None = None) -> tuple[Pass, ...]:
-    """The passes from a scheduled program to one that emission takes; `copies` of buffers, where knobs say so."""
+class UnfitNodeError(Exception):
+    """A node of which not even the least tile fits the accelerator's memories; `limit` says which memory."""
+
+    def __init__(self, node: str, error: EmptySpaceError) -> None:
+        super().__init__(f"{error.template}: no tile is small enough for {error.limit}")
+        self.node = node
+
+
+def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
+    """The passes from a scheduled program to one that emission takes; `copies` of buffers in each scratchpad."""
     capacity = scratchpad_depths(config)
     return (
         Pass("split-copies", split_copies),
         Pass(
             "interleave-virtual-threads",
-            partial(
-                interleave_virtual_threads,
-                threads=virtual_threads if copies is None else copies.by_scope(virtual_threads),
-                capacity=capacity,
-            ),
+            partial(interleave_virtual_threads, threads=copies, capacity=capacity),
         ),
     )
 
 
-def lower_node(
-    config: Config,
-    graph: Graph,
-    layouts: dict[str, Layout],
-    node: Node,
-    *,
-    virtual_threads: int,
-    check: bool = False,
-    dump: Dump | None = None,
-    choose: Choose | None = None,
-) -> LoweredLayer:
-    """The kernels that compute `node`; with `check` the program is verified after every pass.
-
-    `choose` sets the knobs of the workloads that it knows; templates choose for the others.
-    """
-    kernels = []
-    choice = Choice(virtual_threads=virtual_threads, choose=choose, node=node.name)
-    for kernel in _kernels(config, graph, layouts, node, choice):
-        if dump is not None:
-            dump("scheduled", format_node(kernel.schedule.program) + "\n")
-        passes = pipeline(config, virtual_threads, kernel.copies)
-        program = run_pipeline(kernel.schedule.program, passes, check=check, dump=dump)
-        kernels.append(LoweredKernel(program, kernel.tensors, kernel.constants))
-    return LoweredLayer(node.name, tuple(kernels))
-
-
-def _kernels(
-    config: Config, graph: Graph, layouts: dict[str, Layout], node: Node, choice: Choice
-) -> list[Kernel]:
+def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel, ...]:
+    """The kernels that compute a node, in order."""
+    graph = legalized.graph
     match node:
         case Convolution():
-            return [_convolution(config, graph, layouts, node, choice)]
+            return (convolution_kernel(config, graph, legalized.layouts[node.data], node),)
         case MaxPool():
-            return [lower_max_pool(config, graph, node, choice)]
+            return (max_pool_kernel(config, graph, node),)
         case AveragePool():
-            return lower_average_pool(config, graph, node, choice)
+            return tuple(average_pool_kernels(config, graph, node))
         case Elementwise():
-            return [lower_elementwise(config, graph, node, choice)]
+            return (elementwise_kernel(config, graph, node),)
         case Table() | Channels() | Interleave():
             raise ValueError(f"{node.name} is for processors: import the model without them")
 
 
-def _convolution(
-    config: Config, graph: Graph, layouts: dict[str, Layout], node: Convolution, choice: Choice
-) -> Kernel:
-    workload, post = _workload(graph, node), post_of(node.requantize, node.combine)
-    tensors = bound_tensors(node.data, node.output, node.combine)
-    parameters = pack_parameters(config, node.bias, node.requantize.scale)
-
-    def kernel(workload: Workload, weight: np.ndarray) -> Kernel:
-        program = _program(config, workload, node)
-        constants = {"P": parameters, "W": weight}
-        return kernel_of(config, workload, program, post, choice, tensors, constants)
-
-    if node.pool is not None:
-        rolling = _rolling(config, graph, node, choice.virtual_threads)
-        if rolling is None or layouts[node.data] != "interleaved":
-            raise ValueError(f"{node.name}: the pool was fused into a convolution that cannot take it")
-        constants = {"P": parameters, "W": pack_patch_weight(config, node.weight)}
-        return kernel_of(config, *rolling, post, choice, tensors, constants)
-    if layouts[node.data] == "interleaved":
-        return kernel(replace(workload, template="patch_conv2d"), pack_patch_weight(config, node.weight))
-    if node.groups == workload.channels == workload.filters > 1 and config.has("depthwise"):
-        alone = replace(workload, template="depthwise_conv2d")
-        try:
-            return kernel(alone, pack_depthwise_weight(config, node.weight[:, 0]))
-        except NoTileError:
-            pass  # As a convolution with many zeros it may still fit: its weights need no row index.
-    weight = pack_weight(config, dense_groups(node.weight, node.groups))
-    if workload.kernel == (workload.height, workload.width) != (1, 1) and not any(workload.pads):
-        # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
-        weight = weight.reshape(weight.shape[0], -1, 1, 1, config.block_out, config.block_in)
-        sizes = (workload.batch, weight.shape[1] * config.block_in, 1, 1)
-        whole = Window(kernel=(1, 1))
-        workload = windowed("conv2d", sizes, workload.filters, whole, operand=workload.operand)
-    return kernel(workload, weight)
+def workloads_of(kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, Workload]:
+    """The workload of every node that records may have knobs for, by the node's name."""
+    return {
+        name: kernel.workload for name, several in kernels.items() for kernel in several if kernel.recorded
+    }
 
 
-def _workload(graph: Graph, node: Convolution) -> Workload:
-    """What a convolution without its pool is to the tuner."""
-    window = Window(
-        kernel=(node.weight.shape[2], node.weight.shape[3]),
-        strides=node.strides,
-        pads=node.pads,
-        dilations=node.dilations,
-    )
-    operand = post_of(node.requantize, node.combine).has_operand
-    sizes = graph.tensors[node.data].nchw
-    return windowed("conv2d", sizes, node.weight.shape[0], window, operand=operand)
-
-
-def _program(config: Config, workload: Workload, node: Convolution) -> Program:
-    """The tensor expression of a convolution, seen as `workload`."""
-    post = post_of(node.requantize, node.combine)
-    return program_of(config, workload, post=post, pad_value=node.pad_value, name=node.name)
-
-
-def takes_patches(config: Config, graph: Graph, node: Convolution) -> bool:
-    """Whether patches of a first convolution, and the weights for a whole one, fit the scratchpads."""
-    workload = replace(_workload(graph, node), template="patch_conv2d")
-    program = _program(config, workload, node)
-    try:
-        patch_conv2d_vdla.choose_knobs(config, program, workload.window, 1)
-    except NoTileError:
-        return False
-    return True
-
-
-def takes_pool(
+def choose_points(
     config: Config,
-    graph: Graph,
-    layouts: dict[str, Layout],
-    node: Convolution,
-    pool: MaxPool,
+    kernels: Mapping[str, Sequence[Kernel]],
+    settings: Mapping[str, Values],
     virtual_threads: int,
-) -> bool:
-    """Whether the max-pool behind a convolution can be computed with it, rows kept in a ring."""
-    if layouts[node.data] != "interleaved" or node.combine is not None:
-        return False
-    fused = replace(node, pool=Pool(kernel=pool.kernel, strides=pool.strides, pads=pool.pads))
-    return _rolling(config, graph, fused, virtual_threads) is not None
+) -> dict[str, tuple[Values, ...]]:
+    """A point of its space for every kernel, by node: that of `settings` where records count and know one.
+
+    For the others the template chooses, once for equal workloads, with at most `virtual_threads` copies of a buffer.
+    Raises UnfitNodeError.
+    """
+
+    @cache
+    def default(workload: Workload) -> Values:
+        return template_of(workload).default_for(config, workload, virtual_threads)
+
+    found: dict[str, tuple[Values, ...]] = {}
+    for node, several in kernels.items():
+        try:
+            found[node] = tuple(
+                (settings.get(node) if kernel.recorded else None) or default(kernel.workload)
+                for kernel in several
+            )
+        except EmptySpaceError as error:
+            raise UnfitNodeError(node, error) from None
+    return found
 
 
-def _rolling(
-    config: Config, graph: Graph, node: Convolution, virtual_threads: int
-) -> tuple[Workload, Program] | None:
-    """A patch convolution with its pool, or None where no ring of accumulator rows works."""
-    assert node.pool is not None
-    workload = replace(
-        _workload(graph, node),
-        template="patch_conv2d_pool",
-        pool_kernel=node.pool.kernel,
-        pool_strides=node.pool.strides,
-        pool_pads=node.pool.pads,
-    )
-    ring = ring_of_workload(config, workload)
-    if ring is None or max(workload.pool_kernel) > MOST_WINDOW:
-        return None
-    program = _program(config, workload, node)
-    if not rolling_pool_vdla.weights_fit(config, program, ring, virtual_threads):
-        return None
-    columns = workload.window.outputs(workload.height, workload.width)[1]
-    used = rolling_pool_vdla.used_columns(ring, columns, workload.pool)
-    try:
-        rolling_pool_vdla.choose_columns(config, program, used, virtual_threads)
-    except NoTileError:
-        return None
-    return workload, program
+def lower_node(
+    config: Config,
+    node: str,
+    kernels: Sequence[Kernel],
+    points: Sequence[Values],
+    *,
+    virtual_threads: int,
+    check: bool = False,
+    dump: Dump | None = None,
+) -> LoweredLayer:
+    """The kernels of a node, scheduled at `points` of their spaces and lowered.
+
+    `virtual_threads` are the copies of the parameter table. With `check` the program is verified after every pass.
+    """
+    lowered = []
+    for kernel, point in zip(kernels, points, strict=True):
+        template = template_of(kernel.workload)
+        program = template.schedule(config, kernel.workload, kernel.expression, point).program
+        if dump is not None:
+            dump("scheduled", format_node(program) + "\n")
+        passes = pipeline(config, template.copies_by_scope(point, virtual_threads))
+        program = run_pipeline(program, passes, check=check, dump=dump)
+        lowered.append(LoweredKernel(program, kernel.tensors, kernel.constants))
+    return LoweredLayer(node, tuple(lowered))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from vdla.isa.config import Config
@@ -10,112 +11,147 @@ from vdla.isa.config import Config
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.vdla import intrinsics
-from ...te.blocks import Window
-from ...te.post import Post
-from .tile_loops import cut_tiles
-from .tiling import Knobs, balanced_sizes, best, candidates, divide, first_that_fits, fits, store_reads
+from ...te.blocks import ceil_div
+from ...te.ops import patch_conv2d
+from ..space import Account, Columns, Space, Values
+from .array_cost import ArrayLayer, array_cost
+from .buffer_fill import seen
+from .estimate import FITTED, BufferFill, Fitted, store_reads
+from .knobs import INNERMOST, cut_tiles
+from .shape import LayerShape
+from .template import Details, Expression, VdlaTemplate
+from .tile_space import one_point, tile_knobs, tile_space
+from .tiles import Tiles, unrolled_micro_ops
+from .workload import Workload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatchShape:
-    """What a space needs to know of a first convolution: `batch` in images, `images` and outputs in blocks.
-
-    A patch is `vectors` vectors long.
-    """
-
-    batch: int
-    channels: int
-    height: int
-    width: int
-    images: int
-    vectors: int
-    output_blocks: int
-    out_height: int
-    out_width: int
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    operand: bool
-
-
-def choose_knobs(config: Config, program: Program, window: Window, virtual_threads: int) -> Knobs:
-    """The cheapest tile by the static estimate, with fewer threads where so many do not fit.
-
-    Raises NoTileError when nothing fits at all.
-    """
-    return first_that_fits(lambda threads, _: _cheapest(config, program, window, threads), virtual_threads)
-
-
-def _cheapest(config: Config, program: Program, window: Window, virtual_threads: int) -> Knobs:
-    buffers = {buffer.name: buffer for buffer in program.parameters}
-    images, _, row_bytes = buffers["X"].shape
-    filters, vectors = buffers["W"].shape[:2]
-    out_height, out_width = buffers["Y"].shape[2:4]
-    knobs = candidates(
-        {
-            "columns": balanced_sizes(out_width),
-            "rows": balanced_sizes(out_height),
-            "output": balanced_sizes(filters, config.par_depth),
-        }
-    )
-    rows, columns, output = knobs["rows"], knobs["columns"], knobs["output"]
-    groups = divide(filters, output)
-    tiles = images * divide(out_height, rows) * divide(out_width, columns)
-    inp, wgt, acc = rows * columns * vectors, output * vectors, rows * columns * output
-    legal = {
-        "the input scratchpad": fits(config, "inp", inp, np.minimum(virtual_threads, groups * tiles)),
-        "the weight scratchpad": fits(config, "wgt", wgt, np.minimum(virtual_threads, groups)),
-        "the accumulators": fits(config, "acc", acc, np.minimum(virtual_threads, groups * tiles)),
-        "the parameter table": output <= config.par_depth,
-        "the micro-op memory": output * vectors * 2 <= config.uop_depth,
-    }
-    kernel_rows = window.kernel[0]
-    # A patch of a window row writes its run in pieces of one vector each, wherever it starts.
-    writes = rows * columns * (vectors + kernel_rows) * config.batch
-    beats = (
-        rows * kernel_rows * (row_bytes * columns // out_width + 32) // config.memory.bus_bytes * config.batch
-    )
-    load = np.maximum(writes, beats)
-    out_beats = acc * max(1.0, config.out_bytes / config.memory.bus_bytes)
-    store = np.maximum(store_reads(config, acc), out_beats)
-    compute = groups * tiles * acc * vectors
-    traffic = groups * tiles * (beats + out_beats)
-    storing = groups * tiles * store
-    work = np.maximum(np.maximum(compute, groups * tiles * load), np.maximum(traffic, storing))
-    if virtual_threads == 1:
-        work = compute + groups * tiles * (load + store - out_beats) + traffic
-    cost = work + load + 0.5 * store + 8.0 * groups * tiles
-    index = best(
-        "patch_conv2d", legal, np.asarray(cost, dtype=np.float64), np.asarray(traffic, dtype=np.float64)
-    )
-    return Knobs(
-        output_blocks=int(output[index]),
-        rows=int(rows[index]),
-        columns=int(columns[index]),
+def space(config: Config, workload: Workload) -> Space:
+    """All ways to cut a first convolution."""
+    shape = LayerShape.of(config, workload)
+    # Where the stride is larger than the kernel, single patches read less than a row of them.
+    data = min(float(_data_beats(config, workload, shape, np.array(width))) for width in (1, shape.out_width))
+    moved = data + _weight_beats(config, workload, shape) + shape.stored_beats(config)
+    return tile_space(
+        config,
+        "patch_conv2d",
+        shape,
+        levels={"data": INNERMOST, "weights": INNERMOST},
+        copies=("data", "weights", "sums"),
+        cost=partial(cost, config, workload, fitted=FITTED),
+        floor=max(_busiest(config, workload, shape), moved),
     )
 
 
-def schedule(
-    config: Config,
-    program: Program,
-    window: Window,
-    post: Post,
-    virtual_threads: int,
-    knobs: Knobs | None = None,
-) -> Schedule:
-    """The tensor expression of `te.ops.patch_conv2d` scheduled with `knobs` (default: `choose_knobs`)."""
-    if knobs is None:
-        knobs = choose_knobs(config, program, window, virtual_threads)
-    s = Schedule(program)
-    filters = next(buffer for buffer in program.parameters if buffer.name == "W").shape[0]
+def patch_vectors(config: Config, workload: Workload) -> int:
+    """Vectors of a patch."""
+    rows, columns = workload.kernel
+    return ceil_div(rows * columns * workload.channels, config.block_in)
+
+
+def _busiest(config: Config, workload: Workload, shape: LayerShape) -> float:
+    """Cycles that the array, or the unit that stores, cannot do without."""
+    vectors = np.array(shape.outputs)
+    return float(max(vectors * patch_vectors(config, workload), store_reads(config, vectors)))
+
+
+def _data_beats(config: Config, workload: Workload, shape: LayerShape, columns: np.ndarray) -> np.ndarray:
+    """Beats of the image that patches of `columns` positions at a time touch: each row of them anew."""
+    positions = seen(1, shape, 0) * seen(columns, shape, 1)
+    return 1.0 * workload.batch * positions * workload.channels / config.memory.bus_bytes
+
+
+def _weight_beats(config: Config, workload: Workload, shape: LayerShape) -> float:
+    tiles = shape.output_blocks * patch_vectors(config, workload)
+    return tiles * config.wgt_bytes / config.memory.bus_bytes
+
+
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
+    """The cost model."""
+    shape, vectors = LayerShape.of(config, workload), patch_vectors(config, workload)
+    tiles = Tiles.of(shape, values)
+    positions = shape.images * shape.out_height * shape.out_width
+    layer = ArrayLayer(
+        shape=shape,
+        tiles=tiles,
+        data=_patches(config, workload, values, tiles),
+        weights=_weights(config, workload, values, tiles),
+        compute=_busiest(config, workload, shape),
+        micro_ops=unrolled_micro_ops(tiles, vectors),
+        least_fills=positions * vectors / config.inp_depth + shape.output_blocks * vectors / config.wgt_depth,
+        overwriting=vectors > 1,
+        # There are no chunks: their level is that of the innermost loop.
+        innermost=INNERMOST,
+    )
+    return array_cost(config, layer, values, fitted)
+
+
+def _patches(config: Config, workload: Workload, values: Columns, tiles: Tiles) -> BufferFill:
+    shape, vectors = LayerShape.of(config, workload), patch_vectors(config, workload)
+    outside = tiles.outside(values["data_level"])
+    rows, columns = tiles.held("y", outside), tiles.held("x", outside)
+    fills = tiles.repetitions("nyxo", outside)
+    beats = _data_beats(config, workload, shape, columns) * tiles.repetitions("o", outside)
+    size = tiles.held("n", outside) * rows * columns * vectors
+    # A row of patches each; where a row begins, another part of the image begins.
+    gathered = workload.batch * shape.out_height * tiles.repetitions("ox", outside)
+    return BufferFill(
+        size=size,
+        fills=fills,
+        beats=beats,
+        copies=np.minimum(values["data_copies"], fills),
+        # A patch writes each row of its window in pieces, wherever in a vector it starts.
+        exposed=np.maximum(beats / fills, size + rows * columns * shape.kernel[0]),
+        loads=gathered + fills * min(workload.batch, config.batch),
+    )
+
+
+def _weights(config: Config, workload: Workload, values: Columns, tiles: Tiles) -> BufferFill:
+    shape, vectors = LayerShape.of(config, workload), patch_vectors(config, workload)
+    outside = tiles.outside(values["weights_level"])
+    fills = tiles.repetitions("nyxo", outside)
+    beats = _weight_beats(config, workload, shape) * tiles.repetitions("nyx", outside)
+    return BufferFill(
+        size=tiles.held("o", outside) * vectors,
+        fills=fills,
+        beats=beats,
+        copies=np.minimum(values["weights_copies"], fills),
+        exposed=beats / fills,
+        loads=fills,
+    )
+
+
+def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
+    """The tensor expression of `te.ops.patch_conv2d`, scheduled."""
+    shape = LayerShape.of(config, workload)
+    knobs = tile_knobs(values, Tiles.of(shape, one_point(values)))
+    s = Schedule(expression.program)
     tiles = cut_tiles(s, knobs, ("b", "j"))
     s.compute_at("conv", tiles.innermost)
     s.set_scope("acc", "acc")
     s.reorder("conv.n", "conv.y", "conv.x", "conv.o", "conv.kb", "conv.b", "conv.j", "conv.k")
     s.compute_at("patch", tiles.at(knobs.data_level))
     s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
-    s.cache_read("P", tiles.parameters(filters, config.par_depth), "par")
+    s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
     s.tensorize("conv.b", intrinsics.gemm(config))
-    s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))
+    s.tensorize("b", intrinsics.post(config, expression.post), intrinsics.post_attributes(expression.post))
     for loop in tiles.names:
         s.virtual_thread(loop)
     return s
+
+
+def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+    """The tensor expression."""
+    return patch_conv2d(
+        filters=workload.filters, window=workload.window, pad_value=details.pad_value, **common
+    )
+
+
+PATCH_CONV2D = VdlaTemplate(
+    name="patch_conv2d",
+    space=space,
+    schedule=schedule,
+    cost=cost,
+    express=express,
+    copies={"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"},
+    dense_weights=True,
+)

@@ -2,106 +2,143 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from vdla.isa.config import Config
+from vdla.isa.layout import register
 
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.vdla import intrinsics
-from ...te.blocks import Pair
-from ...te.post import PoolOperator, Post
-from .tile_loops import cut_tiles
-from .tiling import (
-    MOST_WINDOW,
-    Knobs,
-    balanced_sizes,
-    best,
-    candidates,
-    divide,
-    first_that_fits,
-    fits,
-    store_reads,
-)
+from ...te.ops import average_pool, elementwise, max_pool
+from ..space import Account, Columns, Deferred, Space, Values
+from .buffer_fill import ImageBuffer, image_fill, least_data_beats
+from .estimate import FITTED, Fitted, TiledWork, fits, store_cycles, store_reads
+from .knobs import INNERMOST, cut_tiles
+from .shape import LayerShape
+from .template import Details, Expression, VdlaTemplate
+from .tile_space import one_point, tile_knobs, tile_space
+from .tiles import ALWAYS, Tiles, most_instructions, stores
+from .workload import Workload
+
+MOST_WINDOW = 1 << min(item.width for item in register("WINDOW").fields if item.name.endswith("_minus_1"))
+"""Rows and columns of a pool's window at most: what the fields of register WINDOW hold."""
 
 
-def choose_knobs(
-    config: Config, program: Program, kernel: Pair, strides: Pair, virtual_threads: int
-) -> Knobs:
-    """The cheapest tile by the static estimate, with fewer threads where so many do not fit.
-
-    Raises NoTileError when nothing fits at all.
-    """
-    return first_that_fits(
-        lambda threads, _: _cheapest(config, program, kernel, strides, threads), virtual_threads
+def space(config: Config, workload: Workload) -> Space:
+    """All ways to cut a pool or an element-wise operator."""
+    shape = LayerShape.of(config, workload)
+    traffic = least_data_beats(config, shape, config.out_bytes) + shape.stored_beats(config)
+    return tile_space(
+        config,
+        workload.template,
+        shape,
+        levels={"data": INNERMOST},
+        copies=("data",),
+        cost=partial(cost, config, workload, fitted=FITTED),
+        floor=max(_busiest(config, shape), traffic),
     )
 
 
-def _cheapest(config: Config, program: Program, kernel: Pair, strides: Pair, virtual_threads: int) -> Knobs:
-    buffers = {buffer.name: buffer for buffer in program.parameters}
-    images, blocks, out_height, out_width = buffers["Y"].shape[:4]
-    knobs = candidates(
-        {
-            "columns": balanced_sizes(out_width),
-            "rows": balanced_sizes(out_height),
-            "output": balanced_sizes(blocks, config.par_depth),
+def _busiest(config: Config, shape: LayerShape) -> float:
+    """Cycles in which the store unit reads its windows."""
+    return float(store_reads(config, np.array(shape.outputs), shape.taps))
+
+
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
+    """The cost model."""
+    shape = LayerShape.of(config, workload)
+    tiles = Tiles.of(shape, values)
+    ones = np.ones_like(tiles.order)
+    image = ImageBuffer(
+        level=values["data_level"],
+        copies=values["data_copies"],
+        blocks=tiles.held("o", tiles.outside(values["data_level"])),
+        window=(ones * shape.kernel[0], ones * shape.kernel[1]),
+        element=config.out_bytes,
+        alike=False,
+    )
+    data = image_fill(config, shape, tiles, image)
+    stored, sums = shape.stored_beats(config), tiles.sums
+    work = TiledWork(
+        tiles=tiles,
+        buffers={"data": data},
+        compute=_busiest(config, shape),
+        traffic=data.beats + stored,
+        loading=data.fills * data.exposed,
+        storing=store_cycles(
+            config,
+            tiles.count * tiles.sizes["o"],
+            tiles.count * store_reads(config, sums * shape.taps),
+            stored,
+            shape.operand,
+        ),
+        sums_copies=data.copies,
+        instructions=ALWAYS + stores(shape, tiles) + data.loads + tiles.parameter_fills(config.par_depth),
+        last_beats=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
+    )
+    inputs = shape.images * shape.input_blocks * shape.height * shape.width
+    most = most_instructions(inputs / config.acc_depth, shape.images * shape.output_blocks)
+
+    def effective() -> Columns:
+        level = tiles.effective(values["data_level"], values["data_level"])["data_level"]
+        return {
+            **values,
+            "order": tiles.order,
+            "data_level": np.maximum(level, INNERMOST),
+            "data_copies": data.copies,
         }
-    )
-    rows, columns, output = knobs["rows"], knobs["columns"], knobs["output"]
-    in_rows = (rows - 1) * strides[0] + kernel[0]
-    in_columns = (columns - 1) * strides[1] + kernel[1]
-    groups = divide(blocks, output)
-    tiles = images * divide(out_height, rows) * divide(out_width, columns)
-    acc, out = output * in_rows * in_columns, output * rows * columns
-    runs = np.minimum(virtual_threads, groups * tiles)
-    legal = {
-        "the windows of the store unit": np.full(len(rows), max(kernel) <= MOST_WINDOW),
-        "the accumulators": fits(config, "acc", acc, runs),
-        "the parameter table": output <= config.par_depth,
-    }
-    bus = config.memory.bus_bytes
-    latency = config.memory.read_latency
-    load = acc * max(1.0, config.out_bytes / bus) + 1.0 * latency * output
-    beats = out * max(1.0, config.out_bytes / bus) * (2 if "R" in buffers else 1)
-    store = np.maximum(store_reads(config, out, kernel[0] * kernel[1]), beats) + 2.0 * latency * output
-    both = np.maximum(load, store) if virtual_threads > 1 else load + store
-    cost = groups * tiles * both + load + store
-    index = best(
-        program.name,
-        legal,
-        np.asarray(cost, dtype=np.float64),
-        np.asarray(groups * tiles * acc, dtype=np.float64),
-    )
-    return Knobs(
-        output_blocks=int(output[index]),
-        rows=int(rows[index]),
-        columns=int(columns[index]),
+
+    return Account(
+        limits={
+            "the windows of the store unit": ones * max(shape.kernel) <= MOST_WINDOW,
+            "the accumulators": fits(config, "acc", data.size, data.copies),
+            "the parameter table": tiles.sizes["o"] <= config.par_depth,
+        },
+        search_limits={"the length of a program": work.instructions <= most},
+        bound=np.maximum(work.compute, work.traffic),
+        quantities=work.quantities(config, fitted),
+        effective=Deferred(effective),
     )
 
 
-def schedule(
-    config: Config,
-    program: Program,
-    post: Post,
-    kernel: Pair,
-    strides: Pair,
-    pool: PoolOperator,
-    virtual_threads: int,
-    knobs: Knobs | None = None,
-) -> Schedule:
-    """The tensor expressions of `te.ops.pointwise` scheduled with `knobs` (default: `choose_knobs`)."""
-    if knobs is None:
-        knobs = choose_knobs(config, program, kernel, strides, virtual_threads)
-    s = Schedule(program)
-    blocks = next(buffer for buffer in program.parameters if buffer.name == "Y").shape[1]
-    tiles = cut_tiles(s, knobs, ("b", "j") if kernel == (1, 1) else ())
+def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
+    """The tensor expressions of `te.ops.pointwise`, scheduled."""
+    shape, post = LayerShape.of(config, workload), expression.post
+    knobs = tile_knobs(values, Tiles.of(shape, one_point(values)))
+    pool = "add" if workload.template == AVERAGE_POOL.name else "max"
+    single = workload.kernel == (1, 1)
+    s = Schedule(expression.program)
+    tiles = cut_tiles(s, knobs, ("b", "j") if single else ())
     s.compute_at("pad", tiles.at(knobs.data_level))
     s.set_scope("acc", "acc")
-    s.cache_read("P", tiles.parameters(blocks, config.par_depth), "par")
+    s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
     s.tensorize(
-        "b" if kernel == (1, 1) else "window",
-        intrinsics.post(config, post, kernel, pool),
+        "b" if single else "window",
+        intrinsics.post(config, post, workload.kernel, pool),
         intrinsics.post_attributes(post, pool),
     )
     for loop in tiles.names:
         s.virtual_thread(loop)
     return s
+
+
+def _max_pool(_: Config, workload: Workload, __: Details, common: dict[str, Any]) -> Program:
+    return max_pool(window=workload.window, **common)
+
+
+def _average_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+    return average_pool(window=workload.window, pad_value=details.pad_value, area=details.area, **common)
+
+
+def _elementwise(_: Config, __: Workload, ___: Details, common: dict[str, Any]) -> Program:
+    return elementwise(**common)
+
+
+# Inputs are in the accumulators, beside nothing else.
+_COMMON = {"space": space, "schedule": schedule, "cost": cost, "copies": {"data_copies": "acc"}}
+MAX_POOL = VdlaTemplate(name="max_pool", express=_max_pool, **_COMMON)
+AVERAGE_POOL = VdlaTemplate(name="average_pool", express=_average_pool, **_COMMON)
+ELEMENTWISE = VdlaTemplate(name="elementwise", express=_elementwise, **_COMMON)

@@ -13,7 +13,7 @@ def agrees(task: AcceleratorTask, values: Values, seed: int = 0) -> bool:
     """Whether the outputs with these values of the knobs equal those of the template's choice in every bit.
 
     That the template is right is what the compiler's own tests are about: its choices against the integer interpreter
-    and ONNX Runtime. Raises NoTileError where the template fits nothing.
+    and ONNX Runtime. Raises EmptySpaceError where the template fits nothing.
     """
     return bool(np.array_equal(_outputs(task, values, seed), _outputs(task, None, seed)))
 

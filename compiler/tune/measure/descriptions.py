@@ -144,7 +144,7 @@ def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measu
     # The simulator and all templates: processes that never measure do without.
     from vdla.isa.program import config_from_dict
 
-    from ...templates.vdla.workload import workload_from_dict
+    from ...templates.vdla.read_workload import workload_from_dict
     from .measure_vdla import AcceleratorTask, measure
 
     machine, shape = config_from_dict(config), workload_from_dict(workload)

@@ -17,21 +17,20 @@ from ...schedule import LegalityError
 from ...target.vdla.emit import EmissionError
 from ...target.vdla.link_alone import Alone, link_alone
 from ...target.vdla.placement import PlacementError
-from ...templates.space import Space, Values
+from ...templates.space import EmptySpaceError, Space, Values
 from ...templates.vdla.lower import pipeline
-from ...templates.vdla.schedule import Cut, cut_of, schedule_cut, space_of
-from ...templates.vdla.tiling import NoTileError
-from ...templates.vdla.workload import Workload, program_of
+from ...templates.vdla.table import space_of, template_of
+from ...templates.vdla.workload import Workload
 from .trial import Result
 
 VIRTUAL_THREADS = 2
-"""What templates choose for where a candidate does not say how many copies there are."""
+"""Copies of each buffer in a template's own choice, at most, and of the parameter table in all candidates."""
 ACTIVATIONS = frozenset("XRY")
 """The parameters of a kernel that are tensors of a network; the others are constants."""
 SCHEDULES = 256
 """Scheduled programs that a task keeps: most candidates of a search are cut like one of the last few hundred."""
 
-NOT_LOWERED = (LegalityError, EmissionError, PlacementError, NoTileError, ValueError)
+NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, ValueError)
 """What is raised for a candidate that cannot be lowered."""
 
 
@@ -39,29 +38,31 @@ NOT_LOWERED = (LegalityError, EmissionError, PlacementError, NoTileError, ValueE
 class AcceleratorTask:
     """A workload to be tuned on one machine; `program` is its tensor expression.
 
-    `scheduled` gives it scheduled (None: as the template chooses), and keeps what it gave last. Raises NoTileError.
+    `scheduled` gives it scheduled with the values of a point, and keeps what it gave last: candidates whose schedule is
+    the same differ in copies, or in knobs that change nothing.
     """
 
     config: Config
     workload: Workload
     space: Space
     program: Program
-    scheduled: Callable[[Cut | None], Program]
+    scheduled: Callable[[tuple[tuple[str, int], ...]], Program]
 
     @staticmethod
     def of(config: Config, workload: Workload) -> AcceleratorTask:
-        """The task of a workload. ValueError for one that computes nothing."""
-        program = program_of(config, workload)
+        """The task of a workload. ValueError for one that computes nothing, EmptySpaceError for one that never fits."""
+        template = template_of(workload)
+        expression = template.expression(config, workload)
 
         @lru_cache(SCHEDULES)
-        def scheduled(cut: Cut | None) -> Program:
-            return schedule_cut(config, workload, program, workload.post, VIRTUAL_THREADS, cut).program
+        def scheduled(values: tuple[tuple[str, int], ...]) -> Program:
+            return template.schedule(config, workload, expression, dict(values)).program
 
         return AcceleratorTask(
             config=config,
             workload=workload,
             space=space_of(config, workload),
-            program=program,
+            program=expression.program,
             scheduled=scheduled,
         )
 
@@ -91,7 +92,12 @@ def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
 
 
 def lower(task: AcceleratorTask, values: Values | None) -> Program:
-    """The loop IR of one candidate as it is emitted."""
-    config = task.config
-    cut, copies = cut_of(config, task.workload, values) if values else (None, None)
-    return run_pipeline(task.scheduled(cut), pipeline(config, VIRTUAL_THREADS, copies), check=False)
+    """The loop IR of one candidate as it is emitted; None: of the template's own choice. Raises EmptySpaceError."""
+    config, template = task.config, template_of(task.workload)
+    if not values:
+        values = template.default_for(config, task.workload, VIRTUAL_THREADS)
+    effective = task.space.account(task.space.columns(task.space.point(values)[None])).effective
+    cut = {name: int(effective[name][0]) for name in values} | dict.fromkeys(template.copies, 1)
+    program = task.scheduled(tuple(cut.items()))
+    passes = pipeline(config, template.copies_by_scope(values, VIRTUAL_THREADS))
+    return run_pipeline(program, passes, check=False)

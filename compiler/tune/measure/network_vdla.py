@@ -21,10 +21,9 @@ from ...target.vdla.emit import EmissionError
 from ...target.vdla.link import LoweredLayer, link
 from ...target.vdla.placement import PlacementError
 from ...templates.space import Values
-from ...templates.vdla.lower import lower_node
-from ...templates.vdla.prepare import Prepared, network_key, workloads_of
-from ...templates.vdla.schedule import space_of
-from ...templates.vdla.tiling import NoTileError
+from ...templates.vdla.legalize import Legalized, network_key
+from ...templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
+from ...templates.vdla.table import space_of
 from ...templates.vdla.workload import Workload
 from .trial import Result
 
@@ -33,16 +32,16 @@ Settings = Mapping[str, Values]
 
 
 class NetworkTrials:
-    """Measures a network under different settings; what was lowered once is kept. Raises NoTileError for one that
-    does not fit."""
+    """Measures a network under different settings; what was lowered once is kept."""
 
-    def __init__(self, config: Config, prepared: Prepared, virtual_threads: int = 2) -> None:
+    def __init__(self, config: Config, legalized: Legalized, virtual_threads: int = 2) -> None:
         self._config = config
-        self._prepared = prepared
+        self._legalized = legalized
         self._virtual_threads = virtual_threads
+        self._kernels = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
         self._lowered: dict[tuple[str, tuple[tuple[str, int], ...] | None], LoweredLayer] = {}
-        self.workloads: Mapping[str, Workload] = workloads_of(config, prepared, virtual_threads)
-        self.key = network_key(prepared, self.workloads)
+        self.workloads: Mapping[str, Workload] = workloads_of(self._kernels)
+        self.key = network_key(legalized, self.workloads)
 
     def place(self, node: str) -> dict[str, Any]:
         """What a record of a trial in its place says of its workload."""
@@ -52,7 +51,7 @@ class NetworkTrials:
     def roofline_cycles(self) -> float:
         """The sum of the nodes' rooflines, see `graph.cost.roofline_cycles`."""
         return sum(
-            roofline_cycles(self._prepared.graph, node, self._config) for node in self._prepared.graph.nodes
+            roofline_cycles(self._legalized.graph, node, self._config) for node in self._legalized.graph.nodes
         )
 
     @property
@@ -64,14 +63,14 @@ class NetworkTrials:
         return sum(
             space_of(self._config, self.workloads[node.name]).floor
             if node.name in self.workloads
-            else roofline_cycles(self._prepared.graph, node, self._config)
-            for node in self._prepared.graph.nodes
+            else roofline_cycles(self._legalized.graph, node, self._config)
+            for node in self._legalized.graph.nodes
         )
 
     def cycles(self, settings: Settings) -> int:
         """The cycles of the whole network, timing only."""
-        layers = [self._layer(node.name, settings.get(node.name)) for node in self._prepared.graph.nodes]
-        program = link(self._config, self._prepared.graph, self._prepared.layouts, layers).program
+        layers = [self._layer(node.name, settings.get(node.name)) for node in self._legalized.graph.nodes]
+        program = link(self._config, self._legalized.graph, self._legalized.layouts, layers).program
         return simulate(program.config, program.instructions, program.image, data=False).cycles
 
     def measure(self, settings: Settings, node: str, values: Values | None) -> Result:
@@ -86,7 +85,7 @@ class NetworkTrials:
             LegalityError,
             EmissionError,
             PlacementError,
-            NoTileError,
+            UnfitNodeError,
             SimulationError,
             ValueError,
         ) as error:
@@ -94,24 +93,26 @@ class NetworkTrials:
             return Result(cost=math.inf, error=reason, seconds=time.thread_time() - started)
         return Result(cost=cycles, seconds=time.thread_time() - started)
 
+    def _points(self, name: str, values: Values | None) -> tuple[Values, ...]:
+        settings = {} if values is None else {name: values}
+        return choose_points(self._config, {name: self._kernels[name]}, settings, self._virtual_threads)[name]
+
     def _layer(self, name: str, values: Values | None) -> LoweredLayer:
         values = values or None
         key = (name, None if values is None else tuple(sorted(values.items())))
         if key not in self._lowered:
-            node = next(node for node in self._prepared.graph.nodes if node.name == name)
             self._lowered[key] = lower_node(
                 self._config,
-                self._prepared.graph,
-                dict(self._prepared.layouts),
-                node,
+                name,
+                self._kernels[name],
+                self._points(name, values),
                 virtual_threads=self._virtual_threads,
-                choose=lambda _workload, _node: values,
             )
         return self._lowered[key]
 
 
 def place_of(workload: Workload, network: str, node: str) -> dict[str, Any]:
-    """The description of a workload at one node of one network (`prepare_vdla.network_key`)."""
+    """The description of a workload at one node of one network (`legalize.network_key`)."""
     return {**workload.to_dict(), "network": network, "node": spoken(node)}
 
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 from vdla.isa.config import Config
 
-from ...templates.vdla.schedule import space_of
+from ...templates.space import EmptySpaceError
+from ...templates.vdla.table import space_of
 from ...templates.vdla.workload import Workload
 from ..measure.network_vdla import Settings, spoken
 from .book import RecordBook
@@ -23,7 +24,7 @@ IN_PLACE = "in place"
 
 
 def network_task(network: str, target: Description) -> Task:
-    """The task of the network with that key (`prepare_vdla.network_key`)."""
+    """The task of the network with that key (`legalize.network_key`)."""
     return Task(workload={"template": "network", "network": network}, target=target)
 
 
@@ -74,8 +75,8 @@ def best_settings(
 
 
 def _is_legal(config: Config, workload: Workload, values: Mapping[str, int]) -> bool:
-    space = space_of(config, workload)
     try:
+        space = space_of(config, workload)
         return bool(space.legal(space.point(values)[None])[0])
-    except ValueError:
+    except (ValueError, EmptySpaceError):
         return False

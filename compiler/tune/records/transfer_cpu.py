@@ -8,7 +8,7 @@ from ...target.cpu.machine import CpuTarget
 from ...templates.cpu.tasks import space
 from ...templates.cpu.workload import CpuWorkload, workload_from_dict
 from ...templates.space import Space
-from ...templates.vdla.workload import WorkloadError
+from ...templates.workload_limits import WorkloadError
 from ..program_features.program import Read
 from ..search.cost_model import Samples
 from .record import Description, Record, Task, describe_target

@@ -8,7 +8,7 @@ from ...target.cuda.machine import CudaTarget
 from ...templates.gpu.tasks import space
 from ...templates.gpu.workload import CudaWorkload, workload_from_dict
 from ...templates.space import Space
-from ...templates.vdla.workload import WorkloadError
+from ...templates.workload_limits import WorkloadError
 from ..program_features.program import Read
 from ..search.cost_model import Samples
 from .record import Description, Record, Task, describe_target

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from vdla.isa.config import Config
 
 from ...templates.space import EmptySpaceError, Space
-from ...templates.vdla.schedule import space_of
-from ...templates.vdla.tiling import NoTileError
-from ...templates.vdla.workload import Workload, WorkloadError, workload_from_dict
+from ...templates.vdla.read_workload import workload_from_dict
+from ...templates.vdla.table import space_of
+from ...templates.vdla.workload import Workload
+from ...templates.workload_limits import WorkloadError
 from ..program_features.program import Read
 from ..search.cost_model import Samples
 from .record import Description, Record, Task, describe_target
@@ -36,7 +37,7 @@ def samples_from(
             return None
         try:
             return space_of(config, other)
-        except (NoTileError, EmptySpaceError):
+        except EmptySpaceError:
             return None  # Nothing of it fits this machine.
 
     own = Task(workload=workload.to_dict(), target=describe_target(config))

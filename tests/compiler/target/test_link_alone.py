@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.graph import Node
+from vdla.compiler.runtime.artifact import Compiled
+from vdla.compiler.target.vdla.link import LoweredLayer
 from vdla.compiler.target.vdla.link_alone import link_alone
-from vdla.compiler.templates.vdla.lower import lower_node
+from vdla.compiler.templates.vdla.legalize import Legalized
+from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
 from vdla.isa.config import load_config
 from vdla.isa.layout import FLAG_BITS, INSTRUCTION_BYTES
 from vdla.sim import simulate
@@ -30,6 +34,14 @@ LAYERS: dict[str, Callable[[NetworkBuilder], str]] = {
 }
 
 
+def lowered_node(compiled: Compiled, node: Node, virtual_threads: int) -> LoweredLayer:
+    """A node of a compiled network, lowered again."""
+    config = compiled.program.config
+    kernels = kernels_of(config, Legalized(graph=compiled.graph, layouts=compiled.layouts), node)
+    points = choose_points(config, {node.name: kernels}, {}, virtual_threads)[node.name]
+    return lower_node(config, node.name, kernels, points, virtual_threads=virtual_threads)
+
+
 @pytest.mark.parametrize(("config", "virtual_threads"), [("vta", 2), ("edge8", 1), ("tiny", 2)])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_the_cycles_of_a_network_of_one_layer(layer: str, config: str, virtual_threads: int) -> None:
@@ -37,9 +49,7 @@ def test_the_cycles_of_a_network_of_one_layer(layer: str, config: str, virtual_t
     b = builder(4)
     compiled = compile_graph(fuse(b.graph(LAYERS[layer](b))), machine, virtual_threads=virtual_threads)
     (node,) = compiled.graph.nodes
-    lowered = lower_node(
-        machine, compiled.graph, dict(compiled.layouts), node, virtual_threads=virtual_threads
-    )
+    lowered = lowered_node(compiled, node, virtual_threads)
     (kernel,) = lowered.kernels
     alone = link_alone(machine, kernel.kernel, kernel.tensors.keys())
     timed = simulate(machine, alone.instructions, alone.image, data=False)
@@ -54,9 +64,7 @@ def test_constants_lie_before_activations_and_are_not_filled_in() -> None:
     machine = load_config("vta")
     b = builder(4)
     compiled = compile_graph(fuse(b.graph(LAYERS["3x3"](b))), machine)
-    lowered = lower_node(
-        machine, compiled.graph, dict(compiled.layouts), compiled.graph.nodes[0], virtual_threads=2
-    )
+    lowered = lowered_node(compiled, compiled.graph.nodes[0], 2)
     alone = link_alone(machine, lowered.kernels[0].kernel, frozenset({"X", "Y"}))
     uop = next(segment for segment in compiled.program.segments if segment.kind == "uop")
     expected = compiled.program.image[uop.address :]

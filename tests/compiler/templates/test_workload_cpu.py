@@ -30,7 +30,7 @@ from vdla.compiler.templates.cpu.workload import (
     SketchCpu,
     workload_from_dict,
 )
-from vdla.compiler.templates.vdla.workload import WorkloadError
+from vdla.compiler.templates.workload_limits import WorkloadError
 
 CONVOLUTION = Conv2dCpu(
     batch=1,

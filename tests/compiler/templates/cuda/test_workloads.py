@@ -19,7 +19,7 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.templates.gpu.tasks import default_values, schedule, space
 from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_from_dict
 from vdla.compiler.templates.space import knobs_obstacle
-from vdla.compiler.templates.vdla.workload import WorkloadError
+from vdla.compiler.templates.workload_limits import WorkloadError
 from vdla.compiler.tune.records.apply_cuda import knobs_from
 from vdla.compiler.tune.records.book import book_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target

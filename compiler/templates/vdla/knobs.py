@@ -1,11 +1,36 @@
-"""The loops over tiles that all templates of the accelerator have: output blocks, rows, columns, in any order."""
+"""Knobs of the templates that cut a layer into tiles, and the loops over tiles that they make of a program."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ...schedule import Schedule
-from .tiling import CHUNK, OUTERMOST, Knobs
+
+TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
+"""Orders of the loops over tiles, outermost first: output blocks, rows, columns."""
+CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
+"""Levels at which a buffer is filled: with every chunk of the reduction, or every iteration of a loop over tiles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """How a layer is cut: output blocks, rows and columns of a tile, reduction blocks of a chunk.
+
+    `order` (one of TILE_ORDERS) is that of the loops over tiles. `data_level` and `weights_level` say where inputs and
+    weights are loaded, from CHUNK, where they come anew for every chunk, to OUTERMOST, where they stay for all that is
+    inside the outermost loop over tiles. `window` cuts the reduction into rows and columns of the kernel too (None:
+    not), for windows of which one block's inputs or weights do not fit. A template ignores knobs that its operator has
+    no use for.
+    """
+
+    output_blocks: int
+    rows: int
+    columns: int
+    reduction_blocks: int = 1
+    order: str = TILE_ORDERS[0]
+    data_level: int = CHUNK
+    weights_level: int = OUTERMOST
+    window: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

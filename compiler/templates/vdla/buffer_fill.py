@@ -1,0 +1,164 @@
+"""How buffers on the chip are filled: elements, beats, instructions and exposed cycles, of many points at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from vdla.isa.config import Config
+
+from .estimate import BufferFill, transfer_cycles
+from .shape import LayerShape
+from .tiles import Tiles, divide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Side:
+    """One dimension of the boxes that fill a buffer: at `most` and on average `mean` elements, of `size` in DRAM.
+
+    `whole`: it is moved from end to end, without pads. `ragged` is the share of boxes that have less than `most`.
+    """
+
+    most: np.ndarray | int
+    mean: np.ndarray | float
+    size: int
+    whole: np.ndarray | bool
+    ragged: np.ndarray | float = 0.0
+
+    @staticmethod
+    def of(most: np.ndarray, size: int, *, boxes: np.ndarray | int = 1) -> Side:
+        """A dimension without pads of `size`, cut into `boxes` parts, all but the last of which have `most`."""
+        last = size - (boxes - 1) * most
+        return Side(
+            most=most,
+            mean=size / np.asarray(boxes),
+            size=size,
+            whole=most == size,
+            ragged=np.where(last < most, 1 / np.asarray(boxes), 0.0),
+        )
+
+
+def transfers(sides: Sequence[Side]) -> np.ndarray:
+    """Instructions that fill a buffer once, on average; `sides` outermost first.
+
+    A transfer has rows and columns. Columns are dense on both sides, rows are dense in the scratchpad, and neighbours
+    count as one where the inner one is whole: as `passes.split_copies` and emission do it. So boxes that fill less of
+    their buffer than others are loaded row by row.
+    """
+    count: np.ndarray = np.asarray(1.0)
+    full: np.ndarray = np.asarray(1.0)
+    groups = np.asarray(0)
+    joined: np.ndarray = np.asarray(False)
+    bare: np.ndarray = np.asarray(False)
+    stride = 1
+    for side in reversed(sides):
+        moving = np.asarray(side.most) > 1
+        # Without columns that are dense, the first group is one of rows.
+        first = moving & ~joined & (groups == 0)
+        bare = bare | (first if stride > 1 else False)
+        begins = moving & ~joined
+        groups = np.where(first, np.where(bare, 2, 1), np.where(begins, groups + 1, groups))
+        full = np.where(moving & (groups == 1), full * (1 - side.ragged), full)
+        rows = np.where(groups == 2, np.where(bare, 1.0, full + (1 - full) * side.mean), side.mean)
+        count = np.where(moving & (groups > 1), count * rows, count)
+        joined = moving & np.asarray(side.whole)
+        stride *= side.size
+    return count
+
+
+def seen(size: np.ndarray | int, shape: LayerShape, axis: int, cuts: np.ndarray | int = 1) -> np.ndarray:
+    """Rows (`axis` 0) or columns (1) of the input that tiles of `size` outputs read at least, over tiles and `cuts` of
+    the kernel.
+
+    Pads count as little as they can: at the ends alone.
+    """
+    out, extent = ((shape.out_height, shape.height), (shape.out_width, shape.width))[axis]
+    kernel, stride, dilation = shape.kernel[axis], shape.strides[axis], shape.dilations[axis]
+    size = np.asarray(size)
+    tiles = -(-out // size)
+    span = (size - 1) * stride + 1
+    short = (tiles * size - out) * stride
+    beyond = np.maximum(0, (out - 1) * stride + (kernel - 1) * dilation + 1 - extent)
+    total = tiles * (cuts * span + (kernel - cuts) * dilation) - cuts * (short + beyond)
+    return np.maximum(np.minimum(total, cuts * tiles * extent), np.minimum(extent, out))
+
+
+def least_data_beats(config: Config, shape: LayerShape, element: int) -> float:
+    """Beats of the inputs if what is needed of them is loaded once; `element` bytes a vector.
+
+    Strides and dilations may be larger than the kernel: then single outputs, or single rows of the kernel, read less.
+    """
+    whole = (shape.out_height, shape.out_width)
+    positions = 1
+    for axis in (0, 1):
+        ways = [
+            seen(size, shape, axis, cuts) for size in (whole[axis], 1) for cuts in (1, shape.kernel[axis])
+        ]
+        positions *= min(int(way) for way in ways)
+    return shape.images * shape.input_blocks * positions * element / config.memory.bus_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ImageBuffer:
+    """A buffer of inputs of many points: where it is filled, in how many copies, with how much.
+
+    It is filled at `level` with boxes of `blocks` input blocks for a `window` of the kernel. `alike`: every tile of
+    output blocks reads the same input blocks (else those of its own number). `element` bytes are one vector in DRAM.
+    """
+
+    level: np.ndarray
+    copies: np.ndarray
+    blocks: np.ndarray
+    window: tuple[np.ndarray, np.ndarray]
+    element: int
+    alike: bool
+
+
+def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuffer) -> BufferFill:
+    """How the buffer of inputs is filled."""
+    outside, window = tiles.outside(image.level), image.window
+    held = [tiles.held(letter, outside) for letter in "yx"]
+    cuts = [divide(k, w) for k, w in zip(shape.kernel, window, strict=True)]
+    rows, columns = (
+        (held[k] - 1) * shape.strides[k] + (window[k] - 1) * shape.dilations[k] + 1 for k in (0, 1)
+    )
+    parts, images = divide(shape.input_blocks, image.blocks), tiles.held("n", outside)
+    positions = seen(held[0], shape, 0, cuts[0]) * seen(held[1], shape, 1, cuts[1])
+    again = tiles.repetitions("o", outside) if image.alike else 1
+    beats = 1.0 * shape.images * shape.input_blocks * again * positions * image.element
+    beats = beats / config.memory.bus_bytes
+    fills = tiles.repetitions("nyxo", outside) * cuts[0] * cuts[1] * (parts if image.alike else 1)
+    # Rows over the whole width are one run in DRAM, others are read one by one.
+    runs = np.where(np.minimum(columns, shape.width) == shape.width, 1, rows) * image.blocks
+    box = (
+        Side.of(images, shape.images, boxes=divide(shape.images, images)),
+        Side.of(image.blocks, shape.input_blocks, boxes=parts),
+        _positions(rows, shape.height, shape.kernel[0] % window[0] > 0, cuts[0], (tiles, "y", outside)),
+        _positions(columns, shape.width, shape.kernel[1] % window[1] > 0, cuts[1], (tiles, "x", outside)),
+    )
+    size = images * image.blocks * rows * columns
+    return BufferFill(
+        size=size,
+        fills=fills,
+        beats=beats,
+        copies=np.minimum(image.copies, fills),
+        exposed=np.maximum(size, transfer_cycles(config, beats / fills, runs)),
+        loads=fills * transfers(box),
+    )
+
+
+def _positions(
+    most: np.ndarray,
+    size: int,
+    short_window: np.ndarray,
+    cuts: np.ndarray,
+    loop: tuple[Tiles, str, Mapping[str, np.ndarray]],
+) -> Side:
+    """Rows or columns of the input: the last tile of a `loop` and the last part of the kernel may need fewer."""
+    tiles, letter, outside = loop
+    ragged = np.where(outside[letter] & (tiles.ragged(letter) > 0), 1 / tiles.trips[letter], 0.0)
+    ragged = 1 - (1 - ragged) * (1 - np.where(short_window, 1 / cuts, 0.0))
+    # All of the rows, not as many of them with pads at one end.
+    whole = (most == size) & (tiles.held(letter, outside) == tiles.extents[letter]) & (cuts == 1)
+    return Side(most=most, mean=most, size=size, whole=whole, ragged=ragged)

@@ -1,0 +1,91 @@
+"""Kernels of convolutions: which template computes one, and its weights as that template reads them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ...graph.graph import Convolution, Graph, Pool
+from ...graph.layout import (
+    Layout,
+    dense_groups,
+    pack_depthwise_weight,
+    pack_parameters,
+    pack_patch_weight,
+    pack_weight,
+)
+from ...te.blocks import Window
+from .conv2d import CONV2D
+from .depthwise import DEPTHWISE_CONV2D
+from .kernel import Kernel
+from .patch_conv2d import PATCH_CONV2D
+from .rolling_pool import PATCH_CONV2D_POOL
+from .stages import bound_tensors, post_of
+from .table import template_of
+from .template import Details
+from .workload import Workload, windowed
+
+
+def convolution_kernel(config: Config, graph: Graph, layout: Layout, node: Convolution) -> Kernel:
+    """The kernel of a convolution whose input lies in memory as `layout` says."""
+    workload, weight = _form(config, graph, layout, node)
+    details = Details(post=post_of(node.requantize, node.combine), pad_value=node.pad_value, name=node.name)
+    return Kernel(
+        workload=workload,
+        expression=template_of(workload).expression(config, workload, details),
+        tensors=bound_tensors(node.data, node.output, node.combine),
+        constants={"P": pack_parameters(config, node.bias, node.requantize.scale), "W": weight},
+    )
+
+
+def _form(config: Config, graph: Graph, layout: Layout, node: Convolution) -> tuple[Workload, np.ndarray]:
+    """The workload and the packed weights."""
+    if node.pool is not None:
+        return pooled_workload(graph, node, node.pool), pack_patch_weight(config, node.weight)
+    if layout == "interleaved":
+        return patch_workload(graph, node), pack_patch_weight(config, node.weight)
+    workload = _workload(graph, node)
+    if node.groups == workload.channels == workload.filters > 1 and config.has("depthwise"):
+        alone = replace(workload, template=DEPTHWISE_CONV2D.name)
+        # One that does not fit may do so as a convolution with many zeros: its weights need no row index.
+        if DEPTHWISE_CONV2D.fits(config, alone):
+            return alone, pack_depthwise_weight(config, node.weight[:, 0])
+    weight = pack_weight(config, dense_groups(node.weight, node.groups))
+    if workload.kernel == (workload.height, workload.width) != (1, 1) and not any(workload.pads):
+        # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
+        weight = weight.reshape(weight.shape[0], -1, 1, 1, config.block_out, config.block_in)
+        sizes = (workload.batch, weight.shape[1] * config.block_in, 1, 1)
+        whole = Window(kernel=(1, 1))
+        workload = windowed(CONV2D.name, sizes, workload.filters, whole, operand=workload.operand)
+    return workload, weight
+
+
+def _workload(graph: Graph, node: Convolution) -> Workload:
+    """A convolution without its pool, as an ordinary one."""
+    window = Window(
+        kernel=(node.weight.shape[2], node.weight.shape[3]),
+        strides=node.strides,
+        pads=node.pads,
+        dilations=node.dilations,
+    )
+    operand = post_of(node.requantize, node.combine).has_operand
+    sizes = graph.tensors[node.data].nchw
+    return windowed(CONV2D.name, sizes, node.weight.shape[0], window, operand=operand)
+
+
+def patch_workload(graph: Graph, node: Convolution) -> Workload:
+    """A convolution without its pool, on patches of an interleaved image."""
+    return replace(_workload(graph, node), template=PATCH_CONV2D.name)
+
+
+def pooled_workload(graph: Graph, node: Convolution, pool: Pool) -> Workload:
+    """A convolution on patches, with a max-pool behind it."""
+    return replace(
+        _workload(graph, node),
+        template=PATCH_CONV2D_POOL.name,
+        pool_kernel=pool.kernel,
+        pool_strides=pool.strides,
+        pool_pads=pool.pads,
+    )

@@ -1,0 +1,207 @@
+"""The estimate of all cost models of the accelerator: cycles of a tiled layer, from what its units and buffers do.
+
+What the timing contract (hw/README.md) says is taken from `vdla.isa.timing` and the configuration; what it does not say
+in closed form are the constants of `Fitted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from types import MappingProxyType
+
+import numpy as np
+from vdla.isa.config import Config
+from vdla.isa.timing import FIFO_LATENCY, WRITE_DELAY, post_latency
+
+from ...target.vdla.machine import scratchpad_depths
+from ..space import ESTIMATE, Columns, Deferred
+from .tiles import ALWAYS, Tiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """Constants of the estimate that follow from no rule, fitted to simulated cycles.
+
+    `benchmarks/cost_model_vdla.py` fits them to random legal points of the papers' layers on several machines, each
+    layer alone; benchmarks/results/cost_model_vdla.json has the points' errors. `traffic` decides between tiles that
+    are equally fast alone: in a network they share the bus with their neighbours.
+    """
+
+    sharpness: float = 12.0
+    """Of the norm by which the cycles of units that work side by side become one number; infinite: the busiest's."""
+    step: float = 4.0
+    """Cycles of the array's instructions for a step beyond its products."""
+    restart: float = 0.5
+    """Share of the memory's latency that shows where a fill is several loads: each begins during the last one."""
+    last_store: float = 0.5
+    """Share of a tile's stores that nothing hides at the end of a layer."""
+    head_start: float = 0.5
+    """Share of a step by which a buffer that is filled more often is late when another one needs the load unit."""
+    traffic: float = 0.01
+    """Cycles that a beat of the bus counts even where it is hidden."""
+
+
+FITTED = Fitted()
+NO_COLUMNS: Columns = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BufferFill:
+    """How a buffer of many points is filled: elements that it holds, how often, beats of all fills, copies in use.
+
+    `exposed` are the cycles of the first fill, for which everything waits; `loads` the instructions of all fills.
+    """
+
+    size: np.ndarray
+    fills: np.ndarray
+    beats: np.ndarray
+    copies: np.ndarray
+    exposed: np.ndarray
+    loads: np.ndarray
+
+    def quantities(self, name: str, compute: float) -> dict[str, np.ndarray]:
+        """What a model may learn from it, named after it."""
+        return {
+            f"{name} beats": self.beats,
+            f"{name} of a filling": self.size,
+            f"beats of a {name} filling": self.beats / self.fills,
+            f"{name} fillings": self.fills,
+            f"compute between {name} fillings": compute / self.fills,
+            f"{name} copies in use": self.copies,
+            f"exposed by the first {name}": self.exposed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TiledWork:
+    """What the units do for many points: cycles of each unit by itself, instructions, and the buffers between them.
+
+    `compute` are the cycles that the busiest unit cannot do without, `traffic` the beats of the bus, `loading` and
+    `storing` the cycles of the load and the store unit. The store unit shares `sums_copies` copies of the sums with the
+    array. `last_beats` are those of one tile's outputs.
+    """
+
+    tiles: Tiles
+    buffers: Mapping[str, BufferFill]
+    compute: float
+    traffic: np.ndarray
+    loading: np.ndarray
+    storing: np.ndarray
+    sums_copies: np.ndarray
+    instructions: np.ndarray
+    last_beats: np.ndarray
+
+    def quantities(self, config: Config, fitted: Fitted, more: Columns = NO_COLUMNS) -> Columns:
+        """What a model may learn of the points, `more` among it; under ESTIMATE the cycles that this one expects."""
+        return Deferred(lambda: self._described(more), {ESTIMATE: self.cycles(config, fitted)})
+
+    def _described(self, more: Columns) -> Columns:
+        tiles = self.tiles
+        found: dict[str, np.ndarray | float] = {
+            "compute cycles": self.compute,
+            "traffic": self.traffic,
+            "loading": self.loading,
+            "storing": self.storing,
+            "bound": np.maximum(np.maximum(self.compute, self.traffic), self.loading),
+            "instructions": self.instructions,
+            "steps": tiles.steps,
+            "tiles": tiles.count,
+            "cycles of a step": self.compute / tiles.steps,
+            "cycles of a tile": self.compute / tiles.count,
+            "stores of a tile": tiles.sizes["o"],
+            "exposed by the last store": self.last_beats,
+            **more,
+        }
+        for name, buffer in self.buffers.items():
+            found |= buffer.quantities(name, self.compute)
+        points = len(tiles.order)
+        return {
+            name: np.array(np.broadcast_to(item, points), dtype=np.float64) for name, item in found.items()
+        }
+
+    def cycles(self, config: Config, fitted: Fitted) -> np.ndarray:
+        """The estimate."""
+        busy = _together(fitted.sharpness, self.compute, self.loading, self.storing, self.traffic)
+        restarts = sum(buffer.loads - buffer.fills for buffer in self.buffers.values())
+        busy = busy + fitted.restart * config.memory.read_latency * restarts
+        return busy + self._waits(fitted) + fitted.traffic * self.traffic
+
+    def _waits(self, fitted: Fitted) -> np.ndarray:
+        """Cycles in which the busiest unit waits: for fills that begin too late, and at both ends.
+
+        A fill begins once one of its copies is free. Loads keep the program's order, so that another buffer, filled
+        more often, must have been filled for all that comes before, and that gets ahead by its own copies only. What
+        takes longer than this lead is waited for. The first fills and a part of the last store are hidden by nothing.
+        """
+        buffers, compute = self.buffers, self.compute
+        others = sum(buffer.beats for name, buffer in buffers.items() if name != "data")
+        waits = fitted.last_store * self.storing / self.tiles.count + fitted.step * self.tiles.steps
+        for name, buffer in buffers.items():
+            taken = self.loading - others if name == "data" else buffer.beats
+            lead = (buffer.copies - 1) * compute / buffer.fills
+            for other in buffers.values():
+                ahead = (other.copies - fitted.head_start) * compute / other.fills
+                lead = np.where(other.fills > buffer.fills, np.minimum(lead, ahead), lead)
+            waits = waits + (buffer.fills - 1) * np.maximum(0.0, taken / buffer.fills - lead) + buffer.exposed
+        return waits + np.where(self.sums_copies == 1, np.minimum(compute, self.storing), 0.0)
+
+
+def _together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
+    """Cycles of units that work side by side: a norm of what each takes by itself.
+
+    Units that are as busy as the busiest wait for one another now and then.
+    """
+    found = np.stack(np.broadcast_arrays(*units))
+    busiest = np.maximum(found.max(axis=0), 1.0)
+    return busiest * ((found / busiest) ** sharpness).sum(axis=0) ** (1 / sharpness)
+
+
+def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np.ndarray:
+    """Whether `copies` buffers of `size` elements fit a scratchpad; accumulator copies take whole banks."""
+    depth = scratchpad_depths(config)[scope]
+    if scope == "acc":
+        size = np.where(copies > 1, -(-size // config.acc_bank_depth) * config.acc_bank_depth, size)
+    return size * copies <= depth
+
+
+def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.ndarray:
+    """Cycles to read `beats` in `runs` separate runs: the bus, or the latency of as many as may be outstanding."""
+    memory = config.memory
+    waiting = (runs * memory.read_latency + beats) / memory.outstanding_reads
+    return np.maximum(beats, waiting)
+
+
+def store_reads(config: Config, vectors: np.ndarray, window: int = 1) -> np.ndarray:
+    """Cycles in which STORE.POST reads `vectors` windows of that many accumulators, waits for its passes included."""
+    return vectors * max(window, config.post_passes)
+
+
+def store_cycles(
+    config: Config, stores: np.ndarray, reads: np.ndarray, beats: float, operand: bool
+) -> np.ndarray:
+    """Cycles of the store unit for `stores` STORE.POST instructions.
+
+    They read accumulators in `reads` cycles and write `beats`, whichever takes longer.
+
+    Beside its vectors an instruction takes its way through the pipeline and the FIFO, the request and the response of
+    its last burst, and the latency of its first operand.
+    """
+    memory = config.memory
+    beyond = post_latency(config) + FIFO_LATENCY + WRITE_DELAY + memory.write_latency
+    return stores * (beyond + (memory.read_latency if operand else 0)) + np.maximum(reads, beats)
+
+
+def array_instructions(
+    tiles: Tiles, buffers: Mapping[str, BufferFill], sums_copies: np.ndarray, overwriting: bool
+) -> np.ndarray:
+    """Instructions for the array: products of each step, and where they are wherever that changes.
+
+    `overwriting`: the first step of a tile needs an instruction more, which overwrites before others add.
+    """
+    moving = reduce(
+        np.logical_or, [(buffer.copies > 1) | (buffer.fills < tiles.steps) for buffer in buffers.values()]
+    )
+    changes = np.where(moving, tiles.steps, np.where(sums_copies > 1, tiles.count, 1))
+    return ALWAYS + tiles.steps + changes + (tiles.count if overwriting else 0)

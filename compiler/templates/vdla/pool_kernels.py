@@ -1,0 +1,159 @@
+"""Kernels of pools and element-wise nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ...graph.graph import AveragePool, Elementwise, Graph, MaxPool
+from ...graph.layout import pack_parameters, pack_weight
+from ...te.blocks import Blocks, Window, ceil_div
+from ...te.ops import depthwise_conv2d
+from ...te.ops.common import Area
+from ...te.post import Post
+from .conv2d import CONV2D
+from .depthwise import DEPTHWISE_CONV2D
+from .kernel import Kernel, identity_parameters
+from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
+from .stages import bound_tensors, combination_of, post_of
+from .template import Details, Expression
+from .workload import Workload, windowed, workload_of_area
+
+
+def max_pool_workload(graph: Graph, node: MaxPool) -> Workload:
+    """What a max-pool is to its template."""
+    sizes = graph.tensors[node.data].nchw
+    return windowed(MAX_POOL.name, sizes, sizes[1], _window(node))
+
+
+def max_pool_kernel(config: Config, graph: Graph, node: MaxPool) -> Kernel:
+    """The kernel of a max-pool."""
+    workload = max_pool_workload(graph, node)
+    return Kernel(
+        workload=workload,
+        expression=MAX_POOL.expression(config, workload, Details(name=node.name)),
+        tensors={"X": node.data, "Y": node.output},
+        constants={"P": identity_parameters(config, workload.channels, 0)},
+    )
+
+
+def elementwise_kernel(config: Config, graph: Graph, node: Elementwise) -> Kernel:
+    """The kernel of an element-wise node."""
+    sizes = graph.tensors[node.a].nchw
+    combination = combination_of(node.combine)
+    zero_point = 0 if combination.kind == "add" else combination.zero_point_self
+    post = Post(zero_point=zero_point, combination=combination)
+    window = Window(kernel=(1, 1))
+    workload = windowed(ELEMENTWISE.name, sizes, sizes[1], window, operand=post.has_operand)
+    return Kernel(
+        workload=workload,
+        expression=ELEMENTWISE.expression(config, workload, Details(post=post, name=node.name)),
+        tensors=bound_tensors(node.a, node.output, node.combine),
+        constants={"P": identity_parameters(config, workload.channels, zero_point)},
+    )
+
+
+def average_pool_kernels(config: Config, graph: Graph, node: AveragePool) -> list[Kernel]:
+    """One kernel for each part of the output whose windows count equally many positions.
+
+    The store unit sums windows that the accumulators hold; larger ones become products with ones, which the array can
+    sum piece by piece.
+    """
+    parts = _areas(node.divisors)
+    sizes = graph.tensors[node.data].nchw
+    pool = windowed(AVERAGE_POOL.name, sizes, sizes[1], _window(node))
+    kernels = []
+    for area, divisor in parts:
+        # A part of the output is a kernel of its own kind, of which records know nothing.
+        own = pool if len(parts) == 1 else workload_of_area(pool, area)
+        if AVERAGE_POOL.fits(config, own):
+            kernel = _stored_average(config, node, pool, area)
+        else:
+            kernel = _multiplied_average(config, node, pool, area)
+        lanes = config.block_out if kernel.workload.template == CONV2D.name else sizes[1]
+        constants = {**kernel.constants, "P": _average_parameters(config, node, lanes, divisor)}
+        kernels.append(replace(kernel, constants=constants, recorded=kernel.recorded and len(parts) == 1))
+    return kernels
+
+
+def _details(node: AveragePool, area: Area) -> Details:
+    return Details(post=post_of(node.requantize, None), pad_value=node.pad_value, area=area, name=node.name)
+
+
+def _stored_average(config: Config, node: AveragePool, pool: Workload, area: Area) -> Kernel:
+    """An average that the store unit makes of accumulators."""
+    rows, columns = pool.window.outputs(pool.height, pool.width)
+    return Kernel(
+        workload=pool if area == (0, 0, rows, columns) else workload_of_area(pool, area),
+        expression=AVERAGE_POOL.expression(config, pool, _details(node, area)),
+        tensors={"X": node.data, "Y": node.output},
+        constants={},
+    )
+
+
+def _multiplied_average(config: Config, node: AveragePool, pool: Workload, area: Area) -> Kernel:
+    """An average by products with ones, one for all channels, or with the unit matrix."""
+    block, details = config.block_out, _details(node, area)
+    tensors = {"X": node.data, "Y": node.output}
+    alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)
+    if config.has("depthwise") and DEPTHWISE_CONV2D.fits(config, alone):
+        post = post_of(node.requantize, None)
+        program = depthwise_conv2d(
+            blocks=Blocks.of(config),
+            batch=pool.batch,
+            channels=pool.channels,
+            height=pool.height,
+            width=pool.width,
+            window=pool.window,
+            pad_value=node.pad_value,
+            post=post,
+            shared_weights=True,
+            area=area,
+            name=node.name,
+        )
+        return Kernel(
+            workload=alone,
+            expression=Expression(program=program, post=post),
+            tensors=tensors,
+            constants={"W": np.ones((1, 1, block, block), dtype=np.int8)},
+            recorded=False,
+        )
+    # Every block of channels is an image of its own, summed by products with the unit matrix.
+    images = ceil_div(pool.batch, config.batch) * ceil_div(pool.channels, block) * config.batch
+    dense = replace(pool, template=CONV2D.name, batch=images, channels=block, filters=block)
+    unit = np.tile(np.eye(block, dtype=np.int8)[:, :, None, None], (1, 1, *node.kernel))
+    return Kernel(
+        workload=workload_of_area(dense, area),
+        expression=CONV2D.expression(config, dense, details),
+        tensors=tensors,
+        constants={"W": pack_weight(config, unit)},
+        recorded=False,
+    )
+
+
+def _window(node: MaxPool | AveragePool) -> Window:
+    return Window(kernel=node.kernel, strides=node.strides, pads=node.pads)
+
+
+def _average_parameters(config: Config, node: AveragePool, channels: int, divisor: int) -> np.ndarray:
+    bias = np.full(channels, node.bias, dtype=np.int32)
+    scale = dict(node.scale_by_divisor)[divisor]
+    return pack_parameters(config, bias, np.array([scale], dtype=np.float32))
+
+
+def _areas(divisors: np.ndarray) -> list[tuple[tuple[int, int, int, int], int]]:
+    """Rectangles (top, left, bottom, right) of equal divisor that cover (OH, OW) `divisors`, with their divisor."""
+
+    def runs(lines: np.ndarray) -> list[tuple[int, int]]:
+        changes = np.flatnonzero((lines[1:] != lines[:-1]).any(axis=1)) + 1
+        ends = [0, *changes.tolist(), len(lines)]
+        return list(pairwise(ends))
+
+    return [
+        ((top, left, bottom, right), int(divisors[top, left]))
+        for top, bottom in runs(divisors)
+        for left, right in runs(divisors.T)
+    ]

@@ -1,0 +1,76 @@
+"""Workloads of the accelerator from JSON: every field checked, and what no machine runs refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from math import prod
+from typing import Any
+
+from ..workload_limits import MOST_ELEMENTS, MOST_POSITIONS, MOST_SIZE, MOST_STEP, WorkloadError
+from .table import TEMPLATES
+from .workload import Workload
+
+
+def workload_from_dict(value: Mapping[str, Any]) -> Workload:
+    """The workload that `to_dict` described. WorkloadError for anything else, and where it is none by `checked`."""
+    names = [item.name for item in fields(Workload)]
+    if unknown := sorted(value.keys() ^ set(names)):
+        raise WorkloadError(
+            f"a workload of the accelerator has the fields {', '.join(names)}; see {unknown[0]!r}"
+        )
+    if value["template"] not in TEMPLATES:
+        raise WorkloadError(
+            f"the accelerator has no template {value['template']!r}; it has {', '.join(TEMPLATES)}"
+        )
+    sizes = {"kernel": 2, "strides": 2, "pads": 4, "dilations": 2}
+    sizes |= {"pool_kernel": 2, "pool_strides": 2, "pool_pads": 4}
+    found: dict[str, Any] = {"template": value["template"], "operand": value["operand"]}
+    if not isinstance(value["operand"], bool):
+        raise WorkloadError(f"operand = {value['operand']!r} of a workload is neither true nor false")
+    for name in names:
+        if name in found:
+            continue
+        item, length = value[name], sizes.get(name)
+        numbers = [item] if length is None else item
+        least = 0 if name.endswith("pads") else 1
+        if not isinstance(numbers, list | tuple) or len(numbers) != (length or 1):
+            raise WorkloadError(f"{name} = {item!r} of a workload has not {length} numbers")
+        if not all(type(n) is int and n >= least for n in numbers):
+            raise WorkloadError(
+                f"{name} = {item!r} of a workload is not made of integers of at least {least}"
+            )
+        found[name] = item if length is None else tuple(item)
+    return checked(Workload(**found))
+
+
+def checked(workload: Workload) -> Workload:
+    """The workload. WorkloadError where a window does not fit, or a size or tensor is larger than any machine's."""
+    for item in fields(Workload):
+        value = getattr(workload, item.name)
+        if item.name in ("template", "operand"):
+            continue
+        if isinstance(value, tuple):
+            most = MOST_STEP
+        else:
+            most = MOST_POSITIONS if item.name in ("height", "width") else MOST_SIZE
+        if max(value if isinstance(value, tuple) else (value,)) > most:
+            raise WorkloadError(f"{item.name} = {value} of a workload is larger than {most}")
+    try:
+        rows, columns = workload.window.outputs(workload.height, workload.width)
+        workload.pool.outputs(rows, columns)
+    except ValueError as error:
+        raise WorkloadError(f"{workload.template}: {error}") from None
+    padded = workload.window.padded(workload.height, workload.width)
+    tensors: dict[str, tuple[int, ...]] = {
+        "input": (workload.batch, workload.channels, *padded),
+        "output": (workload.batch, workload.filters, rows, columns),
+    }
+    if TEMPLATES[workload.template].dense_weights:
+        tensors["weights"] = (workload.filters, workload.channels, *workload.kernel)
+    for name, shape in tensors.items():
+        if prod(shape) > MOST_ELEMENTS:
+            raise WorkloadError(
+                f"{workload.template}: the {name} of {prod(shape)} elements is larger than {MOST_ELEMENTS}"
+            )
+    return workload

@@ -1,0 +1,40 @@
+"""The knobs of a point in words, for people."""
+
+from __future__ import annotations
+
+from vdla.isa.config import Config
+
+from ..space import Values
+from .knobs import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS
+from .rolling_pool import PATCH_CONV2D_POOL
+from .shape import LayerShape
+from .table import space_of
+from .workload import Workload
+
+
+def settings_of(config: Config, workload: Workload, values: Values) -> dict[str, int | str]:
+    """What a workload is scheduled with at a point of its space, by axis.
+
+    Under "order" are the loops over tiles of output blocks, rows and columns (o, y, x) that run more than once,
+    outermost first; under a level those of them, and of the chunks (c) of the reduction, that are around the buffer.
+    """
+    if workload.template == PATCH_CONV2D_POOL.name:
+        return dict(values)
+    space, shape = space_of(config, workload), LayerShape.of(config, workload)
+    effective = space.account(space.columns(space.point(values)[None])).effective
+    alike = {name: int(column[0]) for name, column in effective.items()}
+    sizes = {"o": values["output_blocks"], "y": values["rows"], "x": values["columns"]}
+    repeated = {letter for letter in sizes if sizes[letter] < shape.extents[letter]}
+    window = (values.get("window_rows", shape.kernel[0]), values.get("window_columns", shape.kernel[1]))
+    chunked = (
+        values.get("reduction_blocks", shape.input_blocks) < shape.input_blocks or window != shape.kernel
+    )
+
+    def around(level: int) -> str:
+        loops = TILE_ORDERS[alike["order"]][: OUTERMOST - level + 1]
+        return "".join(letter for letter in loops if letter in repeated) + (
+            "c" if level == CHUNK and chunked else ""
+        )
+
+    found: dict[str, int | str] = {**values, "order": around(INNERMOST)}
+    return found | {name: around(alike[name]) for name in values if name.endswith("_level")}

@@ -1,0 +1,81 @@
+"""What a template of the accelerator has beside the protocol: its tensor expression, and buffers that have copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vdla.isa.config import Config
+
+from ...ir.stmt import Program
+from ...te.blocks import Blocks
+from ...te.ops.common import Area
+from ...te.post import Post
+from ..space import Account, Columns, Values
+from ..template import Template, cheapest
+from .estimate import Fitted
+from .workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What of a node its workload does not say, since it changes no cycle.
+
+    `post` is the node's post-processing (None: one of the workload's kind), `pad_value` the int8 value of positions
+    outside of the input, `area` the part of the output that is computed (None: all), `name` that of the program (None:
+    the template's).
+    """
+
+    post: Post | None = None
+    pad_value: int = 0
+    area: Area | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """What is scheduled: a tensor expression, and the post-processing at its end."""
+
+    program: Program
+    post: Post
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VdlaTemplate(Template[Config, Workload, Expression]):
+    """A template of the accelerator; its space's costs are cycles.
+
+    `cost(config, workload, values, fitted)` is the cost model of many points. `express(config, workload, details,
+    common)` is the tensor expression, `common` being the arguments that all operators of `te.ops` take. `copies` are
+    the axes that say how many copies a buffer has, with the buffer's scratchpad. `dense_weights`: every filter has
+    weights for every channel.
+    """
+
+    cost: Callable[[Config, Workload, Columns, Fitted], Account]
+    express: Callable[[Config, Workload, Details, dict[str, Any]], Program]
+    copies: Mapping[str, str]
+    dense_weights: bool = False
+
+    def expression(self, config: Config, workload: Workload, details: Details | None = None) -> Expression:
+        """The tensor expression of a workload. ValueError if a window does not fit."""
+        details = Details() if details is None else details
+        post = workload.post if details.post is None else details.post
+        common = {
+            "blocks": Blocks.of(config),
+            "batch": workload.batch,
+            "channels": workload.channels,
+            "height": workload.height,
+            "width": workload.width,
+            "post": post,
+            "name": self.name if details.name is None else details.name,
+        }
+        return Expression(program=self.express(config, workload, details, common), post=post)
+
+    def copies_by_scope(self, values: Values, parameters: int) -> dict[str, int]:
+        """The copies of buffers in each scratchpad at a point; `parameters` are those of the parameter table."""
+        found = {"inp": 1, "wgt": 1, "acc": 1, "par": parameters}
+        return found | {scope: values[axis] for axis, scope in self.copies.items()}
+
+    def default_for(self, config: Config, workload: Workload, virtual_threads: int) -> dict[str, int]:
+        """The template's choice with at most so many copies of each buffer. Raises EmptySpaceError."""
+        return cheapest(self.space(config, workload), dict.fromkeys(self.copies, virtual_threads))

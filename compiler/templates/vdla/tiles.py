@@ -1,0 +1,181 @@
+"""The loops over tiles of many points of a space at once: their trips, what a buffer at each level holds, instructions.
+
+Every array has one entry a point, or one for all points; `knobs.cut_tiles` makes the loops that are counted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..space import Columns
+from .knobs import CHUNK, OUTERMOST, TILE_ORDERS
+from .shape import LayerShape
+
+MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
+"""Instructions of a program that is tried: that many, or so many for each time that a scratchpad must be filled, or for
+each store that there must be."""
+ALWAYS = 6
+"""Instructions that a program of any layer has: micro-ops loaded, registers of the store unit set, FINISH."""
+
+LETTERS = "oyx"
+_ORDERS = np.array([[LETTERS.index(letter) for letter in text] for text in TILE_ORDERS])
+"""The loops of each order, outermost first, as indices of LETTERS."""
+_PLACES = np.argsort(_ORDERS, axis=1)
+"""Where in each order the loop of each of LETTERS stands."""
+
+
+def divide(extent: int, size: np.ndarray) -> np.ndarray:
+    """How many tiles of each size cover `extent`."""
+    return -(-extent // size)
+
+
+def _once_outermost_table(images: bool) -> np.ndarray:
+    """[order, loops that run once, a bit each]: the order (of TILE_ORDERS) with these outermost, in one order.
+
+    With several `images`, whose loop is behind a first loop over output blocks, other loops stay inside of both.
+    """
+
+    def arranged(text: str, once: int) -> str:
+        def rank(letter: str) -> int:
+            if images and letter == "o" == text[0]:
+                return -len(LETTERS) - 1
+            k = LETTERS.index(letter)
+            return k - len(LETTERS) if once >> k & 1 else text.index(letter)
+
+        return "".join(sorted(text, key=rank))
+
+    sets = range(1 << len(LETTERS))
+    return np.array([[TILE_ORDERS.index(arranged(text, once)) for once in sets] for text in TILE_ORDERS])
+
+
+_ONCE_OUTERMOST = {images: _once_outermost_table(images) for images in (False, True)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tiles:
+    """The loops over tiles of many points: `extents` of all output blocks, rows and columns, and `sizes` of tiles.
+
+    `trips` are those of the loops; `order` indexes TILE_ORDERS, with loops that run once outermost, where they change
+    nothing. Of the `count` tiles each takes `chunks` steps of its reduction. `images` are blocks of the batch.
+    """
+
+    images: int
+    extents: Mapping[str, int]
+    sizes: Mapping[str, np.ndarray]
+    trips: Mapping[str, np.ndarray]
+    order: np.ndarray
+    chunks: np.ndarray
+    count: np.ndarray
+    steps: np.ndarray
+
+    @staticmethod
+    def of(shape: LayerShape, values: Columns, chunks: np.ndarray | None = None) -> Tiles:
+        """The tiles of points with the axes "output_blocks", "rows", "columns" and "order"."""
+        extents, images = shape.extents, shape.images
+        sizes = {"o": values["output_blocks"], "y": values["rows"], "x": values["columns"]}
+        trips = {letter: divide(extents[letter], sizes[letter]) for letter in LETTERS}
+        chunks = np.ones_like(values["order"]) if chunks is None else chunks
+        count = images * trips["o"] * trips["y"] * trips["x"]
+        return Tiles(
+            images=images,
+            extents=extents,
+            sizes=sizes,
+            trips=trips,
+            order=_once_outermost(values["order"], trips, images),
+            chunks=chunks,
+            count=count,
+            steps=count * chunks,
+        )
+
+    @property
+    def sums(self) -> np.ndarray:
+        """Accumulators of a tile."""
+        return self.sizes["o"] * self.sizes["y"] * self.sizes["x"]
+
+    def outside(self, level: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Which loops are outside of a buffer of this level: bool for "o", "y", "x" and the images' loop "n"."""
+        inner = np.where(level == CHUNK, OUTERMOST, OUTERMOST - level)
+        found = {letter: _PLACES[self.order, k] <= inner for k, letter in enumerate(LETTERS)}
+        # Images are just outside of the first loop over positions.
+        return {**found, "n": found["y"] | found["x"] | (_ORDERS[self.order, 0] != LETTERS.index("o"))}
+
+    def held(self, letter: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
+        """How many of all output blocks, rows, columns or images a buffer holds at once."""
+        if letter == "n":
+            return np.where(outside["n"], 1, self.images)
+        return np.where(outside[letter], self.sizes[letter], self.extents[letter])
+
+    def repetitions(self, letters: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
+        """How often a buffer is filled anew by those of the loops `letters` that are outside of it."""
+        count = np.ones_like(self.order)
+        for letter in letters:
+            count = count * np.where(outside[letter], self.images if letter == "n" else self.trips[letter], 1)
+        return count
+
+    def parameter_fills(self, depth: int) -> np.ndarray:
+        """How often a parameter table of `depth` entries is loaded (`TileLoops.parameters`)."""
+        at_output = _PLACES[self.order, LETTERS.index("o")]
+        level = OUTERMOST - (at_output if self.extents["o"] > depth else 0 * at_output)
+        return self.repetitions("noyx", self.outside(level))
+
+    def ragged(self, letter: str) -> np.ndarray:
+        """What the last tile has of blocks, rows or columns: 0 where it is as large as the others."""
+        return self.extents[letter] % self.sizes[letter]
+
+    def effective(self, data_level: np.ndarray, weights_level: np.ndarray) -> dict[str, np.ndarray]:
+        """The order; of the levels with equal repetitions inside, the innermost for data, the outermost for weights."""
+        letters = _ORDERS[self.order]
+        repeats = np.stack([self.trips[letter] > 1 for letter in LETTERS], axis=1)
+        inside = np.take_along_axis(repeats, letters, 1)[:, :0:-1]
+        # Between the first and the second loop are images, if the first is over output blocks.
+        inside[:, 1] |= (letters[:, 0] == 0) & (self.images > 1)
+        none = np.zeros((len(letters), 1), bool)
+        depth = np.cumsum(np.concatenate([none, (self.chunks > 1)[:, None], inside], axis=1), axis=1)
+
+        def alike(level: np.ndarray) -> np.ndarray:
+            return depth == np.take_along_axis(depth, level[:, None], axis=1)
+
+        return {
+            "order": self.order,
+            "data_level": alike(data_level).argmax(axis=1),
+            "weights_level": OUTERMOST - alike(weights_level)[:, ::-1].argmax(axis=1),
+        }
+
+
+def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: int) -> np.ndarray:
+    """The orders (indices of TILE_ORDERS) with loops over tiles that run once outermost, these in one order."""
+    once = sum((trips[letter] == 1) * (1 << k) for k, letter in enumerate(LETTERS))
+    return _ONCE_OUTERMOST[images > 1][order, once]
+
+
+def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
+    """Micro-ops of all sequences: of rows, columns and blocks of a tile the one that no instruction counts, times
+    `extra`, those of the reduction.
+
+    Emission counts two loops: those first whose length differs between tiles, then the longest.
+    """
+    first: np.ndarray = np.array(-1)
+    length: np.ndarray = np.array(0)
+    for letter in "yxo":
+        size, ragged = tiles.sizes[letter], tiles.ragged(letter)
+        # The shortest of those that are equally long everywhere, else the shortest; of equals the last.
+        key = 2 * np.where(ragged > 0, 0, 1 << 40) - 2 * size + (1 << 30)
+        later = key >= first
+        first, length = np.where(later, key, first), np.where(later, size + ragged, length)
+    return length * extra
+
+
+def stores(shape: LayerShape, tiles: Tiles) -> np.ndarray:
+    """STORE.POST instructions: one for each block of a tile."""
+    return shape.images * shape.output_blocks * tiles.trips["y"] * tiles.trips["x"]
+
+
+def most_instructions(fills: float, stores: float) -> float:
+    """Instructions of the longest program worth trying: `fills` of the scratchpads hold all that a layer touches.
+
+    `stores`: of those that no program can do without, an image and a block of outputs each.
+    """
+    return max(MOST_INSTRUCTIONS, LONGER * fills, EACH_STORE * stores)
