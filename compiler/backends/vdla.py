@@ -51,7 +51,9 @@ class VdlaBackend:
         config = options.machine
         program = schedule.program if isinstance(schedule, Schedule) else schedule
         try:
-            lowered = run_pipeline(program, pipeline(config, options.virtual_threads))
+            lowered = run_pipeline(
+                program, pipeline(config, dict.fromkeys(("inp", "wgt", "acc"), options.virtual_threads))
+            )
             written = {buffer.name for buffer in write_buffers(program.body)}
             alone = link_alone(config, lowered, {parameter.name for parameter in program.parameters})
         except (EmissionError, PlacementError, LegalityError) as error:
