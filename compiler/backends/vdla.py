@@ -23,6 +23,7 @@ from ..runtime.executable import Port
 from ..schedule import LegalityError, Schedule
 from ..target.vdla.emit import EmissionError
 from ..target.vdla.link_alone import link_alone
+from ..target.vdla.machine import scratchpad_depths
 from ..target.vdla.placement import PlacementError
 from ..templates.vdla.lower import pipeline
 from .backend import CompileOptions
@@ -52,7 +53,7 @@ class VdlaBackend:
         program = schedule.program if isinstance(schedule, Schedule) else schedule
         try:
             lowered = run_pipeline(
-                program, pipeline(config, dict.fromkeys(("inp", "wgt", "acc"), options.virtual_threads))
+                program, pipeline(config, dict.fromkeys(scratchpad_depths(config), options.virtual_threads))
             )
             written = {buffer.name for buffer in write_buffers(program.body)}
             alone = link_alone(config, lowered, {parameter.name for parameter in program.parameters})
