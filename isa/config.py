@@ -121,6 +121,11 @@ class Config:
         None,
         "lanes of STORE.POST's arithmetic, a power of two up to batch * block_out; left out: all of them",
     )
+    multiplier_stages: int = parameter(
+        1,
+        "registers that a product of the array passes; more allow a faster clock",
+        unit="cycles", low=1, high=4, samples=(2, 1, 3, 4), later=True,
+    )  # fmt: skip
     clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
     extensions: tuple[str, ...] = EXTENSIONS
     memory: Memory = field(default_factory=Memory)

@@ -79,10 +79,10 @@ NOISE_STALL = 1
 def gemm_latency(config: Config) -> int:
     """Cycles from the issue of a GEMM or DEPTHWISE operation to its end.
 
-    Micro-op 2, address 1, scratchpad read 1, operand choice 2, multiply 1, one level of the adder tree a cycle
-    (log2 block_in), accumulate 1. The write is the cycle of the end.
+    Micro-op 2, address 1, scratchpad read 1, operand choice 2, multiply `multiplier_stages`, one level of the adder
+    tree a cycle (log2 block_in), accumulate 1. The write is the cycle of the end.
     """
-    return 8 + (config.block_in.bit_length() - 1)
+    return 7 + config.multiplier_stages + (config.block_in.bit_length() - 1)
 
 
 def gemm_read_stage(config: Config) -> int:

@@ -27,7 +27,7 @@ def tree_levels(config: Config) -> int:
 
 def array_latency(config: Config) -> int:
     """Cycles from operands to sums: operand registers, chosen operands, product registers, tree."""
-    return 3 + tree_levels(config)
+    return 2 + config.multiplier_stages + tree_levels(config)
 
 
 COLUMN, ROW = "array_column", "array_row"
@@ -35,10 +35,10 @@ COLUMN, ROW = "array_column", "array_row"
 
 
 class Column(wiring.Component):
-    """One dot product of `block_in` int8 pairs a cycle; its `sum` is there 1 + `tree_levels` cycles later.
+    """One dot product of `block_in` int8 pairs a cycle; its `sum` is there `multiplier_stages` + `tree_levels` later.
 
     Members: `vector`, `weights`, first element lowest; on machines with DEPTHWISE also `masks`, one bit for each
-    product that the tree takes as 0. Masks belong to the pairs of the cycle before.
+    product that the tree takes as 0. Masks belong to the pairs of `multiplier_stages` cycles before.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -54,7 +54,7 @@ class Column(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A register for each product, and one for every sum of the tree."""
+        """`multiplier_stages` registers for each product, which synthesis may move into it; one for every sum."""
         m = Module()
         int8s = data.ArrayLayout(signed(8), self.config.block_in)
         vector, weights = data.View(int8s, self.vector), data.View(int8s, self.weights)
@@ -62,6 +62,10 @@ class Column(wiring.Component):
         for i in range(self.config.block_in):
             product = Signal(signed(PRODUCT_BITS), name=f"product_{i}", reset_less=True)
             m.d.sync += product.eq(vector[i] * weights[i])
+            for stage in range(1, self.config.multiplier_stages):
+                later = Signal(signed(PRODUCT_BITS), name=f"product_{i}_{stage}", reset_less=True)
+                m.d.sync += later.eq(product)
+                product = later
             terms.append(Mux(self.masks[i], 0, product) if self.masked else product)
         for level in range(tree_levels(self.config)):
             sums: list[Value] = []
@@ -161,10 +165,12 @@ class MultiplyArray(wiring.Component):
         rows = [tile.word_select(o, 8 * config.block_in) for o in range(config.block_out)]
         masks: list[Value] = []  # as DEPTHWISE passes the product registers, for every row
         if self.diagonal:
-            alone = Signal(2)  # DEPTHWISE, as it passes the operand registers
+            alone = Signal(
+                1 + config.multiplier_stages
+            )  # DEPTHWISE, as it passes operand and product registers
             row = Signal.like(self.row)
             m.d.sync += [alone.eq((alone << 1) | self.depthwise), row.eq(self.row)]
-            masks = copies(m, alone[1], config.block_out, "alone")
+            masks = copies(m, alone[-1], config.block_out, "alone")
             # Not an index, a shift of the whole tile: Amaranth follows every bit of it to every bit of a row.
             choices: list[Value] = rows
             for bit in row:

@@ -13,6 +13,7 @@ SHAPES = [
     TINY,
     dataclasses.replace(TINY, batch=2, block_in=4, block_out=8, extensions=()),
     dataclasses.replace(TINY, batch=1, block_in=8, block_out=4, extensions=("post",)),
+    dataclasses.replace(TINY, multiplier_stages=3),
 ]
 
 
@@ -27,7 +28,9 @@ def packed(numbers: np.ndarray) -> int:
     return int.from_bytes(numbers.astype(np.int8).tobytes(), "little")
 
 
-@pytest.mark.parametrize("config", SHAPES, ids=lambda c: f"{c.batch}x{c.block_in}x{c.block_out}")
+@pytest.mark.parametrize(
+    "config", SHAPES, ids=lambda c: f"{c.batch}x{c.block_in}x{c.block_out}, {c.multiplier_stages} stages"
+)
 def test_sums_of_back_to_back_operands(config: Config) -> None:
     rng = np.random.default_rng(7)
     count = 60

@@ -49,9 +49,9 @@ CONFIGS = {
         TINY, batch=2, block_out=8, acc_banks=4, acc_buffer_bytes=64 * 64, inp_buffer_bytes=64 * 8,
         wgt_buffer_bytes=32 * 32, extensions=("post", "patch"),
     ),
-    "8x8, one bank, wide bus": dataclasses.replace(
+    "8x8, one bank, wide bus, 4 multiplier stages": dataclasses.replace(
         TINY, block_in=8, block_out=8, acc_banks=1, acc_buffer_bytes=64 * 32, inp_buffer_bytes=64 * 8,
-        wgt_buffer_bytes=32 * 64, compute_fifo_bytes=128, token_queue_depth=3,
+        multiplier_stages=4, wgt_buffer_bytes=32 * 64, compute_fifo_bytes=128, token_queue_depth=3,
         memory=dataclasses.replace(TINY.memory, bus_bytes=64),
     ),
 }  # fmt: skip
