@@ -32,7 +32,8 @@ from vdla.benchmarks.harness.results import RESULTS, provenance, read_results, w
 from vdla.hw.synthesis.equivalence import Comparison, Outcome, prove_equivalent
 from vdla.hw.synthesis.mutants import Mutants, Mutation, make_mutants
 from vdla.hw.verilog import generate_verilog
-from vdla.isa.config import EXTENSIONS, KIB, Config, load_config
+from vdla.isa.config import KIB, Config, load_config
+from vdla.isa.extensions import EXTENSIONS
 from vdla.util.errors import UserError
 from vdla.verify.faults.mutants import Verdict, expected_programs, run_mutants
 

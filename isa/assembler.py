@@ -17,6 +17,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from .alu import AluOpcode
 from .config import Config
 from .errors import EncodingError
 from .layout import (
@@ -32,7 +33,6 @@ from .layout import (
     unpack_fields,
     uop_fields,
 )
-from .opcodes import AluOpcode
 
 FLOAT_FIELDS = ("ratio_self", "ratio_operand", "offset")
 """Register fields that hold the bits of a float32."""

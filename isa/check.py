@@ -22,6 +22,7 @@ from .access import (
     loaded_elements,
     start_trace,
 )
+from .alu import AluOpcode, alu_opcodes
 from .arithmetic import CONSTANT_BITS
 from .assembler import FLOAT_FIELDS, format_of, instruction_text, register_at, unit_name, used_bits
 from .config import Config
@@ -34,12 +35,12 @@ from .layout import (
     MemoryType,
     Opcode,
     Unit,
+    extension_of,
     extract,
     formats,
     unit_of,
     unpack_fields,
 )
-from .opcodes import AluOpcode
 from .ordering import Blocked, Clock, Ordering, Stage, order
 
 MOST_FINDINGS = 50
@@ -189,7 +190,7 @@ def _decode(config: Config, words: NDArray[np.uint64]) -> _Decoded:
 def _values(program: _Decoded) -> Iterator[Finding]:
     config = program.config
     for index, (name, values) in enumerate(zip(program.names, program.values, strict=True)):
-        extension = EXTENSION_OF.get(name)
+        extension = extension_of(name, values)
         if extension is not None and not config.has(extension):
             yield _error(
                 "extension",
@@ -201,7 +202,7 @@ def _values(program: _Decoded) -> Iterator[Finding]:
             case "CONFIG":
                 problem = _register_problem(values)
             case "ALU" if values["alu_opcode"] not in tuple(AluOpcode):
-                known = ", ".join(f"{item.value} {item.name}" for item in AluOpcode)
+                known = ", ".join(f"{item.value} {item.name}" for item in alu_opcodes(config))
                 problem = f"alu_opcode {values['alu_opcode']} is unknown; known are {known}"
             case "STORE.POST" if values["operand"] and not values["combine"]:
                 problem = "operand = 1 needs combine = 1"

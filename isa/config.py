@@ -18,11 +18,9 @@ from typing import Any
 from vdla.util.files import MOST_TEXT_BYTES, read_file
 
 from .errors import ConfigError
+from .extensions import DEFAULT_EXTENSIONS, EXTENSIONS
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 from .parameters import check_declared, is_power_of_two, later_defaults, parameter
-
-EXTENSIONS = ("post", "patch", "depthwise")
-"""Optional hardware beyond VTA: the post-processing store, the patch load and the depthwise array mode."""
 
 CLOCK_IS = "assumed"
 """The rung on which `clock_mhz` stands: nobody has placed and timed a machine at it. Whatever prints or writes times or
@@ -127,7 +125,7 @@ class Config:
         unit="cycles", low=1, high=4, samples=(2, 1, 3, 4), later=True,
     )  # fmt: skip
     clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
-    extensions: tuple[str, ...] = EXTENSIONS
+    extensions: tuple[str, ...] = DEFAULT_EXTENSIONS
     memory: Memory = field(default_factory=Memory)
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .alu import alu_opcodes
 from .config import Config, Memory
 from .layout import (
     INSTRUCTION_BYTES,
@@ -18,7 +19,6 @@ from .layout import (
     formats,
     uop_fields,
 )
-from .opcodes import AluOpcode
 from .parameters import declared
 from .program import INSTRUCTION_ALIGNMENT
 
@@ -78,7 +78,7 @@ def c_header(config: Config) -> str:
     lines += [_define(_macro("opcode", item.name), int(item)) for item in Opcode]
     lines += [_define(_macro("memory", item.name), int(item)) for item in MemoryType]
     lines.append(_define(_macro("memory", "post"), POST))
-    lines += [_define(_macro("alu", item.name), int(item)) for item in AluOpcode]
+    lines += [_define(_macro("alu", item.name), int(item)) for item in alu_opcodes(config)]
     lines += [_define(_macro("unit", item.name), int(item)) for item in Unit]
     lines += ["", _define("VDLA_INSTRUCTION_BYTES", INSTRUCTION_BYTES)]
     lines.append(_define("VDLA_INSTRUCTION_ALIGNMENT", INSTRUCTION_ALIGNMENT))
@@ -153,7 +153,7 @@ def markdown(config: Config) -> str:
     for title, codes in (
         ("opcode", Opcode),
         ("memory_type", MemoryType),
-        ("alu_opcode", AluOpcode),
+        ("alu_opcode", alu_opcodes(config)),
         ("unit", Unit),
     ):
         listing = ", ".join(f"{item.name} {item.value}" for item in codes)

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from .alu import alu_extension
 from .config import Config
 from .errors import EncodingError
 from .opcodes import POST, MemoryType, Opcode, Unit
@@ -87,6 +88,11 @@ LOAD_FORMATS = tuple(f"LOAD.{kind.name}" for kind in MemoryType if kind is not M
 
 EXTENSION_OF = {"LOAD.PAR": "post", "STORE.POST": "post", "LOAD.PATCH": "patch", "DEPTHWISE": "depthwise"}
 """The extension (`Config.extensions`) that a format belongs to; formats not named here are always there."""
+
+
+def extension_of(name: str, values: Mapping[str, int]) -> str | None:
+    """The extension that an instruction needs: its format's or its ALU operation's; None where every machine has it."""
+    return alu_extension(values["alu_opcode"]) if name == "ALU" else EXTENSION_OF.get(name)
 
 
 def _loops(config: Config) -> tuple[Field, ...]:

@@ -1,4 +1,4 @@
-"""The numbers that instructions name things by: opcodes, memory types, ALU operations; and the units."""
+"""The numbers that instructions name things by: opcodes and memory types (ALU operations: alu.py); and the units."""
 
 from __future__ import annotations
 
@@ -32,16 +32,6 @@ class MemoryType(IntEnum):
 
 POST = 6
 """Memory type of the post-processing STORE (the same bits as PAR, which only a LOAD can name)."""
-
-
-class AluOpcode(IntEnum):
-    """Bits 108..110 of ALU."""
-
-    MIN = 0
-    MAX = 1
-    ADD = 2
-    SHR = 3
-    MUL = 4
 
 
 class Unit(IntEnum):

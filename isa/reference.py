@@ -14,11 +14,11 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from .alu import ALU_OPERATIONS, AluOpcode
 from .arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
 from .config import Config
 from .errors import ProgramError
-from .layout import EXTENSION_OF, REGISTERS, Opcode, decode_uops, format_names, formats, unpack_fields
-from .opcodes import AluOpcode
+from .layout import REGISTERS, Opcode, decode_uops, extension_of, format_names, formats, unpack_fields
 from .scratchpads import Contents, typed_scratchpads
 
 Values = Mapping[str, int]
@@ -121,7 +121,7 @@ def run_reference(
 
 
 def _execute(machine: _Machine, name: str, values: Values) -> None:
-    extension = EXTENSION_OF.get(name)
+    extension = extension_of(name, values)
     if extension is not None and not machine.config.has(extension):
         machine.fail(f"needs the extension {extension!r}, which configuration {machine.config.name!r} lacks")
     match name:
@@ -270,14 +270,11 @@ def _depthwise(machine: _Machine, values: Values) -> None:
         _accumulate(machine, values, d, machine.inp[s].astype(np.int64) * weights.astype(np.int64))
 
 
-def _shift_right(value: int, amount: int) -> int:
-    return value >> min(amount, 31) if amount >= 0 else value << min(-amount, 32)
-
-
 def _alu(machine: _Machine, values: Values) -> None:
     config, base = machine.config, machine.registers["BASE"]
     if values["alu_opcode"] > max(AluOpcode):
         machine.fail(f"alu_opcode {values['alu_opcode']} is unknown")
+    operation = ALU_OPERATIONS[AluOpcode(values["alu_opcode"])]
     for y, x, dst, src, _ in _operations(machine, values):
         d = base["acc_base"] + dst + _factor(values, "dst", y, x)
         machine.check("dst", d, config.acc_depth, "accumulator")
@@ -288,20 +285,7 @@ def _alu(machine: _Machine, values: Values) -> None:
             s = base["acc_base"] + src + _factor(values, "src", y, x)
             machine.check("src", s, config.acc_depth, "accumulator")
             right = machine.acc[s].astype(np.int64)
-        match AluOpcode(values["alu_opcode"]):
-            case AluOpcode.MIN:
-                result = np.minimum(left, right)
-            case AluOpcode.MAX:
-                result = np.maximum(left, right)
-            case AluOpcode.ADD:
-                result = left + right
-            case AluOpcode.MUL:
-                result = left * right
-            case AluOpcode.SHR:
-                pairs = zip(left.reshape(-1).tolist(), right.reshape(-1).tolist(), strict=True)
-                # A 32-bit value shifted left by at most 32 fits int64; the wrap keeps its low 32 bits.
-                result = np.array([_shift_right(a, b) for a, b in pairs], np.int64).reshape(left.shape)
-        machine.acc[d] = wrap_int32(result)
+        machine.acc[d] = wrap_int32(operation.compute(left, right))
 
 
 # --- stores ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .opcodes import AluOpcode
+from .alu import ALU_OPERATIONS, AluOpcode
 
 if TYPE_CHECKING:
     from .config import Config
@@ -91,12 +91,8 @@ def gemm_read_stage(config: Config) -> int:
 
 
 def alu_cycles(opcode: int, use_imm: bool | int) -> int:
-    """Issue cycles of an ALU operation: one, one more for a second accumulator, and those of its arithmetic.
-
-    A shift takes three cycles; a multiplication five, three of them on the lane's one 16-bit multiplier.
-    """
-    extra = {AluOpcode.SHR: 2, AluOpcode.MUL: 4}
-    return 1 + (not use_imm) + extra.get(AluOpcode(opcode), 0)
+    """Issue cycles of an ALU operation: one, one more for a second accumulator, and those of its arithmetic."""
+    return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
 
 
 def post_latency(config: Config) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from vdla.util.machine_code import compiled
 
-from .kernels import LANES, multiply_tile, shift_right
+from .alu import CODES, operate_on_lanes
+from .kernels import LANES, multiply_tile
 from .loads import DONE, OUTSIDE
 from .state import (
     ALU_OPCODE,
@@ -24,8 +25,6 @@ from .state import (
     WGT_IN,
     WGT_OUT,
 )
-
-_MIN, _MAX, _ADD, _SHR, _MUL = range(5)
 
 
 @compiled()
@@ -159,7 +158,7 @@ def run_depthwise(row, here, widths, uop, inp, wgt, acc):  # type: ignore[no-unt
 @compiled()
 def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
     """ALU on accumulators."""
-    if row[ALU_OPCODE] > _MUL:
+    if row[ALU_OPCODE] >= CODES:
         return OUTSIDE
     if _empty(row):
         return DONE
@@ -179,23 +178,5 @@ def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
                 source = target
                 if row[USE_IMM] == 0:
                     source = flat[base + indices[k, 1] + y * row[SRC_OUT] + x * row[SRC_IN]]
-                _alu_vector(row[ALU_OPCODE], target, source, row[USE_IMM], row[IMM])
+                operate_on_lanes(row[ALU_OPCODE], target, source, row[USE_IMM], row[IMM])
     return DONE
-
-
-@compiled()
-def _alu_vector(opcode, target, source, use_imm, imm):  # type: ignore[no-untyped-def]
-    for j in range(len(target)):
-        left = np.int64(target[j])
-        right = imm if use_imm else np.int64(source[j])
-        if opcode == _MIN:
-            left = min(left, right)
-        elif opcode == _MAX:
-            left = max(left, right)
-        elif opcode == _ADD:
-            left += right
-        elif opcode == _SHR:
-            left = shift_right(left, right)
-        else:
-            left *= right
-        target[j] = np.int32(left)

@@ -6,14 +6,16 @@ the instruction will see) and checks that every DRAM access lies inside the memo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from vdla.isa.alu import alu_extension
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
-from vdla.isa.layout import REGISTERS, Unit, format_names, formats, unit_of
+from vdla.isa.layout import EXTENSION_OF, REGISTERS, Unit, format_names, formats, unit_of
 from vdla.isa.timing import LOADS_IN_FLIGHT
 from vdla.util.machine_code import compiled
 
@@ -260,6 +262,23 @@ def kind_sizes(config: Config) -> NDArray[np.int64]:
     return sizes
 
 
+def _lacking(
+    config: Config, rows: NDArray[np.int64], present: NDArray[np.int64]
+) -> Iterator[tuple[int, str]]:
+    """(first instruction, extension) of every kind and every ALU operation in `rows` that `config` lacks."""
+    for kind in np.flatnonzero(present).tolist():
+        if kind == s.ALU:
+            kinds = rows[:, KIND] == kind
+            for code in np.unique(rows[kinds, s.ALU_OPCODE]).tolist():
+                extension = alu_extension(code)
+                if extension is not None and not config.has(extension):
+                    yield int(np.argmax(kinds & (rows[:, s.ALU_OPCODE] == code))), extension
+            continue
+        extension = EXTENSION_OF.get(KIND_NAMES[kind])
+        if extension is not None and not config.has(extension):
+            yield int(np.argmax(rows[:, KIND] == kind)), extension
+
+
 def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -> Decoded:
     """Decode (n, 2) uint64 `instructions` for a memory of `memory_size` bytes.
 
@@ -277,17 +296,11 @@ def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -
     last = int(finish[0]) if finish.size else len(rows)
     rows = rows[: last + 1]
     present = np.bincount(rows[:, KIND], minlength=len(KIND_NAMES))
-    for extension, kinds in (
-        ("post", (STORE_POST, LOAD_PAR)),
-        ("patch", (LOAD_PATCH,)),
-        ("depthwise", (s.DEPTHWISE,)),
-    ):
-        for kind in kinds:
-            if present[kind] and not config.has(extension):
-                raise ProgramError(
-                    f"instruction {np.flatnonzero(rows[:, KIND] == kind)[0]} ({KIND_NAMES[kind]}) needs the extension "
-                    f"{extension!r}, which configuration {config.name!r} lacks"
-                )
+    for where, extension in sorted(_lacking(config, rows, present)):
+        raise ProgramError(
+            f"instruction {where} ({KIND_NAMES[rows[where, KIND]]}) needs the extension {extension!r}, which "
+            f"configuration {config.name!r} lacks"
+        )
     counts = np.array([sum(item.unit == unit for item in REGISTERS) for unit in Unit], np.int64)
     registers = np.zeros((int(present[CONFIG]) + 1, LOG_COLUMNS), np.int64)
     outcome, where, begin, end, rewrites = _follow(

@@ -98,11 +98,3 @@ def combine_multiply(a, b, zero_a, zero_b, ratio, zero_point, unsigned, low, hig
     shift = 128 if unsigned else 0
     product = np.int32((a - zero_a) * (b - zero_b))
     return saturate(np.float32(product) * ratio + np.float32(zero_point + shift), -shift, low, high)
-
-
-@compiled()
-def shift_right(value, amount):  # type: ignore[no-untyped-def]
-    """SHR of isa/README.md on int32 values held as int64; the caller keeps the low 32 bits."""
-    if amount >= 0:
-        return value >> min(amount, 31)
-    return value << min(-amount, 32)

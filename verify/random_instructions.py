@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.access import Trace
+from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.config import Config
 from vdla.isa.layout import EXTENSION_OF, REGISTERS, Register, encode_uops, pack_fields, uop_fields
+from vdla.isa.timing import alu_cycles
 
 from .random_operands import TOTALS, combine_constants, log_uniform_int32, near_tie_totals
 from .random_scratchpads import random_parameters
@@ -365,12 +367,15 @@ def alu(source: Source) -> dict[str, int]:
     loops = _loops(source)
     # Operations of one cycle where there are many of them.
     quick = loops["iter_out"] * loops["iter_in"] > _QUICK
-    opcode = source.number(2 if quick else 4)
+    opcodes = alu_opcodes(source.config)
+    if quick:
+        opcodes = tuple(code for code in opcodes if alu_cycles(code, True) == 1)
+    opcode = opcodes[source.number(len(opcodes) - 1)]
     return {
         **loops,
-        "alu_opcode": opcode,
+        "alu_opcode": int(opcode),
         "use_imm": int(quick or source.chance(0.6)),
-        "imm": source.number(34, -34) if opcode == 3 else source.number(2**15 - 1, -(2**15)),
+        "imm": source.number(34, -34) if opcode is AluOpcode.SHR else source.number(2**15 - 1, -(2**15)),
     }
 
 

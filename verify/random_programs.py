@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from vdla.isa.config import EXTENSIONS, Config, Memory
+from vdla.isa.alu import AluOpcode
+from vdla.isa.config import Config, Memory
+from vdla.isa.extensions import EXTENSIONS
 from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, unit_of
-from vdla.isa.opcodes import AluOpcode
 from vdla.isa.parameters import declared
 from vdla.isa.program import Program
 from vdla.isa.program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder, steps

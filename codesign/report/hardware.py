@@ -3,74 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from vdla.isa.config import CLOCK_IS, Config
+from vdla.isa.extensions import blocks
 from vdla.isa.fifos import FIFOS
 from vdla.isa.timing import gemm_latency, post_latency, read_burst_beats, write_burst_beats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A part of the data path: how wide it is, what multiplies in it, and which memory ports it uses."""
-
-    name: str
-    lanes: int
-    multipliers: int
-    multiplier: str
-    ports: str
-    storage_bytes: int
-
-
-def blocks(config: Config) -> tuple[Block, ...]:
-    """The GEMM array and every extension of `config`, as isa/README.md specifies them."""
-    out_lanes = config.batch * config.block_out
-    storage = config.extra_storage
-    parts = [
-        Block(
-            name="gemm array",
-            lanes=out_lanes,
-            multipliers=config.multiplies_per_cycle,
-            multiplier="int8 x int8",
-            ports="inp read, wgt read, acc read and write (one of each a bank)",
-            storage_bytes=0,
-        )
-    ]
-    if config.has("post"):
-        parts.append(
-            Block(
-                name="post",
-                lanes=out_lanes // config.post_passes,
-                multipliers=3 * out_lanes // config.post_passes,
-                multiplier="float32 (24 x 24): one scales, two combine",
-                ports="acc read of a bank in cycles the array leaves it free; the bus for operands",
-                storage_bytes=storage["parameter table"] + storage["operand FIFO"],
-            )
-        )
-    if config.has("patch"):
-        parts.append(
-            Block(
-                name="patch",
-                lanes=config.inp_bytes,
-                multipliers=0,
-                multiplier="none",
-                ports="inp write, shared with ordinary loads",
-                storage_bytes=storage["patch window"],
-            )
-        )
-    if config.has("depthwise"):
-        parts.append(
-            Block(
-                name="depthwise",
-                lanes=config.batch * config.block_in,
-                multipliers=0,
-                multiplier=f"none of its own: {config.batch * config.block_in} of the array's",
-                ports="those of the array",
-                storage_bytes=0,
-            )
-        )
-    return tuple(parts)
 
 
 def warning_lines(warnings: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 
 from ..shared_modules import place
@@ -17,6 +18,19 @@ ACCUMULATOR_LANE = "accumulator_lane"
 """Name of the one Verilog module that all lanes are."""
 
 IMMEDIATE = signed(16)
+
+CONTROLS: dict[str, tuple[AluOpcode, ...]] = {
+    "adds": (AluOpcode.ADD,),
+    "chooses": (AluOpcode.MIN, AluOpcode.MAX),
+    "is_max": (AluOpcode.MAX,),
+    "shifts": (AluOpcode.SHR,),
+}
+"""The lane's control inputs that follow from the ALU operation, and the operations that set each. None of the first
+two and `shifts`: the result is MUL's.
+"""
+
+CYCLES = {AluOpcode.SHR: 3, AluOpcode.MUL: 5}
+"""Cycles from the operand to the result, where they are more than one. isa/alu.py says so too."""
 
 RESULTS = ("writing", "written_1", "written_2")
 """The result of the cycle before, which is being written, and those of the two cycles before that."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
-from vdla.isa.opcodes import AluOpcode
 from vdla.isa.timing import alu_cycles
 
 MOST_EXTRA = max(alu_cycles(opcode, True) for opcode in AluOpcode) - 1

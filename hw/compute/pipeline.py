@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
+from operator import or_
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.layout import uop_fields
-from vdla.isa.opcodes import AluOpcode
 from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latency, gemm_read_stage
 
 from ..copies import copies
@@ -19,7 +20,7 @@ from ..shared_modules import place
 from .accumulators import lanes
 from .alu import LANE
 from .array import MultiplyArray, array_latency, sum_bits
-from .lane import ACCUMULATOR_LANE, IMMEDIATE, RESULTS, AccumulatorLane
+from .lane import ACCUMULATOR_LANE, CONTROLS, CYCLES, IMMEDIATE, RESULTS, AccumulatorLane
 from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
 
 
@@ -101,7 +102,7 @@ class Pipeline(wiring.Component):
         # The stages below are built so; a change of isa/timing.py needs a change here.
         assert gemm_read_stage(config) == 1 + array_latency(config) == gemm_latency(config) - 4
         assert (ALU_READ_STAGE, ALU_LATENCY) == (3, 7)
-        assert [alu_cycles(opcode, True) for opcode in AluOpcode] == [1, 1, 1, 3, 5]
+        assert all(alu_cycles(opcode, True) == CYCLES.get(opcode, 1) for opcode in AluOpcode)
 
     def _slot(self) -> data.StructLayout:
         """An operation on its way to the accumulators: `writes` one, or is the `source` of the next; `alu`; reads its
@@ -206,6 +207,12 @@ class Pipeline(wiring.Component):
         m.d.comb += [self.acc_read.enable.eq(slot.read), self.acc_read.address.eq(slot.address)]
         return slot
 
+    def _control(self, name: str) -> Value:
+        """Control input `name` of the lanes (`lane.CONTROLS`); the array's sums are added as ADD adds."""
+        opcode = self.mode.alu_opcode
+        chosen = reduce(or_, [opcode == code for code in CONTROLS[name]])
+        return ~self.mode.alu | chosen if name == "adds" else chosen
+
     def _accumulate(self, m: Module, platform: object, slot: data.View, array: MultiplyArray) -> None:
         """From the read to the write."""
         config = self.config
@@ -248,11 +255,7 @@ class Pipeline(wiring.Component):
         keeps = copies(m, choosing.read, count, "keeps")
         adds_sum = copies(m, choosing.sum & ~choosing.alu, count, "adds_sum")
         adds_right = copies(m, choosing.alu, count, "adds_right")
-        opcode = self.mode.alu_opcode
-        adds = copies(m, ~self.mode.alu | (opcode == AluOpcode.ADD), count, "adds")
-        chooses = copies(m, (opcode == AluOpcode.MIN) | (opcode == AluOpcode.MAX), count, "chooses")
-        is_max = copies(m, opcode == AluOpcode.MAX, count, "is_max")
-        shifts = copies(m, opcode == AluOpcode.SHR, count, "shifts")
+        controls = {name: copies(m, self._control(name), count, name) for name in CONTROLS}
         for number in range(count):
             lane = place(
                 m,
@@ -270,10 +273,7 @@ class Pipeline(wiring.Component):
                 takes_right=executing.source,
                 use_immediate=self.mode.use_imm,
                 immediate=self.mode.imm,
-                adds=adds[number],
-                chooses=chooses[number],
-                shifts=shifts[number],
-                is_max=is_max[number],
+                **{name: wires[number] for name, wires in controls.items()},
                 start=start,
                 since=extra[:2],
             )

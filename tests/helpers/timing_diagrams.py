@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 from vdla.isa import timing
+from vdla.isa.alu import AluOpcode
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
-from vdla.isa.opcodes import AluOpcode
 from vdla.sim import SimulationResult, simulate
 
 PAGE = Path(__file__).parents[2] / "hw" / "README.md"

@@ -8,9 +8,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import Unit, encode, register_value
-from vdla.isa.opcodes import AluOpcode
 from vdla.sim import compute_timeline, cycles_by_category, simulate, timeline
 
 VTA = load_config("vta")

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from vdla.isa.alu import AluOpcode, alu_extension
 from vdla.isa.config import Config
 from vdla.isa.layout import EXTENSION_OF, FLAGS, REGISTERS, TOKEN_QUEUES, Unit, formats, unit_of
-from vdla.isa.opcodes import AluOpcode
 from vdla.isa.timing import READ_BURST_BEATS, read_burst_beats, write_burst_beats
 
 from .machines import TIMINGS
@@ -106,6 +106,7 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
     yield from _activities()
     yield from _queues(machines)
     yield from _flights(lacking)
+    yield from _alu_operations(machines)
     yield from _operations(lacking)
     for kind in (*_READS, "out"):
         missing = _lacking(machines, _EXTENSION_OF_KIND.get(kind))
@@ -172,10 +173,13 @@ def _flights(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | N
         yield group, f"{second} behind {first}", lacking[first] or lacking[second]
 
 
+def _alu_operations(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
+    for opcode, operand in product(AluOpcode, ("immediate", "accumulator")):
+        yield "operations", f"ALU {opcode.name} {operand}", _lacking(machines, alu_extension(opcode))
+
+
 def _operations(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | None]]:
     group = "operations"
-    for opcode, operand in product(AluOpcode, ("immediate", "accumulator")):
-        yield group, f"ALU {opcode.name} {operand}", None
     for name, mode in product(MATRIX, ("reset", "overwrite", "accumulate")):
         yield group, f"{name} {mode}", lacking[name]
     post = lacking["STORE.POST"]

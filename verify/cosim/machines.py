@@ -12,7 +12,8 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-from vdla.isa.config import EXTENSIONS, KIB, PRESETS, Config, Memory, load_config
+from vdla.isa.config import KIB, PRESETS, Config, Memory, load_config
+from vdla.isa.extensions import EXTENSIONS
 from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.access import loaded_elements
+from vdla.isa.alu import alu_opcodes
 from vdla.isa.check import check
 from vdla.isa.config import Config
 from vdla.isa.layout import FLAGS, REGISTERS, TOKEN_QUEUES, decode_one, formats, unit_of
@@ -238,7 +239,7 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
             else:
                 values["overwrite" if rng.random() < 0.5 else "reset"] ^= 1
         case "ALU":
-            values["alu_opcode"] = int(rng.integers(5))
+            values["alu_opcode"] = int(rng.choice(alu_opcodes(config)))
             values["use_imm"] ^= int(rng.integers(2))
         case "STORE.POST":
             values["combine"] = int(rng.integers(2))

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.access import Resource, accesses, advance, start_trace
+from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.hazards import record, start_access
 from vdla.isa.layout import FLAGS, Unit, decode_one, decode_uops, unit_of
-from vdla.isa.opcodes import AluOpcode
 from vdla.isa.program import Program, instruction_address
 from vdla.isa.program_builder import Instruction
 from vdla.isa.timing import AXI_BOUNDARY, BEGIN_DELAY, LOADS_IN_FLIGHT, read_burst_beats, write_burst_beats

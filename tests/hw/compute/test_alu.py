@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 from vdla.hw.compute.alu import Alu
-from vdla.isa.opcodes import AluOpcode
+from vdla.isa.alu import AluOpcode
 from vdla.isa.timing import alu_cycles
 
 CORNERS = [0, 1, -1, 31, 32, 33, -31, -32, -33, 2**31 - 1, -(2**31), 2**30, -(2**16), 65535, 5, -5]

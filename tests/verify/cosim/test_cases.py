@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from vdla.compiler.driver import CompileError
 from vdla.isa.check import check
-from vdla.isa.config import EXTENSIONS, load_config
+from vdla.isa.config import load_config
+from vdla.isa.extensions import EXTENSIONS
 from vdla.isa.layout import decode_one, format_names
 from vdla.isa.program import to_bytes
 from vdla.isa.reference import run_reference

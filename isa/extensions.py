@@ -1,0 +1,97 @@
+"""Optional hardware of a machine, and what each part of the data path costs: lanes, multipliers, ports, storage.
+
+`Config.extensions` names extensions of this table. Instructions say which of them they need (`layout.EXTENSION_OF`, and
+`alu.ALU_OPERATIONS` for operations of the ALU).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .config import Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A part of the data path: how wide it is, what multiplies in it, and which memory ports it uses."""
+
+    name: str
+    lanes: int
+    multipliers: int
+    multiplier: str
+    ports: str
+    storage_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """One extension: what it adds, its block of the data path, and whether a machine that names none has it."""
+
+    meaning: str
+    block: Callable[[Config], Block]
+    default: bool = True
+
+
+def _post(config: Config) -> Block:
+    lanes, storage = config.batch * config.block_out // config.post_passes, config.extra_storage
+    return Block(
+        name="post",
+        lanes=lanes,
+        multipliers=3 * lanes,
+        multiplier="float32 (24 x 24): one scales, two combine",
+        ports="acc read of a bank in cycles the array leaves it free; the bus for operands",
+        storage_bytes=storage["parameter table"] + storage["operand FIFO"],
+    )
+
+
+def _patch(config: Config) -> Block:
+    return Block(
+        name="patch",
+        lanes=config.inp_bytes,
+        multipliers=0,
+        multiplier="none",
+        ports="inp write, shared with ordinary loads",
+        storage_bytes=config.extra_storage["patch window"],
+    )
+
+
+def _depthwise(config: Config) -> Block:
+    lanes = config.batch * config.block_in
+    return Block(
+        name="depthwise",
+        lanes=lanes,
+        multipliers=0,
+        multiplier=f"none of its own: {lanes} of the array's",
+        ports="those of the array",
+        storage_bytes=0,
+    )
+
+
+EXTENSION_TABLE: dict[str, Extension] = {
+    "post": Extension(meaning="the post-processing store (LOAD.PAR, STORE.POST)", block=_post),
+    "patch": Extension(meaning="the load of overlapping patches (LOAD.PATCH)", block=_patch),
+    "depthwise": Extension(meaning="the depthwise array mode (DEPTHWISE)", block=_depthwise),
+}
+"""Optional hardware beyond VTA, by name."""
+
+EXTENSIONS = tuple(EXTENSION_TABLE)
+"""The names of all extensions."""
+
+DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if item.default)
+"""Those of a machine that names none."""
+
+
+def blocks(config: Config) -> tuple[Block, ...]:
+    """The GEMM array and every extension of `config`, as isa/README.md specifies them."""
+    array = Block(
+        name="gemm array",
+        lanes=config.batch * config.block_out,
+        multipliers=config.multiplies_per_cycle,
+        multiplier="int8 x int8",
+        ports="inp read, wgt read, acc read and write (one of each a bank)",
+        storage_bytes=0,
+    )
+    return (array, *(item.block(config) for name, item in EXTENSION_TABLE.items() if config.has(name)))

@@ -1,0 +1,41 @@
+"""The ALU's operations on one int32 lane, for numba; `isa.alu` defines them."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.isa.alu import AluOpcode
+from vdla.util.machine_code import compiled
+
+_MIN, _MAX, _ADD, _SHR = (int(code) for code in (AluOpcode.MIN, AluOpcode.MAX, AluOpcode.ADD, AluOpcode.SHR))
+CODES = len(AluOpcode)
+"""ALU opcodes are 0 .. CODES - 1."""
+
+
+@compiled()
+def shift_right(value, amount):  # type: ignore[no-untyped-def]
+    """SHR of isa/README.md on int32 values held as int64; the caller keeps the low 32 bits."""
+    if amount >= 0:
+        return value >> min(amount, 31)
+    return value << min(-amount, 32)
+
+
+@compiled()
+def operate(opcode, left, right):  # type: ignore[no-untyped-def]
+    """The result of ALU operation `opcode` on int64 operands; the caller keeps the low 32 bits."""
+    if opcode == _MIN:
+        return min(left, right)
+    if opcode == _MAX:
+        return max(left, right)
+    if opcode == _ADD:
+        return left + right
+    if opcode == _SHR:
+        return shift_right(left, right)
+    return left * right
+
+
+@compiled()
+def operate_on_lanes(opcode, target, source, use_imm, imm):  # type: ignore[no-untyped-def]
+    """`target` = operation(`target`, `source` or `imm`), int32 lanes."""
+    for j in range(len(target)):
+        right = imm if use_imm else np.int64(source[j])
+        target[j] = np.int32(operate(opcode, np.int64(target[j]), right))

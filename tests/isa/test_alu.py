@@ -1,0 +1,49 @@
+"""The table of ALU operations: complete, and what every engine says of an operation comes from it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from vdla.hw.compute.lane import CONTROLS, CYCLES
+from vdla.isa.alu import ALU_OPERATIONS, AluOpcode, alu_opcodes
+from vdla.isa.config import load_config
+from vdla.isa.describe import c_header, markdown
+from vdla.isa.extensions import EXTENSIONS
+from vdla.isa.timing import alu_cycles
+from vdla.sim.alu import operate
+
+TINY = load_config("tiny")
+EVERYTHING = dataclasses.replace(TINY, extensions=EXTENSIONS)
+EDGES = (0, 1, -1, 31, -31, 32, -32, 33, -33, 2**15 - 1, -(2**15), 2**31 - 1, -(2**31))
+
+
+def test_codes_are_dense_and_fit_the_field():
+    assert sorted(ALU_OPERATIONS) == list(range(len(AluOpcode))) and len(AluOpcode) <= 8
+
+
+@pytest.mark.parametrize("opcode", AluOpcode, ids=lambda opcode: opcode.name)
+def test_the_simulators_handler_is_the_references_operation(opcode: AluOpcode):
+    rng = np.random.default_rng(3)
+    values = np.array([*EDGES, *rng.integers(-(2**31), 2**31, 40)], np.int64)
+    left, right = (grid.reshape(-1) for grid in np.meshgrid(values, values))
+    expected = ALU_OPERATIONS[opcode].compute(left, right) & 0xFFFFFFFF
+    handler = getattr(operate, "py_func", operate)
+    with np.errstate(over="ignore"):
+        got = [int(handler(int(opcode), a, b)) & 0xFFFFFFFF for a, b in zip(left, right, strict=True)]
+    assert got == expected.tolist()
+
+
+@pytest.mark.parametrize("opcode", AluOpcode, ids=lambda opcode: opcode.name)
+def test_the_rtl_has_control_signals_for_it(opcode: AluOpcode):
+    assert alu_cycles(opcode, True) == CYCLES.get(opcode, 1)
+    chosen = [name for name, codes in CONTROLS.items() if opcode in codes]
+    assert chosen or opcode is AluOpcode.MUL
+
+
+def test_documents_list_the_operations_of_the_machine():
+    for config in (TINY, EVERYTHING):
+        header, page = c_header(config), markdown(config)
+        for opcode in AluOpcode:
+            there = opcode in alu_opcodes(config)
+            assert (f"#define VDLA_ALU_{opcode.name} {int(opcode)}" in header) == there
+            assert (f"{opcode.name} {int(opcode)}" in page.partition("`alu_opcode`")[2][:200]) == there
