@@ -24,6 +24,7 @@ from ...passes.split_copies import ELEMENT_DIMENSIONS
 from .access import Access
 from .columns import Column, Rows
 from .evaluate import Evaluator, evaluator
+from .intrinsics import VECTORS
 from .iterations import Iterations
 from .machine import DRAM, Batch, Span
 from .micro_ops import MicroOpMemory
@@ -234,7 +235,7 @@ class LayerEmitter:
         )
 
     def _emit(self, chain: Chain, around: Iterations) -> None:
-        from . import emit_compute, emit_copies, emit_loads, emit_stores
+        from . import emit_compute, emit_copies, emit_loads, emit_stores, emit_vectors
 
         leaf = chain.leaf
         if isinstance(leaf, Copy):
@@ -250,6 +251,8 @@ class LayerEmitter:
                 emit_stores.emit_post(self, chain, leaf, around)
             case "patch":
                 emit_loads.emit_patch(self, chain, leaf, around)
+            case name if name in VECTORS:
+                emit_vectors.emit_vector(self, chain, leaf, around)
             case name:
                 raise EmissionError(f"{self.program.name}: no instruction for intrinsic {name}")
 

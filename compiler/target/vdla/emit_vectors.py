@@ -1,0 +1,99 @@
+"""Element-wise operations on accumulators: loops around a vector intrinsic become ALU instructions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from vdla.isa import layout
+
+from ...ir.stmt import Intrinsic
+from .access import Access
+from .columns import Column, full, group_rows, item, lesser, pick, where
+from .evaluate import Environment
+from .intrinsics import VECTORS
+from .iterations import Iterations
+from .machine import Span
+
+if TYPE_CHECKING:
+    from .emit import Chain, LayerEmitter
+
+_MOST_ITERATIONS = (1 << 14) - 1
+
+
+def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
+    """ALU: up to two innermost loops count inside the instruction, each of the others repeats it.
+
+    Operands are the accumulators that change and, without an immediate, those they are combined with. Their addresses
+    lie in one micro-op, relative to the lower of the two: register BASE moves both.
+    """
+    attributes = {name: int(value) for name, value in leaf.attributes}
+    accesses = [emitter.access(operand) for operand in leaf.operands]
+    counted = _counted(chain, accesses, _first(around, chain.names))
+    inner = chain.iterations(around, frozenset(chain.names[len(chain.names) - counted :]))
+    loops = chain.loops[len(chain.loops) - counted :]
+    extents = [extent(inner.values) for _, extent in loops]
+    runs = np.ones(len(inner), dtype=bool)
+    for extent in extents:
+        runs &= full(extent, len(inner)) > 0
+    inner, extents = inner.chosen(runs), [pick(extent, runs) for extent in extents]
+    if not len(inner):
+        return
+    starts = [access.base(inner.values) + access.offset(inner.values) for access in accesses]
+    target, source = starts[0], starts[-1]
+    base = lesser(target, source)
+    emitter.set_register("BASE", inner.position, {"acc_base": base})
+    counts: list[Column] = [1] * (2 - counted) + extents
+    fields: dict[str, Column] = {"iter_out": counts[0], "iter_in": counts[1], "uop_bgn": 0, "uop_end": 1}
+    spans = []
+    for operand, access, start in zip(("dst", "src"), accesses, starts, strict=False):
+        factors: list[Column] = [0] * (2 - counted) + [access.step(inner.values, name) for name, _ in loops]
+        last = start
+        for loop, factor, count in zip(("out", "in"), factors, counts, strict=True):
+            # A loop that runs once adds nothing, and its factor might be as large as the memory.
+            factor = where(count > 1, factor, 0)
+            fields[f"{operand}_factor_{loop}"] = factor
+            last = last + factor * (count - 1)
+        spans.append(Span("acc", start, last + 1))
+    immediate = attributes.get("immediate")
+    fields |= {
+        "alu_opcode": int(VECTORS[leaf.declaration.name]),
+        "use_imm": int(immediate is not None),
+        "imm": immediate or 0,
+    }
+    emitter.add(
+        "ALU",
+        inner.position,
+        fields,
+        reads=tuple(spans[1:]),
+        writes=(spans[0],),
+        sequence=_micro_ops(emitter, target - base, source - base, len(inner)),
+    )
+
+
+def _first(around: Iterations, names: list[str]) -> Environment:
+    """The first iteration around, with the loops `names` at 0."""
+    return {name: item(value, 0) for name, value in around.fixed(names).values.items()}
+
+
+def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
+    """How many innermost loops, at most two, the instruction counts: all their steps are constant and not negative."""
+    counted = 0
+    for name, extent in reversed(chain.loops[-2:]):
+        if int(np.max(extent(zero))) > _MOST_ITERATIONS:
+            break
+        offsets = [[item(access.offset({**zero, name: k}), 0) for k in range(3)] for access in accesses]
+        if any(second - first != third - second or second < first for first, second, third in offsets):
+            break
+        counted += 1
+    return counted
+
+
+def _micro_ops(emitter: LayerEmitter, target: Column, source: Column, count: int) -> np.ndarray:
+    """The number of the one-micro-op sequence of each of `count` instructions."""
+    groups = group_rows([target, source], count)
+    numbers = []
+    for row in groups.first.tolist():
+        pair = (np.array([item(target, row)]), np.array([item(source, row)]))
+        numbers.append(emitter.sequence(layout.encode_uops(emitter.config, *pair, np.zeros(1, np.int64))))
+    return np.array(numbers, dtype=np.int64)[groups.of]
