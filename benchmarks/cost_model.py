@@ -33,11 +33,11 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.cpu.sketch.account import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
-from vdla.compiler.templates.cpu.tasks import space as cpu_space
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.space import Space
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
-from vdla.compiler.tune.program_features.reading import Read, read_cpu, read_scheduled, read_vdla
+from vdla.compiler.tune.program_features.reading import Read, read_points, read_scheduled, read_vdla
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel, Samples
 from vdla.compiler.tune.search.point_features import GUESS, examine
 from vdla.isa.config import load_config
@@ -133,8 +133,8 @@ def processor(name: str) -> Subject:
     workload = cpu_workload(name, target)
     measurer = CpuMeasurer(target)
     return Subject(
-        space=cpu_space(target, workload),
-        read=read_cpu(target, workload),
+        space=CPU.space(target, workload),
+        read=read_points(CPU, target, workload),
         measure=lambda values: measurer.measure(workload, values).seconds,
     )
 

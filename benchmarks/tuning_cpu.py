@@ -33,10 +33,10 @@ from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
 from vdla.codesign.named_layers import CONVOLUTIONS, same_window
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.cpu.conv2d_knobs import flattened
-from vdla.compiler.templates.cpu.tasks import space
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import Conv2dCpu
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer, CpuTrial
-from vdla.compiler.tune.program_features.reading import read_cpu
+from vdla.compiler.tune.program_features.reading import read_points
 from vdla.compiler.tune.search.history import History
 from vdla.compiler.tune.search.model_search import ModelSearch
 from vdla.compiler.tune.search.short_list import ShortList
@@ -73,10 +73,10 @@ def search(
 ) -> dict[str, Any]:
     """One search: trials to ENOUGH of the peer's speed, the best in relation to defaults, CPU seconds of a trial."""
     target, workload = host_target(), workload_of(name)
-    own = space(target, workload)
+    own = CPU.space(target, workload)
     found = SEARCHES[strategy].make(())
     if features == "program" and isinstance(found, ModelSearch):
-        found = replace(found, short_list=ShortList(read=read_cpu(target, workload)))
+        found = replace(found, short_list=ShortList(read=read_points(CPU, target, workload)))
     history = History.empty(own)
     measured: list[CpuTrial] = []
     deciding = 0.0
@@ -150,7 +150,7 @@ def document(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def size_of(name: str) -> dict[str, Any]:
     """How many points and programs the space of a layer has."""
-    own = space(host_target(), workload_of(name))
+    own = CPU.space(host_target(), workload_of(name))
     exact = own.size <= MOST_COUNTED
     rng = np.random.default_rng(0)
     programs = count_programs(own) if exact else least_programs(own, rng, SAMPLES)

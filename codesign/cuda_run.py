@@ -18,8 +18,9 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.target.cuda.nvrtc import nvrtc_version
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
-from vdla.compiler.tune.records.apply_cuda import knobs_from
+from vdla.compiler.tune.records.apply import knobs_from
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.util.user_cache import CacheError
 
@@ -53,7 +54,7 @@ class CudaCacheEntry:
 
 def chosen_from(records: RecordBook | None, target: CudaTarget) -> ChosenKnobs[CudaWorkload] | None:
     """The knobs of records, for one compilation; None without records."""
-    return None if records is None else knobs_from(records, target)
+    return None if records is None else knobs_from(records, GPU, target)
 
 
 def compile_for_device(

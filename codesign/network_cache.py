@@ -64,9 +64,10 @@ def cached_network(
     """
     knobs = None
     if records is not None:
-        from vdla.compiler.tune.records.apply_cpu import knobs_from
+        from vdla.compiler.templates.cpu.tasks import CPU
+        from vdla.compiler.tune.records.apply import knobs_from
 
-        knobs = knobs_from(records, target)
+        knobs = knobs_from(records, CPU, target)
 
     def save(partial: Path, file: ModelFile) -> None:
         # Half a second of imports, for which a network that is there need not wait.

@@ -22,8 +22,9 @@ from vdla.compiler.runtime.network_archive import load_network
 from vdla.compiler.target.cpu.machine import host_target, runs_here
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import CpuWorkload
-from vdla.compiler.tune.records.apply_cpu import knobs_from
+from vdla.compiler.tune.records.apply import knobs_from
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.util.errors import UserError
 from vdla.util.files import open_file
@@ -116,7 +117,7 @@ def compile_here(
             return CompiledHere(network=network, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:
             remark(f"compiled without the cache: {error}")
-    knobs = None if records is None else knobs_from(records, processor)
+    knobs = None if records is None else knobs_from(records, CPU, processor)
     network = compile_cpu(model, processor, batch=batch, dump_passes=dump_passes, knobs=knobs, told=told)
     return CompiledHere(network=network, seconds=time.perf_counter() - started, cached=False, knobs=knobs)
 

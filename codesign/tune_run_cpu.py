@@ -11,15 +11,15 @@ from typing import Any
 
 from vdla.compiler.cpu_driver import compile_cpu, network_workloads
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
-from vdla.compiler.templates.cpu.tasks import default_values, space
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
-from vdla.compiler.tune.program_features.reading import read_cpu
-from vdla.compiler.tune.records.apply_cpu import knobs_from
+from vdla.compiler.tune.program_features.reading import read_points
+from vdla.compiler.tune.records.apply import knobs_from
 from vdla.compiler.tune.records.book import book_of
 from vdla.compiler.tune.records.record import Record, describe_target
-from vdla.compiler.tune.records.transfer_cpu import samples_from
+from vdla.compiler.tune.records.transfer import samples_from
 from vdla.util.errors import UserError
 
 from .processor_run import relative_difference, sample_inputs
@@ -62,10 +62,10 @@ def timed_on(target: CpuTarget, transfer: Sequence[Record]) -> Timed[CpuWorkload
         document={"target": "llvm", "cpu": target.cpu, "triple": target.triple},
         machine=f"processor {target.cpu}",
         describe=partial(describe_cpu, target),
-        space=partial(space, target),
-        defaults=partial(default_values, target),
-        samples=partial(samples_from, transfer, target),
-        read=partial(read_cpu, target),
+        space=partial(CPU.space, target),
+        defaults=partial(CPU.default, target),
+        samples=partial(samples_from, transfer, CPU, target),
+        read=partial(read_points, CPU, target),
     )
 
 
@@ -97,7 +97,7 @@ def compare_network(path: Path, target: CpuTarget, records: Sequence[Record]) ->
 
     Both run in turns on one thread of this machine; the medians of thread CPU time count. Raises UserError.
     """
-    knobs = knobs_from(book_of(records), target)
+    knobs = knobs_from(book_of(records), CPU, target)
     with compile_cpu(path, target) as plain, compile_cpu(path, target, knobs=knobs) as tuned:
         arrays = sample_inputs(plain)
         expected = plain.run(arrays)

@@ -16,14 +16,14 @@ from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 from vdla.compiler.runtime.cuda_timing import repeating_timer
 from vdla.compiler.runtime.device_target import device_target
 from vdla.compiler.target.cuda.machine import CudaTarget
-from vdla.compiler.templates.gpu.tasks import default_values, space
+from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure.descriptions import describe_cuda
-from vdla.compiler.tune.program_features.reading import read_cuda
-from vdla.compiler.tune.records.apply_cuda import knobs_from
+from vdla.compiler.tune.program_features.reading import read_points
+from vdla.compiler.tune.records.apply import knobs_from
 from vdla.compiler.tune.records.book import book_of
 from vdla.compiler.tune.records.record import Record, describe_target
-from vdla.compiler.tune.records.transfer_cuda import samples_from
+from vdla.compiler.tune.records.transfer import samples_from
 from vdla.util.errors import UserError
 
 from .processor_run import relative_difference, sample_inputs
@@ -64,10 +64,10 @@ def timed_on(target: CudaTarget, transfer: Sequence[Record]) -> Timed[CudaWorklo
         document={"target": "cuda", "arch": target.arch, "card": target.card, "tf32": target.tensor_float},
         machine=f"GPU {target.card}",
         describe=partial(describe_cuda, target),
-        space=partial(space, target),
-        defaults=partial(default_values, target),
-        samples=partial(samples_from, transfer, target),
-        read=partial(read_cuda, target),
+        space=partial(GPU.space, target),
+        defaults=partial(GPU.default, target),
+        samples=partial(samples_from, transfer, GPU, target),
+        read=partial(read_points, GPU, target),
     )
 
 
@@ -78,7 +78,7 @@ def compare_network(
 
     Both run in turns; the medians by the device's clock count. Raises UserError.
     """
-    knobs = knobs_from(book_of(records), target)
+    knobs = knobs_from(book_of(records), GPU, target)
     codes = compile_cuda(path, target), compile_cuda(path, target, knobs=knobs)
     with ExitStack() as closing:
         plain, tuned = (closing.enter_context(CudaNetwork(code, device)) for code in codes)

@@ -191,9 +191,8 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
     match operator:
         case "matmul":
             batch, rows, depth, columns = sizes
-            program = product(
-                Matrices(rows=rows, depth=depth, columns=columns, batch_x=(batch,), batch_w=(batch,))
-            )
+            of = Matrices(rows=rows, depth=depth, columns=columns, batch_x=(batch,), batch_w=(batch,))
+            program = product(of, name="matmul")
             return SketchCpu(operator="matmul", expression=program)
         case "softmax":
             return SketchCpu(operator="softmax", expression=softmax(sizes, 1, width=width))

@@ -36,7 +36,7 @@ from .target.cpu.module import Module, lower
 from .templates.chosen_knobs import ChosenKnobs
 from .templates.cpu.lower import lower_float_node
 from .templates.cpu.lower_int8 import lower_integer_graph
-from .templates.cpu.tasks import schedule, space
+from .templates.cpu.tasks import CPU
 from .templates.cpu.workload import CpuWorkload
 from .templates.lowered_node import LoweredStep, Recorded
 from .templates.space import Values
@@ -277,8 +277,8 @@ def _with_records(
 
     def with_knobs(values: Values) -> LoweredStep[CpuTarget]:
         return replace(
-            step, schedule=partial(schedule, workload=workload, program=step.program, values=values)
+            step, schedule=partial(CPU.schedule, workload=workload, program=step.program, values=values)
         )
 
-    recorded = Recorded(knobs=knobs, workload=workload, space=partial(space, target), step=with_knobs)
+    recorded = Recorded(knobs=knobs, workload=workload, space=partial(CPU.space, target), step=with_knobs)
     return replace(step, recorded=recorded)

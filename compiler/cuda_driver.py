@@ -38,7 +38,7 @@ from .target.cuda.prepare import prepare
 from .templates.chosen_knobs import ChosenKnobs
 from .templates.gpu.lower import lower_cuda_node, lower_methods, lower_recorded
 from .templates.gpu.lowered import LoweredCudaNode
-from .templates.gpu.tasks import space
+from .templates.gpu.tasks import GPU
 from .templates.gpu.workload import CudaWorkload
 from .templates.lowered_node import LoweredStep, Recorded
 from .templates.space import Values
@@ -291,5 +291,5 @@ def _recorded_step(
     def with_knobs(values: Values) -> LoweredStep[CudaTarget]:
         return float_step(graph, lower_recorded(target, graph, method, values))
 
-    recorded = Recorded(knobs=knobs, workload=workload, space=partial(space, target), step=with_knobs)
+    recorded = Recorded(knobs=knobs, workload=workload, space=partial(GPU.space, target), step=with_knobs)
     return replace(float_step(graph, methods[0]), recorded=recorded)

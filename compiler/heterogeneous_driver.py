@@ -23,7 +23,8 @@ from .runtime.cpu_network import CpuNetwork
 from .runtime.executable import Port
 from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, run_region, time_region
 from .target.cpu.machine import CpuTarget, host_target
-from .tune.records.apply_cpu import knobs_from
+from .templates.cpu.tasks import CPU
+from .tune.records.apply import knobs_from
 from .tune.records.book import RecordBook
 
 _REPEAT = 5
@@ -223,7 +224,7 @@ def _network(work: _Work, partition: Partition, dump_passes: Path | None) -> Het
 
 def _compile_rest(work: _Work, partition: Partition, region: Region, dump_passes: Path | None) -> CpuNetwork:
     target = host_target() if work.target is None else work.target
-    knobs = None if work.records is None else knobs_from(work.records, target)
+    knobs = None if work.records is None else knobs_from(work.records, CPU, target)
     try:
         return compile_cpu(region.model, target, dump_passes=dump_passes, knobs=knobs, kernels=work.kernels)
     except NodeError as error:

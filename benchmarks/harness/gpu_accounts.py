@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
-from vdla.compiler.templates.gpu import tasks
+from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_from_dict
 from vdla.compiler.templates.space import ESTIMATE, Columns
 from vdla.compiler.tune.records.record import Record
@@ -75,7 +75,7 @@ def measured_in(records: Iterable[Record], target: CudaTarget) -> list[Measured]
             found[text][1].append(record)
     measured: list[Measured] = []
     for workload, trials in found.values():
-        names = [axis.name for axis in tasks.space(target, workload).axes]
+        names = [axis.name for axis in GPU.space(target, workload).axes]
         kept = [trial for trial in trials if sorted(trial.knobs) == sorted(names)]
         if kept:
             measured.append(
@@ -112,7 +112,7 @@ def _of_task(card: CudaTarget, task: dict[str, Any]) -> Measured:
 
 def judge(measured: Measured) -> Judgement:
     """The account's estimates against what was measured."""
-    account = tasks.space(measured.target, measured.workload).account(measured.knobs)
+    account = GPU.space(measured.target, measured.workload).account(measured.knobs)
     estimates = account.quantities[ESTIMATE]
     ratios = np.log(estimates / measured.seconds)
     best = float(measured.seconds.min())

@@ -140,9 +140,10 @@ def _write_compiled(
     """An archive, or code for C programs, compiled now."""
     from vdla.compiler.cpu_driver import compile_cpu_ahead
     from vdla.compiler.runtime.network_archive import NAME, save_network
-    from vdla.compiler.tune.records.apply_cpu import knobs_from
+    from vdla.compiler.templates.cpu.tasks import CPU
+    from vdla.compiler.tune.records.apply import knobs_from
 
-    knobs = None if records is None else knobs_from(records, processor)
+    knobs = None if records is None else knobs_from(records, CPU, processor)
     archive = len(_files(output)) == 1
     network = compile_cpu_ahead(
         model,

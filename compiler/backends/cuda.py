@@ -26,8 +26,9 @@ from ..target.cuda.options import parse_target
 from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.gpu.flat import flattened
 from ..templates.gpu.generic import schedule as generic_schedule
+from ..templates.gpu.tasks import GPU
 from ..templates.gpu.workload import CudaWorkload
-from ..tune.records.apply_cuda import knobs_from
+from ..tune.records.apply import knobs_from
 from .backend import CompileOptions
 
 EMULATED = "emulated"
@@ -108,7 +109,7 @@ class CudaBackend:
 
 
 def _knobs(options: CompileOptions, target: CudaTarget) -> ChosenKnobs[CudaWorkload] | None:
-    return None if options.records is None else knobs_from(options.records, target)
+    return None if options.records is None else knobs_from(options.records, GPU, target)
 
 
 def _on_device(options: CompileOptions, code: Callable[[CudaTarget], CudaNetworkCode]) -> OwningNetwork:

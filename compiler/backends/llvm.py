@@ -16,7 +16,8 @@ from ..runtime.network_archive import load_network
 from ..schedule import Schedule
 from ..target.cpu.kernel import build
 from ..target.cpu.options import parse_target
-from ..tune.records.apply_cpu import knobs_from
+from ..templates.cpu.tasks import CPU
+from ..tune.records.apply import knobs_from
 from .backend import CompileOptions
 
 
@@ -34,7 +35,7 @@ class LlvmBackend:
             target,
             batch=options.batch,
             dump_passes=options.dump_passes,
-            knobs=None if options.records is None else knobs_from(options.records, target),
+            knobs=None if options.records is None else knobs_from(options.records, CPU, target),
         )
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:

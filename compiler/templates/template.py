@@ -32,17 +32,24 @@ class Template(Generic[TargetT, WorkloadT, ExpressionT]):
     few from which a default is taken (`Space.candidates`). `schedule(target, workload, expression, values)` is the
     workload's tensor expression scheduled with the values of a point. The expression may hold more than the workload
     says, such as constants or operators that were fused to it; none of that changes what a point means.
+
+    `choice` is for templates whose own choice is not the candidate of least cost: its point, or the nearest one to it,
+    empty where the space has none. Without values `schedule` is by that choice then.
     """
 
     name: str
     space: Callable[[TargetT, WorkloadT], Space]
     schedule: Callable[[TargetT, WorkloadT, ExpressionT, Values], Schedule]
+    choice: Callable[[TargetT, WorkloadT], dict[str, int]] | None = None
 
     def default(self, target: TargetT, workload: WorkloadT, most: Values = NO_BOUNDS) -> dict[str, int]:
-        """The values of the candidate of least cost; those of axes in `most` are at most so large.
+        """The template's `choice`, or the values of the candidate of least cost.
 
-        Raises EmptySpaceError where no candidate keeps to the limits.
+        Of candidates, values of axes in `most` are at most so large. Raises EmptySpaceError where none keeps to the
+        limits.
         """
+        if self.choice is not None:
+            return self.choice(target, workload)
         return cheapest(self.space(target, workload), most)
 
     def violated(self, target: TargetT, workload: WorkloadT) -> str | None:

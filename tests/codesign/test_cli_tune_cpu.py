@@ -19,14 +19,14 @@ from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.cpu_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.templates.cpu.tasks import default_values, space
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import ElementwiseCpu
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import TaskError, describe_cpu, load
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.records.book import read_book
 from vdla.compiler.tune.records.record import Record, Task, describe_target
-from vdla.compiler.tune.records.transfer_cpu import samples_from
+from vdla.compiler.tune.records.transfer import samples_from
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
@@ -70,7 +70,7 @@ def test_a_workload_is_tuned_and_resumed(vdla, tmp_path):
     (task,) = tune(vdla, records, "--workload", LAYER, "--trials", 4, "--batch", 2)["tasks"]
     lines = [json.loads(line) for line in records.read_text().splitlines()]
     assert task["trials"] == 4 and [line["trial"] for line in lines[:4]] == [0, 1, 2, 3]
-    assert lines[0]["knobs"] == default_values(host_target(), cpu_workload(LAYER, host_target()))
+    assert lines[0]["knobs"] == CPU.default(host_target(), cpu_workload(LAYER, host_target()))
     assert task["unit"] == "seconds" and task["default"] > 0 and task["outputs_equal"] is True
     # What is applied is what won when the best took turns, not the luckiest reading.
     checked = lines[4]
@@ -149,14 +149,14 @@ def test_other_workloads_of_the_template_teach(vdla):
     records = []
     for workload in (own, other, pool):
         task = Task(workload=workload.to_dict(), target=describe_target(target))
-        knobs = default_values(target, workload)
+        knobs = CPU.default(target, workload)
         records += [
             Record(task=task, knobs=k, cost=cost, trial=i, seed=0, strategy="model", elapsed=0.0)
             for i, (k, cost) in enumerate([(knobs, 2.0), (knobs, 1.0), ({"luck": 1}, 0.5)])
         ]
-    (group,) = samples_from(records, target, own)
+    (group,) = samples_from(records, CPU, target, own)
     assert group.costs.tolist() == [2.0, 1.0] and len(group.features) == 2
-    assert samples_from(records[:3], target, own) == ()
+    assert samples_from(records[:3], CPU, target, own) == ()
 
 
 def test_programs_teach_those_that_have_the_same_knobs():
@@ -166,13 +166,13 @@ def test_programs_teach_those_that_have_the_same_knobs():
     records = []
     for workload in (other, softmax):
         task = Task(workload=workload.to_dict(), target=describe_target(target))
-        of_it = space(target, workload)
+        of_it = CPU.space(target, workload)
         points = [of_it.values(point) for point in of_it.sample(np.random.default_rng(0), 3)]
         records += [
             Record(task=task, knobs=knobs, cost=1.0, trial=i, seed=0, strategy="model", elapsed=0.0)
             for i, knobs in enumerate([{}, *points])
         ]
-    (group,) = samples_from(records, target, own)
+    (group,) = samples_from(records, CPU, target, own)
     assert len(group.costs) == 3
 
 
@@ -292,7 +292,7 @@ def test_functions_behind_sums_do_not_make_errors_of_roundings():
 
 
 def test_programs_are_read_where_no_template_made_the_space_unless_told():
-    made = space(host_target(), cpu_workload(LAYER, host_target()))
+    made = CPU.space(host_target(), cpu_workload(LAYER, host_target()))
     ruled = replace(made, template="sketch_cpu")
     usual = Options(trials=1, in_place=0, batch=1, seed=0, strategy="evolution")
     assert usual.reads_programs(ruled) and not usual.reads_programs(made)

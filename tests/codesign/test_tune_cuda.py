@@ -22,12 +22,12 @@ from vdla.compiler.cuda_driver import network_workloads
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.options import parse_target
-from vdla.compiler.templates.gpu.tasks import default_values, space
+from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure import open_backend
 from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.measure.cuda_workers import CudaWorkers
-from vdla.compiler.tune.records.apply_cuda import knobs_from
+from vdla.compiler.tune.records.apply import knobs_from
 from vdla.compiler.tune.records.book import CHECKED, book_of
 from vdla.compiler.tune.records.files import RecordWriter
 from vdla.compiler.tune.records.record import Record, Task, describe_target
@@ -79,7 +79,7 @@ def test_a_workload_is_tuned_and_resumed() -> None:
     (task,), written = tune(OPTIONS, [])
     (workload,) = cuda_workloads(NAME, CARD)
     assert [record.trial for record in written] == [0, 1, 2, 3, 4, 5, 6]
-    assert written[0].knobs == default_values(CARD, workload)
+    assert written[0].knobs == GPU.default(CARD, workload)
     assert all(record.cost is not None and record.task.unit == "seconds" for record in written)
     assert written[-1].strategy == CHECKED and written[-1].cost == min(task["best"], task["default"])
     assert task["outputs_equal"] is True and task["workload"] == workload.to_dict()
@@ -89,8 +89,8 @@ def test_a_workload_is_tuned_and_resumed() -> None:
     assert [record.knobs for record in more[:2]] == [record.knobs for record in written[4:6]]
     # Records of a card are found by its architecture alone, and the other way round.
     for target in (CARD, TARGET, cuda_target("sm_90")):
-        assert knobs_from(book_of(written), target).choose(workload) == (written[-1].knobs or None)
-    assert knobs_from(book_of(written), cuda_target("sm_80")).choose(workload) is None
+        assert knobs_from(book_of(written), GPU, target).choose(workload) == (written[-1].knobs or None)
+    assert knobs_from(book_of(written), GPU, cuda_target("sm_80")).choose(workload) is None
 
 
 def test_wrong_results_are_failed_trials() -> None:
@@ -170,7 +170,7 @@ def products_of(model: Path, target: CudaTarget) -> list[tuple[str, CudaWorkload
 
 def record(workload: Any, cost: float, target: Any = TARGET) -> Record:
     task = Task(workload=workload.to_dict(), target=describe_target(target))
-    knobs = default_values(target, workload)
+    knobs = GPU.default(target, workload)
     return Record(task=task, knobs=knobs, cost=cost, trial=0, seed=0, strategy=CHECKED, elapsed=0.0)
 
 
@@ -181,7 +181,7 @@ def test_the_method_with_the_best_record_is_taken(network: Path) -> None:
     costs = {"conv2d_cuda": 3e-6, "conv2d_direct_cuda": 2e-6, "winograd_cuda": 4e-6}
 
     def taken(*records: Record) -> str:
-        return ways[knobs_from(book_of(records), TARGET).compare(ways)].template
+        return ways[knobs_from(book_of(records), GPU, TARGET).compare(ways)].template
 
     everything = [record(w, costs[w.template]) for w in ways]
     default = ways[0].template
@@ -255,7 +255,7 @@ def test_workloads_have_names() -> None:
         found = cuda_workloads(name, target)
         assert {workload.template for workload in found} == expected
         for workload in found:
-            assert space(target, workload).size > 50 and workload.obstacle() is None
+            assert GPU.space(target, workload).size > 50 and workload.obstacle() is None
     for wrong in ("gelu:8,8", "conv2d:C99", "matmul:1,100000,100000,8", "elementwise:add,2x3,4x3"):
         with pytest.raises(UserError, match=wrong.partition(":")[0]):
             cuda_workloads(wrong, target)

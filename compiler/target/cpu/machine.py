@@ -61,6 +61,11 @@ class CpuTarget:
         values = {**asdict(self), "features": ",".join(kept)}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def described(self) -> dict[str, str]:
+        """The processor as tuning records name it."""
+        return {"kind": "llvm", "triple": self.triple, "cpu": self.cpu, "digest": self.digest}
+
 
 @lru_cache(maxsize=1)
 def host_target() -> CpuTarget:

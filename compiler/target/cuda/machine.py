@@ -59,6 +59,21 @@ class CudaTarget:
         """SHA-256 of all fields, in hexadecimal: equal digests mean equal kernels, equally tiled."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
+    @property
+    def described(self) -> dict[str, str]:
+        """The GPU as tuning records name it.
+
+        Those of one compute capability are a family: what is best on one card is worth trying on another, and a target
+        of an architecture alone is that of a typical card.
+        """
+        return {
+            "kind": "cuda",
+            "arch": self.arch,
+            "card": self.card,
+            "family": "{}.{}".format(*self.capability),
+            "digest": self.digest,
+        }
+
 
 def cuda_target(arch: str = "sm_90", *, tensor_float: bool = False) -> CudaTarget:
     """A typical card of an architecture (H100 for sm_90); CudaTargetError for names that are not known.

@@ -55,7 +55,7 @@ from . import rows as rows_cpu
 from .fused import fused, shapes_beside, storage_beside
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, sketched
-from .tasks import schedule
+from .tasks import CPU
 from .workload import ElementwiseCpu, PoolCpu
 
 
@@ -177,7 +177,7 @@ def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> Lowere
         node=node,
         key=kernel_key("elementwise", program),
         program=program,
-        schedule=partial(schedule, workload=workload, program=program)
+        schedule=partial(CPU.schedule, workload=workload, program=program)
         if workload is not None
         else lambda target: elementwise_cpu.schedule(target, program, parallel=True),
         workload=workload,
@@ -246,7 +246,7 @@ def _pool(
         node=node,
         key=kernel_key("pool", ends.program),
         program=ends.program,
-        schedule=partial(schedule, workload=workload, program=ends.program),
+        schedule=partial(CPU.schedule, workload=workload, program=ends.program),
         workload=workload,
         tensors={**read, "Y": node.output, **ends.tensors},
         constants=ends.constants,

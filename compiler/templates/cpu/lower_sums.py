@@ -16,7 +16,7 @@ from . import conv2d_knobs as conv2d_cpu_knobs
 from . import conv_transpose as conv_transpose_cpu
 from .fused import Fused, fused
 from .lowered import LoweredCpuNode, sketched
-from .tasks import schedule
+from .tasks import CPU
 from .workload import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
 
 
@@ -76,7 +76,7 @@ def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> L
         key=kernel_key(program.name, ends.program),
         program=ends.program,
         schedule=(
-            partial(schedule, workload=workload, program=ends.program)
+            partial(CPU.schedule, workload=workload, program=ends.program)
             if workload is not None
             else lambda target: conv_transpose_cpu.schedule(target, ends.program, window, parallel=True)
         ),
@@ -116,7 +116,7 @@ def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> Low
         node=node,
         key=kernel_key("depthwise", ends.program),
         program=ends.program,
-        schedule=partial(schedule, workload=workload, program=ends.program),
+        schedule=partial(CPU.schedule, workload=workload, program=ends.program),
         workload=workload,
         **_bound(graph, node, operator.epilogue, arrays, ends),
     )
@@ -136,7 +136,7 @@ def lower_dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredCpuNod
         node=node,
         key=kernel_key("dense", ends.program),
         program=ends.program,
-        schedule=partial(schedule, workload=workload, program=ends.program),
+        schedule=partial(CPU.schedule, workload=workload, program=ends.program),
         workload=workload,
         **_bound(graph, node, operator.epilogue, arrays, ends),
     )

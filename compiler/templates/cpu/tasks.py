@@ -1,86 +1,113 @@
-"""What can be tuned on processors: a workload's space, and its schedule with a point's knobs."""
+"""The templates of processors: an explicit table.
+
+Schedules are those of networks, for one thread or many. Without values they are by the template's own choice for many,
+while `choice` is the point for one, on which candidates are measured.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
-from ..space import Space, Values
-from . import conv2d as conv2d_cpu
-from . import conv2d_space as conv2d_cpu_space
-from . import dense as dense_cpu
-from . import dense_space as dense_cpu_space
-from . import depthwise as depthwise_cpu
-from . import depthwise_space as depthwise_cpu_space
-from . import elementwise as elementwise_cpu
-from . import elementwise_space as elementwise_cpu_space
-from . import pool as pool_cpu
-from . import pool_space as pool_cpu_space
-from . import sketches as sketch_cpu
-from .workload import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, ElementwiseCpu, PoolCpu, SketchCpu
+from ..registry import Registry
+from ..space import Values
+from ..template import Template, table_of
+from . import (
+    conv2d,
+    conv2d_space,
+    dense,
+    dense_space,
+    depthwise,
+    depthwise_space,
+    elementwise,
+    elementwise_space,
+    pool,
+    pool_space,
+    sketches,
+)
+from .workload import (
+    Conv2dCpu,
+    CpuWorkload,
+    DenseCpu,
+    DepthwiseCpu,
+    ElementwiseCpu,
+    PoolCpu,
+    SketchCpu,
+    workload_from_dict,
+)
+
+W = TypeVar("W")
 
 
-def space(target: CpuTarget, workload: CpuWorkload) -> Space:
-    """All settings of the template's knobs for a workload; costs are seconds."""
-    program = workload.program()
-    match workload:
-        case Conv2dCpu(window=window):
-            return conv2d_cpu_space.space(target, program, window)
-        case DenseCpu():
-            return dense_cpu_space.space(target, program)
-        case DepthwiseCpu(window=window):
-            return depthwise_cpu_space.space(target, program, window)
-        case PoolCpu(window=window):
-            return pool_cpu_space.space(target, program, window)
-        case ElementwiseCpu(shapes=shapes, steps=steps):
-            return elementwise_cpu_space.space(target, shapes, steps)
-        case SketchCpu():
-            return sketch_cpu.space(target, workload)
+def _scheduled(
+    knobs_of: Callable[[CpuTarget, W, Values], Any],
+    schedule: Callable[[CpuTarget, Program, W, Any], Schedule],
+) -> Callable[[CpuTarget, W, Program, Values], Schedule]:
+    """A template's schedule with the knobs of a point, or its defaults."""
+
+    def of(target: CpuTarget, workload: W, program: Program, values: Values) -> Schedule:
+        knobs = knobs_of(target, workload, values) if values else None
+        return schedule(target, program, workload, knobs)
+
+    return of
 
 
-def default_values(target: CpuTarget, workload: CpuWorkload) -> dict[str, int]:
-    """The point of the template's defaults, or the nearest one to it; empty where rules make a space without it."""
-    program = workload.program()
-    match workload:
-        case Conv2dCpu(window=window):
-            return conv2d_cpu_space.default_values(target, program, window)
-        case DenseCpu():
-            return dense_cpu_space.default_values(target, program)
-        case DepthwiseCpu(window=window):
-            return depthwise_cpu_space.default_values(target, program, window)
-        case PoolCpu(window=window):
-            return pool_cpu_space.default_values(target, program, window)
-        case ElementwiseCpu(shapes=shapes):
-            return elementwise_cpu_space.default_values(target, shapes)
-        case SketchCpu():
-            return {}
+_CONV2D: Template[CpuTarget, Conv2dCpu, Program] = Template(
+    name="conv2d_cpu",
+    space=lambda target, w: conv2d_space.space(target, w.program(), w.window),
+    choice=lambda target, w: conv2d_space.default_values(target, w.program(), w.window),
+    schedule=_scheduled(
+        lambda _, w, values: conv2d_space.knobs_of(w.program(), w.window, values),
+        lambda target, program, w, knobs: conv2d.schedule(target, program, w.window, knobs, parallel=True),
+    ),
+)
+_DENSE: Template[CpuTarget, DenseCpu, Program] = Template(
+    name="dense_cpu",
+    space=lambda target, w: dense_space.space(target, w.program()),
+    choice=lambda target, w: dense_space.default_values(target, w.program()),
+    schedule=_scheduled(
+        lambda target, w, values: dense_space.knobs_of(target, w.program(), values),
+        lambda target, program, _, knobs: dense.schedule(target, program, knobs, parallel=True),
+    ),
+)
+_DEPTHWISE: Template[CpuTarget, DepthwiseCpu, Program] = Template(
+    name="depthwise_cpu",
+    space=lambda target, w: depthwise_space.space(target, w.program(), w.window),
+    choice=lambda target, w: depthwise_space.default_values(target, w.program(), w.window),
+    schedule=_scheduled(
+        lambda _, w, values: depthwise_space.knobs_of(w.program(), w.window, values),
+        lambda target, program, w, knobs: depthwise.schedule(target, program, w.window, knobs, parallel=True),
+    ),
+)
+_POOL: Template[CpuTarget, PoolCpu, Program] = Template(
+    name="pool_cpu",
+    space=lambda target, w: pool_space.space(target, w.program(), w.window),
+    choice=lambda target, w: pool_space.default_values(target, w.program(), w.window),
+    schedule=_scheduled(
+        lambda target, w, values: pool_space.knobs_of(target, w.program(), w.window, values),
+        lambda target, program, w, knobs: pool.schedule(target, program, w.window, knobs, parallel=True),
+    ),
+)
+_ELEMENTWISE: Template[CpuTarget, ElementwiseCpu, Program] = Template(
+    name="elementwise_cpu",
+    space=lambda target, w: elementwise_space.space(target, w.shapes, w.steps),
+    choice=lambda target, w: elementwise_space.default_values(target, w.shapes),
+    schedule=_scheduled(
+        lambda target, w, values: elementwise_space.knobs_of(target, w.shapes, w.steps, values),
+        lambda target, program, _, knobs: elementwise.schedule(target, program, knobs, parallel=True),
+    ),
+)
+_SKETCH: Template[CpuTarget, SketchCpu, Program] = Template(
+    name="sketch_cpu",
+    space=sketches.space,
+    choice=lambda target, w: {},
+    schedule=lambda target, w, _, values: sketches.schedule(target, w, values or None),
+)
 
-
-def schedule(
-    target: CpuTarget, workload: CpuWorkload, program: Program, values: Values | None = None
-) -> Schedule:
-    """`program`, the workload's or that with more fused to it, scheduled for one thread or many as networks are.
-
-    `values` are a point's of the workload's space (None or empty: the template's defaults). Of a `SketchCpu`, `program`
-    is the workload's.
-    """
-    plain = workload.program()
-    values = values or None
-    match workload:
-        case Conv2dCpu(window=window):
-            knobs = None if values is None else conv2d_cpu_space.knobs_of(plain, window, values)
-            return conv2d_cpu.schedule(target, program, window, knobs, parallel=True)
-        case DenseCpu():
-            knobs = None if values is None else dense_cpu_space.knobs_of(target, plain, values)
-            return dense_cpu.schedule(target, program, knobs, parallel=True)
-        case DepthwiseCpu(window=window):
-            knobs = None if values is None else depthwise_cpu_space.knobs_of(plain, window, values)
-            return depthwise_cpu.schedule(target, program, window, knobs, parallel=True)
-        case PoolCpu(window=window):
-            knobs = None if values is None else pool_cpu_space.knobs_of(target, plain, window, values)
-            return pool_cpu.schedule(target, program, window, knobs, parallel=True)
-        case ElementwiseCpu(shapes=shapes, steps=steps):
-            knobs = None if values is None else elementwise_cpu_space.knobs_of(target, shapes, steps, values)
-            return elementwise_cpu.schedule(target, program, knobs, parallel=True)
-        case SketchCpu():
-            return sketch_cpu.schedule(target, workload, values)
+CPU: Registry[CpuTarget, CpuWorkload] = Registry(
+    templates=table_of(_CONV2D, _DENSE, _DEPTHWISE, _POOL, _ELEMENTWISE, _SKETCH), read=workload_from_dict
+)
+"""Templates of processors; costs are seconds."""

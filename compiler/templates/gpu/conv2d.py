@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 
 from ...ir.expr import Const
@@ -9,7 +10,8 @@ from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
-from . import gemm, gemm_mma
+from ..space import Space, Values
+from . import gemm, gemm_mma, gemm_space
 from .gemm_account import APART_INSTRUCTIONS, GATHER_INSTRUCTIONS, Problem, choose_tile
 from .tensor_float import is_rounded
 from .tile import VECTOR, Tile, schedule_tile
@@ -66,3 +68,18 @@ def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) 
         depth=channels * taps,
         copy_instructions=gather_instructions(channels),
     )
+
+
+def space(target: CudaTarget, program: Program) -> Space:
+    """The space of `te.ops.gemm_conv2d`, as `conv2d.schedule` takes it; costs are seconds."""
+    return replace(gemm_space.space_of(target, problem_of(program)), template="conv2d_cuda")
+
+
+def knobs_of(target: CudaTarget, program: Program, values: Values) -> Tile:
+    """The tile of a point's values."""
+    return gemm_space.tile_at(problem_of(program), values)
+
+
+def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+    """The point of `conv2d.choose_knobs`."""
+    return gemm_space.values_of(choose_knobs(target, program))

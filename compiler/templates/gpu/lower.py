@@ -45,7 +45,7 @@ from .lower_moves import (
 from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_softmax
 from .lowered import LoweredCudaNode
 from .matmul import lower_matrix_product
-from .tasks import schedule
+from .tasks import GPU
 from .workload import CudaTemplate
 
 _OTHERS: Mapping[str, CudaTemplate] = {"gemv_cuda": "gemm_cuda", "gemm_wgmma_cuda": "gemm_mma_cuda"}
@@ -119,7 +119,7 @@ def lower_methods(target: CudaTarget, graph: FloatGraph, node: Node) -> tuple[Lo
     return default, replace(
         default,
         key=kernel_key(other, workload.expression),
-        schedule=lambda t: schedule(t, workload),
+        schedule=lambda t: GPU.schedule(t, workload),
         workload=workload,
     )
 
@@ -132,7 +132,7 @@ def lower_recorded(
     assert workload is not None
     operator = workload.rows
     if operator is None:
-        return replace(lowered, schedule=lambda t: schedule(t, workload, values))
+        return replace(lowered, schedule=lambda t: GPU.schedule(t, workload, values))
     # Its knobs make another program, which is scheduled as it is.
     found = lower_cuda_node(target, graph, lowered.node, lambda _: rows_space.knobs_of(operator, values))
     assert found is not None

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
+
+import numpy as np
 
 from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import find_loop, walk
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from .flat import THREADS, bind_nest
+from .traffic import moved_bytes, moving_seconds
 
 UNROLLED = 25
 """Positions of a window up to which a thread's code is written out; larger windows are loops."""
@@ -67,7 +72,87 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
     return s
 
 
+AXES = (
+    Axis(name="threads", values=(32, 64, 128, 256, 512, 1024)),
+    Axis(name="columns", values=(1, 2, 3, 4, 6, 8)),
+    Axis(name="unroll", values=(0, 1)),
+)
+SLACK = 1.0
+"""The bound is what all programs move, so that none is hopeless."""
+MOST_STATEMENTS = 512
+"""Loads of a thread that are written out, unless the defaults have more."""
+LOADS_CYCLE = 16
+"""Loads of threads of a multiprocessor a cycle: a quarter of its lanes. An estimate."""
+
+
+def space(target: CudaTarget, program: Program) -> Space:
+    """The space of `te.ops.float_pool`, as `pool.schedule` takes it; costs are seconds."""
+    default = {name: np.array([value]) for name, value in default_values(target, program).items()}
+    most = max(MOST_STATEMENTS, int(_loads(program, _effective(program, default))[0]))
+    return Space(
+        template="pool_cuda",
+        axes=AXES,
+        account=partial(_account, target, program, most),
+        floor=moved_bytes(program) / target.memory_bandwidth,
+        slack=SLACK,
+    )
+
+
+def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+    """The knobs of a point's values."""
+    return Knobs(threads=values["threads"], columns=values["columns"], unroll=bool(values["unroll"]))
+
+
+def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+    """The point of `pool.choose_knobs`."""
+    knobs = choose_knobs(target, program)
+    return {"threads": knobs.threads, "columns": knobs.columns, "unroll": int(knobs.unroll)}
+
+
 def _size(program: Program, loop: str) -> int:
     extent = find_loop(program, loop).extent
     assert isinstance(extent, Const)
     return int(extent.value)
+
+
+def _tiles(program: Program, columns: np.ndarray) -> np.ndarray:
+    """Threads with something to do."""
+    others = _size(program, "n") * _size(program, "y") * _size(program, "j")
+    return others * -(-_size(program, "x") // columns)
+
+
+def _effective(program: Program, points: Columns) -> dict[str, np.ndarray]:
+    columns = np.minimum(points["columns"], _size(program, "x"))
+    taps = _size(program, "pool.kh") * _size(program, "pool.kw")
+    return {
+        "threads": np.minimum(points["threads"], _tiles(program, columns)),
+        "columns": columns,
+        "unroll": points["unroll"] if taps > 1 else np.ones_like(columns),
+    }
+
+
+def _loads(program: Program, e: Columns) -> np.ndarray:
+    """Loads in a thread's code, as written."""
+    taps = _size(program, "pool.kh") * _size(program, "pool.kw")
+    return np.where(e["unroll"] == 1, taps, 1) * e["columns"]
+
+
+def _account(target: CudaTarget, program: Program, most: int, points: Columns) -> Account:
+    e = _effective(program, points)
+    taps = _size(program, "pool.kh") * _size(program, "pool.kw")
+    tiles = _tiles(program, e["columns"])
+    blocks = -(-tiles // e["threads"])
+    moved = moved_bytes(program)
+    written = _loads(program, e)
+    loading = tiles * taps * e["columns"] / (LOADS_CYCLE * target.multiprocessors * target.clock)
+    seconds = np.maximum(moving_seconds(target, moved, blocks, e["threads"], 4 * written), loading)
+    return Account(
+        limits={"the code written out": (e["unroll"] == 0) | (written <= most)},
+        bound=np.full(len(tiles), moved / target.memory_bandwidth),
+        quantities={
+            ESTIMATE: seconds,
+            "blocks": blocks.astype(np.float64),
+            "loads": written.astype(np.float64),
+        },
+        effective=e,
+    )

@@ -1,28 +1,24 @@
-"""What can be tuned on GPUs: a workload's space, and its schedule with a point's knobs."""
+"""The templates of GPUs: an explicit table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
+from ..registry import Registry
 from ..space import Space, Values
+from ..template import Template, table_of
 from . import (
     conv2d,
     conv2d_direct,
     conv2d_direct_space,
-    conv2d_space,
     conv_transpose,
-    conv_transpose_space,
     depthwise,
-    depthwise_space,
     elementwise,
-    elementwise_space,
     gemm_mma,
     gemm_mma_space,
     gemm_space,
@@ -32,61 +28,51 @@ from . import (
     gemv_space,
     named,
     pool,
-    pool_space,
     rows,
     rows_space,
     tile,
     winograd,
-    winograd_space,
 )
 from .flat import flattened
 from .gemm import schedule as schedule_product
 from .row_operator import RowOperator
-from .workload import CudaTemplate, CudaWorkload
+from .workload import CudaWorkload, workload_from_dict
 
-
-def space(target: CudaTarget, workload: CudaWorkload) -> Space:
-    """All settings of the template's knobs for a workload; costs are seconds."""
-    return _TEMPLATES[workload.template].space(target, workload)
-
-
-def default_values(target: CudaTarget, workload: CudaWorkload) -> dict[str, int]:
-    """The point of the template's defaults, or the nearest one to it."""
-    return _TEMPLATES[workload.template].defaults(target, workload)
-
-
-def schedule(target: CudaTarget, workload: CudaWorkload, values: Values | None = None) -> Schedule:
-    """The workload's program in kernel form, as its node has it in networks.
-
-    `values` are a point's of the workload's space (None or empty: the template's defaults).
-    """
-    template = _TEMPLATES[workload.template]
-    return template.schedule(target, workload, template.knobs(target, workload, values) if values else None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Template:
-    """What a template does with a workload: its space, the point of its defaults, knobs of a point, a schedule."""
-
-    space: Callable[[CudaTarget, CudaWorkload], Space]
-    defaults: Callable[[CudaTarget, CudaWorkload], dict[str, int]]
-    knobs: Callable[[CudaTarget, CudaWorkload, Values], Any]
-    schedule: Callable[[CudaTarget, CudaWorkload, Any], Schedule]
+GpuTemplate: TypeAlias = Template[CudaTarget, CudaWorkload, Program]
+"""Its expression is always the workload's, with all that is fused."""
 
 
 def _of_program(
+    name: str,
     space: Callable[[CudaTarget, Program], Space],
     defaults: Callable[[CudaTarget, Program], dict[str, int]],
     knobs: Callable[[CudaTarget, Program, Values], Any],
     schedule: Callable[[CudaTarget, CudaWorkload, Any], Schedule],
-) -> _Template:
+) -> GpuTemplate:
     """A template that knows a workload by its program."""
-    return _Template(
+    return _template(
+        name,
         space=lambda target, workload: space(target, workload.expression),
-        defaults=lambda target, workload: defaults(target, workload.expression),
+        choice=lambda target, workload: defaults(target, workload.expression),
         knobs=lambda target, workload, values: knobs(target, workload.expression, values),
         schedule=schedule,
     )
+
+
+def _template(
+    name: str,
+    *,
+    space: Callable[[CudaTarget, CudaWorkload], Space],
+    choice: Callable[[CudaTarget, CudaWorkload], dict[str, int]],
+    knobs: Callable[[CudaTarget, CudaWorkload, Values], Any],
+    schedule: Callable[[CudaTarget, CudaWorkload, Any], Schedule],
+) -> GpuTemplate:
+    """A template whose schedule takes knobs, of a point or (None) its own choice."""
+
+    def scheduled(target: CudaTarget, workload: CudaWorkload, _: Program, values: Values) -> Schedule:
+        return schedule(target, workload, knobs(target, workload, values) if values else None)
+
+    return Template(name=name, space=space, choice=choice, schedule=scheduled)
 
 
 def _alone(
@@ -130,63 +116,71 @@ def _window(workload: CudaWorkload) -> Window:
     return workload.window
 
 
-_TEMPLATES: Mapping[CudaTemplate, _Template] = MappingProxyType(
-    {
-        "gemm_cuda": _of_program(gemm_space.space, gemm_space.default_values, gemm_space.knobs_of, _tiled),
-        "gemv_cuda": _of_program(gemv_space.space, gemv_space.default_values, gemv_space.knobs_of, _product),
-        "gemm_mma_cuda": _of_program(
+GPU: Registry[CudaTarget, CudaWorkload] = Registry(
+    templates=table_of(
+        _of_program("gemm_cuda", gemm_space.space, gemm_space.default_values, gemm_space.knobs_of, _tiled),
+        _of_program("gemv_cuda", gemv_space.space, gemv_space.default_values, gemv_space.knobs_of, _product),
+        _of_program(
+            "gemm_mma_cuda",
             gemm_mma_space.space,
             gemm_mma_space.default_values,
             lambda _, program, values: gemm_mma_space.knobs_of(program, values),
             _warps,
         ),
-        "gemm_wgmma_cuda": _Template(
+        _template(
+            "gemm_wgmma_cuda",
             space=lambda target, w: gemm_wgmma_space.space(target, w.expression),
-            defaults=lambda target, w: gemm_wgmma_space.default_values(target, w.expression, w.constants),
+            choice=lambda target, w: gemm_wgmma_space.default_values(target, w.expression, w.constants),
             knobs=lambda _, w, values: gemm_wgmma_space.knobs_of(w.expression, values),
             schedule=_warpgroups,
         ),
-        "conv2d_cuda": _of_program(
-            conv2d_space.space, conv2d_space.default_values, conv2d_space.knobs_of, _alone(conv2d.schedule)
+        _of_program(
+            "conv2d_cuda", conv2d.space, conv2d.default_values, conv2d.knobs_of, _alone(conv2d.schedule)
         ),
-        "conv2d_direct_cuda": _of_program(
+        _of_program(
+            "conv2d_direct_cuda",
             conv2d_direct_space.space,
             conv2d_direct_space.default_values,
             conv2d_direct_space.knobs_of,
             _alone(conv2d_direct.schedule),
         ),
-        "winograd_cuda": _of_program(
-            winograd_space.space,
-            winograd_space.default_values,
-            winograd_space.knobs_of,
+        _of_program(
+            "winograd_cuda",
+            winograd.space,
+            winograd.default_values,
+            winograd.knobs_of,
             _alone(winograd.schedule),
         ),
-        "conv_transpose_cuda": _of_program(
-            conv_transpose_space.space,
-            conv_transpose_space.default_values,
-            conv_transpose_space.knobs_of,
+        _of_program(
+            "conv_transpose_cuda",
+            conv_transpose.space,
+            conv_transpose.default_values,
+            conv_transpose.knobs_of,
             _alone(conv_transpose.schedule),
         ),
-        "depthwise_cuda": _Template(
-            space=lambda target, w: depthwise_space.space(target, w.expression, _window(w)),
-            defaults=lambda target, w: depthwise_space.default_values(target, w.expression, _window(w)),
-            knobs=lambda target, w, values: depthwise_space.knobs_of(target, w.expression, values),
+        _template(
+            "depthwise_cuda",
+            space=lambda target, w: depthwise.space(target, w.expression, _window(w)),
+            choice=lambda target, w: depthwise.default_values(target, w.expression, _window(w)),
+            knobs=lambda target, w, values: depthwise.knobs_of(target, w.expression, values),
             schedule=lambda target, w, knobs: depthwise.schedule(target, w.expression, _window(w), knobs),
         ),
-        "pool_cuda": _of_program(
-            pool_space.space, pool_space.default_values, pool_space.knobs_of, _alone(pool.schedule)
-        ),
-        "elementwise_cuda": _of_program(
-            elementwise_space.space,
-            elementwise_space.default_values,
-            elementwise_space.knobs_of,
+        _of_program("pool_cuda", pool.space, pool.default_values, pool.knobs_of, _alone(pool.schedule)),
+        _of_program(
+            "elementwise_cuda",
+            elementwise.space,
+            elementwise.default_values,
+            elementwise.knobs_of,
             _alone(elementwise.schedule),
         ),
-        "rows_cuda": _Template(
+        _template(
+            "rows_cuda",
             space=lambda target, w: rows_space.space(target, _rows(w)),
-            defaults=lambda target, w: rows_space.default_values(target, _rows(w)),
+            choice=lambda target, w: rows_space.default_values(target, _rows(w)),
             knobs=lambda _, w, values: rows_space.knobs_of(_rows(w), values),
             schedule=_schedule_rows,
         ),
-    }
+    ),
+    read=workload_from_dict,
 )
+"""Templates of GPUs; costs are seconds."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isqrt
 
 from ...ir.expr import Const
 from ...ir.stmt import Program
@@ -11,8 +12,9 @@ from ...ir.visit import find_loop
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from ...te.ops.convolution import Convolution
-from ...te.ops.winograd import fits
-from . import gemm
+from ...te.ops.winograd import TAPS, fits
+from ..space import Space, Values
+from . import gemm, gemm_space
 from .digits import extent_of
 from .flat import bind_nest
 from .gemm_account import Problem, choose_tile
@@ -52,3 +54,23 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
 def problem_of(program: Program) -> Problem:
     """The products of matrices."""
     return gemm.problem_of(program)
+
+
+def space(target: CudaTarget, program: Program) -> Space:
+    """The space of the products of a `te.ops.winograd`, whose tiles have their size; costs are seconds.
+
+    The estimate is that of the products: the transforms take as long at every point.
+    """
+    return replace(gemm_space.space_of(target, problem_of(program)), template="winograd_cuda")
+
+
+def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+    """The knobs of a point of `space`."""
+    problem = problem_of(program)
+    # A product for every element of a tile of inputs.
+    return Knobs(m=isqrt(problem.batch) + 1 - TAPS, tile=gemm_space.tile_at(problem, values))
+
+
+def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+    """The point of `gemm_account.choose_tile`."""
+    return gemm_space.values_of(choose_tile(target, problem_of(program)))

@@ -19,7 +19,7 @@ from ...ir.types import DType
 from ...schedule.pack import pack_arrays
 from ...target.cpu.kernel import BoundKernel, aligned_copy, aligned_empty, build
 from ...target.cpu.machine import CpuTarget
-from ...templates.cpu.tasks import schedule, space
+from ...templates.cpu.tasks import CPU
 from ...templates.cpu.workload import CpuWorkload
 from ...templates.space import knobs_obstacle
 from .reference import expected, inputs
@@ -45,9 +45,12 @@ def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int]
     begin = time.thread_time()
     compiled: float | None = None
     try:
-        if values is not None and (obstacle := knobs_obstacle(space(target, workload), values)) is not None:
+        if (
+            values is not None
+            and (obstacle := knobs_obstacle(CPU.space(target, workload), values)) is not None
+        ):
             raise ValueError(obstacle)
-        scheduled = schedule(target, workload, workload.program(), values)
+        scheduled = CPU.schedule(target, workload, values)
         kernel = build(scheduled.program, target)
         compiled = time.thread_time()
         arrays, reference = _known(workload)

@@ -32,7 +32,7 @@ from ...target.cuda.machine import CudaTarget
 from ...target.cuda.module import lower
 from ...target.cuda.nvrtc import compile_cubin
 from ...target.cuda.prepare import prepare
-from ...templates.gpu.tasks import schedule, space
+from ...templates.gpu.tasks import GPU
 from ...templates.gpu.workload import CudaWorkload
 from ...templates.space import Values, knobs_obstacle
 from .reference import allowed, expected, inputs
@@ -68,9 +68,12 @@ def compile_candidate(
     """
     begin = time.thread_time()
     try:
-        if values is not None and (obstacle := knobs_obstacle(space(target, workload), values)) is not None:
+        if (
+            values is not None
+            and (obstacle := knobs_obstacle(GPU.space(target, workload), values)) is not None
+        ):
             raise ValueError(obstacle)
-        scheduled = schedule(target, workload, values)
+        scheduled = GPU.schedule(target, workload, values)
         module = lower(prepare(scheduled.program, target), target, name=OPERATOR)
         cubin = compile(module.source, target.arch)
         code = network_alone(module, cubin, target, operator=OPERATOR, operations=0)

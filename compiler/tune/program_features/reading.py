@@ -9,13 +9,8 @@ import numpy as np
 
 from ...ir.stmt import Program
 from ...schedule import LegalityError
-from ...target.cpu.machine import CpuTarget
-from ...target.cuda.machine import CudaTarget
 from ...target.vdla.link_alone import link_alone
-from ...templates.cpu.tasks import schedule
-from ...templates.cpu.workload import CpuWorkload
-from ...templates.gpu import tasks as cuda_tasks
-from ...templates.gpu.workload import CudaWorkload
+from ...templates.registry import Registry, TargetT, WorkloadT
 from ...templates.space import Values
 from ..measure.measure_vdla import ACTIVATIONS, NOT_LOWERED, AcceleratorTask, lower
 from .machine import MACHINE_FEATURES, machine_features
@@ -47,15 +42,10 @@ def read_scheduled(schedule: Callable[[Values], Program]) -> Read:
     return kept(read)
 
 
-def read_cpu(target: CpuTarget, workload: CpuWorkload) -> Read:
-    """`program_features` of a workload's points on a processor."""
+def read_points(registry: Registry[TargetT, WorkloadT], target: TargetT, workload: WorkloadT) -> Read:
+    """`program_features` of a workload's points on a target with these templates."""
     program = workload.program()
-    return read_scheduled(lambda values: schedule(target, workload, program, values).program)
-
-
-def read_cuda(target: CudaTarget, workload: CudaWorkload) -> Read:
-    """`program_features` of a workload's points on a GPU."""
-    return read_scheduled(lambda values: cuda_tasks.schedule(target, workload, values).program)
+    return read_scheduled(lambda values: registry.schedule(target, workload, values, program).program)
 
 
 def read_vdla(task: AcceleratorTask) -> Read:

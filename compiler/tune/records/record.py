@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 from vdla.isa.config import Config
 
-from ...target.cpu.machine import CpuTarget
-from ...target.cuda.machine import CudaTarget
+from ...templates.registry import Target
 from .plain_json import canonical, description_obstacle, short
 
 UNITS = {"vdla": "cycles", "llvm": "seconds", "cuda": "seconds"}
@@ -88,20 +87,8 @@ class Record:
     compiler: str | None = None
 
 
-def describe_target(machine: Config | CpuTarget | CudaTarget) -> dict[str, Any]:
-    """The target of records for an accelerator, a processor or a GPU, as a JSON object.
-
-    GPUs of one compute capability are a family: what is best on one card is worth trying on another, and a target of an
-    architecture alone is that of a typical card.
-    """
+def describe_target(machine: Config | Target) -> dict[str, Any]:
+    """The target of records for an accelerator, a processor or a GPU, as a JSON object."""
     if isinstance(machine, Config):
         return {"kind": "vdla", "config": machine.name, "digest": machine.digest}
-    if isinstance(machine, CudaTarget):
-        return {
-            "kind": "cuda",
-            "arch": machine.arch,
-            "card": machine.card,
-            "family": "{}.{}".format(*machine.capability),
-            "digest": machine.digest,
-        }
-    return {"kind": "llvm", "triple": machine.triple, "cpu": machine.cpu, "digest": machine.digest}
+    return machine.described

@@ -1,6 +1,6 @@
 """What other workloads' records teach a model: samples of their features and costs, one group for each workload.
 
-`transfer_vdla.py`, `transfer_cpu.py` and `transfer_cuda.py` say what the workloads and spaces of their targets are.
+`transfer_vdla.py` says what the accelerator's workloads and spaces are, `samples_from` asks a registry.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from ...templates.registry import Registry, TargetT, WorkloadT
 from ...templates.space import Space
+from ...templates.workload_limits import WorkloadError
 from ..program_features.program import Read
 from ..search.cost_model import Samples
 from ..search.point_features import examine
 from ..search.short_list import joined
 from .book import in_space
-from .record import Description, Key, Record, Task
+from .record import Description, Key, Record, Task, describe_target
 
 LOWERED = 64
 """Records of a workload that are lowered again at most, evenly from all of it: each costs a fraction of a trial."""
@@ -70,3 +72,28 @@ def groups_of(
         read = read_of(members[0].task.workload)
         found.append(Samples(features=joined(space, known.take(some), read), costs=costs[some]))
     return tuple(found)
+
+
+def samples_from(
+    records: Iterable[Record],
+    registry: Registry[TargetT, WorkloadT],
+    target: TargetT,
+    workload: WorkloadT,
+    read_of: Callable[[WorkloadT], Read] | None = None,
+) -> tuple[Samples, ...]:
+    """Groups of samples from records of the same template on the same target; those of `workload` are left out.
+
+    Records of other targets, and points that are not legal, are passed over. `read_of` as of `groups_of`.
+    """
+
+    def other_space(description: Description) -> Space | None:
+        try:
+            other = registry.read(description)
+            return registry.space(target, other) if other.template == workload.template else None
+        except (WorkloadError, LookupError, ValueError, AssertionError):
+            # Also programs that are not what their template schedules.
+            return None
+
+    own = Task(workload=workload.to_dict(), target=describe_target(target))
+    reading = None if read_of is None else lambda description: read_of(registry.read(description))
+    return groups_of(records, own, with_axes(registry.space(target, workload), other_space), reading)

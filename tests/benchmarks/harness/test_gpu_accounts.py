@@ -17,7 +17,7 @@ from vdla.benchmarks.harness.gpu_accounts import (
 )
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.templates.gpu import tasks
+from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 
 TILES = Path(__file__).parents[3] / "benchmarks" / "results" / "gpu-tiles-nvidia-h100-80gb-hbm3.json"
@@ -47,7 +47,7 @@ def test_winograds_method_is_taken_where_it_was_faster(layer: str) -> None:
 
 def test_what_the_account_likes_best_is_compared_with_the_best() -> None:
     (workload,) = cuda_workloads("conv2d:C3", TARGET)
-    space = tasks.space(TARGET, workload)
+    space = GPU.space(TARGET, workload)
     points = space.sample(np.random.default_rng(0), 4)
     knobs = space.columns(points)
     order = np.argsort(space.account(knobs).quantities["estimate"])
@@ -59,7 +59,7 @@ def test_what_the_account_likes_best_is_compared_with_the_best() -> None:
 
 def test_records_of_the_tuner_are_candidates() -> None:
     (workload,) = cuda_workloads("conv2d:C3", TARGET)
-    knobs = tasks.default_values(TARGET, workload)
+    knobs = GPU.default(TARGET, workload)
     task = Task(workload=workload.to_dict(), target=describe_target(TARGET))
     fields = {"task": task, "trial": 0, "seed": 0, "strategy": "random", "elapsed": 1.0}
     records = [

@@ -18,7 +18,7 @@ from vdla.compiler.te.scalars import argument
 from vdla.compiler.templates.cpu import conv2d_choice as conv2d_cpu_choice
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
 from vdla.compiler.templates.cpu import conv2d_space as conv2d_cpu_space
-from vdla.compiler.templates.cpu.tasks import default_values, schedule, space
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     DenseCpu,
@@ -87,9 +87,9 @@ def test_legal_points_compute_what_the_expression_does(name):
     program = workload.program()
     results = interpret(program, arrays, functions=FUNCTIONS)["Y"]
     np.testing.assert_array_equal(expected(workload.program(), arrays), results)
-    own = space(HOST, workload)
+    own = CPU.space(HOST, workload)
     for point in own.sample(np.random.default_rng(1), 3):
-        s = schedule(HOST, workload, program, own.values(point))
+        s = CPU.schedule(HOST, workload, own.values(point), program)
         packed = pack_arrays(s.trace, arrays)
         packed["Y"] = np.full_like(arrays["Y"], 99)
         build(s.program, HOST)(**packed)
@@ -110,7 +110,7 @@ def clear(workload, arrays):
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_points_are_one_program_just_where_they_are_said_to_be(name):
     workload = WORKLOADS[name]
-    own = space(SERVER, workload)
+    own = CPU.space(SERVER, workload)
     points = own.sample(np.random.default_rng(2), 16)
     # And neighbours, of which more are the same.
     points = np.repeat(points, 2, axis=0)
@@ -121,7 +121,7 @@ def test_points_are_one_program_just_where_they_are_said_to_be(name):
     rows = np.stack([account.effective[axis.name] for axis in own.axes], axis=1)
     program = workload.program()
     hashes = [
-        structural_hash(schedule(SERVER, workload, program, own.values(point)).program, alpha=True)
+        structural_hash(CPU.schedule(SERVER, workload, own.values(point), program).program, alpha=True)
         for point in points
     ]
     pairs = {(tuple(row), text) for row, text in zip(rows.tolist(), hashes, strict=True)}
@@ -130,7 +130,7 @@ def test_points_are_one_program_just_where_they_are_said_to_be(name):
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_accounts_bound_and_describe_all_points(name):
-    own = space(SERVER, WORKLOADS[name])
+    own = CPU.space(SERVER, WORKLOADS[name])
     account = own.account(own.columns(own.draw(np.random.default_rng(4), 500)))
     assert account.bound.min() >= own.floor * (1 - 1e-12) > 0
     for values in (*account.limits.values(), account.bound, *account.quantities.values()):
@@ -142,8 +142,8 @@ def test_accounts_bound_and_describe_all_points(name):
 @pytest.mark.parametrize("target", [HOST, SERVER, parse_target("llvm -mtriple=aarch64-linux-gnu")])
 def test_defaults_are_points_of_the_space(target):
     for workload in (*WORKLOADS.values(), *(layer(name) for name in CONVOLUTIONS)):
-        values = default_values(target, workload)
-        assert knobs_obstacle(space(target, workload), values) is None, workload
+        values = CPU.default(target, workload)
+        assert knobs_obstacle(CPU.space(target, workload), values) is None, workload
 
 
 DEEP = Conv2dCpu(
@@ -160,13 +160,13 @@ DEEP = Conv2dCpu(
 
 
 def test_sums_in_memory_are_an_axis_of_the_space():
-    program, values = DEEP.program(), default_values(SERVER, DEEP)
+    program, values = DEEP.program(), CPU.default(SERVER, DEEP)
     default = conv2d_cpu_choice.choose_knobs(SERVER, program, DEEP.window)
     point = conv2d_cpu_space.knobs_of(program, DEEP.window, values)
     assert default.strips is not None
     for name in ("rows", "columns", "vectors", "row_block", "part", "strips"):
         assert getattr(point, name) == getattr(default, name), name
-    own = space(SERVER, DEEP)
+    own = CPU.space(SERVER, DEEP)
     assert knobs_obstacle(own, values) is None
     ranks = own.account(own.columns(own.point(values)[None])).quantities["estimated cycles"]
     in_registers = own.point(values | {"strips": 0})[None]
@@ -176,8 +176,8 @@ def test_sums_in_memory_are_an_axis_of_the_space():
 @pytest.mark.parametrize("workload", [WORKLOADS["conv2d"], WORKLOADS["depthwise"], WORKLOADS["planes"]])
 def test_the_defaults_point_is_the_defaults_program(workload):
     program = workload.program()
-    default = schedule(SERVER, workload, program)
-    point = schedule(SERVER, workload, program, default_values(SERVER, workload))
+    default = CPU.schedule(SERVER, workload, None, program)
+    point = CPU.schedule(SERVER, workload, CPU.default(SERVER, workload), program)
     assert structural_hash(point.program) == structural_hash(default.program)
 
 
@@ -201,18 +201,18 @@ def layer(name):
 def test_spaces_of_the_papers_layers_hold_many_programs(name):
     # Of windows of one position there are fewer, and so few points do not show how many.
     least = 3e4 if name in ("C3", "C5", "C11") else 1e5
-    assert least_programs(space(SERVER, layer(name)), np.random.default_rng(5), 60_000) > least
+    assert least_programs(CPU.space(SERVER, layer(name)), np.random.default_rng(5), 60_000) > least
 
 
 def test_counted_programs_are_no_fewer_than_estimated():
-    small = space(SERVER, WORKLOADS["planes"])
+    small = CPU.space(SERVER, WORKLOADS["planes"])
     exact = count_programs(small)
     assert 0.1 * exact < least_programs(small, np.random.default_rng(6), 5_000) < exact < small.size
 
 
 def test_a_tile_never_needs_more_registers_than_there_are():
     narrow = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v2")
-    own = space(narrow, layer("C2"))
+    own = CPU.space(narrow, layer("C2"))
     points = own.columns(own.sample(np.random.default_rng(6), 200))
     sums = points["rows"] * points["columns"] * points["vectors"] * (16 // points["lanes"])
     assert (sums < narrow.vector_registers).all()

@@ -17,7 +17,7 @@ from vdla.compiler.te import scalars
 from vdla.compiler.te.merge import broadcast, merge_broadcast
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.templates.cpu import elementwise as elementwise_cpu
-from vdla.compiler.templates.cpu.tasks import schedule, space
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.vectors import GRAIN
 from vdla.compiler.templates.cpu.workload import ElementwiseCpu
 from vdla.compiler.tune.measure.reference import expected as reference
@@ -155,11 +155,11 @@ def test_any_point_of_any_shapes(shapes, level, seed):
     workload, target = ElementwiseCpu.of(shapes, body), targets()[level]
     program = workload.program()
     arrays = {f"X{i}": values(p.shape, seed=i) for i, p in enumerate(program.parameters[:-1])}
-    own = space(target, workload)
+    own = CPU.space(target, workload)
     point = own.values(own.sample(np.random.default_rng(seed), 1)[0])
 
     def scheduled(target, program, *, parallel):
-        return schedule(target, workload, program, point)
+        return CPU.schedule(target, workload, point, program)
 
     (result,) = run(program, arrays, scheduled, target)
     np.testing.assert_array_equal(result, reference(workload.program(), arrays), err_msg=str(point))
@@ -176,12 +176,12 @@ def test_any_point_of_any_shapes(shapes, level, seed):
 def test_points_in_parallel(shapes, knobs):
     body = X * Z + scalars.argument(len(shapes) - 1)
     workload, target = ElementwiseCpu.of(shapes, body), targets()[0]
-    own = space(target, workload)
+    own = CPU.space(target, workload)
     point = {axis.name: axis.values[0] for axis in own.axes} | {"width": 16} | knobs
     assert own.legal(own.point(point)[None]).all()
     program = workload.program()
     arrays = {f"X{i}": values(p.shape, seed=i) for i, p in enumerate(program.parameters[:-1])}
-    s = schedule(target, workload, program, point)
+    s = CPU.schedule(target, workload, point, program)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:
         (result,) = run(program, arrays, lambda *_, **__: s, target, pool)

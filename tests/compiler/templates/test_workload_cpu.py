@@ -19,7 +19,7 @@ from vdla.compiler.te.ops.conv_transpose import conv_transpose
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-from vdla.compiler.templates.cpu.tasks import space
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     DenseCpu,
@@ -224,7 +224,7 @@ def test_elementwise_nodes_are_workloads_fused_or_not():
     knobs = ChosenKnobs(
         choose=lambda workload: {
             axis.name: axis.values[-1 if axis.name in ("rows", "outer") else 0]
-            for axis in space(target, workload).axes
+            for axis in CPU.space(target, workload).axes
         }
     )
     with compile_cpu(chain()) as default, compile_cpu(chain(), knobs=knobs) as tuned:
@@ -271,7 +271,7 @@ def test_a_network_takes_the_knobs_that_are_chosen_for_its_workloads():
     values = {}
 
     def choose(workload):
-        own = space(target, workload)
+        own = CPU.space(target, workload)
         values[workload.template] = own.values(own.sample(np.random.default_rng(2), 1)[0])
         # One of them has a knob too many.
         return (
@@ -342,7 +342,7 @@ def test_whole_programs_without_knobs_take_those_of_rules():
 
     def choose(workload):
         if workload not in points:
-            own = space(target, workload)
+            own = CPU.space(target, workload)
             points[workload] = own.values(own.sample(np.random.default_rng(len(points)), 1)[0])
             # Only one of the kernels of that program gets its matrix packed ahead.
             points[workload] |= {"pack.1": 1} if "pack.1" in points[workload] else {}
@@ -356,7 +356,7 @@ def test_whole_programs_without_knobs_take_those_of_rules():
         np.testing.assert_allclose(got[0], wanted[0], rtol=1e-4, atol=1e-4)
     # Records that say so are the template's own choice.
     says_so = ChosenKnobs(choose=lambda _: {})
-    assert says_so.made(own[0], partial(space, target), lambda values: values) is None
+    assert says_so.made(own[0], partial(CPU.space, target), lambda values: values) is None
     assert not says_so.applied and not says_so.ignored
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.templates.cpu.tasks import default_values, space
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import Conv2dCpu
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer
 
@@ -28,7 +28,7 @@ WORKLOAD = Conv2dCpu(
     block_in=8,
     block_out=16,
 )
-DEFAULT = default_values(TARGET, WORKLOAD)
+DEFAULT = CPU.default(TARGET, WORKLOAD)
 
 
 def measurer(faults=None, **options):
@@ -43,8 +43,8 @@ def candidate(unroll):
 def test_legal_candidates_are_measured_in_one_process_others_refused():
     with measurer() as m:
         default = m.measure(WORKLOAD, None)
-        points = space(TARGET, WORKLOAD).sample(np.random.default_rng(0), 3)
-        trials = [m.measure(WORKLOAD, space(TARGET, WORKLOAD).values(point)) for point in points]
+        points = CPU.space(TARGET, WORKLOAD).sample(np.random.default_rng(0), 3)
+        trials = [m.measure(WORKLOAD, CPU.space(TARGET, WORKLOAD).values(point)) for point in points]
         none = m.measure(WORKLOAD, {"rows": 1})
         unfit = m.measure(WORKLOAD, {**DEFAULT, "rows": 6, "columns": 7, "inner": 1})
     for trial in (default, *trials):

@@ -15,7 +15,7 @@ from vdla.compiler.runtime.cuda_device import DeviceError, DeviceGraph
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product, round_factors
-from vdla.compiler.templates.gpu.tasks import default_values
+from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure import reference
 from vdla.compiler.tune.measure.backends import InProcess
@@ -34,7 +34,7 @@ TARGET = cuda_target()
 PRODUCT = CudaWorkload(
     template="gemm_cuda", expression=product(Matrices(rows=48, depth=24, columns=64), staged="by depth")
 )
-DEFAULT = default_values(TARGET, PRODUCT)
+DEFAULT = GPU.default(TARGET, PRODUCT)
 TASK = describe_cuda(TARGET, PRODUCT)
 
 
@@ -121,7 +121,7 @@ def test_products_that_bulk_copies_round_are_what_threads_would_round(tmp_path: 
     program = round_factors(product(Matrices(rows=64, depth=64, columns=32), staged="by depth"))
     workload = CudaWorkload(template="gemm_wgmma_cuda", constants=("W",), expression=program)
     assert all((a.view(np.uint32) & 0x1FFF != 0x1000).all() for a in reference.inputs(program).values())
-    values = default_values(target, workload)
+    values = GPU.default(target, workload)
     compiled = compile_candidate(target, workload, tmp_path, values, lambda source, _: source.encode())
     assert compiled.error is None
     measured = DeviceTrials(as_device(OnceDevice())).task(target, workload, tmp_path)(values)

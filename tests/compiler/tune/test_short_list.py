@@ -12,15 +12,14 @@ from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import LegalityError
 from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.templates.cpu.tasks import schedule, space
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.space import Space
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.compiler.tune.program_features.machine import MACHINE_FEATURES
 from vdla.compiler.tune.program_features.program import FEATURES, Read, program_features
-from vdla.compiler.tune.program_features.reading import kept, read_cpu, read_scheduled, read_vdla
+from vdla.compiler.tune.program_features.reading import kept, read_points, read_scheduled, read_vdla
 from vdla.compiler.tune.records.record import Record, Task, describe_target
-from vdla.compiler.tune.records.transfer import LOWERED
-from vdla.compiler.tune.records.transfer_cpu import samples_from
+from vdla.compiler.tune.records.transfer import LOWERED, samples_from
 from vdla.compiler.tune.search.cost_model import CostModel, MissingTunerError
 from vdla.compiler.tune.search.history import History, Strategy
 from vdla.compiler.tune.search.model_search import ModelSearch
@@ -133,9 +132,9 @@ def some_values(own: Space, count: int) -> list[dict[str, int]]:
 def test_readers_read_what_is_compiled() -> None:
     target = host_target()
     workload = cpu_workload("dense:8,16,32", target)
-    read = read_cpu(target, workload)
-    for values in some_values(space(target, workload), 3):
-        compiled = schedule(target, workload, workload.program(), values).program
+    read = read_points(CPU, target, workload)
+    for values in some_values(CPU.space(target, workload), 3):
+        compiled = CPU.schedule(target, workload, values, workload.program()).program
         assert np.array_equal(read(values), program_features(compiled))
     config = load_config("tiny")
     task = AcceleratorTask.of(config, accelerator_workload("conv2d:8,16,32,3,1", config))
@@ -161,11 +160,11 @@ def test_programs_of_records_teach_too() -> None:
     target = host_target()
     own, other = (cpu_workload(text, target) for text in ("dense:2,8,16", "dense:4,8,32"))
     task = Task(workload=other.to_dict(), target=describe_target(target))
-    points = space(target, other).sample(np.random.default_rng(0), 2 * LOWERED)
+    points = CPU.space(target, other).sample(np.random.default_rng(0), 2 * LOWERED)
     records = [
         Record(
             task=task,
-            knobs=space(target, other).values(point),
+            knobs=CPU.space(target, other).values(point),
             cost=float(k + 1),
             trial=k,
             seed=0,
@@ -180,8 +179,8 @@ def test_programs_of_records_teach_too() -> None:
         assert workload == other
         return lambda values: (asked.append(values), np.array([7.0, 8.0]))[1]
 
-    (plain,) = samples_from(records, target, own)
-    (group,) = samples_from(records, target, own, read_of)
+    (plain,) = samples_from(records, CPU, target, own)
+    (group,) = samples_from(records, CPU, target, own, read_of)
     assert len(asked) == len(group.costs) == LOWERED and group.costs.tolist() == plain.costs[::2].tolist()
     assert np.array_equal(group.features[:, :-2], plain.features[::2])
     assert (group.features[:, -2:] == [7.0, 8.0]).all()

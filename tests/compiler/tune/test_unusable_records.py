@@ -15,9 +15,10 @@ from vdla.compiler.target.cpu import errors as cpu_errors
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.errors import CompileError, LoweringError
 from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.templates.cpu.tasks import space as space_here
+from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.gpu import rows_space
-from vdla.compiler.tune.records import apply_cpu, apply_cuda
+from vdla.compiler.templates.gpu.tasks import GPU
+from vdla.compiler.tune.records import apply
 from vdla.compiler.tune.records.book import read_book
 from vdla.compiler.tune.records.record import Task, describe_target
 
@@ -93,7 +94,7 @@ def test_kernels_that_cannot_be_prepared_or_emulated(
     with cuda_driver.compile_cuda_emulated(model(), TARGET, dump_passes=tmp_path / "plain") as plain:
         (expected,) = plain.run(FEEDS).values()
     prepare(monkeypatch)
-    knobs = apply_cuda.knobs_from(book, TARGET)
+    knobs = apply.knobs_from(book, GPU, TARGET)
     with cuda_driver.compile_cuda_emulated(model(), TARGET, dump_passes=tmp_path / "tuned", knobs=knobs) as t:
         (result,) = t.run(FEEDS).values()
     assert relative(result, expected) < 1e-5
@@ -108,7 +109,7 @@ def test_kernels_that_cannot_be_prepared_or_emulated(
         for name in ("plain", "tuned")
     ]
     assert texts[0] == texts[1]
-    ahead = apply_cuda.knobs_from(book, TARGET)
+    ahead = apply.knobs_from(book, GPU, TARGET)
     cuda_driver.compile_cuda_emulated_ahead(model(), TARGET, HERE, knobs=ahead)
     assert ahead.ignored == knobs.ignored
 
@@ -131,7 +132,7 @@ def test_kernels_that_have_no_code(
         return usual(*arguments, **more)
 
     monkeypatch.setattr(cuda_driver, stage, refuse)
-    knobs = apply_cuda.knobs_from(book, TARGET)
+    knobs = apply.knobs_from(book, GPU, TARGET)
     code = cuda_driver.compile_cuda(model(), TARGET, knobs=knobs)
     assert [module.module for module in code.modules] == [module.module for module in plain.modules]
     assert [why for _, why in knobs.ignored] == ["no text"] * 2 and not knobs.applied
@@ -145,11 +146,11 @@ def test_kernels_of_processors_that_have_no_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception
 ) -> None:
     _, dense = cpu_driver.network_workloads(model(), HERE)[0]
-    own = space_here(HERE, dense)
+    own = CPU.space(HERE, dense)
     values = own.values(own.sample(np.random.default_rng(1), 1)[0])
     task = Task(workload=dense.to_dict(), target=describe_target(HERE))
     book, _ = read_book([file_of(tmp_path, trial(0, 1e-6, task, knobs=values))])
-    knobs = apply_cpu.knobs_from(book, HERE)
+    knobs = apply.knobs_from(book, CPU, HERE)
     with cpu_driver.compile_cpu(model(), HERE) as plain:
         (expected,) = plain.run(FEEDS).values()
     usual, tried = getattr(cpu_driver, stage), []

@@ -26,7 +26,7 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_conv2d import blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
-from vdla.compiler.templates.gpu import conv2d, conv2d_space, conv_transpose, depthwise, depthwise_space
+from vdla.compiler.templates.gpu import conv2d, conv_transpose, depthwise
 from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
 from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
 from vdla.compiler.templates.gpu.tile import Tile
@@ -266,12 +266,12 @@ def test_points_of_the_space_of_tiled_products() -> None:
     net.convolution(20, (3, 3), pads=[1, 1, 1, 1], strides=[2, 1])
     tile = Tile(rows=16, columns=16, depth=4, thread_rows=4, thread_columns=4)
     program = lowered_alone(net, tile).program
-    space = conv2d_space.space(TARGET, program)
-    default = conv2d_space.default_values(TARGET, program)
-    assert conv2d_space.knobs_of(TARGET, program, default) == conv2d.choose_knobs(TARGET, program)
+    space = conv2d.space(TARGET, program)
+    default = conv2d.default_values(TARGET, program)
+    assert conv2d.knobs_of(TARGET, program, default) == conv2d.choose_knobs(TARGET, program)
     assert space.legal(space.point(default)[None]).all()
     for point in space.sample(np.random.default_rng(0), 3):
-        check_alone(net, conv2d_space.knobs_of(TARGET, program, space.values(point)))
+        check_alone(net, conv2d.knobs_of(TARGET, program, space.values(point)))
 
 
 def test_points_of_the_space_of_depthwise_convolutions() -> None:
@@ -279,13 +279,11 @@ def test_points_of_the_space_of_depthwise_convolutions() -> None:
     window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
     net.convolution(3, (3, 3), pads=[1, 1, 1, 1], group=3)
     program = lowered_alone(net).program
-    space = depthwise_space.space(TARGET, program, window)
-    default = depthwise_space.default_values(TARGET, program, window)
-    assert depthwise_space.knobs_of(TARGET, program, default) == depthwise.choose_knobs(
-        TARGET, program, window
-    )
+    space = depthwise.space(TARGET, program, window)
+    default = depthwise.default_values(TARGET, program, window)
+    assert depthwise.knobs_of(TARGET, program, default) == depthwise.choose_knobs(TARGET, program, window)
     points = np.concatenate([space.point(default)[None], space.sample(np.random.default_rng(0), 3)])
     found = space.account(space.columns(points))
     assert space.allowed(found).all() and (found.quantities[ESTIMATE] >= found.bound).all()
     for point in points:
-        check_alone(net, depthwise_space.knobs_of(TARGET, program, space.values(point)))
+        check_alone(net, depthwise.knobs_of(TARGET, program, space.values(point)))

@@ -16,19 +16,19 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.scalars import argument
-from vdla.compiler.templates.gpu import elementwise, elementwise_space, pool, pool_space
+from vdla.compiler.templates.gpu import elementwise, pool
 from vdla.compiler.templates.gpu.flat import flattened
 from vdla.compiler.templates.space import ESTIMATE, combined
 
 TARGET = cuda_target()
 ADD = argument(0) + argument(1)
 PROGRAMS = {
-    "sum": (elementwise, elementwise_space, flattened(float_elementwise([(6, 64), (6, 64)], ADD))),
-    "sum by row": (elementwise, elementwise_space, flattened(float_elementwise([(6, 10), (6, 1)], ADD))),
-    "odd sum": (elementwise, elementwise_space, flattened(float_elementwise([(7, 9), (9,)], ADD))),
+    "sum": (elementwise, elementwise, flattened(float_elementwise([(6, 64), (6, 64)], ADD))),
+    "sum by row": (elementwise, elementwise, flattened(float_elementwise([(6, 10), (6, 1)], ADD))),
+    "odd sum": (elementwise, elementwise, flattened(float_elementwise([(7, 9), (9,)], ADD))),
     "pool": (
         pool,
-        pool_space,
+        pool,
         flattened(
             float_pool(
                 outer=2,
@@ -67,7 +67,7 @@ def test_points_are_kernels_of_the_same_results(name) -> None:
 
 def test_the_estimate_prefers_wide_accesses_of_large_tensors() -> None:
     program = flattened(float_elementwise([(1 << 24,)], argument(0)))
-    space = elementwise_space.space(TARGET, program)
+    space = elementwise.space(TARGET, program)
     values = [{"threads": 256, "width": width, "items": 1} for width in (1, 4)]
     points = np.stack([space.point(v) for v in values])
     narrow, wide = space.account(space.columns(points)).quantities[ESTIMATE]

@@ -24,7 +24,7 @@ from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops import winograd as winograd_operator
 from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.winograd import toom_cook, transformed_weights, transforms, winograd_conv2d
-from vdla.compiler.templates.gpu import conv2d, winograd, winograd_account, winograd_space
+from vdla.compiler.templates.gpu import conv2d, winograd, winograd_account
 from vdla.compiler.templates.gpu.lower_convolutions import lower_conv2d, lower_convolution
 from vdla.compiler.templates.gpu.tile import Tile
 
@@ -260,15 +260,15 @@ def test_rows_are_vectors_where_tiles_are_whole() -> None:
 def test_points_of_the_space(m: int) -> None:
     sizes = Shape(batch=1, channels=8, height=9, width=8, filters=20, window=SAME)
     program = winograd_conv2d(sizes, m)
-    space = winograd_space.space(TARGET, program)
-    default = winograd_space.default_values(TARGET, program)
+    space = winograd.space(TARGET, program)
+    default = winograd.default_values(TARGET, program)
     seconds, tile = winograd_account.seconds_of(TARGET, sizes, m)
-    assert winograd_space.knobs_of(TARGET, program, default) == winograd.Knobs(m=m, tile=tile)
+    assert winograd.knobs_of(TARGET, program, default) == winograd.Knobs(m=m, tile=tile)
     point = space.point(default)[None]
     found = space.account(space.columns(point))
     assert space.allowed(found).all()
     transformed = winograd_account.transform_seconds(TARGET, sizes, m)
     assert found.quantities["estimate"][0] == pytest.approx(seconds - transformed)
     for point in space.sample(np.random.default_rng(0), 2):
-        knobs = winograd_space.knobs_of(TARGET, program, space.values(point))
+        knobs = winograd.knobs_of(TARGET, program, space.values(point))
         prepare(winograd.schedule(TARGET, program, knobs).program, TARGET)

@@ -16,11 +16,11 @@ from vdla.compiler.target.cuda.emulate import emulate
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.templates.gpu.tasks import default_values, schedule, space
+from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_from_dict
 from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.templates.workload_limits import WorkloadError
-from vdla.compiler.tune.records.apply_cuda import knobs_from
+from vdla.compiler.tune.records.apply import knobs_from
 from vdla.compiler.tune.records.book import book_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 
@@ -101,8 +101,8 @@ def test_a_sample_of_every_space_computes_what_the_workload_says(
     assert found.keys() - {"elementwise_cuda"} == templates
     for workload in found.values():
         assert workload_from_dict(json.loads(json.dumps(workload.to_dict()))) == workload
-        own = space(target, workload)
-        assert knobs_obstacle(own, default_values(target, workload)) is None
+        own = GPU.space(target, workload)
+        assert knobs_obstacle(own, GPU.default(target, workload)) is None
         rng = np.random.default_rng(1)
         *read, written = workload.expression.parameters
         arrays = {p.name: rng.standard_normal(p.shape, dtype=np.float32) for p in read}
@@ -110,7 +110,7 @@ def test_a_sample_of_every_space_computes_what_the_workload_says(
         # What others take by default, tests of networks run; few rows are tiled here alone.
         defaults = [None] if workload.template == "gemm_cuda" else []
         for values in (*defaults, own.values(own.sample(rng, 1)[0])):
-            s = schedule(target, workload, values)
+            s = GPU.schedule(target, workload, values)
             result = np.full(written.shape, np.nan, np.float32)
             packed = pack_arrays(s.trace, arrays)
             build(emulate(prepare(s.program, target)))(**packed, **{written.name: result})
@@ -135,7 +135,7 @@ def test_operators_of_rows_take_recorded_knobs_with_what_is_fused() -> None:
     own = {"group": 4, "lanes": 8}
     mean, softmax = found
     records = [record(mean, {**own, "chunks": 4}), record(softmax, {**own, "kept": 0})]
-    knobs = knobs_from(book_of(records), TARGET)
+    knobs = knobs_from(book_of(records), GPU, TARGET)
     x = {"x": np.random.default_rng(3).standard_normal((4, 30, 6, 6), dtype=np.float32)}
     with compile_cuda_emulated(rows_network(), TARGET) as plain:
         (expected,) = plain.run(x).values()
@@ -161,10 +161,10 @@ def test_operators_of_rows_take_recorded_knobs_with_what_is_fused() -> None:
 def test_networks_take_recorded_knobs_that_are_legal() -> None:
     found = workloads(TARGET)
     gathered, pool = found["conv2d_cuda"], found["pool_cuda"]
-    own = space(TARGET, gathered)
+    own = GPU.space(TARGET, gathered)
     other = own.values(own.sample(np.random.default_rng(2), 1)[0])
     records = [record(gathered, other), record(pool, {"threads": 33, "columns": 1, "unroll": 0})]
-    knobs = knobs_from(book_of(records), TARGET)
+    knobs = knobs_from(book_of(records), GPU, TARGET)
     x = {"x": np.random.default_rng(3).standard_normal(SHAPE, dtype=np.float32)}
     with compile_cuda_emulated(model(), TARGET) as plain:
         (expected,) = plain.run(x).values()
@@ -174,8 +174,8 @@ def test_networks_take_recorded_knobs_that_are_legal() -> None:
     assert [workload for workload, _ in knobs.ignored] == [pool]
     assert relative(result, expected) < 1e-5
     # Records of a GPU are those of others of its capability, and of no others.
-    assert knobs_from(book_of(records), cuda_target("sm_90a")).choose(gathered) == other
-    assert knobs_from(book_of(records), cuda_target("sm_80")).choose(gathered) is None
+    assert knobs_from(book_of(records), GPU, cuda_target("sm_90a")).choose(gathered) == other
+    assert knobs_from(book_of(records), GPU, cuda_target("sm_80")).choose(gathered) is None
 
 
 def test_what_is_no_workload_is_refused() -> None:
@@ -194,15 +194,15 @@ def test_what_is_no_workload_is_refused() -> None:
 )
 def test_the_templates_choice_is_a_legal_point_of_degenerate_shapes(name: str) -> None:
     for workload in cuda_workloads(name, TARGET):
-        assert knobs_obstacle(space(TARGET, workload), default_values(TARGET, workload)) is None
+        assert knobs_obstacle(GPU.space(TARGET, workload), GPU.default(TARGET, workload)) is None
 
 
 def test_points_of_few_rows_keep_to_a_block_and_run_emulated() -> None:
     workload = cuda_workloads("dense:2,300,13", TARGET)[0]
     assert workload.template == "gemv_cuda"
-    points = space(TARGET, workload)
+    points = GPU.space(TARGET, workload)
     for point in points.sample(np.random.default_rng(3), 4):
-        program = prepare(schedule(TARGET, workload, points.values(point)).program, TARGET)
+        program = prepare(GPU.schedule(TARGET, workload, points.values(point)).program, TARGET)
         build(emulate(program))
     # Sums of a group are added up by four threads for each vector, however few members it has.
     large = {"groups": 8, "members": 2, "vectors": 64, "unroll": 2}
