@@ -28,7 +28,7 @@ from vdla.codesign.network_run import compile_network
 from vdla.codesign.timing import median_seconds
 from vdla.compiler.driver import Compiled, compile_model
 from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.graph import Convolution
+from vdla.compiler.graph.int8_operators import Int8Convolution
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.templates.vdla.legalize import legalize
@@ -124,7 +124,7 @@ def lowering_seconds(content: bytes, config: Config) -> float:
     kernels = {
         node.name: kernels_of(config, legalized, node)
         for node in legalized.graph.nodes
-        if isinstance(node, Convolution)
+        if isinstance(node.operator, Int8Convolution)
     }
 
     def lower(name: str) -> None:

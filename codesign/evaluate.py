@@ -10,11 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 from numpy.typing import DTypeLike, NDArray
-from vdla.compiler.graph.graph import Graph, Quantization, Tensor, reads
+from vdla.compiler.graph.graph import Graph, Tensor
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import read_model
+from vdla.compiler.graph.quantization import Quantization
 from vdla.isa.arithmetic import quantize
 from vdla.util.errors import UserError
 from vdla.util.npz import NpzError, open_npz
@@ -86,10 +87,7 @@ def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
         return launches
     generators = [np.random.default_rng([seed, launch]) for launch in range(count)]
     return [
-        {
-            item.name: sample_values(generator, item, graph.tensors[item.tensor].quantization)
-            for item in graph.inputs
-        }
+        {item.name: sample_values(generator, item, graph.tensors[item.tensor].grid) for item in graph.inputs}
         for generator in generators
     ]
 
@@ -227,7 +225,7 @@ def _kernels_saturate() -> bool:
 
 def symmetric(graph: Graph) -> bool:
     """Whether activations are int8: such models are compared layer by layer, without ONNX Runtime's optimization."""
-    return any(tensor.quantization.dtype == "int8" for tensor in graph.tensors.values())
+    return any(tensor.grid.dtype == "int8" for tensor in graph.tensors.values())
 
 
 def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int, bool]:
@@ -252,7 +250,7 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
             stored[name] = _stored(graph.tensors[name], values)
         for node in graph.nodes:
             shape = graph.tensors[node.output].shape
-            ours = evaluate(node, [stored[name] for name in reads(node)]).reshape(shape).astype(np.int16)
+            ours = evaluate(node, [stored[name] for name in node.inputs]).reshape(shape).astype(np.int16)
             theirs = stored.setdefault(node.output, ours.astype(np.int8)).astype(np.int16)
             largest = max(largest, int(np.abs(ours - theirs).max(initial=0)))
             if node.output in outputs:
@@ -264,7 +262,7 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
 def _stored(tensor: Tensor, values: NDArray[Any]) -> NDArray[np.int8]:
     """ONNX Runtime's values of a tensor as the accelerator stores them: integers, or float32 numbers of its grid."""
     if values.dtype.kind == "f":
-        grid = tensor.quantization
+        grid = tensor.grid
         integers = quantize(values.astype(np.float32), grid.scale, grid.stored_zero_point)
     else:
         integers = (values.astype(np.int16) - (128 if values.dtype == np.uint8 else 0)).astype(np.int8)
@@ -325,7 +323,7 @@ def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
     """The largest difference between two sets of outputs, in steps of each output's own quantization."""
     largest = 0
     for output in graph.outputs:
-        step = output.quantization.scale if output.dtype == "float32" else 1
+        step = output.quantization.scale if output.quantization and output.dtype == "float32" else 1
         mine, other = (np.asarray(arrays[output.name], np.float64) for arrays in (ours, theirs))
         if mine.size:
             steps = np.nan_to_num(np.abs(mine - other).max() / np.float64(step), nan=np.inf)

@@ -52,7 +52,7 @@ def sample_feeds(network: HeterogeneousNetwork) -> Arrays:
     if shipped is not None:
         return shipped[0]
     grids = {
-        item.name: region.code.graph.tensors[item.tensor].quantization
+        item.name: region.code.graph.tensors[item.tensor].grid
         for region in network.regions
         if isinstance(region.code, Compiled)
         for item in region.code.graph.inputs

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from vdla.compiler.cpu_driver import Told, compile_cpu
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.floating.graph import FloatGraph
+from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import is_quantized
 from vdla.compiler.graph.quantize.error import Error
@@ -231,7 +231,7 @@ class NamedInputs(Protocol):
     """A network of any kind, as far as its inputs go."""
 
     @property
-    def graph(self) -> FloatGraph:
+    def graph(self) -> Graph:
         """The fused graph."""
         ...
 

@@ -1,6 +1,6 @@
 """compile_cpu: an ONNX model in, a network of kernels out, for this machine or as code for another.
 
-Quantized models become integer graphs, whose results are those of `graph.interpret` bit by bit; others float graphs.
+Quantized models get integer operators, with the results of `graph.interpret` bit by bit; others real-valued ones.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from .graph.errors import InvalidModelError, ModelError, NodeError
-from .graph.floating.graph import FloatGraph
-from .graph.floating.storage_plan import StoragePlan, check_plan, format_plan, plan_steps, plan_storage
-from .graph.fuse import fuse, remove_dead
+from .graph.fuse import fuse
 from .graph.graph import Graph
+from .graph.int8_for_processors import converted_inputs, for_processors
 from .graph.onnx_import import import_model
 from .graph.onnx_read import Source, is_quantized, read_model
-from .graph.printer import format_graph as format_integer_graph
+from .graph.printer import format_graph
+from .graph.remove_dead import remove_dead
+from .graph.storage_plan import StoragePlan, check_plan, format_plan, plan_storage
 from .ir.types import DType
-from .kernel_steps import Compiled, Dump, compiled, float_graph, float_step, work_of
+from .kernel_steps import Compiled, Dump, compiled, float_graph, step_of, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.network_archive import NamedLaunch, NetworkCode
@@ -34,8 +35,7 @@ from .target.cpu.kernel import Kernel, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
 from .templates.chosen_knobs import ChosenKnobs
-from .templates.cpu.lower import lower_float_node
-from .templates.cpu.lower_int8 import lower_integer_graph
+from .templates.cpu.lower import lower_node
 from .templates.cpu.tasks import CPU
 from .templates.cpu.workload import CpuWorkload
 from .templates.lowered_node import LoweredStep, Recorded
@@ -92,7 +92,8 @@ def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwo
     """`compile_cpu` from an integer graph on, fused or not, whose convolutions have no pool in them."""
     started = time.perf_counter()
     target = host_target() if target is None else target
-    return _network(_integer(graph, target), target, None, started)
+    ready = for_processors(graph, target.lanes(DType.INT32))
+    return _network(_planned(None, ready, target), target, None, started)
 
 
 def _network(
@@ -194,7 +195,7 @@ def network_workloads(
 class _Lowered:
     """A network's tensors and where they lie, its kernels to be, and the inputs that may hold no NaN."""
 
-    graph: FloatGraph
+    graph: Graph
     plan: StoragePlan
     steps: tuple[LoweredStep[CpuTarget], ...]
     quantized: frozenset[str] = frozenset()
@@ -222,13 +223,12 @@ def _lowered(
     if quantized is not None:
         name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
         rewritten = rewrite(quantized)
-        lowered = _integer(rewritten, target)
-        check_plan(read.label, lowered.graph, lowered.plan)
+        graph = for_processors(rewritten, target.lanes(DType.INT32))
         if dump is not None:
-            dump("import", format_integer_graph(quantized))
-            dump(name, format_integer_graph(rewritten))
-            dump("memory-plan", format_plan(lowered.graph, lowered.plan))
-        return lowered
+            dump("import", format_graph(quantized))
+            dump(name, format_graph(rewritten))
+            dump("for-processors", format_graph(graph))
+        return _planned(read.label, graph, target, dump, knobs)
     try:
         lanes = target.lanes(DType.FLOAT32)
         graph = float_graph(read, lanes=lanes, batch=batch, fusion=fusion, dump=dump, join=True)
@@ -240,32 +240,38 @@ def _lowered(
         ):
             raise refusal from None
         raise
+    return _planned(read.label, graph, target, dump, knobs)
+
+
+def _planned(
+    label: str | None,
+    graph: Graph,
+    target: CpuTarget,
+    dump: Dump | None = None,
+    knobs: ChosenKnobs[CpuWorkload] | None = None,
+) -> _Lowered:
+    """A graph with layouts, where its tensors lie, and its kernels to be; the arena's size is checked for a `label`."""
     plan = plan_storage(graph)
-    check_plan(read.label, graph, plan)
+    if label is not None:
+        check_plan(label, graph, plan)
     if dump is not None:
         dump("memory-plan", format_plan(graph, plan))
-    return _Lowered(graph=graph, plan=plan, steps=tuple(_float_steps(graph, target, knobs)))
-
-
-def _integer(graph: Graph, target: CpuTarget) -> _Lowered:
-    lowered = lower_integer_graph(graph, target.lanes(DType.INT32))
-    accesses = [tuple(step.tensors.values()) for step in lowered.steps]
     return _Lowered(
-        graph=lowered.graph,
-        plan=plan_steps(lowered.graph, accesses),
-        steps=lowered.steps,
-        quantized=lowered.quantized,
+        graph=graph,
+        plan=plan,
+        steps=tuple(_steps(graph, target, knobs)),
+        quantized=converted_inputs(graph),
     )
 
 
-def _float_steps(
-    graph: FloatGraph, target: CpuTarget, knobs: ChosenKnobs[CpuWorkload] | None
+def _steps(
+    graph: Graph, target: CpuTarget, knobs: ChosenKnobs[CpuWorkload] | None
 ) -> Iterator[LoweredStep[CpuTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
-        lowered = lower_float_node(target, graph, node)
+        lowered = lower_node(target, graph, node)
         if lowered is not None:
-            step = replace(float_step(graph, lowered), workload=lowered.workload)
+            step = replace(step_of(graph, lowered), workload=lowered.workload)
             yield step if knobs is None else _with_records(step, target, knobs)
 
 

@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
-from .graph.floating.graph import FloatGraph
-from .graph.floating.storage_plan import StoragePlan, check_plan, format_plan, plan_storage
+from .graph.graph import Graph
 from .graph.onnx_read import Source, model_label
+from .graph.storage_plan import StoragePlan, check_plan, format_plan, plan_storage
 from .ir.printer import format_node
-from .kernel_steps import Dump, compiled, float_graph, float_step, work_of
+from .kernel_steps import Dump, compiled, float_graph, step_of, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.cuda_alone import graph_alone, network_alone
@@ -226,12 +226,12 @@ def emulate_cuda_schedule(
 class _Lowered:
     """A network's tensors and where they lie, and its kernels to be."""
 
-    graph: FloatGraph
+    graph: Graph
     plan: StoragePlan
     steps: tuple[LoweredStep[CudaTarget], ...]
 
 
-def _graph_of(model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> FloatGraph:
+def _graph_of(model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> Graph:
     """A model's graph as GPUs compute it: tensors lie as ONNX has them, since threads read along the width."""
     try:
         return float_graph(model, lanes=1, batch=batch, fusion=fusion, dump=dump)
@@ -262,20 +262,20 @@ def _lowered(
 
 
 def _steps(
-    graph: FloatGraph, target: CudaTarget, knobs: ChosenKnobs[CudaWorkload] | None
+    graph: Graph, target: CudaTarget, knobs: ChosenKnobs[CudaWorkload] | None
 ) -> Iterator[LoweredStep[CudaTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
         if knobs is None:
             lowered = lower_cuda_node(target, graph, node)
             if lowered is not None:
-                yield float_step(graph, lowered)
+                yield step_of(graph, lowered)
         elif methods := lower_methods(target, graph, node):
             yield _recorded_step(graph, target, methods, knobs)
 
 
 def _recorded_step(
-    graph: FloatGraph,
+    graph: Graph,
     target: CudaTarget,
     methods: Sequence[LoweredCudaNode],
     knobs: ChosenKnobs[CudaWorkload],
@@ -283,13 +283,13 @@ def _recorded_step(
     """A node in the way that records say, if any do; if its knobs come to nothing, as it is without records."""
     known = [(method, method.workload) for method in methods if method.workload is not None]
     if not known:
-        return float_step(graph, methods[0])
+        return step_of(graph, methods[0])
     method, workload = known[knobs.compare([workload for _, workload in known])]
     if not knobs.choose(workload):
-        return float_step(graph, method)
+        return step_of(graph, method)
 
     def with_knobs(values: Values) -> LoweredStep[CudaTarget]:
-        return float_step(graph, lower_recorded(target, graph, method, values))
+        return step_of(graph, lower_recorded(target, graph, method, values))
 
     recorded = Recorded(knobs=knobs, workload=workload, space=partial(GPU.space, target), step=with_knobs)
-    return replace(float_step(graph, methods[0]), recorded=recorded)
+    return replace(step_of(graph, methods[0]), recorded=recorded)

@@ -103,7 +103,7 @@ def compile_graph(
     except UnfitNodeError as error:
         node = next(node for node in graph.nodes if node.name == error.node)
         raise DoesNotFitError(
-            f"node {node.name} ({type(node).__name__}): {error} of configuration {config.name}; "
+            f"node {node.name} ({node.kind}): {error} of configuration {config.name}; "
             "make that memory larger, or the layer smaller",
             node.members,
         ) from None
@@ -172,7 +172,7 @@ def _layer(graph: Graph, node: Node, config: Config, group: int) -> Layer:
     roofline = roofline_cycles(graph, node, config)
     return Layer(
         name=node.name,
-        op=type(node).__name__,
+        op=node.kind,
         members=node.members,
         macs=macs,
         roofline_cycles=roofline,

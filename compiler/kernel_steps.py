@@ -10,10 +10,10 @@ from typing import Any, Generic, TypedDict
 
 import numpy as np
 
-from .graph.floating.cost import count_operations
-from .graph.floating.graph import FloatGraph
+from .graph.cost import count_operations
 from .graph.floating.onnx_import import import_float_model
 from .graph.floating.pipeline import graph_passes, run_graph_passes
+from .graph.graph import Graph
 from .graph.onnx_read import ReadModel, Source
 from .ir.expr import Buffer
 from .ir.printer import format_node
@@ -36,7 +36,7 @@ def float_graph(
     fusion: bool,
     dump: Dump | None,
     join: bool = False,
-) -> FloatGraph:
+) -> Graph:
     """An ONNX model as the graph of its kernels, for vectors of `lanes` elements; `dump` sees it after every pass.
 
     `fusion` and `join` as of `graph_passes`. Raises ModelError.
@@ -45,12 +45,12 @@ def float_graph(
     return run_graph_passes(graph, graph_passes(lanes, fusion=fusion, join=join), dump)
 
 
-def float_step(graph: FloatGraph, lowered: LoweredNode[Target, Any]) -> LoweredStep[Target]:
+def step_of(graph: Graph, lowered: LoweredNode[Target, Any]) -> LoweredStep[Target]:
     """The step of a node of `graph`, as it is without records."""
     node = lowered.node
     return LoweredStep(
         name=node.name,
-        operator=type(node.operator).__name__,
+        operator=node.kind,
         members=node.members,
         operations=count_operations(graph, node),
         key=lowered.key,

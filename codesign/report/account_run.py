@@ -5,18 +5,8 @@ from __future__ import annotations
 import numpy as np
 from vdla.compiler.driver import Compiled
 from vdla.compiler.graph.cost import input_bytes, input_read
-from vdla.compiler.graph.graph import (
-    AveragePool,
-    Channels,
-    Convolution,
-    Elementwise,
-    Graph,
-    Interleave,
-    MaxPool,
-    Node,
-    Table,
-    reads,
-)
+from vdla.compiler.graph.graph import Graph, Node
+from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
 from vdla.compiler.graph.layout import pack_activation
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
 
@@ -32,11 +22,9 @@ def compulsory_by_kind(graph: Graph, node: Node) -> dict[str, int]:
     """Bytes that a fused node cannot avoid to move, by kind: true int8 sizes, 4-byte biases, and of the input those
     elements that some window reads."""
     out = graph.tensors[node.output].size
-    match node:
-        case Convolution(weight=weight, combine=combine):
-            operand = 0
-            if combine is not None and combine.operand is not None:
-                operand = graph.tensors[combine.operand].size
+    operand = sum(graph.tensors[name].size for name in node.inputs[1:])
+    match node.operator:
+        case Int8Convolution(weight=weight):
             return {
                 "inp": input_bytes(graph, node),
                 "wgt": weight.size,
@@ -44,18 +32,17 @@ def compulsory_by_kind(graph: Graph, node: Node) -> dict[str, int]:
                 "operand": operand,
                 "out": out,
             }
-        case MaxPool() | AveragePool():
+        case Int8MaxPool() | Int8AveragePool():
             return {"inp": input_bytes(graph, node), "out": out}
-        case Elementwise(b=b):
-            operand = 0 if b is None else graph.tensors[b].size
+        case Int8Elementwise():
             return {"inp": input_bytes(graph, node), "operand": operand, "out": out}
-        case Table() | Channels() | Interleave():
-            return {"inp": sum(graph.tensors[name].size for name in reads(node)), "out": out}
+        case _:
+            return {"inp": sum(graph.tensors[name].size for name in node.inputs), "out": out}
 
 
 def unread_bytes(compiled: Compiled, node: Node) -> Unread:
     """The bytes of a node's (first) input, as it lies in memory, of elements that no window reads."""
-    name = reads(node)[0]
+    name = node.inputs[0]
     rows, columns = input_read(compiled.graph, node)
     shape = compiled.graph.tensors[name].nchw
     elements = np.broadcast_to(~(rows[:, None] & columns), shape).astype(np.int8)

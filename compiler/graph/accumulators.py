@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.arithmetic import INT8_HIGH, INT8_LOW, ScaleError, requantize
 
-from .graph import Requantize
+from ..te.post import Post
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 _FAR = 2.0**40
@@ -42,12 +42,16 @@ def whole_steps(values: NDArray[np.float64], step: NDArray[np.float64]) -> NDArr
 
 
 def fitted_bias(
-    bias: NDArray[np.int64], weight: NDArray[np.int8], zero_point: int, stage: Requantize
+    bias: NDArray[np.int64],
+    weight: NDArray[np.int8],
+    zero_point: int,
+    scale: NDArray[np.float32],
+    stage: Post,
 ) -> NDArray[np.int32]:
     """The bias' of every output channel, int32 (O,), for int8 `weight` (O, ...) and inputs stored around `zero_point`.
 
     A bias' that would make sums leave 32 bits is moved to the nearest that does not, where all sums of the channel
-    saturate in `stage` with either. Raises AccumulatorError where they do not.
+    saturate in stage A of `stage`, with `scale`, with either. Raises AccumulatorError where they do not.
     """
     rows = weight.reshape(len(weight), -1)
     # numpy sums int8 in the type asked for, without a copy of all weights in it.
@@ -68,8 +72,8 @@ def fitted_bias(
         down = fitted[moved] < wanted[moved]
         # Stage A is monotone: what saturates at the sum nearest to zero does so at all others, and further out.
         nearest = np.where(down, fitted[moved] + least[moved], fitted[moved] + most[moved])
-        scale = np.broadcast_to(stage.scale, total.shape)[moved]
-        results = requantize(nearest, scale, stage.zero_point, stage.low, stage.high)
+        scales = np.broadcast_to(scale, total.shape)[moved]
+        results = requantize(nearest, scales, stage.zero_point, stage.low, stage.high)
         wrong = results != np.where(down, stage.high, stage.low)
         if wrong.any():
             channel = int(moved[np.argmax(wrong)])

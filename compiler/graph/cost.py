@@ -1,4 +1,4 @@
-"""True work of a node, for the roofline: multiplies and compulsory bytes, before padding to any block.
+"""True work of a node: multiplies and compulsory bytes for the roofline, before padding to any block, and operations.
 
 Definitions are those of docs/measures.md: padding positions count as multiplies (as they do in every published count);
 the input elements that some window reads, weights and output count once at int8 size, biases at four bytes. Only
@@ -7,27 +7,30 @@ convolutions and matrix products have work; every other operator counts 0.
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from vdla.isa.config import Config
 
-from .geometry import output_plane, plane_read
-from .graph import AveragePool, Convolution, Graph, MaxPool, Node, reads
+from ..ir.visit import walk_expr
+from .geometry import plane_read
+from .graph import Graph, Node
+from .int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
+from .operators import AveragePool, Convolution, Dense, Elementwise, LstmSteps, MatrixProduct, MaxPool
 
 
-def convolution_shape(graph: Graph, node: Convolution) -> tuple[int, int, int, int]:
+def convolution_shape(graph: Graph, node: Node, operator: Int8Convolution) -> tuple[int, int, int, int]:
     """(N, O, OH, OW) of the convolution itself, before a fused pool."""
-    batch, _, height, width = graph.tensors[node.data].nchw
-    kernel = (node.weight.shape[2], node.weight.shape[3])
-    plane = output_plane((height, width), kernel, node.strides, node.dilations, node.pads)
-    return (batch, node.weight.shape[0], *plane)
+    batch, _, height, width = graph.tensors[node.inputs[0]].nchw
+    return (batch, operator.weight.shape[0], *operator.window.outputs(height, width))
 
 
 def count_macs(graph: Graph, node: Node) -> int:
     """Multiplies of the ONNX convolution or matrix product in a node."""
-    if not isinstance(node, Convolution):
+    if not isinstance(operator := node.operator, Int8Convolution):
         return 0
-    batch, outputs, height, width = convolution_shape(graph, node)
-    return batch * outputs * height * width * node.weight[0].size
+    batch, outputs, height, width = convolution_shape(graph, node, operator)
+    return batch * outputs * height * width * operator.weight[0].size
 
 
 def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndarray, np.ndarray]:
@@ -36,27 +39,23 @@ def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndar
     Windows of a convolution whose sums a fused pool passes over do not count; but with `fused` False, where the
     convolution stands by itself.
     """
-    match node:
-        case Convolution(
-            data=data, weight=weight, strides=strides, dilations=dilations, pads=pads, pool=pool
-        ):
-            kernel, plane = (weight.shape[2], weight.shape[3]), graph.tensors[data].nchw[2:]
+    height, width = graph.tensors[node.inputs[0]].nchw[2:]
+    match node.operator:
+        case Int8Convolution(window=window, pool=pool):
             outputs = None
             if pool is not None and fused:
-                sums = output_plane(plane, kernel, strides, dilations, pads)
-                outputs = plane_read(sums, pool.kernel, pool.strides, (1, 1), pool.pads)
-            return plane_read(plane, kernel, strides, dilations, pads, outputs)
-        case MaxPool(data=data) | AveragePool(data=data):
-            return plane_read(graph.tensors[data].nchw[2:], node.kernel, node.strides, (1, 1), node.pads)
+                outputs = plane_read(window.outputs(height, width), pool)
+            return plane_read((height, width), window, outputs)
+        case Int8MaxPool(window=window) | Int8AveragePool(window=window):
+            return plane_read((height, width), window)
         case _:
             # Whatever has no windows reads all.
-            height, width = graph.tensors[reads(node)[0]].nchw[2:]
             return np.ones(height, dtype=bool), np.ones(width, dtype=bool)
 
 
 def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
     """Elements of a node's (first) input that some window reads, see `input_read`; each is a byte."""
-    batch, channels, _, _ = graph.tensors[reads(node)[0]].nchw
+    batch, channels, _, _ = graph.tensors[node.inputs[0]].nchw
     rows, columns = input_read(graph, node, fused=fused)
     return batch * channels * int(rows.sum()) * int(columns.sum())
 
@@ -64,14 +63,51 @@ def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
 def compulsory_bytes(graph: Graph, node: Node) -> int:
     """Bytes that the ONNX convolution or matrix product in a node cannot avoid to move: the input elements that some
     window reads, weights, output and biases."""
-    if not isinstance(node, Convolution):
+    if not isinstance(operator := node.operator, Int8Convolution):
         return 0
-    batch, outputs, height, width = convolution_shape(graph, node)
+    batch, outputs, height, width = convolution_shape(graph, node, operator)
     result = batch * outputs * height * width
-    return input_bytes(graph, node, fused=False) + node.weight.size + result + 4 * outputs
+    return input_bytes(graph, node, fused=False) + operator.weight.size + result + 4 * outputs
 
 
 def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
     """Cycles that a node takes at least: its multiplies at one array step a cycle, or its bytes on the bus."""
     compute = count_macs(graph, node) / config.multiplies_per_cycle
     return max(compute, compulsory_bytes(graph, node) / config.memory.bus_bytes)
+
+
+def count_operations(graph: Graph, node: Node) -> int:
+    """Operations of a node on a processor: two a multiply-add of a convolution or product, one an element-wise step."""
+    size = prod(graph.tensors[node.output].shape)
+    match node.operator:
+        case Convolution(transposed=True):
+            weight = graph.tensors[node.inputs[1]].shape
+            return (
+                2
+                * prod(graph.tensors[node.inputs[0]].shape)
+                * prod(weight)
+                // weight[1]
+                // node.operator.groups
+            )
+        case LstmSteps():
+            return 2 * 4 * size * graph.tensors[node.output].shape[-1]
+        case MatrixProduct():
+            return 2 * size * graph.tensors[node.inputs[0]].shape[-1]
+        case Convolution():
+            return 2 * size * prod(graph.tensors[node.inputs[1]].shape[1:])
+        case Dense():
+            return 2 * size * graph.tensors[node.inputs[1]].shape[0]
+        case Int8Convolution():
+            return 2 * count_macs(graph, node)
+        case Int8Elementwise():
+            return size
+        case (
+            MaxPool(window=window)
+            | AveragePool(window=window)
+            | Int8MaxPool(window=window)
+            | Int8AveragePool(window=window)
+        ):
+            return size * prod(window.kernel)
+        case Elementwise(body=body):
+            return size * sum(1 for e in walk_expr(body) if hasattr(e, "op") or hasattr(e, "function"))
+    return 0

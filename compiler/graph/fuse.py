@@ -7,32 +7,24 @@ over unrounded sums pays is the target's decision.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
+from ..te.post import Combination
 from .cost import count_macs
-from .graph import (
-    AveragePool,
-    Combine,
-    Convolution,
-    Elementwise,
-    Graph,
-    MaxPool,
-    Node,
-    Pool,
-    Requantize,
+from .graph import Graph, Node, Tensor
+from .int8_operators import (
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Int8Operator,
     Table,
-    Tensor,
-    oriented,
-    reads,
 )
 from .interpret import evaluate
-
-Stage = TypeVar("Stage", Requantize, Combine)
+from .remove_dead import remove_dead
 
 
 def fuse(graph: Graph) -> Graph:
@@ -46,31 +38,18 @@ def fuse(graph: Graph) -> Graph:
         graph = fused
 
 
-def remove_dead(graph: Graph) -> Graph:
-    """Without nodes, tensors and constants that no output depends on. Inputs stay."""
-    live = {output.tensor for output in graph.outputs}
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if node.output in live:
-            kept.append(node)
-            live.update(reads(node))
-    live.update(graph_input.tensor for graph_input in graph.inputs)
-    return replace(
-        graph,
-        nodes=tuple(reversed(kept)),
-        tensors={name: tensor for name, tensor in graph.tensors.items() if name in live},
-        constants={name: array for name, array in graph.constants.items() if name in live},
-    )
-
-
 def flatten_inputs(graph: Graph) -> Graph:
     """A model input that only whole-plane convolutions read becomes (N, K): the host hands over the same
     bytes."""
     outputs = {output.tensor for output in graph.outputs}
     for graph_input in graph.inputs:
         tensor = graph.tensors[graph_input.tensor]
-        readers = [node for node in graph.nodes if tensor.name in reads(node)]
-        dense = [node for node in readers if isinstance(node, Convolution) and _covers(node, tensor)]
+        readers = [node for node in graph.nodes if tensor.name in node.inputs]
+        dense = [
+            (node, operator)
+            for node in readers
+            if isinstance(operator := node.operator, Int8Convolution) and _covers(node, operator, tensor)
+        ]
         if (
             len(tensor.shape) != 4
             or tensor.nchw[2:] == (1, 1)
@@ -79,7 +58,7 @@ def flatten_inputs(graph: Graph) -> Graph:
         ):
             continue
         batch, size = tensor.shape[0], tensor.size // tensor.shape[0]
-        flat = {id(node): replace(node, weight=node.weight.reshape(-1, size, 1, 1)) for node in dense}
+        flat = {id(node): replace(node, operator=_flattened(operator, size)) for node, operator in dense}
         graph = replace(
             graph,
             nodes=tuple(flat.get(id(node), node) for node in graph.nodes),
@@ -88,42 +67,38 @@ def flatten_inputs(graph: Graph) -> Graph:
     return graph
 
 
-def _covers(node: Convolution, tensor: Tensor) -> bool:
-    whole = node.weight.shape[1:] == tensor.nchw[1:] and node.groups == 1 and not any(node.pads)
+def _covers(node: Node, operator: Int8Convolution, tensor: Tensor) -> bool:
+    whole = operator.weight.shape[1:] == tensor.nchw[1:] and operator.groups == 1
     return (
-        whole and node.data == tensor.name and (node.combine is None or node.combine.operand != tensor.name)
+        whole
+        and not any(operator.window.pads)
+        and node.inputs[0] == tensor.name
+        and tensor.name not in node.inputs[1:]
     )
+
+
+def _flattened(operator: Int8Convolution, size: int) -> Int8Convolution:
+    window = replace(operator.window, kernel=(1, 1))
+    return replace(operator, weight=operator.weight.reshape(-1, size, 1, 1), window=window)
 
 
 def fuse_clamps(graph: Graph) -> Graph:
     """An element-wise clamp becomes bounds of the only node that feeds it."""
 
     def merge(first: Node, second: Node) -> Node | None:
-        if not isinstance(second, Elementwise) or not second.combine.only_clamps:
+        if not isinstance(second.operator, Int8Elementwise) or not second.operator.combination.only_clamps:
             return None
-        low, high = second.combine.low, second.combine.high
-        members = (*first.members, *second.members)
-        match first:
-            case Convolution(combine=Combine() as combine):
-                return replace(
-                    first, output=second.output, members=members, combine=_clamped(combine, low, high)
-                )
-            case Convolution(requantize=stage) | AveragePool(requantize=stage):
-                return replace(
-                    first, output=second.output, members=members, requantize=_clamped(stage, low, high)
-                )
-            case Elementwise(combine=combine):
-                return replace(
-                    first, output=second.output, members=members, combine=_clamped(combine, low, high)
-                )
+        limits = (second.operator.combination.low, second.operator.combination.high)
+        match first.operator:
+            case Int8Convolution(post=post) | Int8AveragePool(post=post):
+                operator = replace(first.operator, post=post.clamped(*limits))
+            case Int8Elementwise(combination=combination):
+                operator = Int8Elementwise(combination=combination.clamped(*limits))
             case _:
                 return None
+        return _joined(first, second, operator)
 
     return _merge_pairs(graph, merge)
-
-
-def _clamped(stage: Stage, low: int, high: int) -> Stage:
-    return replace(stage, low=min(max(stage.low, low), high), high=min(max(stage.high, low), high))
 
 
 def fuse_tables(graph: Graph) -> Graph:
@@ -133,16 +108,16 @@ def fuse_tables(graph: Graph) -> Graph:
 
     def merge(first: Node, second: Node) -> Node | None:
         if (
-            not isinstance(first, Table)
+            not isinstance(first.operator, Table)
             or graph.tensors[first.output].nchw != graph.tensors[second.output].nchw
         ):
             return None
         stored = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
-        values = {first.output: first.table, first.data: stored}
-        if not isinstance(second, Table | Elementwise) or not {*reads(second)} <= values.keys():
+        values = {first.output: first.operator.table, first.inputs[0]: stored}
+        if not isinstance(second.operator, Table | Int8Elementwise) or not {*second.inputs} <= values.keys():
             return None
-        table = evaluate(second, [values[name] for name in reads(second)])
-        return replace(first, output=second.output, members=(*first.members, *second.members), table=table)
+        table = evaluate(second, [values[name] for name in second.inputs])
+        return _joined(first, second, Table(table=table))
 
     return _merge_pairs(graph, merge)
 
@@ -154,40 +129,43 @@ def fuse_combines(graph: Graph) -> Graph:
     the longer the array works on a tile, the more of the operand's reading it hides. The joined node stands
     where the element-wise one stood, so the other operand exists.
     """
-    uses = use_counts(graph)
+    uses = graph.uses()
     order = {node.output: step for step, node in enumerate(graph.nodes)}
-    makers = {node.output: node for node in graph.nodes}
+    makers = graph.producers()
 
-    def rank(tensor: str | None, reader: Elementwise) -> tuple[int, int]:
+    def rank(tensor: str, reader: Node, combination: Combination) -> tuple[int, int]:
         """How well the producer of an operand could take the reader; (-1, -1): not at all."""
-        maker = makers.get(tensor) if tensor is not None else None
-        if not isinstance(maker, Convolution) or maker.combine is not None or uses[maker.output] != 1:
+        maker = makers.get(tensor)
+        if maker is None or not isinstance(maker.operator, Int8Convolution) or uses[tensor] != 1:
             return (-1, -1)
-        if len({graph.tensors[name].nchw for name in (*reads(reader), reader.output)}) > 1:
+        post = maker.operator.post
+        if post.combination is not None:
+            return (-1, -1)
+        if len({graph.tensors[name].nchw for name in (*reader.inputs, reader.output)}) > 1:
             # Nothing is broadcast on the way out.
             return (-1, -1)
-        combine = _oriented(reader, maker.output)
-        if combine.kind != "add" and combine.zero_point_self != maker.requantize.zero_point:
+        own = combination if reader.inputs[0] == tensor else combination.of_operand()
+        if own.kind != "add" and own.zero_point_self != post.zero_point:
             # The hardware has one zero point for the result of stage A and the input of stage B.
             return (-1, -1)
-        return (count_macs(graph, maker), order[maker.output])
+        return (count_macs(graph, maker), order[tensor])
 
     def merge(first: Node, second: Node) -> Node | None:
-        if not isinstance(first, Convolution) or not isinstance(second, Elementwise):
+        if not isinstance(first.operator, Int8Convolution) or not isinstance(
+            second.operator, Int8Elementwise
+        ):
             return None
-        other = second.b if second.a == first.output else second.a
-        own = rank(first.output, second)
-        if own < (0, 0) or own < rank(other, second):
+        combination = second.operator.combination
+        own = rank(first.output, second, combination)
+        position = second.inputs.index(first.output)
+        others = [name for i, name in enumerate(second.inputs) if i != position]
+        if own < (0, 0) or any(own < rank(other, second, combination) for other in others):
             return None
-        members = (*first.members, *second.members)
-        return replace(first, output=second.output, members=members, combine=_oriented(second, first.output))
+        combination = combination if position == 0 else combination.of_operand()
+        operator = replace(first.operator, post=replace(first.operator.post, combination=combination))
+        return replace(_joined(first, second, operator), inputs=(first.inputs[0], *others))
 
     return _merge_pairs(graph, merge)
-
-
-def _oriented(node: Elementwise, tensor: str) -> Combine:
-    """The node's stage B with `tensor`, one of its two operands, as self."""
-    return node.combine if node.a == tensor else oriented(node.combine, node.a)
 
 
 def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
@@ -199,21 +177,22 @@ def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
     """
 
     def merge(first: Node, second: Node) -> Node | None:
-        if not isinstance(first, Convolution) or first.combine is not None or first.pool is not None:
+        operator, pool = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution) or not isinstance(pool, Int8MaxPool):
             return None
-        if not isinstance(second, MaxPool) or (outputs is not None and second.output not in outputs):
+        if operator.post.combination is not None or operator.pool is not None:
             return None
-        pool = Pool(kernel=second.kernel, strides=second.strides, pads=second.pads)
-        return replace(first, output=second.output, members=(*first.members, *second.members), pool=pool)
+        if outputs is not None and second.output not in outputs:
+            return None
+        return _joined(first, second, replace(operator, pool=pool.window))
 
     return remove_dead(_merge_pairs(graph, merge))
 
 
-def use_counts(graph: Graph) -> Counter[str]:
-    """How often each tensor is read, model outputs included."""
-    uses = Counter(name for node in graph.nodes for name in reads(node))
-    uses.update(output.tensor for output in graph.outputs)
-    return uses
+def _joined(first: Node, second: Node, operator: Int8Operator) -> Node:
+    """Both nodes as one of `operator`, which reads what the first one reads."""
+    members = (*first.members, *second.members)
+    return replace(first, operator=operator, output=second.output, members=members)
 
 
 def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Graph:
@@ -222,12 +201,12 @@ def _merge_pairs(graph: Graph, merge: Callable[[Node, Node], Node | None]) -> Gr
     The joined node stands where the reader stood, so all its operands exist. Its stored result is the
     reader's.
     """
-    uses = use_counts(graph)
+    uses = graph.uses()
     makers: dict[str, Node] = {}
     nodes: dict[str, Node] = {}
     for node in graph.nodes:
         joined: Node | None = None
-        for name in reads(node):
+        for name in node.inputs:
             if name in makers and uses[name] == 1:
                 joined = merge(makers[name], node)
                 if joined is not None:

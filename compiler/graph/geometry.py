@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .graph import Pads, Pair
+from ..te.blocks import Pads, Pair, Window
 
 
 def window_extent(kernel: int, dilation: int) -> int:
@@ -66,20 +66,18 @@ def ceiling_pads(plane: Pair, kernel: Pair, strides: Pair, pads: Pads) -> Pads:
     return (pads[0], pads[1], ends[0], ends[1])
 
 
-def average_divisors(
-    plane: Pair, kernel: Pair, strides: Pair, declared: Pads, effective: Pads, count_include_pad: bool
-) -> np.ndarray:
-    """How many positions each window of an average counts: int32 (OH, OW).
+def average_divisors(plane: Pair, window: Window, declared: Pads, count_include_pad: bool) -> np.ndarray:
+    """How many positions each window of an average counts: int32 (OH, OW); ValueError if the window does not fit.
 
-    With `count_include_pad` the declared pads count; the further pads that ceil_mode brought never do.
+    With `count_include_pad` the `declared` pads count; the further pads of `window` that ceil_mode brought never do.
     """
     counts: list[np.ndarray] = []
-    outputs = output_plane(plane, kernel, strides, (1, 1), effective)
+    outputs = window.outputs(*plane)
     for axis in range(2):
-        starts = np.arange(outputs[axis]) * strides[axis] - effective[axis]
+        starts = np.arange(outputs[axis]) * window.strides[axis] - window.pads[axis]
         low = -declared[axis] if count_include_pad else 0
         high = plane[axis] + (declared[axis + 2] if count_include_pad else 0)
-        counts.append(np.minimum(starts + kernel[axis], high) - np.maximum(starts, low))
+        counts.append(np.minimum(starts + window.kernel[axis], high) - np.maximum(starts, low))
     return (counts[0][:, None] * counts[1][None, :]).astype(np.int32)
 
 
@@ -96,23 +94,25 @@ def positions_read(
 
 
 def plane_read(
-    plane: Pair,
-    kernel: Pair,
-    strides: Pair,
-    dilations: Pair,
-    pads: Pads,
-    outputs: tuple[np.ndarray, np.ndarray] | None = None,
+    plane: Pair, window: Window, outputs: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of an (H, W) plane that some window reads: bool (H,) and bool (W,).
+    """Rows and columns of an (H, W) plane that `window` reads somewhere: bool (H,) and bool (W,).
 
     An element is read where its row and its column are. `outputs` are the rows and columns of windows that count
     (None: all).
     """
     if outputs is None:
-        rows, columns = output_plane(plane, kernel, strides, dilations, pads)
+        rows, columns = window.outputs(*plane)
         outputs = np.ones(rows, dtype=bool), np.ones(columns, dtype=bool)
     rows, columns = (
-        positions_read(plane[axis], kernel[axis], strides[axis], dilations[axis], pads[axis], outputs[axis])
+        positions_read(
+            plane[axis],
+            window.kernel[axis],
+            window.strides[axis],
+            window.dilations[axis],
+            window.pads[axis],
+            outputs[axis],
+        )
         for axis in range(2)
     )
     return rows, columns

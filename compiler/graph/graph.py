@@ -1,305 +1,167 @@
-"""The integer graph: every activation an int8 tensor, every node one step of integer arithmetic.
+"""The graph of a network: nodes of one operator each, tensors by name, and what the host hands over and reads.
 
-A tensor of the model that is uint8 is stored as `value - 128`, so that the whole graph has one activation
-type; zero points move with it. `Quantization.offset` leads back to the model's own integers.
-
-Layout is logical: (N, C, H, W), or (N, K), which every node reads as (N, K, 1, 1). How a tensor lies in
-memory is decided later. A fully connected layer is a `Convolution` whose kernel covers its whole input.
-
-Arithmetic is that of `vdla.isa.arithmetic`; the dataclasses here carry its constants and nothing else.
+One graph serves every target. Its operators are real-valued (`operators`) or integer (`int8_operators`). The tensors of
+integer operators hold int8 values and have a `Quantization`; a tensor that is uint8 in the model is stored as `value -
+128`, zero points with it, so that there is one activation type. `Quantization.offset` leads back to the model's own
+integers.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from math import prod
 
 import numpy as np
 
-ActivationType = Literal["int8", "uint8"]
-HostType = Literal["float32", "int8", "uint8"]
-CombineKind = Literal["add", "multiply", "rescale"]
-Pair = tuple[int, int]
-Pads = tuple[int, int, int, int]
-NOTHING = np.float32(0)
+from ..ir.expr import Expr
+from ..ir.types import DType
+from ..ir.visit import free_vars
+from ..te.merge import broadcast
+from ..te.scalars import argument
+from .int8_operators import Int8Operator
+from .operators import Operator
+from .quantization import Quantization
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantization:
-    """real = scale * (integer - zero_point), with both integers in the model's own type `dtype`."""
-
-    scale: np.float32
-    zero_point: int
-    dtype: ActivationType
-
-    @property
-    def offset(self) -> int:
-        """What to add to a stored int8 value to get the model's own integer: 128 for uint8, 0 for int8."""
-        return 128 if self.dtype == "uint8" else 0
-
-    @property
-    def stored_zero_point(self) -> int:
-        """The zero point of the stored int8 values."""
-        return self.zero_point - self.offset
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """An int8 activation of `shape` (N, C, H, W) or (N, K)."""
+    """A tensor of `shape`, (N, C, ...) where channels matter.
+
+    With `block` above 1 it lies in blocks of channels, (N, ceil(C / block), ..., block), with zeros beyond C; else row
+    by row. `quantization` says what the values of a quantized tensor stand for.
+    """
 
     name: str
-    shape: tuple[int, ...]
-    quantization: Quantization
+    shape: Shape
+    dtype: DType = DType.FLOAT32
+    block: int = 1
+    quantization: Quantization | None = None
+
+    @property
+    def storage(self) -> Shape:
+        """The shape of the row-major array that holds the tensor."""
+        if self.block == 1:
+            return self.shape
+        batch, channels, *rest = self.shape
+        return (batch, -(-channels // self.block), *rest, self.block)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of that array."""
+        return prod(self.storage) * self.dtype.bits // 8
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return prod(self.shape)
 
     @property
     def nchw(self) -> tuple[int, int, int, int]:
-        """The shape with the two spatial dimensions always present."""
+        """The shape of an (N, C, H, W) tensor, or of an (N, K) one as (N, K, 1, 1)."""
         if len(self.shape) == 2:
             return (self.shape[0], self.shape[1], 1, 1)
         n, c, h, w = self.shape
         return (n, c, h, w)
 
     @property
-    def size(self) -> int:
-        """Elements, which are bytes too."""
-        n, c, h, w = self.nchw
-        return n * c * h * w
+    def grid(self) -> Quantization:
+        """The quantization of a tensor that has one; ValueError for others."""
+        if self.quantization is None:
+            raise ValueError(f"tensor '{self.name}' is not quantized")
+        return self.quantization
+
+
+def quantized_tensor(name: str, shape: Shape, quantization: Quantization) -> Tensor:
+    """A tensor of stored int8 values."""
+    return Tensor(name=name, shape=shape, dtype=DType.INT8, quantization=quantization)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Requantize:
-    """Stage A of the store pipeline: `vdla.isa.arithmetic.requantize(acc, scale, zero_point, low, high)`.
+class Node:
+    """One operator applied to tensors; `members` are the names of the ONNX nodes that it stands for.
 
-    `scale` is float32 of one value per output channel, finite and positive; `zero_point`, `low` and `high`
-    are in the stored int8 domain.
+    Operators with several outputs have those behind the first in `more_outputs`; they lie row by row.
+    What is fused with a real-valued operator are expressions of the elements of `inputs`, `te.scalars.argument(i)` for
+    that of input i, broadcast as numpy does: `data` is what the operator, one of a single input, has in place of it;
+    `result` is what is stored for each element of its result, which is called `te.scalars.ELEMENT`.
     """
 
-    scale: np.ndarray
-    zero_point: int
-    low: int = -128
-    high: int = 127
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Combine:
-    """Stage B of the store pipeline, applied to an int8 value q ("self") and, but for rescale, to `operand`.
-
-    add       `combine_add(q, operand, AddConstants(ratio_self, ratio_operand, offset, unsigned), low, high)`
-    multiply  `combine_multiply(q, operand, zero_point_self, zero_point_operand, ratio_self, zero_point,
-              unsigned, low, high)`
-    rescale   `rescale(q, zero_point_self, ratio_self, zero_point, low, high)`; ratio 1 with equal zero
-              points is a clamp and nothing else
-
-    all of `vdla.isa.arithmetic`. With `swap` the operand is the first input of add and multiply, with its
-    ratio or zero point, and q the second: the order decides last bits. Ratio_self always belongs to q.
-    Fields that a kind does not use are 0. Zero points, `low` and `high` are stored ones.
-    """
-
-    kind: CombineKind
-    operand: str | None
-    ratio_self: np.float32
-    ratio_operand: np.float32 = NOTHING
-    offset: np.float32 = NOTHING
-    zero_point_self: int = 0
-    zero_point_operand: int = 0
-    zero_point: int = 0
-    unsigned: bool = False
-    swap: bool = False
-    low: int = -128
-    high: int = 127
+    name: str
+    members: tuple[str, ...]
+    operator: Operator | Int8Operator
+    inputs: tuple[str, ...]
+    output: str
+    more_outputs: tuple[str, ...] = ()
+    data: Expr | None = None
+    result: Expr | None = None
 
     @property
-    def only_clamps(self) -> bool:
-        """Whether it changes no value inside low..high."""
-        return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
-
-
-def oriented(combine: Combine, a: str) -> Combine:
-    """A stage B of tensor `a` and an operand, as one of the operand and `a`."""
-    return replace(
-        combine,
-        operand=a,
-        swap=not combine.swap,
-        ratio_self=combine.ratio_operand if combine.kind == "add" else combine.ratio_self,
-        ratio_operand=combine.ratio_self if combine.kind == "add" else combine.ratio_operand,
-        zero_point_self=combine.zero_point_operand,
-        zero_point_operand=combine.zero_point_self,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """A maximum over windows, taken of a convolution's int32 sums before stage A. Pads never win."""
-
-    kernel: Pair
-    strides: Pair
-    pads: Pads
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Convolution:
-    """out[n, o] = requantize(bias[o] + sum over window of weight[o] * data), then `combine` where present.
-
-    `weight` is int8 (O, C / groups, kh, kw); `bias` is int32 (O,) and already holds the correction
-    `-zero_point * sum(weight[o])` for the input's zero point; positions outside the input read as
-    `pad_value` (the input's zero point), never 0. With `pool` the maximum of the sums over its windows
-    comes before stage A. `pads` are (top, left, bottom, right).
-    """
-
-    name: str
-    members: tuple[str, ...]
-    data: str
-    output: str
-    weight: np.ndarray
-    bias: np.ndarray
-    strides: Pair
-    pads: Pads
-    dilations: Pair
-    groups: int
-    pad_value: int
-    requantize: Requantize
-    combine: Combine | None = None
-    pool: Pool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MaxPool:
-    """The maximum of stored values over windows; positions outside the input never win (they read as
-    -128)."""
-
-    name: str
-    members: tuple[str, ...]
-    data: str
-    output: str
-    kernel: Pair
-    strides: Pair
-    pads: Pads
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AveragePool:
-    """out = requantize(bias + sum over window, scale of that window's divisor).
-
-    Positions outside the input read as `pad_value` (the input's zero point) and `bias` is
-    `-kernel area * pad_value`, so pads add nothing. `divisors` is int32 (OH, OW): how many positions each
-    window counts; where all are equal, as in a global pool, `requantize` alone holds the scale.
-    `scale_by_divisor` has the float32 scale for each distinct divisor, of which `requantize.scale` (one
-    value) is that of the largest.
-    """
-
-    name: str
-    members: tuple[str, ...]
-    data: str
-    output: str
-    kernel: Pair
-    strides: Pair
-    pads: Pads
-    count_include_pad: bool
-    pad_value: int
-    bias: int
-    divisors: np.ndarray
-    scale_by_divisor: tuple[tuple[int, np.float32], ...]
-    requantize: Requantize
+    def kind(self) -> str:
+        """The operator's name, as reports and records have it: integer operators are called like real-valued ones."""
+        return type(self.operator).__name__.removeprefix("Int8")
 
     @property
-    def uniform(self) -> bool:
-        """Whether one scale serves every window."""
-        return len(self.scale_by_divisor) == 1
+    def outputs(self) -> tuple[str, ...]:
+        """All outputs."""
+        return (self.output, *self.more_outputs)
 
+    @property
+    def own_inputs(self) -> tuple[str, ...]:
+        """The inputs that the operator itself reads."""
+        fused = {*self.operands(self.data), *self.operands(self.result)}
+        return tuple([name for i, name in enumerate(self.inputs) if i not in fused])
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Elementwise:
-    """out = stage B of stored tensor `a`, with `combine.operand` (`b`) where the kind has one.
-
-    `b` has the same shape, or (graphs for processors) height and width 1: one value for each channel's plane."""
-
-    name: str
-    members: tuple[str, ...]
-    a: str
-    b: str | None
-    output: str
-    combine: Combine
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Table:
-    """out = `table`[stored value + 128], int8 (256,): any function of one quantized tensor. For processors only."""
-
-    name: str
-    members: tuple[str, ...]
-    data: str
-    output: str
-    table: np.ndarray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Channels:
-    """Channel c of the output is channel `sources`[c][1] of `parts`[`sources`[c][0]]: concatenations, splits, shuffles.
-
-    For processors only."""
-
-    name: str
-    members: tuple[str, ...]
-    parts: tuple[str, ...]
-    output: str
-    sources: tuple[Pair, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interleave:
-    """out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx]: the last step of a transposed
-    convolution, whose phases are convolutions. For processors only.
-
-    `factors` are (sy, sx), `before` (top, left), `outputs` channels, rows and columns;
-    phase = (y + top) % sy * sx + (x + left) % sx.
-    """
-
-    name: str
-    members: tuple[str, ...]
-    data: str
-    output: str
-    factors: Pair
-    before: Pair
-    stride: int
-    outputs: tuple[int, int, int]
-
-
-Node = Convolution | MaxPool | AveragePool | Elementwise | Table | Channels | Interleave
+    def operands(self, body: Expr | None) -> tuple[int, ...]:
+        """The positions of the inputs that `data` or `result` reads."""
+        names = set() if body is None else free_vars(body)
+        return tuple([i for i in range(len(self.inputs)) if argument(i).name in names])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphInput:
     """What the host hands over as `name`: `shape` and `dtype` as the model declares them.
 
-    The host transposes by `permutation` (None: not at all), quantizes where `dtype` is float32, reshapes to
-    the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`.
+    For a quantized tensor the host transposes by `permutation` (None: not at all), quantizes where `dtype` is float32,
+    reshapes to the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`.
     """
 
     name: str
     tensor: str
-    shape: tuple[int, ...]
-    dtype: HostType
+    shape: Shape
+    dtype: DType
     permutation: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphOutput:
-    """What the host reads as `name`; a float32 output is dequantized with `quantization`."""
+    """What the host reads as `name`; a float32 output of a quantized tensor is dequantized with `quantization`."""
 
     name: str
     tensor: str
-    shape: tuple[int, ...]
-    dtype: HostType
-    quantization: Quantization
+    shape: Shape
+    dtype: DType
+    quantization: Quantization | None = None
+
+
+def plain_input(tensor: Tensor) -> GraphInput:
+    """A tensor that the host hands over as it is, by its own name."""
+    return GraphInput(name=tensor.name, tensor=tensor.name, shape=tensor.shape, dtype=tensor.dtype)
+
+
+def plain_output(name: str, tensor: Tensor) -> GraphOutput:
+    """A tensor that the host reads as it is, as `name`."""
+    return GraphOutput(name=name, tensor=tensor.name, shape=tensor.shape, dtype=tensor.dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Graph:
-    """A whole model: nodes in topological order, `tensors` by name, `constants` (int8, stored) by tensor
-    name.
+    """A whole model: nodes in topological order, `tensors` by name, `constants` by tensor name.
 
-    Constants are operands of `Elementwise` that do not depend on the input; they too are listed in `tensors`.
+    Constants are listed in `tensors` too, and lie as `Tensor.storage` says.
     """
 
     name: str
@@ -309,17 +171,28 @@ class Graph:
     tensors: Mapping[str, Tensor]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What the host calls the inputs; in a graph for processors or GPUs their tensors are called so too."""
+        return tuple([entry.name for entry in self.inputs])
 
-def reads(node: Node) -> tuple[str, ...]:
-    """Names of the tensors that a node reads, in order, each as often as it is read."""
-    match node:
-        case Convolution(data=data, combine=combine):
-            return (data,) if combine is None or combine.operand is None else (data, combine.operand)
-        case MaxPool(data=data) | AveragePool(data=data):
-            return (data,)
-        case Elementwise(a=a, b=b):
-            return (a,) if b is None else (a, b)
-        case Table(data=data) | Interleave(data=data):
-            return (data,)
-        case Channels(parts=parts):
-            return parts
+    def uses(self) -> Counter[str]:
+        """How often each tensor is read, by nodes and as an output."""
+        counts = Counter(name for node in self.nodes for name in node.inputs)
+        counts.update(output.tensor for output in self.outputs)
+        return counts
+
+    def data_shape(self, node: Node) -> Shape:
+        """The shape of what a node's operator has as its first input."""
+        if node.data is None:
+            return self.tensors[node.inputs[0]].shape
+        return broadcast([self.tensors[node.inputs[i]].shape for i in node.operands(node.data)])
+
+    def producers(self) -> dict[str, Node]:
+        """The node that computes each tensor."""
+        return {name: node for node in self.nodes for name in node.outputs}
+
+
+def with_tensors(graph: Graph, *tensors: Tensor) -> Graph:
+    """The graph with these tensors added or replaced."""
+    return replace(graph, tensors={**graph.tensors, **{tensor.name: tensor for tensor in tensors}})

@@ -46,9 +46,9 @@ def store_input(graph: Graph, graph_input: GraphInput, array: np.ndarray) -> np.
                 f"input '{graph_input.name}' holds NaN, first at {first}, which has no quantized value; "
                 "clean the input data first"
             )
-        stored = quantize(ordered, tensor.quantization.scale, tensor.quantization.stored_zero_point)
+        stored = quantize(ordered, tensor.grid.scale, tensor.grid.stored_zero_point)
     else:
-        stored = (ordered.astype(np.int16) - tensor.quantization.offset).astype(np.int8)
+        stored = (ordered.astype(np.int16) - tensor.grid.offset).astype(np.int8)
     return np.ascontiguousarray(stored.reshape(tensor.shape))
 
 
@@ -60,7 +60,7 @@ def model_integers(stored: np.ndarray, dtype: str) -> np.ndarray:
 def load_output(output: GraphOutput, stored: np.ndarray) -> np.ndarray:
     """One output as the model declares it, from its stored tensor."""
     values = stored.reshape(output.shape)
-    if output.dtype == "float32":
+    if output.quantization is not None and output.dtype == "float32":
         return dequantize(values, output.quantization.scale, output.quantization.stored_zero_point)
     return model_integers(values, output.dtype)
 

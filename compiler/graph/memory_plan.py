@@ -6,10 +6,11 @@ ties go to the earlier birth and then to the name, so equal input gives equal ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from .graph import Graph, reads
+from .graph import Graph
+from .operators import Join, Reshape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +31,24 @@ class MemoryPlan:
     size: int
 
 
-def lifetimes(graph: Graph) -> dict[str, tuple[int, int]]:
+def lifetimes(graph: Graph, root: Callable[[str], str] = lambda name: name) -> dict[str, tuple[int, int]]:
     """First and last step of every tensor that is not a constant; node i is step i.
 
-    Graph inputs live from step -1 on, graph outputs to step len(nodes). A node's inputs and outputs
-    overlap, since it reads while it writes.
+    Graph inputs live from step -1 on, graph outputs to step len(nodes). A node's inputs and outputs overlap, since it
+    reads while it writes. `root` leads from a view to the tensor in which it lies, and which lives for it.
     """
-    lives = {graph_input.tensor: (-1, -1) for graph_input in graph.inputs}
+    lives = {entry.tensor: (-1, -1) for entry in graph.inputs}
     for step, node in enumerate(graph.nodes):
-        for name in reads(node):
+        for name in node.inputs:
             if name not in graph.constants:
-                lives[name] = (lives[name][0], step)
-        lives[node.output] = (step, step)
+                lives[root(name)] = (lives[root(name)][0], step)
+        if not isinstance(node.operator, Reshape | Join):
+            for name in node.outputs:
+                # What holds joined tensors lives from the first of them on.
+                lives[root(name)] = (lives.get(root(name), (step, step))[0], step)
     for output in graph.outputs:
         if output.tensor not in graph.constants:
-            lives[output.tensor] = (lives[output.tensor][0], len(graph.nodes))
+            lives[root(output.tensor)] = (lives[root(output.tensor)][0], len(graph.nodes))
     return lives
 
 

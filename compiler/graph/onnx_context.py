@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import onnx
 
 from .errors import ModelError, NodeErrors
-from .graph import ActivationType, GraphInput, Node, Quantization, Tensor
+from .graph import GraphInput, Node, Tensor, quantized_tensor
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Value
+from .quantization import ActivationType, Quantization
 
 QUANTIZE = (
     "quantize the model with `vdla quantize` (or onnxruntime.quantization.quantize_static), "
@@ -177,7 +178,7 @@ class ImportContext(NodeErrors):
         while unique in self.tensors:
             suffix += 1
             unique = f"{name}#{suffix}"
-        self.tensors[unique] = Tensor(name=unique, shape=shape, quantization=quantization)
+        self.tensors[unique] = quantized_tensor(unique, shape, quantization)
         return unique
 
     def node_name(self, name: str) -> str:
@@ -194,9 +195,7 @@ class ImportContext(NodeErrors):
         tensor = self.tensors[value.tensor]
         if value.tensor in self.unscaled:
             self.unscaled.remove(value.tensor)
-            self.tensors[value.tensor] = Tensor(
-                name=tensor.name, shape=tensor.shape, quantization=quantization
-            )
+            self.tensors[value.tensor] = replace(tensor, quantization=quantization)
         return Real(tensor=value.tensor, shape=value.shape, quantization=quantization)
 
     def store_constant(self, name: str, stored: np.ndarray, quantization: Quantization) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .graph import Quantization, Tensor
+from .graph import Tensor
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import on_input_grid, real_operand
 from .onnx_products import finish_integer, integer_operand, quantized_constant, with_bias
 from .onnx_values import Constant, Integer, Maximum, Pairwise, Pending, QuantizedConstant, Real, Same
+from .quantization import Quantization
 
 BROADCAST = "give both operands the same shape; only constants may be broadcast"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from vdla.isa.arithmetic import (
     ScaleError,
@@ -12,20 +14,20 @@ from vdla.isa.arithmetic import (
     requantize_scale,
 )
 
+from ..te.blocks import Window
+from ..te.post import Combination, Post
 from .accumulators import AccumulatorError, average_bias, fitted_bias, whole_steps
 from .geometry import average_divisors
-from .graph import (
-    AveragePool,
+from .graph import Node
+from .int8_operators import (
     Channels,
-    Combine,
-    Convolution,
-    Elementwise,
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Int8Operator,
     Interleave,
-    MaxPool,
-    Quantization,
-    Requantize,
     Table,
-    oriented,
 )
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_values import (
@@ -42,6 +44,7 @@ from .onnx_values import (
     Same,
     Transposed,
 )
+from .quantization import Quantization
 from .rescaling import fitted_ratio
 
 Clamp = tuple[int, int]
@@ -131,31 +134,41 @@ def _emit_product(
 ) -> str:
     source = product.data.quantization
     step = _step(source.scale, product.weight_scale)
-    requantize = Requantize(
-        scale=requantize_scale(source.scale, product.weight_scale, result.scale),
-        zero_point=result.stored_zero_point,
-        low=clamp[0],
-        high=clamp[1],
+    scale = requantize_scale(source.scale, product.weight_scale, result.scale)
+    post = Post(zero_point=result.stored_zero_point, low=clamp[0], high=clamp[1])
+    zero_point = source.stored_zero_point
+    operator = Int8Convolution(
+        weight=product.weight,
+        bias=fitted_bias(bias_of(product.bias, step), product.weight, zero_point, scale, post),
+        scale=scale,
+        window=product.window,
+        groups=product.groups,
+        pad_value=zero_point,
+        post=post,
     )
-    bias = fitted_bias(bias_of(product.bias, step), product.weight, source.stored_zero_point, requantize)
     tensor = context.declare(output, pending.natural, result)
+    return _append(context, pending, pending.members[0], operator, (product.data.tensor,), tensor)
+
+
+def _append(
+    context: ImportContext,
+    pending: Pending,
+    name: str,
+    operator: Int8Operator,
+    inputs: tuple[str, ...],
+    output: str,
+) -> str:
+    """Adds a node for the ONNX nodes of `pending`; returns its output."""
     context.nodes.append(
-        Convolution(
-            name=context.node_name(pending.members[0]),
+        Node(
+            name=context.node_name(name),
             members=pending.members,
-            data=product.data.tensor,
-            output=tensor,
-            weight=product.weight,
-            bias=bias,
-            strides=product.strides,
-            pads=product.pads,
-            dilations=product.dilations,
-            groups=product.groups,
-            pad_value=source.stored_zero_point,
-            requantize=requantize,
+            operator=operator,
+            inputs=inputs,
+            output=output,
         )
     )
-    return tensor
+    return output
 
 
 def _step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
@@ -176,44 +189,25 @@ def _emit_average(
     clamp: Clamp,
 ) -> str:
     source = average.data.quantization
-    bias = average_bias(average.kernel[0] * average.kernel[1], source.stored_zero_point)
+    window = average.window
+    bias = average_bias(window.kernel[0] * window.kernel[1], source.stored_zero_point)
     plane = context.tensors[average.data.tensor].nchw[2:]
-    divisors = average_divisors(
-        plane,
-        average.kernel,
-        average.strides,
-        average.pads,
-        average.effective_pads,
-        average.count_include_pad,
-    )
+    divisors = average_divisors(plane, window, average.pads, average.count_include_pad)
     scales = tuple(
         (int(count), average_pool_scale(source.scale, result.scale, int(count)))
         for count in np.unique(divisors)
     )
-    tensor = context.declare(output, pending.natural, result)
-    context.nodes.append(
-        AveragePool(
-            name=context.node_name(pending.members[0]),
-            members=pending.members,
-            data=average.data.tensor,
-            output=tensor,
-            kernel=average.kernel,
-            strides=average.strides,
-            pads=average.effective_pads,
-            count_include_pad=average.count_include_pad,
-            pad_value=source.stored_zero_point,
-            bias=bias,
-            divisors=divisors,
-            scale_by_divisor=scales,
-            requantize=Requantize(
-                scale=np.array([scales[-1][1]], np.float32),
-                zero_point=result.stored_zero_point,
-                low=clamp[0],
-                high=clamp[1],
-            ),
-        )
+    operator = Int8AveragePool(
+        window=window,
+        count_include_pad=average.count_include_pad,
+        pad_value=source.stored_zero_point,
+        bias=bias,
+        divisors=divisors,
+        scale_by_divisor=scales,
+        post=Post(zero_point=result.stored_zero_point, low=clamp[0], high=clamp[1]),
     )
-    return tensor
+    tensor = context.declare(output, pending.natural, result)
+    return _append(context, pending, pending.members[0], operator, (average.data.tensor,), tensor)
 
 
 def _emit_pairwise(
@@ -236,21 +230,19 @@ def _emit_pairwise(
             result.stored_zero_point,
             unsigned,
         )
-        combine = Combine(
+        combination = Combination(
             kind="add",
-            operand=pairwise.b.tensor,
-            ratio_self=constants.ratio_a,
-            ratio_operand=constants.ratio_b,
-            offset=constants.offset,
+            ratio_self=float(constants.ratio_a),
+            ratio_operand=float(constants.ratio_b),
+            offset=float(constants.offset),
             unsigned=unsigned,
             low=clamp[0],
             high=clamp[1],
         )
     else:
-        combine = Combine(
+        combination = Combination(
             kind="multiply",
-            operand=pairwise.b.tensor,
-            ratio_self=multiply_ratio(a.scale, b.scale, result.scale),
+            ratio_self=float(multiply_ratio(a.scale, b.scale, result.scale)),
             zero_point_self=a.stored_zero_point,
             zero_point_operand=b.stored_zero_point,
             zero_point=result.stored_zero_point,
@@ -261,9 +253,8 @@ def _emit_pairwise(
     a, b = (context.tensors[operand.tensor] for operand in (pairwise.a, pairwise.b))
     if a.size < b.size:
         # What is broadcast is the operand.
-        combine = oriented(combine, a.name)
-        a = b
-    return _append_elementwise(context, pending, a.name, combine, output, result)
+        combination, a, b = combination.of_operand(), b, a
+    return _append_elementwise(context, pending, (a.name, b.name), combination, output, result)
 
 
 def _emit_table(
@@ -271,16 +262,8 @@ def _emit_table(
 ) -> str:
     real = np.clip(function.values, pending.low, pending.high)
     tensor = context.declare(output, pending.natural, result)
-    context.nodes.append(
-        Table(
-            name=context.node_name(pending.members[-1]),
-            members=pending.members,
-            data=function.data.tensor,
-            output=tensor,
-            table=quantize(real, result.scale, result.stored_zero_point),
-        )
-    )
-    return tensor
+    operator = Table(table=quantize(real, result.scale, result.stored_zero_point))
+    return _append(context, pending, pending.members[-1], operator, (function.data.tensor,), tensor)
 
 
 def _emit_channels(
@@ -298,11 +281,7 @@ def _emit_channels(
         ]
     )
     tensor = context.declare(output, pending.natural, result)
-    name = context.node_name(pending.members[0])
-    context.nodes.append(
-        Channels(name=name, members=pending.members, parts=parts, output=tensor, sources=joined.sources)
-    )
-    return tensor
+    return _append(context, pending, pending.members[0], Channels(sources=joined.sources), parts, tensor)
 
 
 PHASE_CHANNELS = 16
@@ -323,8 +302,8 @@ def _emit_transposed(
     """
     batch, filters, height, width = pending.natural
     channels, *kernel = product.weight.shape[1:]
-    taps = [-(-k // s) for k, s in zip(kernel, product.strides, strict=True)]
-    (sy, sx), (top, left) = product.strides, product.pads[:2]
+    taps = [-(-k // s) for k, s in zip(kernel, product.window.strides, strict=True)]
+    (sy, sx), (top, left) = product.window.strides, product.window.pads[:2]
     stride = -(-filters // PHASE_CHANNELS) * PHASE_CHANNELS
     weight = np.zeros((sy * sx, stride, channels, *taps), np.int8)
     for y in range(sy):
@@ -340,9 +319,8 @@ def _emit_transposed(
     bias[:, :filters] = bias_of(product.bias, _step(source.scale, product.weight_scale))
     scale = np.ones((sy * sx, stride), np.float32)
     scale[:, :filters] = requantize_scale(source.scale, product.weight_scale, result.scale)
-    requantize = Requantize(
-        scale=scale.reshape(-1), zero_point=result.stored_zero_point, low=clamp[0], high=clamp[1]
-    )
+    scale = scale.reshape(-1)
+    post = Post(zero_point=result.stored_zero_point, low=clamp[0], high=clamp[1])
     kernels = weight.reshape(-1, channels, *taps)
     plane = context.tensors[product.data.tensor].nchw[2:]
     last = ((height - 1 + top) // sy, (width - 1 + left) // sx)
@@ -353,36 +331,20 @@ def _emit_transposed(
         *[size + pad for size, pad in zip(plane, behind, strict=True)],
     )
     between = context.declare(f"{output}.phases", phases, result)
-    context.nodes.append(
-        Convolution(
-            name=context.node_name(pending.members[0]),
-            members=pending.members,
-            data=product.data.tensor,
-            output=between,
-            weight=kernels,
-            bias=fitted_bias(bias.reshape(-1), kernels, source.stored_zero_point, requantize),
-            strides=(1, 1),
-            pads=(taps[0] - 1, taps[1] - 1, behind[0], behind[1]),
-            dilations=(1, 1),
-            groups=1,
-            pad_value=source.stored_zero_point,
-            requantize=requantize,
-        )
+    convolution = Int8Convolution(
+        weight=kernels,
+        bias=fitted_bias(bias.reshape(-1), kernels, source.stored_zero_point, scale, post),
+        scale=scale,
+        window=Window(kernel=(taps[0], taps[1]), pads=(taps[0] - 1, taps[1] - 1, behind[0], behind[1])),
+        pad_value=source.stored_zero_point,
+        post=post,
     )
+    _append(context, pending, pending.members[0], convolution, (product.data.tensor,), between)
     tensor = context.declare(output, pending.natural, result)
-    context.nodes.append(
-        Interleave(
-            name=context.node_name(f"{pending.members[0]}.interleave"),
-            members=pending.members,
-            data=between,
-            output=tensor,
-            factors=(sy, sx),
-            before=(top, left),
-            stride=stride,
-            outputs=(filters, height, width),
-        )
+    interleave = Interleave(
+        factors=(sy, sx), before=(top, left), stride=stride, outputs=(filters, height, width)
     )
-    return tensor
+    return _append(context, pending, f"{pending.members[0]}.interleave", interleave, (between,), tensor)
 
 
 def _emit_maximum(
@@ -396,17 +358,9 @@ def _emit_maximum(
     source = maximum.data.quantization
     same = _same_integers(source, result)
     tensor = context.declare(output if same else f"{output}.max", pending.natural, source)
-    context.nodes.append(
-        MaxPool(
-            name=context.node_name(pending.members[0]),
-            members=pending.members[:1],
-            data=maximum.data.tensor,
-            output=tensor,
-            kernel=maximum.kernel,
-            strides=maximum.strides,
-            pads=maximum.pads,
-        )
-    )
+    pool = replace(pending, members=pending.members[:1])
+    operator = Int8MaxPool(window=maximum.window)
+    _append(context, pool, pending.members[0], operator, (maximum.data.tensor,), tensor)
     data = Real(tensor=tensor, shape=pending.shape, quantization=source)
     return emit_rescale(context, pending, data, output, result, clamp)
 
@@ -422,16 +376,15 @@ def emit_rescale(
         ratio = np.float32(1)
     else:
         ratio = fitted_ratio(source, result)
-    combine = Combine(
+    combination = Combination(
         kind="rescale",
-        operand=None,
-        ratio_self=ratio,
+        ratio_self=float(ratio),
         zero_point_self=source.stored_zero_point,
         zero_point=result.stored_zero_point,
         low=clamp[0],
         high=clamp[1],
     )
-    return _append_elementwise(context, pending, data.tensor, combine, output, result)
+    return _append_elementwise(context, pending, (data.tensor,), combination, output, result)
 
 
 def _same_integers(a: Quantization, b: Quantization) -> bool:
@@ -439,16 +392,16 @@ def _same_integers(a: Quantization, b: Quantization) -> bool:
 
 
 def _append_elementwise(
-    context: ImportContext, pending: Pending, a: str, combine: Combine, output: str, result: Quantization
+    context: ImportContext,
+    pending: Pending,
+    inputs: tuple[str, ...],
+    combination: Combination,
+    output: str,
+    result: Quantization,
 ) -> str:
-    tensor = context.declare(output, context.tensors[a].shape, result)
-    name = context.node_name(pending.members[-1])
-    context.nodes.append(
-        Elementwise(
-            name=name, members=pending.members, a=a, b=combine.operand, output=tensor, combine=combine
-        )
-    )
-    return tensor
+    tensor = context.declare(output, context.tensors[inputs[0]].shape, result)
+    operator = Int8Elementwise(combination=combination)
+    return _append(context, pending, pending.members[-1], operator, inputs, tensor)
 
 
 def real_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:

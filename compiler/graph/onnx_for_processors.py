@@ -8,9 +8,8 @@ from __future__ import annotations
 import numpy as np
 from vdla.isa.arithmetic import dequantize
 
-from ..te.blocks import Window
+from ..te.blocks import Pair, Window
 from ..te.ops.conv_transpose import transposed_outputs
-from .graph import Pair
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import plane_operand, real_operand
@@ -250,10 +249,7 @@ def _import_transposed(context: ImportContext, node: OnnxNode) -> None:
         weight=weight.swapaxes(0, 1),
         weight_scale=scale,
         bias=bias_operand(context, node, 2),
-        strides=steps,
-        pads=pads,
-        dilations=(1, 1),
-        groups=1,
+        window=window,
     )
     shape = (data.shape[0], weight.shape[1], height, width)
     context.bind(

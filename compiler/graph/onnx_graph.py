@@ -11,7 +11,7 @@ import onnx
 from numpy.typing import ArrayLike, DTypeLike
 from onnx import helper, numpy_helper
 
-from .graph import Quantization
+from .quantization import Quantization
 
 
 @dataclass(slots=True, kw_only=True)

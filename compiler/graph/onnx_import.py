@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
+from ..ir.types import DType
 from .errors import ModelError
-from .graph import Graph, GraphInput, GraphOutput, HostType, Quantization, Tensor
+from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
 from .onnx_axes import check_scale_axis
 from .onnx_constants import evaluate_node
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
@@ -39,6 +40,7 @@ from .onnx_windows import (
     import_qlinear_global_average_pool,
     import_reduce_mean,
 )
+from .quantization import Quantization
 
 SUPPORTED = (
     "Conv, Gemm, MatMul, MaxPool, AveragePool, GlobalAveragePool, ReduceMean, Add, Mul, Relu, Clip, Flatten, Reshape, "
@@ -88,9 +90,9 @@ def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
         # Its scale is known only at the first DequantizeLinear or QLinear node that reads it.
         unknown = Quantization(scale=np.float32(1), zero_point=0, dtype=dtype)
         _check_rank(context, info.name, shape)
-        context.tensors[info.name] = Tensor(name=info.name, shape=shape, quantization=unknown)
+        context.tensors[info.name] = quantized_tensor(info.name, shape, unknown)
         context.unscaled.add(info.name)
-        context.inputs.append(GraphInput(name=info.name, tensor=info.name, shape=shape, dtype=dtype))
+        context.inputs.append(GraphInput(name=info.name, tensor=info.name, shape=shape, dtype=DType(dtype)))
         context.values[info.name] = Integer(tensor=info.name, shape=shape, dtype=dtype)
     else:
         raise ModelError(
@@ -118,9 +120,9 @@ def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | 
         value = on_input_grid(context, node, value) or value
     match value:
         case Real(tensor=tensor, shape=shape, quantization=quantization):
-            dtype: HostType = "float32"
-        case Integer(tensor=tensor, shape=shape, dtype=dtype):
-            quantization = context.tensors[tensor].quantization
+            dtype = DType.FLOAT32
+        case Integer(tensor=tensor, shape=shape, dtype=integers):
+            dtype, quantization = DType(integers), context.tensors[tensor].grid
         case Pending() | FloatInput():
             context.fail(node, f"the model's output '{info.name}' is float and never quantized", QUANTIZE)
         case _:
@@ -242,7 +244,9 @@ def _import_quantize(context: ImportContext, node: OnnxNode) -> None:
             _check_rank(context, name, shape)
             tensor = context.declare(output, shape, quantization)
             context.inputs.append(
-                GraphInput(name=name, tensor=tensor, shape=declared, dtype="float32", permutation=permutation)
+                GraphInput(
+                    name=name, tensor=tensor, shape=declared, dtype=DType.FLOAT32, permutation=permutation
+                )
             )
         case Real(tensor=stored, shape=shape):
             natural = context.tensors[stored].shape

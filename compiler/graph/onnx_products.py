@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from ..te.blocks import Pads, Window
 from .geometry import automatic_pads, output_plane
-from .graph import Pads
 from .onnx_axes import check_scale_axis
 from .onnx_context import QUANTIZE, ImportContext, NodeContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
@@ -106,9 +108,7 @@ def convolution(
         weight=weight,
         weight_scale=scale,
         bias=bias,
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
+        window=Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations),
         groups=groups,
     )
     return Pending(name=node.outputs[0], members=(node.name,), operation=product, natural=shape, shape=shape)
@@ -136,10 +136,7 @@ def dense(
         weight=np.ascontiguousarray(rows.reshape(rows.shape[0], channels, height, width)),
         weight_scale=scale,
         bias=bias,
-        strides=(1, 1),
-        pads=(0, 0, 0, 0),
-        dilations=(1, 1),
-        groups=1,
+        window=Window(kernel=(height, width)),
     )
     shape = (batch, rows.shape[0])
     return Pending(name=node.outputs[0], members=(node.name,), operation=product, natural=shape, shape=shape)
@@ -234,16 +231,7 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
     return Pending(
         name=node.outputs[0],
         members=(*pending.members, node.name),
-        operation=Product(
-            data=product.data,
-            weight=product.weight,
-            weight_scale=product.weight_scale,
-            bias=bias,
-            strides=product.strides,
-            pads=product.pads,
-            dilations=product.dilations,
-            groups=product.groups,
-        ),
+        operation=replace(product, bias=bias),
         natural=pending.natural,
         shape=pending.shape,
     )

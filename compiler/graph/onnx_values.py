@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .graph import ActivationType, Pads, Pair, Quantization
+from ..te.blocks import Pads, Pair, Window
+from .quantization import ActivationType, Quantization
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,10 +101,8 @@ class Product:
     weight: np.ndarray
     weight_scale: np.ndarray
     bias: Bias
-    strides: Pair
-    pads: Pads
-    dilations: Pair
-    groups: int
+    window: Window
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,22 +110,17 @@ class Maximum:
     """A maximum over windows: its result lies on the grid of its input."""
 
     data: Real
-    kernel: Pair
-    strides: Pair
-    pads: Pads
+    window: Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Average:
-    """An average over windows; `pads` are the declared ones, `effective_pads` those with ceil_mode worked
-    in."""
+    """An average over windows; `pads` are the declared ones, those of `window` have ceil_mode worked in."""
 
     data: Real
-    kernel: Pair
-    strides: Pair
-    pads: Pads
-    effective_pads: Pads
-    count_include_pad: bool
+    window: Window
+    pads: Pads = (0, 0, 0, 0)
+    count_include_pad: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +157,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Transposed:
-    """A transposed convolution: `product` has its weights as (O, C, kh, kw), and `pads` as the operator has them."""
+    """A transposed convolution: `product` has its weights as (O, C, kh, kw), and its window the operator's pads."""
 
     product: Product
 

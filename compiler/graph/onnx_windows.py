@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..te.blocks import Pads, Pair, Window
 from .geometry import ceiling_pads, output_plane, window_extent
-from .graph import Pads, Pair
 from .onnx_axes import reduced_axes
 from .onnx_context import ImportContext, NodeContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
@@ -20,8 +20,8 @@ def import_max_pool(context: ImportContext, node: OnnxNode) -> None:
     value = context.value(node, 0)
     if isinstance(value, Integer):
         tensor = context.tensors[value.tensor]
-        data = Real(tensor=value.tensor, shape=value.shape, quantization=tensor.quantization)
-        real = emit(context, node, _max_pool(context, node, data), node.outputs[0], tensor.quantization)
+        data = Real(tensor=value.tensor, shape=value.shape, quantization=tensor.grid)
+        real = emit(context, node, _max_pool(context, node, data), node.outputs[0], tensor.grid)
         if value.tensor in context.unscaled:
             context.unscaled.add(real.tensor)
         context.bind(node, Integer(tensor=real.tensor, shape=real.shape, dtype=value.dtype))
@@ -94,23 +94,17 @@ def _check_channels_first(context: ImportContext, node: OnnxNode) -> None:
 
 
 def _max_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
-    kernel, strides, _, effective, shape = _window(context, node, data)
-    operation = Maximum(data=data, kernel=kernel, strides=strides, pads=effective)
+    window, _, shape = _window(context, node, data)
+    operation = Maximum(data=data, window=window)
     return Pending(
         name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape
     )
 
 
 def _average_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
-    kernel, strides, pads, effective, shape = _window(context, node, data)
-    operation = Average(
-        data=data,
-        kernel=kernel,
-        strides=strides,
-        pads=pads,
-        effective_pads=effective,
-        count_include_pad=bool(node.integer("count_include_pad", 0)),
-    )
+    window, pads, shape = _window(context, node, data)
+    counted = bool(node.integer("count_include_pad", 0))
+    operation = Average(data=data, window=window, pads=pads, count_include_pad=counted)
     return Pending(
         name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape
     )
@@ -126,14 +120,7 @@ def _plane_average(
     node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
 ) -> Pending:
     """Averages over whole rows, columns or planes, (N, C, OH, OW) `natural`, seen as `shape`."""
-    operation = Average(
-        data=data,
-        kernel=kernel,
-        strides=(1, 1),
-        pads=(0, 0, 0, 0),
-        effective_pads=(0, 0, 0, 0),
-        count_include_pad=False,
-    )
+    operation = Average(data=data, window=Window(kernel=kernel))
     return Pending(
         name=node.outputs[0], members=(node.name,), operation=operation, natural=natural, shape=shape
     )
@@ -141,8 +128,8 @@ def _plane_average(
 
 def _window(
     context: ImportContext, node: OnnxNode, data: Real
-) -> tuple[Pair, Pair, Pads, Pads, tuple[int, int, int, int]]:
-    """Kernel, strides, declared and effective pads and the output's shape of a pool."""
+) -> tuple[Window, Pads, tuple[int, int, int, int]]:
+    """The window with ceil_mode worked in, the declared pads and the output's shape of a pool."""
     plane = plane_operand(context, node, data)
     sizes: tuple[int, ...] = node.integers("kernel_shape", ())
     strides = node.integers("strides", (1, 1))
@@ -156,7 +143,8 @@ def _window(
         )
     kernel, steps = (sizes[0], sizes[1]), (strides[0], strides[1])
     pads, effective, outputs = pooled_plane(context, node, plane, kernel, steps, (1, 1))
-    return kernel, steps, pads, effective, (data.shape[0], data.shape[1], *outputs)
+    window = Window(kernel=kernel, strides=steps, pads=effective)
+    return window, pads, (data.shape[0], data.shape[1], *outputs)
 
 
 def pooled_plane(

@@ -1,55 +1,69 @@
-"""An integer graph as text, for dumps: one line a node."""
+"""The text of a graph, as dumps show it."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 from vdla.util.printable import printable
 
-from .graph import Combine, Graph, Node, Pool, Requantize
-
-_NOT_SHOWN = ("name", "members", "output")
+from ..ir.printer import format_expr
+from .graph import Graph, Node, Tensor
+from .operators import Elementwise, operator_class
 
 
 def format_graph(graph: Graph) -> str:
-    """Inputs, nodes with what they compute and from which ONNX nodes they are, outputs."""
+    """Inputs and outputs, as the host has them where that differs; one line a node, in order: output, operator, inputs,
+    and the ONNX nodes that it stands for."""
     lines = [f"graph {graph.name}"]
     for entry in graph.inputs:
-        order = "" if entry.permutation is None else f" permuted {list(entry.permutation)}"
-        lines.append(
-            f"  input {entry.name}: {entry.dtype}{list(entry.shape)}{order} -> {_tensor(graph, entry.tensor)}"
-        )
-    for node in graph.nodes:
-        lines.append(f"  {_tensor(graph, node.output)} = {type(node).__name__}({_fields(node)})")
-        lines.append(f"    # {node.name}: {', '.join(node.members)}")
+        line = f"  input   {_tensor(graph.tensors[entry.tensor])}"
+        if graph.tensors[entry.tensor].quantization is not None:
+            order = "" if entry.permutation is None else f" permuted {list(entry.permutation)}"
+            line += f" = {entry.name}: {entry.dtype}{list(entry.shape)}{order}"
+        lines.append(line)
+    lines += [f"  {_node(graph, node)}" for node in graph.nodes]
     for output in graph.outputs:
-        lines.append(f"  output {output.name}: {output.dtype}{list(output.shape)} = {output.tensor}")
+        form = "" if output.quantization is None else f": {output.dtype}{list(output.shape)}"
+        lines.append(f"  output  {output.name}{form} = {output.tensor}")
+    constants = sum(array.nbytes for array in graph.constants.values())
+    lines.append(f"  {len(graph.nodes)} nodes, {len(graph.constants)} constants of {constants} bytes")
     return "\n".join(printable(line, None) for line in lines) + "\n"
 
 
-def _tensor(graph: Graph, name: str) -> str:
-    tensor = graph.tensors[name]
-    quantization = tensor.quantization
-    return (
-        f"{name}: {quantization.dtype}{list(tensor.shape)} "
-        f"scale {quantization.scale!s} zero {quantization.zero_point}"
+def _node(graph: Graph, node: Node) -> str:
+    operator = node.operator
+    text = (
+        f"Elementwise[{format_expr(operator.body)}]"
+        if isinstance(operator, Elementwise)
+        else _value(operator)
     )
+    for what, body in (("data", node.data), ("result", node.result)):
+        text += "" if body is None else f" with {what} [{format_expr(body)}]"
+    inputs = ", ".join(name + (" (constant)" if name in graph.constants else "") for name in node.inputs)
+    kind = operator_class(operator)
+    outputs = ", ".join(_tensor(graph.tensors[name]) for name in node.outputs)
+    return f"{outputs} = {text}({inputs})  # {kind}; {', '.join(node.members)}"
 
 
-def _fields(part: Node | Requantize | Combine | Pool) -> str:
-    values = ((field.name, getattr(part, field.name)) for field in fields(part))
-    return ", ".join(f"{name}={_value(value)}" for name, value in values if name not in _NOT_SHOWN)
+def _tensor(tensor: Tensor) -> str:
+    blocks = f" in blocks of {tensor.block}" if tensor.block > 1 else ""
+    text = f"{tensor.name}: {tensor.dtype}{list(tensor.shape)}{blocks}"
+    if (grid := tensor.quantization) is not None:
+        text += f" ({grid.dtype}, scale {grid.scale!s}, zero {grid.zero_point})"
+    return text
 
 
 def _value(value: object) -> str:
+    """An operator or a part of one, with the type and shape of its arrays in place of their elements."""
     match value:
         case np.ndarray():
             return str(value.item()) if value.size == 1 else f"{value.dtype}{list(value.shape)}"
-        case Requantize() | Combine() | Pool():
-            return f"{type(value).__name__}({_fields(value)})"
         case np.generic():
             return str(value)
         case tuple():
-            return f"[{', '.join(map(_value, value))}]"
-    return str(value)
+            return f"({', '.join(map(_value, value))}{',' * (len(value) == 1)})"
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = ", ".join(f"{field.name}={_value(getattr(value, field.name))}" for field in fields(value))
+        return f"{type(value).__name__}({parts})"
+    return repr(value)

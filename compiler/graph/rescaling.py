@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from vdla.isa.arithmetic import dequantize, quantize, rescale, rescale_ratio
 
-from .graph import Quantization
+from .quantization import Quantization
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 # The quotient of two scales is within two steps of every ratio that could stand for a multiplication by one

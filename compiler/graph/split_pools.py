@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from ..te.blocks import Window
 from .geometry import output_size
-from .graph import Graph, MaxPool, Node
+from .graph import Graph, Node
+from .int8_operators import Int8MaxPool
 
 
 def split_max_pools(graph: Graph, outputs: Collection[str]) -> Graph:
@@ -18,28 +20,34 @@ def split_max_pools(graph: Graph, outputs: Collection[str]) -> Graph:
     nodes: list[Node] = []
     tensors = dict(graph.tensors)
     for node in graph.nodes:
-        if not isinstance(node, MaxPool) or 1 in node.kernel or node.output not in outputs:
+        operator = node.operator
+        if not isinstance(operator, Int8MaxPool) or 1 in operator.window.kernel or node.output not in outputs:
             nodes.append(node)
             continue
-        top, left, bottom, right = node.pads
-        n, c, height, width = graph.tensors[node.data].nchw
-        columns = output_size(width, node.kernel[1], node.strides[1], 1, left, right)
+        window = operator.window
+        top, left, bottom, right = window.pads
+        n, c, height, width = graph.tensors[node.inputs[0]].nchw
+        columns = output_size(width, window.kernel[1], window.strides[1], 1, left, right)
         between = replace(tensors[node.output], name=f"{node.output}.rows", shape=(n, c, height, columns))
         tensors[between.name] = between
         along = replace(
             node,
             name=f"{node.name}.rows",
             output=between.name,
-            kernel=(1, node.kernel[1]),
-            strides=(1, node.strides[1]),
-            pads=(0, left, 0, right),
+            operator=Int8MaxPool(
+                window=Window(
+                    kernel=(1, window.kernel[1]), strides=(1, window.strides[1]), pads=(0, left, 0, right)
+                )
+            ),
         )
         across = replace(
             node,
-            data=between.name,
-            kernel=(node.kernel[0], 1),
-            strides=(node.strides[0], 1),
-            pads=(top, 0, bottom, 0),
+            inputs=(between.name,),
+            operator=Int8MaxPool(
+                window=Window(
+                    kernel=(window.kernel[0], 1), strides=(window.strides[0], 1), pads=(top, 0, bottom, 0)
+                )
+            ),
         )
         nodes.extend((along, across))
     return replace(graph, nodes=tuple(nodes), tensors=tensors)

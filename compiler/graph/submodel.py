@@ -10,11 +10,11 @@ import onnx
 from onnx import helper, numpy_helper
 
 from .errors import ModelError
-from .graph import Quantization
 from .names import unused
 from .onnx_load import load_model
 from .onnx_read import Source
 from .onnx_survey import Survey
+from .quantization import Quantization
 
 INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 """Types that may cross a border besides float32."""

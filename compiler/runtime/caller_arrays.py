@@ -9,8 +9,8 @@ from math import prod
 
 import numpy as np
 
-from ..graph.floating.graph import FloatGraph
-from ..graph.floating.storage_plan import StoragePlan
+from ..graph.graph import Graph
+from ..graph.storage_plan import StoragePlan
 from ..target.cpu.storage import ALIGNMENT
 
 
@@ -22,13 +22,13 @@ class Access:
     writes: frozenset[str]
 
 
-def direct_inputs(graph: FloatGraph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
+def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
     """The inputs that launches read by their own name alone: no view of them is read, and none is an output.
 
     What lies where an input lies, and is accessed before anything was written there, is a view of it.
     """
     outputs = frozenset({output.tensor for output in graph.outputs} & plan.offsets.keys())
-    direct = set(graph.inputs) & plan.offsets.keys() - outputs
+    direct = set(graph.input_names) & plan.offsets.keys() - outputs
     for name in tuple(direct):
         near = _overlapping(graph, plan, name)
         for access in (*accesses, Access(reads=outputs, writes=frozenset())):
@@ -39,7 +39,7 @@ def direct_inputs(graph: FloatGraph, plan: StoragePlan, accesses: Sequence[Acces
     return frozenset(direct)
 
 
-def direct_outputs(graph: FloatGraph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
+def direct_outputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
     """The tensors that are one output each, and that launches write, and read, by their own name alone.
 
     What lies where an output lies, and is accessed after that was written, is a view of it.
@@ -60,7 +60,7 @@ def direct_outputs(graph: FloatGraph, plan: StoragePlan, accesses: Sequence[Acce
     return frozenset(direct)
 
 
-def _overlapping(graph: FloatGraph, plan: StoragePlan, name: str) -> frozenset[str]:
+def _overlapping(graph: Graph, plan: StoragePlan, name: str) -> frozenset[str]:
     """The tensors, `name` among them, that share bytes of the arena with it."""
 
     def bounds(tensor: str) -> tuple[int, int]:

@@ -13,8 +13,8 @@ from statistics import median
 import numpy as np
 from vdla.util.machine_memory import memory_problem
 
-from ..graph.floating.graph import FloatGraph, Tensor
-from ..graph.floating.storage_plan import StoragePlan
+from ..graph.graph import Graph, Tensor
+from ..graph.storage_plan import StoragePlan
 from ..target.cpu.errors import KernelArgumentError, MachineMemoryError
 from ..target.cpu.kernel import BoundKernel, Kernel, aligned_empty, working_room
 from ..target.cpu.machine import CpuTarget
@@ -63,7 +63,7 @@ class CpuNetwork:
     def __init__(
         self,
         *,
-        graph: FloatGraph,
+        graph: Graph,
         plan: StoragePlan,
         launches: tuple[Launch, ...],
         target: CpuTarget,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph.floating.graph import FloatGraph, GraphOutput, Tensor
-from ..graph.floating.storage_plan import StoragePlan, plan_steps
+from ..graph.graph import Graph, Tensor, plain_input, plain_output
+from ..graph.storage_plan import StoragePlan, plan_steps
 from ..ir.expr import Buffer
 from ..target.cuda.machine import CudaTarget
 from ..target.cuda.module import CudaModule
@@ -14,17 +14,17 @@ from .cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
 
 def graph_alone(
     parameters: Sequence[Buffer], outputs: frozenset[str], name: str
-) -> tuple[FloatGraph, StoragePlan]:
+) -> tuple[Graph, StoragePlan]:
     """The graph of a program's parameters, of which it writes `outputs`, and where they lie."""
-    names = [parameter.name for parameter in parameters]
-    graph = FloatGraph(
+    tensors = {p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters}
+    graph = Graph(
         name=name,
-        inputs=tuple([parameter for parameter in names if parameter not in outputs]),
-        outputs=tuple([GraphOutput(name=n, tensor=n) for n in names if n in outputs]),
+        inputs=tuple([plain_input(tensor) for tensor in tensors.values() if tensor.name not in outputs]),
+        outputs=tuple([plain_output(name, tensors[name]) for name in tensors if name in outputs]),
         nodes=(),
-        tensors={p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters},
+        tensors=tensors,
     )
-    return graph, plan_steps(graph, [names])
+    return graph, plan_steps(graph, [tuple(tensors)])
 
 
 def network_alone(

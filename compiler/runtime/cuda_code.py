@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph.floating.graph import FloatGraph
-from ..graph.floating.storage_plan import StoragePlan
+from ..graph.graph import Graph
+from ..graph.storage_plan import StoragePlan
 from ..target.cuda.machine import CudaTarget
 from ..target.cuda.module import CudaModule
 
@@ -43,7 +43,7 @@ class CompiledModule:
 class CudaNetworkCode:
     """A network compiled for `target`, on whatever machine."""
 
-    graph: FloatGraph
+    graph: Graph
     plan: StoragePlan
     launches: tuple[CudaLaunch, ...]
     target: CudaTarget

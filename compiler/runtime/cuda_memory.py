@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph.floating.graph import FloatGraph
-from ..graph.floating.storage_plan import StoragePlan
+from ..graph.graph import Graph
+from ..graph.storage_plan import StoragePlan
 from .cuda_code import CudaNetworkCode
 from .cuda_device import Device, PinnedMemory
 
@@ -44,11 +44,11 @@ class Places:
         return Places(constants=constants, workspace=end, size=max(ALIGNMENT, _aligned(end + workspace)))
 
 
-def host_slots(graph: FloatGraph, plan: StoragePlan) -> dict[str, tuple[int, int, int]]:
+def host_slots(graph: Graph, plan: StoragePlan) -> dict[str, tuple[int, int, int]]:
     """Of each tensor that the host writes or reads: offset in the arena, first byte in page-locked memory, bytes."""
     slots: dict[str, tuple[int, int, int]] = {}
     end = 0
-    for name in (*graph.inputs, *[output.tensor for output in graph.outputs]):
+    for name in (*graph.input_names, *[output.tensor for output in graph.outputs]):
         if name in plan.offsets and name not in slots:
             size = graph.tensors[name].bytes
             slots[name] = (plan.offsets[name], end, size)

@@ -17,7 +17,7 @@ from statistics import median
 
 import numpy as np
 
-from ..graph.floating.graph import FloatGraph
+from ..graph.graph import Graph
 from ..target.cpu.errors import KernelArgumentError
 from ..target.cuda.machine import CudaTarget, architecture_for
 from .cuda_code import CudaNetworkCode
@@ -90,7 +90,7 @@ class CudaNetwork:
             self._finalizer = weakref.finalize(self, undo.pop_all().close)
 
     @property
-    def graph(self) -> FloatGraph:
+    def graph(self) -> Graph:
         """The fused graph."""
         return self.code.graph
 

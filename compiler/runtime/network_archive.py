@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.floating.graph import FloatGraph
-from ..graph.floating.storage_plan import StoragePlan
+from ..graph.graph import Graph
+from ..graph.storage_plan import StoragePlan
 from ..target.cpu.ahead_of_time import ObjectCode
 from ..target.cpu.background import emit_library
 from ..target.cpu.machine import CpuTarget
@@ -77,7 +77,7 @@ class NetworkCode:
     `library` are these as a static library, where that was asked for.
     """
 
-    graph: FloatGraph
+    graph: Graph
     plan: StoragePlan
     launches: tuple[NamedLaunch, ...]
     target: CpuTarget
@@ -143,7 +143,7 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
         objects = library_objects(files[LIBRARY]) if modules else []
     except ValueError as error:
         raise ArchiveError(f"{path}: {LIBRARY} is {error}; compile it anew") from None
-    quantized = document.at("quantized").among(graph.inputs)
+    quantized = document.at("quantized").among(graph.input_names)
     launches = _read_launches(document, modules, constants, graph, plan)
 
     def network() -> CpuNetwork:
@@ -168,7 +168,7 @@ def _read_launches(
     document: Field,
     modules: Sequence[Module],
     constants: Mapping[str, np.ndarray],
-    graph: FloatGraph,
+    graph: Graph,
     plan: StoragePlan,
 ) -> list[tuple[dict[str, Any], str]]:
     """Of each launch its fields and its function, checked against the function's parameters. ArchiveError."""

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..graph.floating.graph import FloatGraph, GraphOutput, Tensor
-from ..graph.floating.storage_plan import StoragePlan
+from ..graph.graph import Graph, GraphOutput, Tensor, plain_input, plain_output
+from ..graph.storage_plan import StoragePlan
 from ..ir.expr import Buffer
 from ..ir.types import DType
 from ..target.cpu.kernel import aligned_copy
@@ -97,7 +97,7 @@ def launch_fields(entry: Field, constants: Mapping[str, np.ndarray]) -> dict[str
     }
 
 
-def describe_network(graph: FloatGraph, plan: StoragePlan, constants: ConstantPool) -> dict[str, Any]:
+def describe_network(graph: Graph, plan: StoragePlan, constants: ConstantPool) -> dict[str, Any]:
     """The graph's tensors without its nodes; outputs that are constants go into the pool."""
     outputs: list[dict[str, str]] = []
     for number, output in enumerate(graph.outputs):
@@ -109,7 +109,7 @@ def describe_network(graph: FloatGraph, plan: StoragePlan, constants: ConstantPo
         "name": graph.name,
         "arena_bytes": plan.bytes,
         "arena_bytes_without_reuse": plan.bytes_without_reuse,
-        "inputs": list(graph.inputs),
+        "inputs": list(graph.input_names),
         "outputs": outputs,
         "tensors": {
             name: {
@@ -123,7 +123,7 @@ def describe_network(graph: FloatGraph, plan: StoragePlan, constants: ConstantPo
     }
 
 
-def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> FloatGraph:
+def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Graph:
     """The tensors of a network and what the host hands in and reads; no nodes. ArchiveError."""
     tensors = {name: _tensor(name, entry) for name, entry in document.at("tensors").entries().items()}
     inputs = document.at("inputs").among(list(tensors))
@@ -139,13 +139,16 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Flo
             raise output.at("tensor").fail(f"is {tensor!r}, and there is no such tensor")
         if any(other.name == name for other in outputs):
             raise output.at("name").fail(f"is {name!r}, and so is another output's")
-        outputs.append(GraphOutput(name=name, tensor=tensor))
+        known = tensors.get(tensor) or Tensor(
+            name=tensor, shape=held[tensor].shape, dtype=DType(held[tensor].dtype.name)
+        )
+        outputs.append(plain_output(name, known))
     for name in (*inputs, *[output.tensor for output in outputs if output.tensor not in held]):
         if tensors[name].block != 1:
             raise document.at("tensors").at(name).at("block").fail("must be 1 of an input or output")
-    return FloatGraph(
+    return Graph(
         name=document.at("name").text(),
-        inputs=inputs,
+        inputs=tuple([plain_input(tensors[name]) for name in inputs]),
         outputs=tuple(outputs),
         nodes=(),
         tensors=tensors,
@@ -153,7 +156,7 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Flo
     )
 
 
-def described_plan(document: Field, graph: FloatGraph) -> StoragePlan:
+def described_plan(document: Field, graph: Graph) -> StoragePlan:
     """Where the tensors lie: inside of the arena, which the machine must have room for. ArchiveError."""
     arena = document.at("arena_bytes").integer()
     offsets: dict[str, int] = {}
@@ -208,7 +211,7 @@ def check_launch(
     launch: Launched,
     parameters: Sequence[Buffer],
     written: frozenset[str],
-    graph: FloatGraph,
+    graph: Graph,
     plan: StoragePlan,
 ) -> None:
     """ArchiveError unless a kernel gets one array a parameter, of its size and type, and writes to none of another."""
@@ -239,7 +242,7 @@ def check_launch(
                 f"is {name!r}, {tensor.dtype}{list(tensor.storage)}, and the kernel takes "
                 f"{parameter.dtype}{list(parameter.shape)}"
             )
-        if parameter.name in written and name in graph.inputs:
+        if parameter.name in written and name in graph.input_names:
             raise field.fail(f"is {name!r}, an input, which no kernel may write")
         places[parameter.name] = plan.offsets[name], plan.offsets[name] + tensor.bytes
     for writes in written & places.keys():

@@ -6,37 +6,36 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..graph.floating.graph import FloatGraph
+from ..graph.graph import Graph, GraphInput, GraphOutput
 from ..target.cpu.errors import KernelArgumentError
 from .executable import Port
 
 
-def input_shapes(graph: FloatGraph) -> dict[str, tuple[int, ...]]:
+def input_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
     """The inputs' shapes by name."""
-    return {name: graph.tensors[name].shape for name in graph.inputs}
+    return {name: graph.tensors[name].shape for name in graph.input_names}
 
 
-def input_ports(graph: FloatGraph) -> tuple[Port, ...]:
+def input_ports(graph: Graph) -> tuple[Port, ...]:
     """The inputs."""
-    return tuple([_port(graph, name, name) for name in graph.inputs])
+    return tuple([_port(entry) for entry in graph.inputs])
 
 
-def output_ports(graph: FloatGraph) -> tuple[Port, ...]:
+def output_ports(graph: Graph) -> tuple[Port, ...]:
     """The outputs."""
-    return tuple([_port(graph, output.name, output.tensor) for output in graph.outputs])
+    return tuple([_port(output) for output in graph.outputs])
 
 
-def _port(graph: FloatGraph, name: str, tensor: str) -> Port:
-    found = graph.tensors[tensor]
-    return Port(name=name, dtype=found.dtype.numpy, shape=found.shape)
+def _port(end: GraphInput | GraphOutput) -> Port:
+    return Port(name=end.name, dtype=end.dtype.numpy, shape=end.shape)
 
 
-def input_types(graph: FloatGraph) -> dict[str, np.dtype]:
+def input_types(graph: Graph) -> dict[str, np.dtype]:
     """The inputs' types by name."""
-    return {name: graph.tensors[name].dtype.numpy for name in graph.inputs}
+    return {name: graph.tensors[name].dtype.numpy for name in graph.input_names}
 
 
-def check_inputs(graph: FloatGraph, inputs: Mapping[str, np.ndarray], quantized: frozenset[str]) -> None:
+def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray], quantized: frozenset[str]) -> None:
     """KernelArgumentError unless there is one array an input, of its shape and type; of `quantized` without NaN."""
     shapes, types = input_shapes(graph), input_types(graph)
     if unknown := sorted(inputs.keys() - shapes.keys()):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..graph.floating.graph import FloatGraph, Tensor
-from ..graph.floating.storage_plan import find_views
+from ..graph.graph import Graph, Tensor
+from ..graph.storage_plan import find_views
 from ..ir.expr import Buffer
 from ..target.cpu.ahead_of_time import ObjectCode, emit_object
 from ..target.cpu.machine import CpuTarget
@@ -59,11 +59,11 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
 class _Ends:
     """The arrays of the caller, and which tensors lie in them; `copies` are outputs that need a kernel."""
 
-    def __init__(self, graph: FloatGraph) -> None:
+    def __init__(self, graph: Graph) -> None:
         self._views = find_views(graph)
-        self._arguments: dict[str, str] = {name: name for name in graph.inputs}
+        self._arguments: dict[str, str] = {name: name for name in graph.input_names}
         self.copies: dict[str, str] = {}
-        self.parameters = [_buffer(graph, name, name) for name in graph.inputs]
+        self.parameters = [_buffer(graph, name, name) for name in graph.input_names]
         for output in graph.outputs:
             name = output.name
             # A model may hand an input through under its own name.
@@ -92,7 +92,7 @@ class _Ends:
         return Arena(offsets[tensor]) if argument is None else Argument(argument, start)
 
 
-def _buffer(graph: FloatGraph, name: str, tensor: str) -> Buffer:
+def _buffer(graph: Graph, name: str, tensor: str) -> Buffer:
     held = graph.tensors[tensor]
     return Buffer(name=name, shape=held.storage, dtype=held.dtype)
 

@@ -6,7 +6,7 @@ Both sides call `post_point`, so that tensorization compares equal trees.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -49,10 +49,35 @@ class Combination:
         """Whether a second tensor is read."""
         return self.kind != "rescale"
 
+    @property
+    def only_clamps(self) -> bool:
+        """Whether it changes no value inside low..high."""
+        return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
+
+    def of_operand(self) -> Combination:
+        """The same of the operand as q, with q as its operand."""
+        add = self.kind == "add"
+        return replace(
+            self,
+            swap=not self.swap,
+            ratio_self=self.ratio_operand if add else self.ratio_self,
+            ratio_operand=self.ratio_self if add else self.ratio_operand,
+            zero_point_self=self.zero_point_operand,
+            zero_point_operand=self.zero_point_self,
+        )
+
+    def clamped(self, low: int, high: int) -> Combination:
+        """Followed by a clamp to low..high."""
+        return replace(self, **_within(self.low, self.high, low, high))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """Constants of the store pipeline: stage A's zero point and limits, and stage B where present."""
+    """Constants of the store pipeline: stage A's zero point and limits, and stage B where present.
+
+    Stage A is `requantize(sum, scale, zero_point, low, high)` of `vdla.isa.arithmetic`; its scales, one for each output
+    channel, are data like biases. Zero point and limits are in the stored int8 domain.
+    """
 
     zero_point: int = 0
     low: int = -128
@@ -63,6 +88,17 @@ class Post:
     def has_operand(self) -> bool:
         """Whether a second tensor is read."""
         return self.combination is not None and self.combination.has_operand
+
+    def clamped(self, low: int, high: int) -> Post:
+        """Followed by a clamp to low..high."""
+        if self.combination is not None:
+            return replace(self, combination=self.combination.clamped(low, high))
+        return replace(self, **_within(self.low, self.high, low, high))
+
+
+def _within(inner_low: int, inner_high: int, low: int, high: int) -> dict[str, int]:
+    """The limits of a clamp to inner_low..inner_high and then to low..high."""
+    return {"low": min(max(inner_low, low), high), "high": min(max(inner_high, low), high)}
 
 
 PLAIN = Post()

@@ -1,4 +1,4 @@
-"""What a node of the float graph becomes before it is compiled."""
+"""What a node of the graph becomes before it is compiled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..graph.floating.graph import Node
+from ..graph.graph import Node
 from ..ir.hash import structural_hash
 from ..ir.stmt import Program
 from ..schedule import Schedule

@@ -10,23 +10,25 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from vdla.compiler.graph.geometry import average_divisors, output_plane
 from vdla.compiler.graph.graph import (
-    AveragePool,
-    Combine,
-    Convolution,
-    Elementwise,
     Graph,
     GraphInput,
     GraphOutput,
-    MaxPool,
     Node,
-    Pads,
-    Pair,
-    Quantization,
-    Requantize,
     Tensor,
-    reads,
+    quantized_tensor,
+)
+from vdla.compiler.graph.int8_operators import (
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Int8Operator,
 )
 from vdla.compiler.graph.interpret import convolution_sums, evaluate
+from vdla.compiler.graph.quantization import Quantization
+from vdla.compiler.ir.types import DType
+from vdla.compiler.te.blocks import Pads, Pair, Window
+from vdla.compiler.te.post import Combination, Post
 from vdla.isa.config import Config, Memory
 from vdla.isa.errors import ConfigError
 
@@ -74,32 +76,28 @@ class NetworkBuilder:
     ) -> str:
         """A convolution; ReLU-like limits now and then."""
         shape = self.tensors[data].nchw
+        window = Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations)
         weight = self._integers(-127, 128, (filters, shape[1] // groups, *kernel))
-        zero_in = self.tensors[data].quantization.stored_zero_point
-        node = Convolution(
-            name=f"conv{len(self.nodes)}",
-            members=(f"conv{len(self.nodes)}",),
-            data=data,
-            output=f"t{len(self.nodes)}",
+        zero_in = self.tensors[data].grid.stored_zero_point
+        operator = Int8Convolution(
             weight=weight,
             bias=self._integers(-2000, 2000, (filters,), np.int32)
             - zero_in * weight.astype(np.int32).sum(axis=(1, 2, 3), dtype=np.int32),
-            strides=strides,
-            pads=pads,
-            dilations=dilations,
+            scale=np.ones(filters, np.float32),
+            window=window,
             groups=groups,
             pad_value=zero_in,
-            requantize=Requantize(scale=np.ones(filters, np.float32), zero_point=0),
+            post=Post(),
         )
-        sums = convolution_sums(node, self._four(data))
+        sums = convolution_sums(operator, self._four(data))
         spread = sums.std(axis=(0, 2, 3)) if per_channel else np.full(filters, sums.std())
         scale = (40.0 / np.maximum(spread, 16.0)).astype(np.float32)
-        plane = output_plane((shape[2], shape[3]), kernel, strides, dilations, pads)
+        plane = window.outputs(shape[2], shape[3])
         zero = self._zero_point()
         stored = self._stored(zero)
         low = stored if self.random.random() < 0.4 else -128
-        node = replace(node, requantize=Requantize(scale=scale, zero_point=stored, low=low))
-        return self._append(node, (shape[0], filters, *plane), zero)
+        operator = replace(operator, scale=scale, post=Post(zero_point=stored, low=low))
+        return self._append("conv", operator, (data,), (shape[0], filters, *plane), zero)
 
     def dense(self, data: str, filters: int) -> str:
         """A fully connected layer on the whole (C, H, W) of a tensor."""
@@ -109,18 +107,10 @@ class NetworkBuilder:
     def max_pool(self, data: str, kernel: Pair, strides: Pair, pads: Pads = (0, 0, 0, 0)) -> str:
         """A max-pool."""
         shape = self.tensors[data].nchw
-        node = MaxPool(
-            name=f"maxpool{len(self.nodes)}",
-            members=(f"maxpool{len(self.nodes)}",),
-            data=data,
-            output=f"t{len(self.nodes)}",
-            kernel=kernel,
-            strides=strides,
-            pads=pads,
-        )
-        plane = output_plane((shape[2], shape[3]), kernel, strides, (1, 1), pads)
-        zero = self.tensors[data].quantization.zero_point
-        return self._append(node, (*shape[:2], *plane), zero)
+        window = Window(kernel=kernel, strides=strides, pads=pads)
+        plane = window.outputs(shape[2], shape[3])
+        zero = self.tensors[data].grid.zero_point
+        return self._append("maxpool", Int8MaxPool(window=window), (data,), (*shape[:2], *plane), zero)
 
     def average_pool(
         self,
@@ -132,28 +122,22 @@ class NetworkBuilder:
     ) -> str:
         """An average pool with one scale for each divisor."""
         shape = self.tensors[data].nchw
-        zero_in = self.tensors[data].quantization.stored_zero_point
-        plane = (shape[2], shape[3])
-        divisors = average_divisors(plane, kernel, strides, pads, pads, count_include_pad)
+        zero_in = self.tensors[data].grid.stored_zero_point
+        window = Window(kernel=kernel, strides=strides, pads=pads)
+        divisors = average_divisors((shape[2], shape[3]), window, pads, count_include_pad)
         gain = self.random.choice([1.0, 1.7])
         scales = tuple((int(count), np.float32(gain / count)) for count in np.unique(divisors))
         zero = self._zero_point()
-        node = AveragePool(
-            name=f"avgpool{len(self.nodes)}",
-            members=(f"avgpool{len(self.nodes)}",),
-            data=data,
-            output=f"t{len(self.nodes)}",
-            kernel=kernel,
-            strides=strides,
-            pads=pads,
+        operator = Int8AveragePool(
+            window=window,
             count_include_pad=count_include_pad,
             pad_value=zero_in,
             bias=-kernel[0] * kernel[1] * zero_in,
             divisors=divisors,
             scale_by_divisor=scales,
-            requantize=Requantize(scale=np.array([scales[-1][1]], np.float32), zero_point=self._stored(zero)),
+            post=Post(zero_point=self._stored(zero)),
         )
-        return self._append(node, (*shape[:2], *divisors.shape), zero)
+        return self._append("avgpool", operator, (data,), (*shape[:2], *divisors.shape), zero)
 
     def global_average_pool(self, data: str) -> str:
         """The mean of every channel's plane."""
@@ -162,64 +146,60 @@ class NetworkBuilder:
 
     def add(self, a: str, b: str) -> str:
         """The sum of two tensors of one shape."""
-        combine = Combine(
+        combination = Combination(
             kind="add",
-            operand=b,
-            ratio_self=np.float32(self.random.uniform(0.3, 1.1)),
-            ratio_operand=np.float32(self.random.uniform(0.3, 1.1)),
-            offset=np.float32(self.random.uniform(-20, 20)),
+            ratio_self=float32(self.random.uniform(0.3, 1.1)),
+            ratio_operand=float32(self.random.uniform(0.3, 1.1)),
+            offset=float32(self.random.uniform(-20, 20)),
             unsigned=self.dtype == "uint8",
             low=int(self.random.choice([-128, -20])),
         )
-        return self._elementwise("add", a, b, combine, self._zero_point())
+        return self._elementwise("add", (a, b), combination, self._zero_point())
 
     def multiply(self, a: str, b: str) -> str:
         """The product of two tensors of one shape."""
         zero = self._zero_point()
-        combine = Combine(
+        combination = Combination(
             kind="multiply",
-            operand=b,
-            ratio_self=np.float32(self.random.uniform(0.005, 0.03)),
-            zero_point_self=self.tensors[a].quantization.stored_zero_point,
-            zero_point_operand=self.tensors[b].quantization.stored_zero_point,
+            ratio_self=float32(self.random.uniform(0.005, 0.03)),
+            zero_point_self=self.tensors[a].grid.stored_zero_point,
+            zero_point_operand=self.tensors[b].grid.stored_zero_point,
             zero_point=self._stored(zero),
             unsigned=self.dtype == "uint8",
         )
-        return self._elementwise("multiply", a, b, combine, zero)
+        return self._elementwise("multiply", (a, b), combination, zero)
 
     def rescale(self, a: str) -> str:
         """Another quantization of the same values, clamped from below: a ReLU with a scale of its own."""
         zero = self._zero_point()
-        combine = Combine(
+        combination = Combination(
             kind="rescale",
-            operand=None,
-            ratio_self=np.float32(self.random.uniform(0.4, 1.9)),
-            zero_point_self=self.tensors[a].quantization.stored_zero_point,
+            ratio_self=float32(self.random.uniform(0.4, 1.9)),
+            zero_point_self=self.tensors[a].grid.stored_zero_point,
             zero_point=self._stored(zero),
             low=self._stored(zero),
         )
-        return self._elementwise("rescale", a, None, combine, zero)
+        return self._elementwise("rescale", (a,), combination, zero)
 
     def clip(self, a: str) -> str:
         """A clamp that changes no value inside it."""
-        zero = self.tensors[a].quantization.zero_point
+        zero = self.tensors[a].grid.zero_point
         stored = self._stored(zero)
-        combine = Combine(
+        combination = Combination(
             kind="rescale",
-            operand=None,
-            ratio_self=np.float32(1),
+            ratio_self=1.0,
             zero_point_self=stored,
             zero_point=stored,
             low=stored,
             high=max(stored, 90),
         )
-        return self._elementwise("clip", a, None, combine, zero)
+        return self._elementwise("clip", (a,), combination, zero)
 
     def graph(self, *outputs: str) -> Graph:
         """The graph whose outputs are the named tensors."""
         entries = [self.tensors[name] for name in self.inputs]
         results = [self.tensors[name] for name in outputs]
-        integer = "uint8" if self.dtype == "uint8" else "int8"
+        integer = DType(self.dtype)
         return Graph(
             name="random",
             inputs=tuple(
@@ -240,16 +220,22 @@ class NetworkBuilder:
             constants=dict(self.constants),
         )
 
-    def _elementwise(self, kind: str, a: str, b: str | None, combine: Combine, zero: int) -> str:
-        name = f"{kind}{len(self.nodes)}"
-        node = Elementwise(
-            name=name, members=(name,), a=a, b=b, output=f"t{len(self.nodes)}", combine=combine
-        )
-        return self._append(node, self.tensors[a].shape, zero)
+    def _elementwise(self, kind: str, inputs: tuple[str, ...], combination: Combination, zero: int) -> str:
+        operator = Int8Elementwise(combination=combination)
+        return self._append(kind, operator, inputs, self.tensors[inputs[0]].shape, zero)
 
-    def _append(self, node: Node, shape: tuple[int, ...], zero_point: int) -> str:
+    def _append(
+        self,
+        kind: str,
+        operator: Int8Operator,
+        inputs: tuple[str, ...],
+        shape: tuple[int, ...],
+        zero_point: int,
+    ) -> str:
+        name, output = f"{kind}{len(self.nodes)}", f"t{len(self.nodes)}"
+        node = Node(name=name, members=(name,), operator=operator, inputs=inputs, output=output)
         self.nodes.append(node)
-        result = evaluate(node, [self.values[name] for name in reads(node)])
+        result = evaluate(node, [self.values[name] for name in inputs])
         self._declare(node.output, shape, result.reshape(shape), zero_point)
         return node.output
 
@@ -260,7 +246,7 @@ class NetworkBuilder:
         quantization = Quantization(
             scale=np.float32(0.05), zero_point=zero, dtype="uint8" if self.dtype == "uint8" else "int8"
         )
-        self.tensors[name] = Tensor(name=name, shape=shape, quantization=quantization)
+        self.tensors[name] = quantized_tensor(name, shape, quantization)
         self.values[name] = values
 
     def _four(self, name: str) -> np.ndarray:
@@ -274,6 +260,11 @@ class NetworkBuilder:
 
     def _integers(self, low: int, high: int, shape: tuple[int, ...], dtype: type = np.int8) -> np.ndarray:
         return self.random.integers(low, high, shape).astype(dtype)
+
+
+def float32(value: float) -> float:
+    """The nearest number that float32 has."""
+    return float(np.float32(value))
 
 
 def builder(seed: int) -> NetworkBuilder:

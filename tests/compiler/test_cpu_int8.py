@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead, compile_cpu_graph
 from vdla.compiler.graph.fuse import fuse, fuse_pool
-from vdla.compiler.graph.graph import AveragePool, Convolution, Elementwise, Graph, MaxPool
+from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.int8_for_processors import for_processors
+from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir import interp
@@ -31,7 +33,7 @@ from vdla.compiler.target.cpu.intrinsics import intrinsics
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, host_target_at
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.templates.cpu.lower_int8 import lower_integer_graph
+from vdla.compiler.templates.cpu.lower import lower_node
 
 from .random_networks import builder, network
 
@@ -84,13 +86,20 @@ def all_kinds(seed: int) -> Graph:
 def test_loops_mean_what_the_graph_means(seed: int, scheduled: bool) -> None:
     """Tensor expressions, and what their schedules make of them, uses of the instruction included."""
     graph = fuse(all_kinds(seed))
-    assert {type(node) for node in graph.nodes} == {Convolution, MaxPool, AveragePool, Elementwise}
+    assert {type(node.operator) for node in graph.nodes} == {
+        Int8Convolution,
+        Int8MaxPool,
+        Int8AveragePool,
+        Int8Elementwise,
+    }
     target = parse_target("llvm -mtriple=x86_64-linux-gnu -mcpu=znver4")
-    lowered = lower_integer_graph(graph, target.lanes(DType.INT32))
+    ready = for_processors(graph, target.lanes(DType.INT32))
     arrays = inputs_of(graph)
     tensors = dict(arrays)
     tensorized = 0
-    for step in lowered.steps:
+    for node in ready.nodes:
+        step = lower_node(target, ready, node)
+        assert step is not None
         program, constants = step.program, dict(step.constants)
         if scheduled:
             schedule = step.schedule(target)
@@ -103,8 +112,8 @@ def test_loops_mean_what_the_graph_means(seed: int, scheduled: bool) -> None:
         tensors[step.tensors["Y"]] = interp.interpret(program, given, functions=FUNCTIONS)["Y"]
     assert tensorized == (4 if scheduled else 0)
     got = {
-        output.name: tensors[output.tensor].reshape(lowered.graph.tensors[output.tensor].shape)
-        for output in lowered.graph.outputs
+        output.name: tensors[output.tensor].reshape(ready.tensors[output.tensor].shape)
+        for output in ready.outputs
     }
     assert_equal(got, expected(graph, arrays))
 
@@ -185,7 +194,7 @@ def test_model_archive_and_unfused_agree_with_the_interpreter(quantized: bytes, 
         x[1, 3, 3, 0] = np.nan
         with pytest.raises(KernelArgumentError, match="input 'x' holds NaN"):
             loaded.run({"x": x})
-    assert "# b: b, sum" in (tmp_path / "passes" / "01-fuse.txt").read_text(encoding="utf-8")
+    assert "; b, sum\n" in (tmp_path / "passes" / "01-fuse.txt").read_text(encoding="utf-8")
     (folder,) = (tmp_path / "passes").glob("[0-9]*-a")
     schedule = (folder / "01-schedule.txt").read_text(encoding="utf-8")
     assert ("dot_u8s8_16" in schedule) is host_target().dot_product
@@ -220,4 +229,4 @@ def test_a_fused_pool_is_refused() -> None:
     b = builder(0)
     graph = fuse_pool(b.graph(b.max_pool(b.convolution(b.input(1, 3, 6, 6), 4, (3, 3)), (2, 2), (2, 2))))
     with pytest.raises(ValueError, match="has a pool in it"):
-        lower_integer_graph(graph, 16)
+        for_processors(graph, 16)

@@ -19,11 +19,13 @@ from vdla.codesign import models
 from vdla.codesign.models.build import Form
 from vdla.compiler.driver import CompileError, compile_graph, compile_model
 from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.graph import Convolution, Graph, MaxPool, Pads, Pair
+from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import store_inputs
+from vdla.compiler.graph.int8_operators import Int8Convolution, Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import input_image, read_tensor, run
+from vdla.compiler.te.blocks import Pads, Pair
 from vdla.isa.check import check
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.reference import run_reference
@@ -282,7 +284,10 @@ def pool_behind(
 
 
 def took_the_pool(result: Compiled) -> bool:
-    return [isinstance(node, Convolution) and node.pool is not None for node in result.graph.nodes] == [True]
+    return [
+        isinstance(node.operator, Int8Convolution) and node.operator.pool is not None
+        for node in result.graph.nodes
+    ] == [True]
 
 
 @pytest.mark.parametrize("virtual_threads", [1, 2])
@@ -321,10 +326,10 @@ def test_a_pool_that_the_convolution_cannot_take_runs_by_itself(kernel, strides,
     graph = pool_behind(builder(6), 17, (6, 80), kernel, strides, pads)
     result = assert_right(graph, SHORT_ROWS["block 8, batch 1"])
     convolution, *pools = result.graph.nodes
-    assert isinstance(convolution, Convolution)
-    assert convolution.pool is None
+    assert isinstance(convolution.operator, Int8Convolution)
+    assert convolution.operator.pool is None
     assert pools
-    assert all(isinstance(node, MaxPool) for node in pools)
+    assert all(isinstance(node.operator, Int8MaxPool) for node in pools)
 
 
 def test_a_pool_too_wide_for_the_store_unit_is_refused_by_name():

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 import numpy as np
-from vdla.compiler.graph.floating.graph import FloatGraph
 from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.floating.operators import Reshape
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.operators import Reshape
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.regions import write_regions
 from vdla.compiler.ir.stmt import Program
@@ -47,13 +47,13 @@ def emulated(program: Program, arrays: Arrays) -> Arrays:
     return given
 
 
-def gpu_graph(model: bytes, *, fusion: bool = True) -> FloatGraph:
+def gpu_graph(model: bytes, *, fusion: bool = True) -> Graph:
     """The float graph that kernels for a GPU are made of: tensors as ONNX has them."""
     return run_graph_passes(import_float_model(model), graph_passes(1, fusion=fusion))
 
 
 def run_nodes(
-    graph: FloatGraph,
+    graph: Graph,
     feeds: Arrays,
     execute: Execute = interpreted,
     target: CudaTarget | None = None,

@@ -6,17 +6,12 @@ from pathlib import Path
 
 import numpy as np
 from vdla.compiler.driver import compile_graph
-from vdla.compiler.graph.graph import (
-    Convolution,
-    Graph,
-    GraphInput,
-    GraphOutput,
-    Quantization,
-    Requantize,
-    Tensor,
-)
+from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, quantized_tensor
+from vdla.compiler.graph.int8_operators import Int8Convolution
+from vdla.compiler.graph.quantization import Quantization
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
+from vdla.compiler.ir.types import DType
 from vdla.compiler.passes.pipeline import run_pipeline
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Post
@@ -65,29 +60,23 @@ def graph() -> Graph:
     """The same convolution as an integer graph."""
     quantization = Quantization(scale=np.float32(0.5), zero_point=-7, dtype="int8")
     rng = np.random.default_rng(0)
-    node = Convolution(
-        name="conv",
-        members=("conv",),
-        data="x",
-        output="y",
+    operator = Int8Convolution(
         weight=rng.integers(-127, 128, (8, 8, 3, 3), dtype=np.int8),
         bias=np.arange(8, dtype=np.int32),
-        strides=(1, 1),
-        pads=(1, 1, 1, 1),
-        dilations=(1, 1),
-        groups=1,
+        scale=np.full(8, 0.001, np.float32),
+        window=WINDOW,
         pad_value=-7,
-        requantize=Requantize(scale=np.full(8, 0.001, np.float32), zero_point=-3, low=-3),
+        post=POST,
     )
-    tensors = {
-        "x": Tensor(name="x", shape=(1, 8, 6, 5), quantization=quantization),
-        "y": Tensor(name="y", shape=(1, 8, 6, 5), quantization=quantization),
-    }
+    node = Node(name="conv", members=("conv",), operator=operator, inputs=("x",), output="y")
+    tensors = {name: quantized_tensor(name, (1, 8, 6, 5), quantization) for name in "xy"}
     return Graph(
         name="golden",
-        inputs=(GraphInput(name="x", tensor="x", shape=(1, 8, 6, 5), dtype="int8"),),
+        inputs=(GraphInput(name="x", tensor="x", shape=(1, 8, 6, 5), dtype=DType.INT8),),
         outputs=(
-            GraphOutput(name="y", tensor="y", shape=(1, 8, 6, 5), dtype="int8", quantization=quantization),
+            GraphOutput(
+                name="y", tensor="y", shape=(1, 8, 6, 5), dtype=DType.INT8, quantization=quantization
+            ),
         ),
         nodes=(node,),
         tensors=tensors,

@@ -16,19 +16,24 @@ from numpy.typing import NDArray
 from vdla.codesign import models
 from vdla.compiler.driver import DoesNotFitError, compile_graph, compile_model
 from vdla.compiler.graph.graph import (
-    AveragePool,
-    Combine,
-    Convolution,
-    Elementwise,
     Graph,
     GraphInput,
     GraphOutput,
-    MaxPool,
     Node,
-    Quantization,
-    Requantize,
     Tensor,
+    quantized_tensor,
 )
+from vdla.compiler.graph.int8_operators import (
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Int8Operator,
+)
+from vdla.compiler.graph.quantization import Quantization
+from vdla.compiler.ir.types import DType
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.post import Combination, Post
 from vdla.isa.config import Config
 from vdla.isa.layout import EXTENSION_OF, MemoryType, decode_one
 from vdla.isa.program import Program
@@ -48,92 +53,58 @@ class _Network:
     tensors: dict[str, Tensor]
     nodes: list[Node] = dataclasses.field(default_factory=list)
 
-    def add(self, node: Node, shape: tuple[int, ...]) -> str:
+    def add(self, operator: Int8Operator, inputs: tuple[str, ...], shape: tuple[int, ...]) -> str:
+        name = f"node{len(self.nodes)}"
+        node = Node(name=name, members=(name,), operator=operator, inputs=inputs, output=f"t{name}")
         self.nodes.append(node)
-        self.tensors[node.output] = Tensor(name=node.output, shape=shape, quantization=_QUANTIZATION)
+        self.tensors[node.output] = quantized_tensor(node.output, shape, _QUANTIZATION)
         return node.output
-
-    def name(self) -> str:
-        return f"node{len(self.nodes)}"
 
     def convolution(self, data: str, filters: int, kernel: int, stride: int = 1, groups: int = 1) -> str:
         batch, channels, height, width = self.tensors[data].nchw
         pad = kernel // 2 if kernel < height else 0
         weight = self.rng.integers(-127, 128, (filters, channels // groups, kernel, kernel)).astype(np.int8)
-        name = self.name()
-        node = Convolution(
-            name=name,
-            members=(name,),
-            data=data,
-            output=f"t{name}",
+        operator = Int8Convolution(
             weight=weight,
             bias=self.rng.integers(-2000, 2000, filters).astype(np.int32),
-            strides=(stride, stride),
-            pads=(pad, pad, pad, pad),
-            dilations=(1, 1),
+            scale=self.rng.uniform(1e-3, 2e-2, filters).astype(np.float32),
+            window=Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad)),
             groups=groups,
             pad_value=0,
-            requantize=Requantize(
-                scale=self.rng.uniform(1e-3, 2e-2, filters).astype(np.float32), zero_point=0, low=0
-            ),
+            post=Post(low=0),
         )
         rows, columns = ((size + 2 * pad - kernel) // stride + 1 for size in (height, width))
-        return self.add(node, (batch, filters, rows, columns))
+        return self.add(operator, (data,), (batch, filters, rows, columns))
 
     def max_pool(self, data: str, kernel: int, stride: int) -> str:
         batch, channels, height, width = self.tensors[data].nchw
-        name = self.name()
-        node = MaxPool(
-            name=name,
-            members=(name,),
-            data=data,
-            output=f"t{name}",
-            kernel=(kernel, kernel),
-            strides=(stride, stride),
-            pads=(0, 0, 0, 0),
-        )
+        operator = Int8MaxPool(window=Window(kernel=(kernel, kernel), strides=(stride, stride)))
         rows, columns = ((size - kernel) // stride + 1 for size in (height, width))
-        return self.add(node, (batch, channels, rows, columns))
+        return self.add(operator, (data,), (batch, channels, rows, columns))
 
     def average_pool(self, data: str) -> str:
         batch, channels, height, width = self.tensors[data].nchw
         count = height * width
-        name = self.name()
-        scale = np.float32(1 / count)
-        node = AveragePool(
-            name=name,
-            members=(name,),
-            data=data,
-            output=f"t{name}",
-            kernel=(height, width),
-            strides=(1, 1),
-            pads=(0, 0, 0, 0),
+        operator = Int8AveragePool(
+            window=Window(kernel=(height, width)),
             count_include_pad=False,
             pad_value=0,
             bias=0,
             divisors=np.full((1, 1), count, np.int64),
-            scale_by_divisor=((count, scale),),
-            requantize=Requantize(scale=np.array([scale], np.float32), zero_point=0),
+            scale_by_divisor=((count, np.float32(1 / count)),),
+            post=Post(),
         )
-        return self.add(node, (batch, channels, 1, 1))
+        return self.add(operator, (data,), (batch, channels, 1, 1))
 
     def add_tensors(self, a: str, b: str) -> str:
-        combine = Combine(
-            kind="add",
-            operand=b,
-            ratio_self=np.float32(0.7),
-            ratio_operand=np.float32(0.9),
-            offset=np.float32(3),
-        )
-        name = self.name()
-        node = Elementwise(name=name, members=(name,), a=a, b=b, output=f"t{name}", combine=combine)
-        return self.add(node, self.tensors[a].shape)
+        combination = Combination(kind="add", ratio_self=0.7, ratio_operand=0.9, offset=3)
+        return self.add(Int8Elementwise(combination=combination), (a, b), self.tensors[a].shape)
 
 
 def _graph(source: str) -> Graph:
     rng = np.random.default_rng(SOURCES.index(source))
     shape = (1, 12, 9, 9) if source != "dense" else (2, 40, 1, 1)
-    start = Tensor(name="input", shape=shape, quantization=_QUANTIZATION)
+    start = quantized_tensor("input", shape, _QUANTIZATION)
     network = _Network(rng=rng, tensors={"input": start})
     match source:
         case "convolutions":
@@ -151,10 +122,10 @@ def _graph(source: str) -> Graph:
     result = network.tensors[last]
     return Graph(
         name=source,
-        inputs=(GraphInput(name="input", tensor="input", shape=shape, dtype="int8"),),
+        inputs=(GraphInput(name="input", tensor="input", shape=shape, dtype=DType.INT8),),
         outputs=(
             GraphOutput(
-                name="output", tensor=last, shape=result.shape, dtype="int8", quantization=_QUANTIZATION
+                name="output", tensor=last, shape=result.shape, dtype=DType.INT8, quantization=_QUANTIZATION
             ),
         ),
         nodes=tuple(network.nodes),

@@ -17,19 +17,17 @@ from ...ir.expr import Expr
 from ...ir.interp import interpret
 from ...te.functions import FUNCTIONS
 from ...te.ops.float_elementwise import float_elementwise
+from ..graph import Graph, Node, Tensor
 from ..names import unused
-from .graph import FloatGraph, GraphOutput, Node, Tensor
-from .operators import AveragePool, Concatenate, Convolution, Elementwise, MaxPool, Relayout, Reshape, Resize
+from ..operators import AveragePool, Concatenate, Convolution, Elementwise, MaxPool, Relayout, Reshape, Resize
 
 
-def assign_layouts(graph: FloatGraph, lanes: int) -> FloatGraph:
+def assign_layouts(graph: Graph, lanes: int) -> Graph:
     """Every tensor with its layout, for vectors of `lanes` elements, and the changes of layout between them."""
     state = _State(graph=graph, tensors=dict(graph.tensors), constants=dict(graph.constants))
     for node in graph.nodes:
         _place(state, node, lanes)
-    outputs = tuple(
-        GraphOutput(name=output.name, tensor=state.in_blocks(output.tensor, 1)) for output in graph.outputs
-    )
+    outputs = tuple(replace(output, tensor=state.in_blocks(output.tensor, 1)) for output in graph.outputs)
     return replace(
         graph, nodes=tuple(state.nodes), tensors=state.tensors, constants=state.constants, outputs=outputs
     )
@@ -67,7 +65,7 @@ def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
 class _State:
     """The graph so far; `versions` are tensors by name and block of what was made of them."""
 
-    graph: FloatGraph
+    graph: Graph
     tensors: dict[str, Tensor]
     constants: dict[str, np.ndarray]
     nodes: list[Node] = field(default_factory=list)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...te.blocks import Window
+from ..graph import Graph, Node, with_tensors
 from ..names import unused
-from .graph import FloatGraph, Node, with_tensors
-from .operators import Convolution
+from ..operators import Convolution
 
 
-def crop_windows(graph: FloatGraph) -> FloatGraph:
+def crop_windows(graph: Graph) -> Graph:
     """Convolutions whose windows are as small as their inputs allow.
 
     A 3x3 window with a dilation of 24 on 14 x 14 positions is a 1x1 one.
@@ -61,9 +61,7 @@ def cropped(window: Window, height: int, width: int) -> tuple[tuple[int, int], W
     return (before[0], before[1]), left_over
 
 
-def _with_window(
-    graph: FloatGraph, node: Node, first: tuple[int, int], window: Window
-) -> tuple[FloatGraph, Node]:
+def _with_window(graph: Graph, node: Node, first: tuple[int, int], window: Window) -> tuple[Graph, Node]:
     assert isinstance(node.operator, Convolution)
     old = node.inputs[1]
     rows, columns = (slice(start, start + size) for start, size in zip(first, window.kernel, strict=True))

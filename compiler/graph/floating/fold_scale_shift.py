@@ -8,12 +8,12 @@ import numpy as np
 
 from ...ir.expr import Binary, Call, Const, Expr, Var
 from ...te.scalars import argument
+from ..graph import Graph, Node, Tensor, with_tensors
 from ..names import unused
-from .graph import FloatGraph, Node, Tensor, with_tensors
-from .operators import BatchNormalization, Convolution, Dense, Elementwise
+from ..operators import BatchNormalization, Convolution, Dense, Elementwise
 
 
-def fold_scale_shift(graph: FloatGraph) -> FloatGraph:
+def fold_scale_shift(graph: Graph) -> Graph:
     """Folds x * scale + shift, both constants of each channel, in float64 and rounded once, where nothing else reads x.
 
     Behind a sum: W * scale and bias * scale + shift. Before a sum: W * scale, where there is no shift (which pads do
@@ -22,7 +22,7 @@ def fold_scale_shift(graph: FloatGraph) -> FloatGraph:
     return _fold_before(_fold_behind(graph))
 
 
-def expand_batch_norm(graph: FloatGraph) -> FloatGraph:
+def expand_batch_norm(graph: Graph) -> Graph:
     """Batch normalization as an element-wise multiplication and addition."""
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -42,7 +42,7 @@ class _Affine:
     shift: np.ndarray
 
 
-def _fold_behind(graph: FloatGraph) -> FloatGraph:
+def _fold_behind(graph: Graph) -> Graph:
     uses = graph.uses()
     nodes: dict[str, Node] = {}
     for node in graph.nodes:
@@ -59,7 +59,7 @@ def _fold_behind(graph: FloatGraph) -> FloatGraph:
     return _with_nodes(graph, tuple(nodes.values()))
 
 
-def _fold_before(graph: FloatGraph) -> FloatGraph:
+def _fold_before(graph: Graph) -> Graph:
     uses, producers = graph.uses(), graph.producers()
     gone: set[str] = set()
     nodes: list[Node] = []
@@ -81,7 +81,7 @@ def _fold_before(graph: FloatGraph) -> FloatGraph:
     return _with_nodes(graph, tuple(node for node in nodes if node.output not in gone))
 
 
-def _with_nodes(graph: FloatGraph, nodes: tuple[Node, ...]) -> FloatGraph:
+def _with_nodes(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
     same = len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True))
     return graph if same else replace(graph, nodes=nodes)
 
@@ -94,7 +94,7 @@ def _is_plain_sum(node: Node) -> bool:
     return not epilogue.operand and epilogue.activation == "none"
 
 
-def _affine(graph: FloatGraph, node: Node) -> _Affine | None:
+def _affine(graph: Graph, node: Node) -> _Affine | None:
     """What a node does to the channels of one tensor of its shape; None where it does something else."""
     if isinstance(node.operator, BatchNormalization):
         scale, shift = (graph.constants[name].astype(np.float64) for name in node.inputs[1:])
@@ -151,9 +151,7 @@ def _linear_form(body: Expr, known: dict[str, np.ndarray]) -> tuple[np.ndarray |
     return None
 
 
-def _with_scaled_result(
-    graph: FloatGraph, before: Node, node: Node, affine: _Affine
-) -> tuple[FloatGraph, Node] | None:
+def _with_scaled_result(graph: Graph, before: Node, node: Node, affine: _Affine) -> tuple[Graph, Node] | None:
     operator = before.operator
     assert isinstance(operator, Convolution | Dense)
     scale, shift = affine.scale, affine.shift
@@ -179,9 +177,7 @@ def _with_scaled_result(
     return graph, folded
 
 
-def _with_scaled_data(
-    graph: FloatGraph, before: Node, node: Node, affine: _Affine
-) -> tuple[FloatGraph, Node] | None:
+def _with_scaled_data(graph: Graph, before: Node, node: Node, affine: _Affine) -> tuple[Graph, Node] | None:
     operator = node.operator
     assert isinstance(operator, Convolution | Dense)
     weight = graph.constants[node.inputs[1]].astype(np.float64)
@@ -203,7 +199,7 @@ def _with_scaled_data(
     return graph, scaled
 
 
-def _stored(graph: FloatGraph, stem: str, **arrays: np.ndarray) -> tuple[FloatGraph, tuple[str, ...]] | None:
+def _stored(graph: Graph, stem: str, **arrays: np.ndarray) -> tuple[Graph, tuple[str, ...]] | None:
     """The graph with these as float32 constants; None where one is not finite."""
     names: list[str] = []
     for what, array in arrays.items():
@@ -218,7 +214,7 @@ def _stored(graph: FloatGraph, stem: str, **arrays: np.ndarray) -> tuple[FloatGr
     return graph, tuple(names)
 
 
-def _multiply_add(graph: FloatGraph, node: Node) -> tuple[FloatGraph, Node]:
+def _multiply_add(graph: Graph, node: Node) -> tuple[Graph, Node]:
     data, scale, shift = node.inputs
     rank = len(graph.tensors[data].shape)
     names: list[str] = []

@@ -17,9 +17,8 @@ from ...ir.expr import Call, Expr
 from ...ir.visit import substitute_expr, walk_expr
 from ...te.merge import spread
 from ...te.scalars import ELEMENT, argument
-from .graph import FloatGraph, Node, Shape
-from .move_views import move_views
-from .operators import (
+from ..graph import Graph, Node, Shape
+from ..operators import (
     AveragePool,
     Concatenate,
     Convolution,
@@ -34,12 +33,13 @@ from .operators import (
     Resize,
     Softmax,
 )
+from .move_views import move_views
 
 LARGEST_BODY = 64
 """Nodes of an expression beyond which operators are not joined: values that are read twice are repeated."""
 
 
-def fuse(graph: FloatGraph) -> FloatGraph:
+def fuse(graph: Graph) -> Graph:
     """Joins until nothing joins any more: first with what is before, then with what is behind, then by repeating."""
     pairs = _Pairs()
     while True:
@@ -62,18 +62,18 @@ class _Pairs:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, int], tuple[Node, Node, Node | None]] = {}
 
-    def with_result(self, graph: FloatGraph, before: Node, node: Node) -> Node | None:
+    def with_result(self, graph: Graph, before: Node, node: Node) -> Node | None:
         """As `_with_result`."""
         return self._joined(_with_result, graph, before, node)
 
-    def inlined(self, graph: FloatGraph, node: Node, before: Node) -> Node | None:
+    def inlined(self, graph: Graph, node: Node, before: Node) -> Node | None:
         """As `_inlined`."""
         return self._joined(_inlined, graph, node, before)
 
     def _joined(
         self,
-        join: Callable[[FloatGraph, Node, Node], Node | None],
-        graph: FloatGraph,
+        join: Callable[[Graph, Node, Node], Node | None],
+        graph: Graph,
         first: Node,
         second: Node,
     ) -> Node | None:
@@ -89,7 +89,7 @@ def expression_size(expr: Expr) -> int:
     return sum(1 for _ in walk_expr(expr))
 
 
-def _behind_producer(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
+def _behind_producer(graph: Graph, pairs: _Pairs) -> Graph:
     """Element-wise nodes computed where their arguments are made."""
     uses, producers = graph.uses(), graph.producers()
     position = {node.output: i for i, node in enumerate(graph.nodes)}
@@ -106,7 +106,7 @@ def _behind_producer(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
 
 
 def _joined_producer(
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     pairs: _Pairs,
     uses: Mapping[str, int],
@@ -132,7 +132,7 @@ def _joined_producer(
     return None
 
 
-def _into_reader(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
+def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
     """One element-wise node computed where it is read, by one node."""
     uses, producers = graph.uses(), graph.producers()
     for node in graph.nodes:
@@ -147,7 +147,7 @@ def _into_reader(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
     return graph
 
 
-def _into_all_readers(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
+def _into_all_readers(graph: Graph, pairs: _Pairs) -> Graph:
     """One element-wise node computed in each of its readers, where that moves no more data than its result would."""
     uses = graph.uses()
     for before in graph.nodes:
@@ -166,13 +166,13 @@ def _into_all_readers(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
     return graph
 
 
-def _replaced(graph: FloatGraph, fused: Mapping[int, Node], gone: Node) -> FloatGraph:
+def _replaced(graph: Graph, fused: Mapping[int, Node], gone: Node) -> Graph:
     """The graph with the nodes of these ids replaced, and without `gone`."""
     nodes = tuple(fused.get(id(node), node) for node in graph.nodes if node is not gone)
     return replace(graph, nodes=nodes)
 
 
-def _is_cheap(graph: FloatGraph, node: Node) -> bool:
+def _is_cheap(graph: Graph, node: Node) -> bool:
     """Whether computing an element again costs what reading it would: some arithmetic on one large tensor's element."""
     assert isinstance(node.operator, Elementwise)
     if any(isinstance(e, Call) for e in walk_expr(node.operator.body)):
@@ -181,7 +181,7 @@ def _is_cheap(graph: FloatGraph, node: Node) -> bool:
     return sum(prod(graph.tensors[name].shape) * 8 > size for name in node.inputs) <= 1
 
 
-def _with_result(graph: FloatGraph, before: Node, node: Node) -> Node | None:
+def _with_result(graph: Graph, before: Node, node: Node) -> Node | None:
     """`before`, which stores what the element-wise `node` makes of its result; None where that is not possible."""
     operator = node.operator
     assert isinstance(operator, Elementwise)
@@ -208,7 +208,7 @@ def _with_result(graph: FloatGraph, before: Node, node: Node) -> Node | None:
     )
 
 
-def _inlined(graph: FloatGraph, node: Node, before: Node) -> Node | None:
+def _inlined(graph: Graph, node: Node, before: Node) -> Node | None:
     """`node`, which computes the element-wise `before` where it reads its result; None where that is not possible."""
     assert isinstance(before.operator, Elementwise)
     shape = graph.tensors[before.output].shape
@@ -303,7 +303,7 @@ def _extended(node: Node, body: Expr | None, names: list[str]) -> tuple[tuple[st
     return tuple(inputs), known
 
 
-def _fits_result(graph: FloatGraph, node: Node, name: str, shape: Shape) -> bool:
+def _fits_result(graph: Graph, node: Node, name: str, shape: Shape) -> bool:
     """Whether a kernel can read a tensor element by element beside its result of this shape."""
     other = graph.tensors[name].shape
     dimensions = _dimensions(node, shape)
@@ -332,7 +332,7 @@ def _dimensions(node: Node, shape: Shape) -> Shape | None:
     return None
 
 
-def _may_compute_data(graph: FloatGraph, node: Node, before: Node, shape: Shape) -> bool:
+def _may_compute_data(graph: Graph, node: Node, before: Node, shape: Shape) -> bool:
     """Whether a node may compute `before` for its data, of this shape, as it reads them.
 
     That is about once for each element, in loops that allow for broadcasting."""

@@ -10,18 +10,18 @@ from ...ir.expr import Const, Expr
 from ...ir.types import DType
 from ...ir.visit import substitute_expr
 from ...te.scalars import argument
-from .graph import FloatGraph, Node
-from .operators import Elementwise
+from ..graph import Graph, Node
+from ..operators import Elementwise
 
 
-def inline_scalars(graph: FloatGraph) -> FloatGraph:
+def inline_scalars(graph: Graph) -> Graph:
     """Element-wise operators of tensors and numbers, without inputs for the numbers. NaN stays an input."""
     nodes = tuple(_inlined(graph, node) for node in graph.nodes)
     same = all(a is b for a, b in zip(nodes, graph.nodes, strict=True))
     return graph if same else replace(graph, nodes=nodes)
 
 
-def _inlined(graph: FloatGraph, node: Node) -> Node:
+def _inlined(graph: Graph, node: Node) -> Node:
     if not isinstance(node.operator, Elementwise):
         return node
     values: dict[str, Expr] = {}

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from ..graph import Graph, Node, with_tensors
 from ..names import unused
-from .graph import FloatGraph, Node, with_tensors
-from .operators import Concatenate, Join, Reshape
-from .storage_plan import ALIGNMENT
+from ..operators import Concatenate, Join, Reshape
+from ..storage_plan import ALIGNMENT
 
 
-def join_in_place(graph: FloatGraph) -> FloatGraph:
+def join_in_place(graph: Graph) -> Graph:
     """Concatenations become `Join` nodes where at least half of the bytes need not be copied."""
     state = _State(graph=graph, sources=_sources(graph))
     nodes: list[Node] = []
@@ -28,7 +28,7 @@ def join_in_place(graph: FloatGraph) -> FloatGraph:
     return replace(state.graph, nodes=tuple(reversed(nodes))) if state.changed else graph
 
 
-def _sources(graph: FloatGraph) -> dict[str, str]:
+def _sources(graph: Graph) -> dict[str, str]:
     """What views of whole tensors look at, and for all other tensors that nodes compute, these themselves."""
     sources: dict[str, str] = {}
     for node in graph.nodes:
@@ -45,7 +45,7 @@ def _sources(graph: FloatGraph) -> dict[str, str]:
 class _State:
     """`places` are those that tensors have got so far: of which result, from which byte on."""
 
-    graph: FloatGraph
+    graph: Graph
     sources: dict[str, str]
     places: dict[str, tuple[str, int]] = field(default_factory=dict)
     changed: bool = False

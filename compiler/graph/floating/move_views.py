@@ -7,14 +7,14 @@ from dataclasses import replace
 from math import prod
 
 from ...te.merge import spread
+from ..graph import Graph, Node, Shape, Tensor, with_tensors
 from ..names import unused
-from .graph import FloatGraph, Node, Shape, Tensor, with_tensors
-from .operators import Elementwise, Remap, Reshape
-from .remove_dead import remove_dead
-from .storage_plan import ALIGNMENT
+from ..operators import Elementwise, Remap, Reshape
+from ..remove_dead import remove_dead
+from ..storage_plan import ALIGNMENT
 
 
-def move_views(graph: FloatGraph) -> FloatGraph:
+def move_views(graph: Graph) -> Graph:
     """Slices that start on a cache line and lie in a row become views; f(view(x)) becomes view(f(x)).
 
     So an operator and what follows it element by element are neighbours, whatever shapes the model gives its result in
@@ -63,7 +63,7 @@ def move_views(graph: FloatGraph) -> FloatGraph:
     return remove_dead(replace(graph, nodes=tuple(nodes))) if changed else graph
 
 
-def _slice_offset(graph: FloatGraph, node: Node, operator: Remap) -> int | None:
+def _slice_offset(graph: Graph, node: Node, operator: Remap) -> int | None:
     """The first element of a slice whose elements lie in a row; None where they do not, or not on a cache line."""
     shape = graph.tensors[node.inputs[0]].shape
     offset, whole = 0, True
@@ -87,8 +87,8 @@ def _strides(shape: Shape) -> Shape:
 
 
 def _before_view(
-    graph: FloatGraph, node: Node, views: Mapping[str, str], view: str, ages: Mapping[str, int]
-) -> tuple[FloatGraph, list[Node], Node] | None:
+    graph: Graph, node: Node, views: Mapping[str, str], view: str, ages: Mapping[str, int]
+) -> tuple[Graph, list[Node], Node] | None:
     """The graph with new tensors, the nodes that compute `node` in the shape that `view` looks at, and a view of it."""
     source = views[view]
     full, shape = graph.tensors[view].shape, graph.tensors[source].shape

@@ -9,9 +9,9 @@ import numpy as np
 from ...ir.types import DType
 from ..budgets import SMALLER, too_large
 from ..errors import NodeErrors
+from ..graph import Node, Shape, Tensor
 from ..onnx_context import OnnxNode
-from .graph import Node, Shape, Tensor
-from .operators import Operator, Reshape
+from ..operators import Operator, Reshape
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from ...ir.expr import Expr
 from ...te.epilogue import Epilogue
 from ...te.merge import broadcast
 from ...te.scalars import argument
+from ..graph import Tensor
 from ..onnx_context import OnnxNode
-from .graph import Tensor
+from ..operators import Dense, Elementwise, MatrixProduct, Permute
 from .onnx_context import FloatContext
-from .operators import Dense, Elementwise, MatrixProduct, Permute
 
 
 def import_gemm(context: FloatContext, node: OnnxNode) -> None:

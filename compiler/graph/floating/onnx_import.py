@@ -10,12 +10,12 @@ import onnx
 
 from ...te.ops.reduction import Kind
 from ..errors import ModelError
+from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import initializer_array, input_shape, load_model, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
 from ..onnx_views import viewed_shape
-from .graph import FloatGraph, GraphOutput, Tensor
 from .onnx_context import FloatContext
 from .onnx_gemm import import_gemm
 from .onnx_lines import on_planes
@@ -67,7 +67,7 @@ SUPPORTED = (
 )
 
 
-def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> FloatGraph:
+def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
     """Imports a float32 ONNX model of opset 11 or later from a path or from the bytes of a file.
 
     Inputs whose first dimension is not a number get `batch` there. Returns a graph of one node or a few for each ONNX
@@ -78,7 +78,7 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> FloatGr
     context = FloatContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
     for initializer in model.graph.initializer:
         context.constants[initializer.name] = initializer_array(label, initializer)
-    inputs: list[str] = []
+    inputs: list[GraphInput] = []
     for info in model.graph.input:
         if info.name not in context.constants:
             inputs.append(_input(context, info))
@@ -86,7 +86,7 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> FloatGr
         _import_node(context, read_node(proto, index))
     outputs = tuple(_output(context, info) for info in model.graph.output)
     used = {name for node in context.nodes for name in node.inputs} | {output.tensor for output in outputs}
-    return FloatGraph(
+    return Graph(
         name=model.graph.name or "graph",
         inputs=tuple(inputs),
         outputs=outputs,
@@ -96,7 +96,7 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> FloatGr
     )
 
 
-def _input(context: FloatContext, info: onnx.ValueInfoProto) -> str:
+def _input(context: FloatContext, info: onnx.ValueInfoProto) -> GraphInput:
     shape = input_shape(info)
     dtype = type_name(info.type.tensor_type.elem_type)
     if dtype != "float":
@@ -105,7 +105,7 @@ def _input(context: FloatContext, info: onnx.ValueInfoProto) -> str:
             "processors and GPUs: give the model a float32 input"
         )
     context.tensors[info.name] = Tensor(name=info.name, shape=shape)
-    return info.name
+    return plain_input(context.tensors[info.name])
 
 
 def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
@@ -126,7 +126,7 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
             f"{context.source}: output '{info.name}' is {context.quantized[name]}; processors and GPUs return "
             f"float32: end it with {'Cast' if context.quantized[name] == TRUTH else 'DequantizeLinear'}"
         )
-    return GraphOutput(name=info.name, tensor=name)
+    return plain_output(info.name, context.tensors[name])
 
 
 def _import_node(context: FloatContext, node: OnnxNode) -> None:

@@ -10,8 +10,8 @@ from ...ir.limits import MOST_RUNS
 from ...te.merge import broadcast
 from ...te.ops.movement import PadMode, pad_runs, slice_runs
 from ..onnx_context import OnnxNode
+from ..operators import Concatenate, Gather, Permute, Remap
 from .onnx_context import FloatContext
-from .operators import Concatenate, Gather, Permute, Remap
 
 PAD_MODES: dict[str, PadMode] = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..graph import Shape
 from ..onnx_context import OnnxNode
-from .graph import Shape
+from ..operators import Normalization
 from .onnx_context import FloatContext
-from .operators import Normalization
 
 
 def import_layer_normalization(context: FloatContext, node: OnnxNode) -> None:

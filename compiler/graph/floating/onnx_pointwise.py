@@ -14,8 +14,8 @@ from ...te import scalars
 from ...te.merge import broadcast
 from ...te.scalars import argument
 from ..onnx_context import OnnxNode
+from ..operators import Elementwise
 from .onnx_context import FloatContext
-from .operators import Elementwise
 
 _PLAIN: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
     {

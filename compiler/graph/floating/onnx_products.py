@@ -8,12 +8,12 @@ from ...te.blocks import Window
 from ...te.epilogue import Epilogue
 from ...te.merge import broadcast
 from ...te.ops.conv_transpose import transposed_outputs
+from ..graph import Shape, Tensor
 from ..onnx_batch_norm import batch_norm_factors
 from ..onnx_context import OnnxNode
 from ..onnx_products import declared_pads
-from .graph import Shape, Tensor
+from ..operators import BatchNormalization, Convolution, Dense, MatrixProduct
 from .onnx_context import FloatContext
-from .operators import BatchNormalization, Convolution, Dense, MatrixProduct
 
 
 def import_convolution(context: FloatContext, node: OnnxNode) -> None:

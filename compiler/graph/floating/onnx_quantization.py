@@ -10,12 +10,12 @@ import numpy as np
 
 from ...te import scalars
 from ...te.scalars import Scalar, argument
+from ..graph import Tensor
 from ..onnx_axes import check_scale_axis
 from ..onnx_context import OnnxNode
-from .graph import Tensor
+from ..operators import Elementwise
 from .onnx_context import FloatContext
 from .onnx_logic import LOGIC, TRUTH
-from .operators import Elementwise
 
 QUANTIZED = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
 MOVES = frozenset(

@@ -10,8 +10,8 @@ import numpy as np
 from ...te.epilogue import Epilogue
 from ...te.ops.lstm import Direction, input_weights, recurrent_weights
 from ..onnx_context import OnnxNode
+from ..operators import Dense, LstmSteps
 from .onnx_context import FloatContext
-from .operators import Dense, LstmSteps
 
 DIRECTIONS: Mapping[str, tuple[Direction, ...]] = MappingProxyType(
     {"forward": ("forward",), "reverse": ("reverse",), "bidirectional": ("forward", "reverse")}

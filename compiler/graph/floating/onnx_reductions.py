@@ -8,11 +8,11 @@ from ...ir.expr import equal, select
 from ...te.blocks import Window
 from ...te.ops.reduction import Kind, reduced_value, reduction_result
 from ...te.scalars import argument, exp, log
+from ..graph import Shape
 from ..onnx_axes import reduced_axes
 from ..onnx_context import OnnxNode
-from .graph import Shape
+from ..operators import AveragePool, Elementwise, MaxPool, Operator, Reduction, Softmax
 from .onnx_context import FloatContext
-from .operators import AveragePool, Elementwise, MaxPool, Operator, Reduction, Softmax
 
 
 def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:

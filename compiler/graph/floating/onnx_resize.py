@@ -11,8 +11,8 @@ import numpy as np
 from ...ir.limits import MOST_POSITIONS
 from ...te.ops.resize import Coordinates, Rounding
 from ..onnx_context import OnnxNode
+from ..operators import Resize
 from .onnx_context import FloatContext
-from .operators import Resize
 
 COORDINATES: Mapping[str, Coordinates] = MappingProxyType(
     {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ...te.blocks import Window
-from ..graph import Pads
+from ...te.blocks import Pads, Window
+from ..graph import Shape
 from ..onnx_context import OnnxNode
 from ..onnx_windows import pooled_plane
-from .graph import Shape
+from ..operators import AveragePool, MaxPool
 from .onnx_context import FloatContext
-from .operators import AveragePool, MaxPool
 
 
 def import_max_pool(context: FloatContext, node: OnnxNode) -> None:

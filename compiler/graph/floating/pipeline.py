@@ -1,27 +1,27 @@
-"""The passes over a float graph, in the order in which they run."""
+"""The passes over a graph of real-valued operators, in the order in which they run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..graph import Graph
+from ..printer import format_graph
+from ..remove_dead import remove_dead
 from .assign_layouts import assign_layouts
 from .crop_windows import crop_windows
 from .fold_scale_shift import expand_batch_norm, fold_scale_shift
 from .fuse import fuse
-from .graph import FloatGraph
 from .inline_scalars import inline_scalars
 from .join_in_place import join_in_place
-from .printer import format_graph
-from .remove_dead import remove_dead
 
 
 @dataclass(frozen=True, slots=True)
 class GraphPass:
-    """A named transformation of float graphs."""
+    """A named transformation of graphs."""
 
     name: str
-    run: Callable[[FloatGraph], FloatGraph]
+    run: Callable[[Graph], Graph]
 
 
 def graph_passes(lanes: int, *, fusion: bool = True, join: bool = False) -> tuple[GraphPass, ...]:
@@ -49,10 +49,10 @@ def graph_passes(lanes: int, *, fusion: bool = True, join: bool = False) -> tupl
 
 
 def run_graph_passes(
-    graph: FloatGraph,
+    graph: Graph,
     passes: tuple[GraphPass, ...],
     dump: Callable[[str, str], None] | None = None,
-) -> FloatGraph:
+) -> Graph:
     """The graph after all passes; `dump(name, text)` sees the imported graph and each result."""
     if dump is not None:
         dump("import", format_graph(graph))

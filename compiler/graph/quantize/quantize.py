@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 
 from ..errors import ModelError
-from ..graph import ActivationType, Quantization
+from ..quantization import ActivationType, Quantization
 from .error import Error
 from .float_model import FloatModel, read_float_model
 from .fold import fold

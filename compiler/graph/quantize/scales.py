@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from vdla.isa.arithmetic import checked_scales
 
-from ..graph import ActivationType, Quantization
+from ..quantization import ActivationType, Quantization
 
 RoundScale = Callable[[NDArray[np.float64]], NDArray[np.float32]]
 """How an ideal scale becomes the one that is kept."""

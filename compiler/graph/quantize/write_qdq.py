@@ -15,9 +15,9 @@ import onnx
 from onnx import numpy_helper
 from vdla.isa.arithmetic import quantize
 
-from ..graph import Quantization
 from ..onnx_context import read_node
 from ..onnx_graph import OnnxGraph
+from ..quantization import Quantization
 from .float_model import FloatModel, assemble, input_name
 from .fold import weight_axis
 from .plan import CLAMPS, PRODUCTS, Plan, operands

@@ -13,7 +13,7 @@ Space = Literal["global", "shared", "register"]
 """Memory of the device, of a block, or of a thread."""
 
 ALIGNMENT = 64
-"""Alignment in bytes of every array in device memory, which plans of memory keep (`graph.floating.storage_plan`)."""
+"""Alignment in bytes of every array in device memory, which plans of memory keep (`graph.storage_plan`)."""
 SHARED_ALIGNMENT = 128
 """Alignment of buffers in shared memory: that of bulk copies (PTX ISA, "cp.async.bulk"), and all 32 banks."""
 REGISTER_ALIGNMENT = 16

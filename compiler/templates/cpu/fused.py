@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...graph.floating.graph import FloatGraph, Node, Tensor
+from ...graph.graph import Graph, Node, Tensor
 from ...ir.expr import Expr
 from ...ir.stmt import Program
 from ...te.fusion import operand_buffer, with_data, with_result
@@ -24,7 +24,7 @@ class Fused:
 
 
 def fused(
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     program: Program,
     *,
@@ -70,7 +70,7 @@ def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
     return (*(1,) * (rank - 1 - len(tensor.shape)), *tensor.shape, 1)
 
 
-def shapes_beside(graph: FloatGraph, node: Node, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+def shapes_beside(graph: Graph, node: Node, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
     """The shapes that the data and the result of a reduction over `axes` are computed from, with its input's rank."""
     shapes = [graph.tensors[node.inputs[i]].shape for i in node.operands(node.data)]
     rank = len(graph.data_shape(node))

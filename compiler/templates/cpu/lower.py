@@ -1,4 +1,4 @@
-"""From a node of the float graph to a kernel's program: which tensor expression, which schedule, which arrays."""
+"""From a node of the graph to a kernel's program: which tensor expression, which schedule, which arrays."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Literal
 import numpy as np
 
 from ...graph.floating.assign_layouts import is_depthwise
-from ...graph.floating.graph import FloatGraph, Node, Tensor
-from ...graph.floating.operators import (
+from ...graph.graph import Graph, Node, Tensor
+from ...graph.operators import (
     AveragePool,
+    BatchNormalization,
     Concatenate,
     Convolution,
     Dense,
     Elementwise,
     Gather,
+    Join,
     LstmSteps,
     MatrixProduct,
     MaxPool,
@@ -26,6 +28,7 @@ from ...graph.floating.operators import (
     Reduction,
     Relayout,
     Remap,
+    Reshape,
     Resize,
     Softmax,
 )
@@ -53,20 +56,23 @@ from . import relayout as relayout_cpu
 from . import resize as resize_cpu
 from . import rows as rows_cpu
 from .fused import fused, shapes_beside, storage_beside
+from .lower_int8 import lower_int8_node
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, sketched
 from .tasks import CPU
 from .workload import ElementwiseCpu, PoolCpu
 
 
-def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> LoweredCpuNode | None:
+def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | None:
     """The kernel of a node; None where it is a view and computes nothing.
 
     Those of templates that have a space, and for sums, softmax and normalization those of rules, have workloads
     (`tasks_cpu`). Neither is there for moves, which have nothing to choose but vectors, for resizing, whose indices are
-    data, and for the steps of an LSTM, which no rule can tile.
+    data, for the steps of an LSTM, which no rule can tile, and for integer operators.
     """
     match node.operator:
+        case Reshape() | Join():
+            return None
         case Convolution():
             if is_depthwise(node.operator, graph.tensors[node.inputs[1]]):
                 return lower_depthwise(graph, node, node.operator)
@@ -78,7 +84,7 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             program = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=directions)
             return _in_order(graph, node, program, lstm_cpu.schedule)
         case Permute(axes=axes):
-            program = permute(graph.data_shape(node), axes)
+            program = permute(graph.data_shape(node), axes, dtype=graph.tensors[node.output].dtype)
             return _in_order(graph, node, program, movement_cpu.schedule_permutation)
         case Concatenate(axis=axis):
             program = concat([graph.tensors[name].storage for name in node.own_inputs], axis)
@@ -107,10 +113,13 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             return _resize(graph, node, node.operator)
         case Relayout():
             return _relayout(graph, node)
-    return None
+        case BatchNormalization():
+            raise ValueError(f"{node.name}: the graph's passes leave no batch normalization")
+        case operator:
+            return lower_int8_node(graph, node, operator)
 
 
-def _matrix_product(graph: FloatGraph, node: Node) -> LoweredCpuNode:
+def _matrix_product(graph: Graph, node: Node) -> LoweredCpuNode:
     a, b = (graph.tensors[name].shape for name in node.own_inputs)
     beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
     # One batch at least, as the template has it.
@@ -120,7 +129,7 @@ def _matrix_product(graph: FloatGraph, node: Node) -> LoweredCpuNode:
 
 
 def _in_order(
-    graph: FloatGraph, node: Node, program: Program, template: Callable[..., Schedule]
+    graph: Graph, node: Node, program: Program, template: Callable[..., Schedule]
 ) -> LoweredCpuNode:
     """A program whose parameters are the inputs of the node's operator and its outputs, in their order."""
     *inputs, _ = names = [p.name for p in program.parameters]
@@ -145,9 +154,7 @@ def _in_order(
     )
 
 
-def _moved(
-    graph: FloatGraph, node: Node, program: Program, constants: Mapping[str, np.ndarray]
-) -> LoweredCpuNode:
+def _moved(graph: Graph, node: Node, program: Program, constants: Mapping[str, np.ndarray]) -> LoweredCpuNode:
     """A move with constants of its own."""
     ends = fused(graph, node, program)
     data = {} if node.data is not None else {"X": node.inputs[0]}
@@ -161,7 +168,7 @@ def _moved(
     )
 
 
-def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> LoweredCpuNode:
+def _elementwise(graph: Graph, node: Node, operator: Elementwise) -> LoweredCpuNode:
     out = graph.tensors[node.output]
     rank = len(out.storage)
     shapes = [storage_beside(graph.tensors[name], rank, out.block) for name in node.inputs]
@@ -191,7 +198,7 @@ def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> Lowere
 
 
 def _reduction(
-    target: CpuTarget, graph: FloatGraph, node: Node, kind: Kind, axes: tuple[int, ...]
+    target: CpuTarget, graph: Graph, node: Node, kind: Kind, axes: tuple[int, ...]
 ) -> LoweredCpuNode:
     width = rows_cpu.row_partials(target)
     beside = shapes_beside(graph, node, axes)
@@ -199,9 +206,7 @@ def _reduction(
     return _rows(graph, node, "reduction", program)
 
 
-def _normalization(
-    target: CpuTarget, graph: FloatGraph, node: Node, operator: Normalization
-) -> LoweredCpuNode:
+def _normalization(target: CpuTarget, graph: Graph, node: Node, operator: Normalization) -> LoweredCpuNode:
     shape = graph.data_shape(node)
     lead, size = shape[: operator.axis], prod(shape[operator.axis :])
     program = normalize(
@@ -218,7 +223,7 @@ def _normalization(
 
 def _pool(
     target: CpuTarget,
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     operator: MaxPool | AveragePool,
 ) -> LoweredCpuNode:
@@ -262,7 +267,7 @@ def _channels_inside(channels: int, block: int) -> Callable[[tuple[Expr, ...]], 
 
 
 def _rows(
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     template: Literal["softmax", "reduction"],
     program: Program,
@@ -281,7 +286,7 @@ def _rows(
     )
 
 
-def _resize(graph: FloatGraph, node: Node, operator: Resize) -> LoweredCpuNode:
+def _resize(graph: Graph, node: Node, operator: Resize) -> LoweredCpuNode:
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     _, _, height, width = data.shape
     outputs = (out.shape[2], out.shape[3])
@@ -317,7 +322,7 @@ def _resize(graph: FloatGraph, node: Node, operator: Resize) -> LoweredCpuNode:
     )
 
 
-def _relayout(graph: FloatGraph, node: Node) -> LoweredCpuNode:
+def _relayout(graph: Graph, node: Node) -> LoweredCpuNode:
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, *plane = data.shape
     program = relayout(

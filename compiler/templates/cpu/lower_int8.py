@@ -1,129 +1,378 @@
-"""From the integer graph to kernels for processors, which convert what the host hands in and reads as well."""
+"""From an integer node on blocks of channels to a kernel's program, with its weights, biases and scales in blocks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import prod
 
-from ...graph import graph as integer
-from ...graph.floating.graph import FloatGraph, GraphOutput, Tensor
-from ...graph.host import load_output
+import numpy as np
+from vdla.isa.arithmetic import UNSIGNED_OFFSET
+
+from ...graph.graph import Graph, Node, Tensor
+from ...graph.int8_operators import (
+    Channels,
+    Dequantize,
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Int8Operator,
+    Interleave,
+    Quantize,
+    Table,
+)
+from ...ir.stmt import Program
 from ...ir.types import DType
+from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
-from ...te.ops.movement import permute
+from ...te.blocks import Window, ceil_div
+from ...te.ops.blocked_conv2d import QuantizedSums, blocked_conv2d, blocked_depthwise
+from ...te.ops.convolution import Convolution
+from ...te.ops.float_elementwise import float_elementwise
+from ...te.ops.int8_channels import (
+    Part,
+    channel_places,
+    int8_blocks,
+    int8_channels,
+    int8_interleave,
+    int8_table,
+    whole_runs,
+)
+from ...te.ops.int8_pool import int8_average_pool, int8_max_pool
 from ...te.ops.quantization import load_activation, store_activation
-from ..lowered_node import LoweredStep
+from ...te.ops.unsigned import biases_of_unsigned, held, stored_value
+from ...te.post import Combination, combined
+from ...te.scalars import argument
+from ..lowered_node import LoweredNode, kernel_key
+from . import conv2d_int8 as conv2d_int8_cpu
+from . import depthwise as depthwise_cpu
+from . import elementwise as elementwise_cpu
 from . import movement as movement_cpu
+from . import pool as pool_cpu
 from . import quantization as quantization_cpu
-from .int8_network import Int8Network
-from .lower_int8_nodes import lower_node
+from .conv2d_knobs import flattened
+from .lowered import LoweredCpuNode
+
+Template = Callable[[CpuTarget], Schedule]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoweredGraph:
-    """`graph` has the tensors, as they lie, and what the host hands in and reads, `steps` what computes them in order.
+def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> LoweredCpuNode:
+    """One step of integer arithmetic, of a graph that `graph.int8_for_processors` made."""
+    match operator:
+        case Int8Convolution(groups=groups, weight=weight):
+            if groups > 1 and groups == graph.tensors[node.inputs[0]].shape[1] == weight.shape[0]:
+                return _depthwise(graph, node, operator)
+            return _convolution(graph, node, operator)
+        case Int8MaxPool(window=window):
+            return _max_pool(graph, node, window)
+        case Int8AveragePool():
+            return _average_pool(graph, node, operator)
+        case Int8Elementwise(combination=combination):
+            return _elementwise(graph, node, combination)
+        case Table(table=table):
+            return _table(graph, node, table)
+        case Channels():
+            return _channels(graph, node, operator)
+        case Interleave():
+            return _interleave(graph, node, operator)
+        case Quantize():
+            return _quantize(graph, node, operator)
+        case Dequantize():
+            return _dequantize(graph, node, operator)
 
-    `quantized` are the names of the inputs that may hold no NaN.
-    """
 
-    graph: FloatGraph
-    steps: tuple[LoweredStep[CpuTarget], ...]
-    quantized: frozenset[str]
-
-
-def lower_integer_graph(graph: integer.Graph, lanes: int) -> LoweredGraph:
-    """All nodes of an integer graph, whose convolutions have no pool in them (`fuse_pool` is for other targets).
-
-    `lanes` is how many int32 sums a vector of the target holds.
-    """
-    network = Int8Network(graph, lanes)
-    for entry in graph.inputs:
-        _input(network, entry)
-    for node in graph.nodes:
-        lower_node(network, node)
-    for output in graph.outputs:
-        _output(network, output)
-    return LoweredGraph(
-        graph=FloatGraph(
-            name=graph.name,
-            inputs=tuple([entry.name for entry in graph.inputs]),
-            outputs=tuple(network.outputs),
-            nodes=(),
-            tensors=network.tensors,
-            constants=network.results,
-        ),
-        steps=tuple(network.steps),
-        quantized=frozenset(entry.name for entry in graph.inputs if entry.dtype == "float32"),
+def _lowered(
+    graph: Graph,
+    node: Node,
+    program: Program,
+    template: Template,
+    inputs: Mapping[str, str],
+    constants: Mapping[str, np.ndarray] | None = None,
+) -> LoweredCpuNode:
+    """The kernel of a node: its output is Y, `inputs` are tensors and constants of the graph by parameter."""
+    shapes = {parameter.name: parameter.shape for parameter in program.parameters}
+    held_inputs = {
+        p: graph.constants[name].reshape(shapes[p]) for p, name in inputs.items() if name in graph.constants
+    }
+    read = {p: name for p, name in inputs.items() if name not in graph.constants}
+    return LoweredNode(
+        node=node,
+        key=kernel_key(program.name, program),
+        program=program,
+        schedule=template,
+        tensors={"Y": node.output, **read},
+        constants={**held_inputs, **(constants or {})},
     )
 
 
-def _input(network: Int8Network, entry: integer.GraphInput) -> None:
+def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
+    """Groups of which no whole blocks of channels are made go together, with zeros between them."""
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    batch, channels, height, width = data.shape
+    filters = operator.weight.shape[0]
+    joined = _joined_groups(channels, filters, operator.groups, data.block, out.block)
+    groups = operator.groups // joined
+    window = operator.window
+    height, width = flattened(window, height, width)
+    blocks_in = ceil_div(channels // groups, data.block)
+    blocks_out = ceil_div(filters // groups, out.block)
+    shape = Convolution(
+        batch=batch,
+        channels=groups * blocks_in * data.block,
+        height=height,
+        width=width,
+        filters=groups * blocks_out * out.block,
+        window=window,
+        groups=groups,
+    )
+    program = blocked_conv2d(
+        shape, block_in=data.block, block_out=out.block, sums=_quantized_sums(operator), name="int8_conv2d"
+    )
+    weight = np.zeros((groups, blocks_out * out.block, blocks_in * data.block, *window.kernel), np.int8)
+    own_in, own_out = channels // operator.groups, filters // operator.groups
+    for group in range(operator.groups):
+        whole, part = divmod(group, joined)
+        rows = slice(part * own_out, (part + 1) * own_out)
+        columns = slice(part * own_in, (part + 1) * own_in)
+        weight[whole, rows, columns] = operator.weight[group * own_out : (group + 1) * own_out]
+    weight = weight.reshape(*weight.shape[:2], blocks_in, data.block, *window.kernel)
+    template = partial(_schedule_convolution, program=program, window=window)
+    return _sums(graph, node, operator, program, template, weight.transpose(0, 1, 2, 4, 5, 3), groups)
+
+
+def _schedule_convolution(target: CpuTarget, program: Program, window: Window) -> Schedule:
+    return conv2d_int8_cpu.schedule(target, program, window, parallel=True)
+
+
+def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
+    """A filter for each channel by itself."""
+    data = graph.tensors[node.inputs[0]]
+    batch, channels, height, width = data.shape
+    blocks = ceil_div(channels, data.block)
+    window = operator.window
+    shape = Convolution(
+        batch=batch,
+        channels=blocks * data.block,
+        height=height,
+        width=width,
+        filters=blocks * data.block,
+        window=window,
+        groups=blocks * data.block,
+    )
+    program = blocked_depthwise(
+        shape, block=data.block, sums=_quantized_sums(operator), name="int8_depthwise"
+    )
+    weight = operator.weight[:, 0].transpose(1, 2, 0)
+    weight = np.pad(weight, ((0, 0), (0, 0), (0, blocks * data.block - channels)))
+    template = partial(_schedule_depthwise, program=program, window=window)
+    return _sums(graph, node, operator, program, template, weight, 1)
+
+
+def _schedule_depthwise(target: CpuTarget, program: Program, window: Window) -> Schedule:
+    """As many positions as have their sums in registers beside a vector of weights and one of data."""
+    positions = target.vector_registers - 2
+    rows = 2 if positions >= 6 else 1
+    columns = max(1, min(7, positions // rows))
+    knobs = depthwise_cpu.with_copy(target, program, window, rows=rows, columns=columns)
+    return depthwise_cpu.schedule(target, program, window, knobs, parallel=True)
+
+
+def _quantized_sums(operator: Int8Convolution) -> QuantizedSums:
+    return QuantizedSums(pad_value=operator.pad_value + UNSIGNED_OFFSET, post=operator.post)
+
+
+def _sums(
+    graph: Graph,
+    node: Node,
+    operator: Int8Convolution,
+    program: Program,
+    template: Template,
+    weight: np.ndarray,
+    groups: int,
+) -> LoweredCpuNode:
+    """A convolution's kernel, with its biases and scales in blocks."""
+    shape = next(p.shape for p in program.parameters if p.name == "P")
+    filters = operator.weight.shape[0]
+    scale = np.broadcast_to(np.asarray(operator.scale, np.float32), (filters,))
+    pairs = np.stack([biases_of_unsigned(operator.bias, operator.weight), scale.view(np.int32)])
+    pairs = pairs.reshape(2, groups, filters // groups)
+    pairs = np.pad(pairs, ((0, 0), (0, 0), (0, shape[0] * shape[2] // groups - filters // groups)))
+    parameters = pairs.reshape(2, shape[0], shape[2]).transpose(1, 0, 2)
+    constants = {"W": weight, "P": np.ascontiguousarray(parameters)}
+    inputs = dict(zip("XR", node.inputs, strict=False))
+    return _lowered(graph, node, program, template, inputs, constants)
+
+
+def _max_pool(graph: Graph, node: Node, window: Window) -> LoweredCpuNode:
+    """Greatest values."""
+    batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
+    program = int8_max_pool(outer=batch * blocks, height=height, width=width, lanes=lanes, window=window)
+    return _pool(graph, node, program, window, {})
+
+
+def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> LoweredCpuNode:
+    """Averages, each with the scale of what its window counts."""
+    batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
+    window, post = operator.window, operator.post
+    program = int8_average_pool(
+        outer=batch * blocks,
+        height=height,
+        width=width,
+        lanes=lanes,
+        window=window,
+        pad_value=operator.pad_value + UNSIGNED_OFFSET,
+        bias=operator.bias - UNSIGNED_OFFSET * prod(window.kernel),
+        zero_point=post.zero_point,
+        low=post.low,
+        high=post.high,
+    )
+    return _pool(graph, node, program, window, {"S": operator.scales})
+
+
+def _pool(
+    graph: Graph, node: Node, program: Program, window: Window, constants: Mapping[str, np.ndarray]
+) -> LoweredCpuNode:
+    """A pool's kernel."""
+
+    def template(target: CpuTarget) -> Schedule:
+        return pool_cpu.schedule(target, program, window, parallel=True)
+
+    return _lowered(graph, node, program, template, {"X": node.inputs[0]}, constants)
+
+
+def _elementwise(graph: Graph, node: Node, combination: Combination) -> LoweredCpuNode:
+    """Stage B by itself, on whole blocks."""
+    values = [stored_value(argument(position, DType.UINT8)) for position in range(len(node.inputs))]
+    body = held(combined(values[0], values[1] if len(values) > 1 else None, combination))
+    batch, blocks, height, width, block = graph.tensors[node.output].storage
+    shapes = [(batch * blocks * height * width * block,)] * len(values)
+    planes = [graph.tensors[name].shape[2:] for name in node.inputs]
+    if len(set(planes)) > 1:
+        shapes = [(batch * blocks, prod(plane), block) for plane in planes]
+    program = float_elementwise(shapes, body, name="int8_elementwise")
+
+    def template(target: CpuTarget) -> Schedule:
+        return elementwise_cpu.schedule(target, program, parallel=True)
+
+    return _lowered(graph, node, program, template, _numbered(node))
+
+
+def _numbered(node: Node) -> dict[str, str]:
+    return {f"X{position}": name for position, name in enumerate(node.inputs)}
+
+
+def _table(graph: Graph, node: Node, table: np.ndarray) -> LoweredCpuNode:
+    """A function of one tensor, zeros beyond the channels included: nothing reads what becomes of them."""
+    program = int8_table(size=prod(graph.tensors[node.output].storage))
+    values = (table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
+    return _move(graph, node, program, {"X": node.inputs[0]}, {"T": values})
+
+
+def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
+    """Whole blocks where channels move as such, else one channel after the other."""
+    tensors = [graph.tensors[name] for name in node.inputs]
+    out = graph.tensors[node.output]
+    batch, channels, height, width = out.shape
+    parts = [_part(tensor) for tensor in tensors]
+    counts = [tensor.shape[1] for tensor in tensors]
+    runs = whole_runs(operator.sources, counts, [tensor.block for tensor in tensors], out.block)
+    if runs is not None:
+        program = int8_blocks(batch=batch, plane=height * width, parts=parts, runs=runs)
+        return _move(graph, node, program, _numbered(node), {})
+    places = channel_places(operator.sources, len(parts))
+    program = int8_channels(
+        batch=batch,
+        plane=height * width,
+        parts=parts,
+        counts=[table.shape[1] for table in places],
+        channels=channels,
+        block=out.block,
+    )
+    return _move(graph, node, program, _numbered(node), {f"I{i}": table for i, table in enumerate(places)})
+
+
+def _part(tensor: Tensor) -> Part:
+    return Part(blocks=tensor.storage[1], block=tensor.block)
+
+
+def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNode:
+    """Rows and columns of a transposed convolution's phases, side by side."""
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    batch, channels, height, width = out.shape
+    program = int8_interleave(
+        batch=batch,
+        data=_part(data),
+        plane=(data.shape[2], data.shape[3]),
+        channels=channels,
+        block=out.block,
+        outputs=(height, width),
+        factors=operator.factors,
+        before=operator.before,
+        stride=operator.stride,
+    )
+    return _move(graph, node, program, {"X": node.inputs[0]}, {})
+
+
+def _move(
+    graph: Graph,
+    node: Node,
+    program: Program,
+    inputs: Mapping[str, str],
+    constants: Mapping[str, np.ndarray],
+) -> LoweredCpuNode:
+    """A kernel that computes nothing."""
+
+    def template(target: CpuTarget) -> Schedule:
+        return movement_cpu.schedule(target, program, parallel=True)
+
+    return _lowered(graph, node, program, template, inputs, constants)
+
+
+def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
     """What the host hands over, as an activation."""
-    tensor = network.graph.tensors[entry.tensor]
-    source, dtype = entry.name, DType(entry.dtype)
-    if entry.permutation is not None:
-        source = _permuted(network, source, entry.permutation)
-    batch, channels, height, width = tensor.nchw
+    out = graph.tensors[node.output]
+    batch, channels, height, width = out.shape
     program = store_activation(
         batch=batch,
         channels=channels,
         plane=height * width,
-        block=network.block(channels),
-        dtype=dtype,
-        scale=float(tensor.quantization.scale),
-        zero_point=tensor.quantization.stored_zero_point,
-    )
-    network.add(
-        f"{entry.name} (stored)",
-        "Quantize",
-        (),
-        program,
-        lambda target: quantization_cpu.schedule_store(target, program, parallel=True),
-        {"X": source, "Y": network.names[tensor.name]},
+        block=out.block,
+        dtype=graph.tensors[node.inputs[0]].dtype,
+        scale=float(operator.quantization.scale),
+        zero_point=operator.quantization.stored_zero_point,
     )
 
+    def template(target: CpuTarget) -> Schedule:
+        return quantization_cpu.schedule_store(target, program, parallel=True)
 
-def _output(network: Int8Network, output: integer.GraphOutput) -> None:
-    """A tensor as the host reads it."""
-    tensor, dtype = network.graph.tensors[output.tensor], DType(output.dtype)
-    name = network.unused(output.name)
-    network.tensors[name] = Tensor(name=name, shape=output.shape, dtype=dtype)
-    network.outputs.append(GraphOutput(name=output.name, tensor=name))
-    if output.tensor in network.graph.constants:
-        network.results[name] = load_output(output, network.graph.constants[output.tensor])
-        return
-    batch, channels, height, width = tensor.nchw
+    return _lowered(graph, node, program, template, {"X": node.inputs[0]})
+
+
+def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNode:
+    """An activation as the host reads it."""
+    data = graph.tensors[node.inputs[0]]
+    batch, channels, height, width = data.shape
     program = load_activation(
         batch=batch,
         channels=channels,
         plane=height * width,
-        block=network.block(channels),
-        dtype=dtype,
-        scale=float(output.quantization.scale),
-        zero_point=output.quantization.stored_zero_point,
-    )
-    network.add(
-        f"{output.name} (loaded)",
-        "Dequantize",
-        (),
-        program,
-        lambda target: quantization_cpu.schedule_load(target, program, parallel=True),
-        {"X": network.names[tensor.name], "Y": name},
+        block=data.block,
+        dtype=graph.tensors[node.output].dtype,
+        scale=float(operator.quantization.scale),
+        zero_point=operator.quantization.stored_zero_point,
     )
 
+    def template(target: CpuTarget) -> Schedule:
+        return quantization_cpu.schedule_load(target, program, parallel=True)
 
-def _permuted(network: Int8Network, source: str, axes: tuple[int, ...]) -> str:
-    """What the host hands over, with its axes in the graph's order."""
-    given = network.tensors[source]
-    name = network.unused(f"{source} (permuted)")
-    shape = tuple([given.shape[axis] for axis in axes])
-    network.tensors[name] = Tensor(name=name, shape=shape, dtype=given.dtype)
-    program = permute(given.shape, axes, dtype=given.dtype)
-    network.add(
-        name,
-        "Permute",
-        (),
-        program,
-        lambda target: movement_cpu.schedule_permutation(target, program, parallel=True),
-        {"X": source, "Y": name},
-    )
-    return name
+    return _lowered(graph, node, program, template, {"X": node.inputs[0]})
+
+
+def _joined_groups(channels: int, filters: int, groups: int, block_in: int, block_out: int) -> int:
+    """How many groups to compute as one, so that whole blocks hold their channels and filters."""
+    for joined in range(1, groups):
+        part = groups // joined
+        if groups % joined == 0 and not (channels // part % block_in or filters // part % block_out):
+            return joined
+    return groups

@@ -1,4 +1,4 @@
-"""Convolutions and matrix products of the float graph as programs, with their weights and epilogues."""
+"""Convolutions and matrix products of real numbers as programs, with their weights and epilogues."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from ...graph.floating.graph import FloatGraph, Node
-from ...graph.floating.operators import Convolution, Dense
+from ...graph.graph import Graph, Node
+from ...graph.operators import Convolution, Dense
 from ...te.epilogue import Epilogue
 from ...te.ops.conv_transpose import conv_transpose
 from ...te.ops.convolution import Convolution as Shape
@@ -20,7 +20,7 @@ from .tasks import CPU
 from .workload import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
 
 
-def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredCpuNode:
+def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
     """A convolution or transposed convolution, its weights in blocks of filters."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, height, width = data.shape
@@ -86,7 +86,7 @@ def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> L
     return sketched(lowered, "conv_transpose", window) if operator.transposed else lowered
 
 
-def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredCpuNode:
+def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
     """A convolution of each channel by itself."""
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
@@ -122,7 +122,7 @@ def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> Low
     )
 
 
-def lower_dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredCpuNode:
+def lower_dense(graph: Graph, node: Node, operator: Dense) -> LoweredCpuNode:
     """A product by a constant matrix."""
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]
@@ -143,7 +143,7 @@ def lower_dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredCpuNod
 
 
 def _bound(
-    graph: FloatGraph, node: Node, epilogue: Epilogue, constants: dict[str, np.ndarray], ends: Fused
+    graph: Graph, node: Node, epilogue: Epilogue, constants: dict[str, np.ndarray], ends: Fused
 ) -> dict[str, dict]:
     """`tensors` and `constants` of a sum with an epilogue and what is fused; an operand may be either."""
     tensors = {"X": node.inputs[0], "Y": node.output, **ends.tensors}

@@ -1,4 +1,4 @@
-"""What a node of the float graph becomes for a processor before it is compiled."""
+"""What a node of the graph becomes for a processor before it is compiled."""
 
 from __future__ import annotations
 

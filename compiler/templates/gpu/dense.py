@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...graph.floating.graph import FloatGraph, Node
-from ...graph.floating.operators import Dense
+from ...graph.graph import Graph, Node
+from ...graph.operators import Dense
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
@@ -24,7 +24,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
 
 
 def lower_dense(
-    target: CudaTarget, graph: FloatGraph, node: Node, operator: Dense, knobs: Knobs | None = None
+    target: CudaTarget, graph: Graph, node: Node, operator: Dense, knobs: Knobs | None = None
 ) -> LoweredCudaNode:
     """The kernel of a dense layer with its epilogue and what is fused with it."""
     rows, depth = graph.tensors[node.inputs[0]].shape

@@ -1,4 +1,4 @@
-"""From a node of the float graph to a program for a GPU: which tensor expression, which template, which arrays."""
+"""From a node of the graph to a program for a GPU: which tensor expression, which template, which arrays."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...graph.floating.graph import FloatGraph, Node
-from ...graph.floating.operators import (
+from ...graph.graph import Graph, Node
+from ...graph.operators import (
     AveragePool,
     Concatenate,
     Convolution,
@@ -56,7 +56,7 @@ ChooseKnobs = Callable[[Node], Any]
 
 
 def lower_cuda_node(
-    target: CudaTarget, graph: FloatGraph, node: Node, knobs: ChooseKnobs | None = None
+    target: CudaTarget, graph: Graph, node: Node, knobs: ChooseKnobs | None = None
 ) -> LoweredCudaNode | None:
     """The kernels of a node, for graphs whose tensors all lie row by row; None for operators that have no kernel.
 
@@ -102,7 +102,7 @@ def lower_cuda_node(
     return None
 
 
-def lower_methods(target: CudaTarget, graph: FloatGraph, node: Node) -> tuple[LoweredCudaNode, ...]:
+def lower_methods(target: CudaTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
     """Every way to compute a node that there are workloads for, that of `lower_cuda_node` first; () where it is None.
 
     All of them are as exact, so that a tuner may choose.
@@ -125,7 +125,7 @@ def lower_methods(target: CudaTarget, graph: FloatGraph, node: Node) -> tuple[Lo
 
 
 def lower_recorded(
-    target: CudaTarget, graph: FloatGraph, lowered: LoweredCudaNode, values: Values
+    target: CudaTarget, graph: Graph, lowered: LoweredCudaNode, values: Values
 ) -> LoweredCudaNode:
     """A node that has a workload, with the knobs of a point of that one's space."""
     workload = lowered.workload

@@ -1,4 +1,4 @@
-"""Convolutions of the float graph: what they are on a GPU, with weights, epilogues and what is fused with them."""
+"""Convolutions of real numbers: what they are on a GPU, with weights, epilogues and what is fused with them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TypeVar
 import numpy as np
 
 from ...graph.floating.assign_layouts import is_depthwise
-from ...graph.floating.graph import FloatGraph, Node
-from ...graph.floating.operators import Convolution
+from ...graph.graph import Graph, Node
+from ...graph.operators import Convolution
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def lower_convolution(
-    target: CudaTarget, graph: FloatGraph, node: Node, operator: Convolution, knobs: object | None = None
+    target: CudaTarget, graph: Graph, node: Node, operator: Convolution, knobs: object | None = None
 ) -> LoweredCudaNode:
     """The kernels of any convolution; `knobs` are those of the template that `operator` gets, or None for its defaults.
 
@@ -58,7 +58,7 @@ def lower_convolution(
 
 
 def lower_convolution_methods(
-    target: CudaTarget, graph: FloatGraph, node: Node, operator: Convolution
+    target: CudaTarget, graph: Graph, node: Node, operator: Convolution
 ) -> tuple[LoweredCudaNode, ...]:
     """Every way to compute a convolution that is as exact as `lower_convolution`, which comes first."""
     default = lower_convolution(target, graph, node, operator)
@@ -77,7 +77,7 @@ def lower_convolution_methods(
 
 def lower_conv2d(
     target: CudaTarget,
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     operator: Convolution,
     knobs: conv2d.Knobs | None = None,
@@ -94,7 +94,7 @@ def lower_conv2d(
 
 
 def lower_direct_conv2d(
-    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
+    graph: Graph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
 ) -> LoweredCudaNode:
     """A convolution whose input keeps its shape on the way into shared memory; ValueError for several groups."""
     shape = shape_of(graph, node, operator)
@@ -107,9 +107,7 @@ def lower_direct_conv2d(
     )
 
 
-def lower_winograd(
-    graph: FloatGraph, node: Node, operator: Convolution, knobs: winograd.Knobs
-) -> LoweredCudaNode:
+def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winograd.Knobs) -> LoweredCudaNode:
     """A convolution by Winograd's method, its weights transformed ahead; TypeError where it is for other windows."""
     shape = shape_of(graph, node, operator)
     if not fits(shape):
@@ -122,7 +120,7 @@ def lower_winograd(
     return _lowered(graph, node, operator, program, "winograd", arrays, template, knobs, "winograd_cuda")
 
 
-def shape_of(graph: FloatGraph, node: Node, operator: Convolution) -> Shape:
+def shape_of(graph: Graph, node: Node, operator: Convolution) -> Shape:
     """The sizes of a convolution, with the pads of its window and its groups."""
     batch, channels, height, width = graph.tensors[node.inputs[0]].shape
     return Shape(
@@ -137,7 +135,7 @@ def shape_of(graph: FloatGraph, node: Node, operator: Convolution) -> Shape:
 
 
 def lower_conv_transpose(
-    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv_transpose.Knobs | None = None
+    graph: Graph, node: Node, operator: Convolution, knobs: conv_transpose.Knobs | None = None
 ) -> LoweredCudaNode:
     """A transposed convolution as products of matrices."""
     shape = shape_of(graph, node, operator)
@@ -153,7 +151,7 @@ def lower_conv_transpose(
 
 
 def lower_depthwise(
-    graph: FloatGraph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
+    graph: Graph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
 ) -> LoweredCudaNode:
     """A convolution of each channel by itself."""
     window, sums = operator.window, FloatSums(epilogue=operator.epilogue)
@@ -173,14 +171,14 @@ def _of(knobs: object | None, kind: type[T]) -> T | None:
     )
 
 
-def _weights(graph: FloatGraph, node: Node, operator: Convolution) -> np.ndarray:
+def _weights(graph: Graph, node: Node, operator: Convolution) -> np.ndarray:
     """[groups, filters of a group, channels of a group, KH, KW]."""
     weights = graph.constants[node.inputs[1]]
     return weights.reshape(operator.groups, -1, *weights.shape[1:])
 
 
 def _lowered(
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     operator: Convolution,
     program: Program,

@@ -1,4 +1,4 @@
-"""Nodes of the float graph whose elements are computed each by itself, pools and moves: what they are on a GPU."""
+"""Nodes of the graph whose elements are computed each by itself, pools and moves: what they are on a GPU."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
-from ...graph.floating.graph import FloatGraph, Node
-from ...graph.floating.operators import AveragePool, Gather, MaxPool, Remap, Resize
+from ...graph.graph import Graph, Node
+from ...graph.operators import AveragePool, Gather, MaxPool, Remap, Resize
 from ...ir.expr import Expr
 from ...target.cuda.machine import CudaTarget
 from ...te.ops.float_elementwise import float_elementwise
@@ -29,7 +29,7 @@ MOST_JOINED = 8
 
 
 def lower_elementwise(
-    graph: FloatGraph, node: Node, body: Expr, knobs: elementwise.Knobs | None = None
+    graph: Graph, node: Node, body: Expr, knobs: elementwise.Knobs | None = None
 ) -> LoweredCudaNode:
     """An expression of the inputs' elements."""
     out = graph.tensors[node.output]
@@ -50,7 +50,7 @@ def lower_elementwise(
 
 
 def lower_pool(
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     operator: MaxPool | AveragePool,
     knobs: pool.Knobs | None = None,
@@ -72,7 +72,7 @@ def lower_pool(
 
 def lower_permutation(
     target: CudaTarget,
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     axes: Sequence[int],
     knobs: movement.Knobs | None = None,
@@ -87,7 +87,7 @@ def lower_permutation(
 
 
 def lower_concatenation(
-    graph: FloatGraph, node: Node, axis: int, knobs: elementwise.Knobs | None = None
+    graph: Graph, node: Node, axis: int, knobs: elementwise.Knobs | None = None
 ) -> LoweredCudaNode:
     """Tensors one behind the other."""
     shapes = [graph.tensors[name].shape for name in node.own_inputs]
@@ -97,7 +97,7 @@ def lower_concatenation(
 
 
 def lower_remap(
-    graph: FloatGraph, node: Node, operator: Remap, knobs: elementwise.Knobs | None = None
+    graph: Graph, node: Node, operator: Remap, knobs: elementwise.Knobs | None = None
 ) -> LoweredCudaNode:
     """Slices, pads, tiles."""
     program, tables = joined_remap(graph.data_shape(node), operator.runs, fill=operator.fill)
@@ -107,7 +107,7 @@ def lower_remap(
 
 
 def lower_gather(
-    graph: FloatGraph, node: Node, operator: Gather, knobs: elementwise.Knobs | None = None
+    graph: Graph, node: Node, operator: Gather, knobs: elementwise.Knobs | None = None
 ) -> LoweredCudaNode:
     """Elements of an axis by their constant numbers."""
     program = gather(graph.data_shape(node), operator.axis, len(operator.indices))
@@ -118,7 +118,7 @@ def lower_gather(
 
 
 def lower_resize(
-    graph: FloatGraph, node: Node, operator: Resize, knobs: elementwise.Knobs | None = None
+    graph: Graph, node: Node, operator: Resize, knobs: elementwise.Knobs | None = None
 ) -> LoweredCudaNode:
     """Images at other sizes."""
     *outer, height, width = graph.data_shape(node)
@@ -149,7 +149,7 @@ def lower_resize(
     )
 
 
-def lower_relayout(graph: FloatGraph, node: Node, knobs: elementwise.Knobs | None = None) -> LoweredCudaNode:
+def lower_relayout(graph: Graph, node: Node, knobs: elementwise.Knobs | None = None) -> LoweredCudaNode:
     """Channels in other blocks, which graphs for GPUs have no use for."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, *plane = data.shape

@@ -1,4 +1,4 @@
-"""Nodes of the float graph that reduce rows, and recurrent ones: what they are on a GPU."""
+"""Nodes of the graph that reduce rows, and recurrent ones: what they are on a GPU."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from ...graph.floating.graph import FloatGraph, Node
-from ...graph.floating.operators import LstmSteps, Normalization, Softmax
+from ...graph.graph import Graph, Node
+from ...graph.operators import LstmSteps, Normalization, Softmax
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import loops
@@ -24,7 +24,7 @@ from .workload import workload_of_rows
 
 
 def lower_softmax(
-    target: CudaTarget, graph: FloatGraph, node: Node, operator: Softmax, knobs: rows.Knobs | None = None
+    target: CudaTarget, graph: Graph, node: Node, operator: Softmax, knobs: rows.Knobs | None = None
 ) -> LoweredCudaNode:
     """Softmax along an axis."""
     shape = graph.data_shape(node)
@@ -42,7 +42,7 @@ def lower_softmax(
 
 def lower_normalization(
     target: CudaTarget,
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     operator: Normalization,
     knobs: rows.Knobs | None = None,
@@ -68,7 +68,7 @@ def lower_normalization(
 
 def lower_reduction(
     target: CudaTarget,
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     kind: Kind,
     axes: Sequence[int],
@@ -84,7 +84,7 @@ def lower_reduction(
 
 def lower_lstm(
     target: CudaTarget,
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     operator: LstmSteps,
     knobs: lstm.Knobs | None = None,
@@ -103,7 +103,7 @@ def lower_lstm(
 
 
 def _of_rows(
-    graph: FloatGraph, node: Node, operator: RowOperator, program: Program, *, flat: bool
+    graph: Graph, node: Node, operator: RowOperator, program: Program, *, flat: bool
 ) -> LoweredCudaNode:
     lowered = in_order(graph, node, program, "rows", named.schedule, flat=flat)
     return replace(lowered, workload=workload_of_rows(operator))

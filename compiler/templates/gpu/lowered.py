@@ -1,4 +1,4 @@
-"""What a node of the float graph becomes for a GPU before it is compiled."""
+"""What a node of the graph becomes for a GPU before it is compiled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...graph.floating.graph import FloatGraph, Node
+from ...graph.graph import Graph, Node
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
@@ -25,7 +25,7 @@ Template = Callable[[CudaTarget, Program], Schedule]
 
 
 def lowered(
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     template: str,
     ends: Fused,
@@ -54,7 +54,7 @@ def lowered(
 
 
 def in_order(
-    graph: FloatGraph,
+    graph: Graph,
     node: Node,
     program: Program,
     name: str = "generic",

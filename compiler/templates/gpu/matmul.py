@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...graph.floating.graph import FloatGraph, Node
+from ...graph.graph import Graph, Node
 from ...target.cuda.machine import CudaTarget
 from ...te.ops.product import Matrices, product
 from ..cpu.fused import fused
@@ -19,7 +19,7 @@ schedule = gemm.schedule
 
 
 def lower_matrix_product(
-    target: CudaTarget, graph: FloatGraph, node: Node, knobs: Knobs | None = None
+    target: CudaTarget, graph: Graph, node: Node, knobs: Knobs | None = None
 ) -> LoweredCudaNode:
     """The kernel of a product, with what is fused with it; rows of all matrices that meet the same one are one
     matrix's."""

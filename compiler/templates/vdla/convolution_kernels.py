@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 from vdla.isa.config import Config
 
-from ...graph.graph import Convolution, Graph, Pool
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Convolution
 from ...graph.layout import (
     Layout,
     dense_groups,
@@ -19,40 +20,44 @@ from ...graph.layout import (
 from ...te.blocks import Window
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
-from .kernel import Kernel
+from .kernel import Kernel, bound_tensors
 from .patch_conv2d import PATCH_CONV2D
 from .rolling_pool import PATCH_CONV2D_POOL
-from .stages import bound_tensors, post_of
 from .table import template_of
 from .template import Details
 from .workload import Workload, windowed
 
 
-def convolution_kernel(config: Config, graph: Graph, layout: Layout, node: Convolution) -> Kernel:
+def convolution_kernel(
+    config: Config, graph: Graph, layout: Layout, node: Node, operator: Int8Convolution
+) -> Kernel:
     """The kernel of a convolution whose input lies in memory as `layout` says."""
-    workload, weight = _form(config, graph, layout, node)
-    details = Details(post=post_of(node.requantize, node.combine), pad_value=node.pad_value, name=node.name)
+    workload, weight = _form(config, graph, layout, node, operator)
+    details = Details(post=operator.post, pad_value=operator.pad_value, name=node.name)
     return Kernel(
         workload=workload,
         expression=template_of(workload).expression(config, workload, details),
-        tensors=bound_tensors(node.data, node.output, node.combine),
-        constants={"P": pack_parameters(config, node.bias, node.requantize.scale), "W": weight},
+        tensors=bound_tensors(node),
+        constants={"P": pack_parameters(config, operator.bias, operator.scale), "W": weight},
     )
 
 
-def _form(config: Config, graph: Graph, layout: Layout, node: Convolution) -> tuple[Workload, np.ndarray]:
+def _form(
+    config: Config, graph: Graph, layout: Layout, node: Node, operator: Int8Convolution
+) -> tuple[Workload, np.ndarray]:
     """The workload and the packed weights."""
-    if node.pool is not None:
-        return pooled_workload(graph, node, node.pool), pack_patch_weight(config, node.weight)
+    if operator.pool is not None:
+        packed = pack_patch_weight(config, operator.weight)
+        return pooled_workload(graph, node, operator, operator.pool), packed
     if layout == "interleaved":
-        return patch_workload(graph, node), pack_patch_weight(config, node.weight)
-    workload = _workload(graph, node)
-    if node.groups == workload.channels == workload.filters > 1 and config.has("depthwise"):
+        return patch_workload(graph, node, operator), pack_patch_weight(config, operator.weight)
+    workload = _workload(graph, node, operator)
+    if operator.groups == workload.channels == workload.filters > 1 and config.has("depthwise"):
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)
         # One that does not fit may do so as a convolution with many zeros: its weights need no row index.
         if DEPTHWISE_CONV2D.fits(config, alone):
-            return alone, pack_depthwise_weight(config, node.weight[:, 0])
-    weight = pack_weight(config, dense_groups(node.weight, node.groups))
+            return alone, pack_depthwise_weight(config, operator.weight[:, 0])
+    weight = pack_weight(config, dense_groups(operator.weight, operator.groups))
     if workload.kernel == (workload.height, workload.width) != (1, 1) and not any(workload.pads):
         # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
         weight = weight.reshape(weight.shape[0], -1, 1, 1, config.block_out, config.block_in)
@@ -62,28 +67,21 @@ def _form(config: Config, graph: Graph, layout: Layout, node: Convolution) -> tu
     return workload, weight
 
 
-def _workload(graph: Graph, node: Convolution) -> Workload:
+def _workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
     """A convolution without its pool, as an ordinary one."""
-    window = Window(
-        kernel=(node.weight.shape[2], node.weight.shape[3]),
-        strides=node.strides,
-        pads=node.pads,
-        dilations=node.dilations,
-    )
-    operand = post_of(node.requantize, node.combine).has_operand
-    sizes = graph.tensors[node.data].nchw
-    return windowed(CONV2D.name, sizes, node.weight.shape[0], window, operand=operand)
+    sizes, filters = graph.tensors[node.inputs[0]].nchw, operator.weight.shape[0]
+    return windowed(CONV2D.name, sizes, filters, operator.window, operand=operator.post.has_operand)
 
 
-def patch_workload(graph: Graph, node: Convolution) -> Workload:
+def patch_workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
     """A convolution without its pool, on patches of an interleaved image."""
-    return replace(_workload(graph, node), template=PATCH_CONV2D.name)
+    return replace(_workload(graph, node, operator), template=PATCH_CONV2D.name)
 
 
-def pooled_workload(graph: Graph, node: Convolution, pool: Pool) -> Workload:
+def pooled_workload(graph: Graph, node: Node, operator: Int8Convolution, pool: Window) -> Workload:
     """A convolution on patches, with a max-pool behind it."""
     return replace(
-        _workload(graph, node),
+        _workload(graph, node, operator),
         template=PATCH_CONV2D_POOL.name,
         pool_kernel=pool.kernel,
         pool_strides=pool.strides,

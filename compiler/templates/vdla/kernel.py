@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from vdla.isa.config import Config
 
+from ...graph.graph import Node
 from ...graph.layout import pack_parameters
 from .template import Expression
 from .workload import Workload
@@ -25,6 +26,14 @@ class Kernel:
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
     recorded: bool = True
+
+
+def bound_tensors(node: Node) -> dict[str, str]:
+    """Tensors by parameter: X, Y, and R where stage B has an operand."""
+    tensors = {"X": node.inputs[0], "Y": node.output}
+    if len(node.inputs) > 1:
+        tensors["R"] = node.inputs[1]
+    return tensors
 
 
 def identity_parameters(config: Config, channels: int, zero_point: int) -> np.ndarray:

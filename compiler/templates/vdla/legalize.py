@@ -12,9 +12,11 @@ from hashlib import blake2b
 from vdla.isa.config import Config
 
 from ...graph.fuse import fuse_pool
-from ...graph.graph import Convolution, Graph, MaxPool, Node, Pool, reads
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Convolution, Int8MaxPool
 from ...graph.layout import Layout
 from ...graph.split_pools import split_max_pools
+from ...te.blocks import Window
 from .convolution_kernels import patch_workload, pooled_workload
 from .patch_conv2d import PATCH_CONV2D
 from .pool import MAX_POOL, MOST_WINDOW
@@ -37,22 +39,21 @@ class Legalized:
 def legalize(graph: Graph, config: Config) -> Legalized:
     """A fused graph with layouts, pools in their convolutions where that works, and pools cut that do not fit."""
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
-    makers = {node.output: node for node in graph.nodes}
+    makers = graph.producers()
     graph = fuse_pool(
         graph,
         [
             node.output
-            for node in graph.nodes
-            if isinstance(node, MaxPool)
-            and _takes_pool(config, graph, makers.get(node.data), node, interleaved)
+            for node, window in _max_pools(graph)
+            if _takes_pool(config, graph, makers.get(node.inputs[0]), window, interleaved)
         ],
     )
     graph = split_max_pools(
         graph,
         [
             node.output
-            for node in graph.nodes
-            if isinstance(node, MaxPool) and not MAX_POOL.fits(config, max_pool_workload(graph, node))
+            for node, window in _max_pools(graph)
+            if not MAX_POOL.fits(config, max_pool_workload(graph, node, window))
         ],
     )
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
@@ -60,9 +61,15 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     return Legalized(graph=graph, layouts=layouts)
 
 
+def _max_pools(graph: Graph) -> list[tuple[Node, Window]]:
+    return [
+        (node, operator.window) for node in graph.nodes if isinstance(operator := node.operator, Int8MaxPool)
+    ]
+
+
 def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
     """Whether a graph's input stays as the host has it: all that reads it gathers patches."""
-    readers = [node for node in graph.nodes if tensor in reads(node)]
+    readers = [node for node in graph.nodes if tensor in node.inputs]
     return (
         config.has("patch")
         and tensor not in {output.tensor for output in graph.outputs}
@@ -73,36 +80,37 @@ def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
 
 def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> bool:
     """Whether a node is a convolution whose patches of `tensor`, and weights for a whole one, the machine can hold."""
-    if not isinstance(node, Convolution) or node.data != tensor:
-        return False
-    if node.combine is not None and node.combine.operand == tensor:
+    operator = node.operator
+    if not isinstance(operator, Int8Convolution) or node.inputs[0] != tensor or tensor in node.inputs[1:]:
         return False
     _, channels, height, width = graph.tensors[tensor].nchw
-    kernel_height, kernel_width = node.weight.shape[2:]
+    window = operator.window
+    kernel_height, kernel_width = window.kernel
     if channels % config.block_in == 0 or height * width == 1:
         return False
     return (
-        node.groups == 1
-        and node.dilations == (1, 1)
+        operator.groups == 1
+        and window.dilations == (1, 1)
         and kernel_width * channels <= PATCH_LIMIT
-        and node.strides[1] * channels <= PATCH_LIMIT
-        and node.pads[1] * channels <= PATCH_LIMIT
+        and window.strides[1] * channels <= PATCH_LIMIT
+        and window.pads[1] * channels <= PATCH_LIMIT
         and width * channels < 1 << 16
         and -(-kernel_height * kernel_width * channels // config.block_in) <= PATCH_LIMIT
-        and max(node.pads[0], node.pads[2]) <= 15
-        and PATCH_CONV2D.fits(config, patch_workload(graph, node))
+        and max(window.pads[0], window.pads[2]) <= 15
+        and PATCH_CONV2D.fits(config, patch_workload(graph, node, operator))
     )
 
 
 def _takes_pool(
-    config: Config, graph: Graph, maker: Node | None, pool: MaxPool, interleaved: set[str]
+    config: Config, graph: Graph, maker: Node | None, pool: Window, interleaved: set[str]
 ) -> bool:
     """Whether a max-pool can be computed with the convolution before it, rows kept in a ring."""
-    if not isinstance(maker, Convolution) or maker.data not in interleaved or maker.combine is not None:
+    if maker is None or not isinstance(operator := maker.operator, Int8Convolution):
         return False
-    behind = Pool(kernel=pool.kernel, strides=pool.strides, pads=pool.pads)
+    if maker.inputs[0] not in interleaved or operator.post.combination is not None:
+        return False
     return max(pool.kernel) <= MOST_WINDOW and PATCH_CONV2D_POOL.fits(
-        config, pooled_workload(graph, maker, behind)
+        config, pooled_workload(graph, maker, operator, pool)
     )
 
 
@@ -111,7 +119,5 @@ def network_key(legalized: Legalized, workloads: Mapping[str, Workload]) -> str:
 
     Knobs found for a node of one in its place serve the other.
     """
-    text = repr(
-        [(n.name, type(n).__name__, reads(n), n.output, workloads.get(n.name)) for n in legalized.graph.nodes]
-    )
+    text = repr([(n.name, n.kind, n.inputs, n.output, workloads.get(n.name)) for n in legalized.graph.nodes])
     return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -7,16 +7,8 @@ from functools import cache, partial
 
 from vdla.isa.config import Config
 
-from ...graph.graph import (
-    AveragePool,
-    Channels,
-    Convolution,
-    Elementwise,
-    Interleave,
-    MaxPool,
-    Node,
-    Table,
-)
+from ...graph.graph import Node
+from ...graph.int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
 from ...ir.printer import format_node
 from ...passes.interleave_virtual_threads import interleave_virtual_threads
 from ...passes.pipeline import Pass, run_pipeline
@@ -57,17 +49,18 @@ def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
 def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel, ...]:
     """The kernels that compute a node, in order."""
     graph = legalized.graph
-    match node:
-        case Convolution():
-            return (convolution_kernel(config, graph, legalized.layouts[node.data], node),)
-        case MaxPool():
-            return (max_pool_kernel(config, graph, node),)
-        case AveragePool():
-            return tuple(average_pool_kernels(config, graph, node))
-        case Elementwise():
-            return (elementwise_kernel(config, graph, node),)
-        case Table() | Channels() | Interleave():
-            raise ValueError(f"{node.name} is for processors: import the model without them")
+    match node.operator:
+        case Int8Convolution() as operator:
+            layout = legalized.layouts[node.inputs[0]]
+            return (convolution_kernel(config, graph, layout, node, operator),)
+        case Int8MaxPool(window=window):
+            return (max_pool_kernel(config, graph, node, window),)
+        case Int8AveragePool() as operator:
+            return tuple(average_pool_kernels(config, graph, node, operator))
+        case Int8Elementwise(combination=combination):
+            return (elementwise_kernel(config, graph, node, combination),)
+        case _:
+            raise ValueError(f"{node.name} ({node.kind}) is for processors: import the model without it")
 
 
 def workloads_of(kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, Workload]:

@@ -8,42 +8,41 @@ from itertools import pairwise
 import numpy as np
 from vdla.isa.config import Config
 
-from ...graph.graph import AveragePool, Elementwise, Graph, MaxPool
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8AveragePool
 from ...graph.layout import pack_parameters, pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops import depthwise_conv2d
 from ...te.ops.common import Area
-from ...te.post import Post
+from ...te.post import Combination, Post
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
-from .kernel import Kernel, identity_parameters
+from .kernel import Kernel, bound_tensors, identity_parameters
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
-from .stages import bound_tensors, combination_of, post_of
 from .template import Details, Expression
 from .workload import Workload, windowed, workload_of_area
 
 
-def max_pool_workload(graph: Graph, node: MaxPool) -> Workload:
+def max_pool_workload(graph: Graph, node: Node, window: Window) -> Workload:
     """What a max-pool is to its template."""
-    sizes = graph.tensors[node.data].nchw
-    return windowed(MAX_POOL.name, sizes, sizes[1], _window(node))
+    sizes = graph.tensors[node.inputs[0]].nchw
+    return windowed(MAX_POOL.name, sizes, sizes[1], window)
 
 
-def max_pool_kernel(config: Config, graph: Graph, node: MaxPool) -> Kernel:
+def max_pool_kernel(config: Config, graph: Graph, node: Node, window: Window) -> Kernel:
     """The kernel of a max-pool."""
-    workload = max_pool_workload(graph, node)
+    workload = max_pool_workload(graph, node, window)
     return Kernel(
         workload=workload,
         expression=MAX_POOL.expression(config, workload, Details(name=node.name)),
-        tensors={"X": node.data, "Y": node.output},
+        tensors=bound_tensors(node),
         constants={"P": identity_parameters(config, workload.channels, 0)},
     )
 
 
-def elementwise_kernel(config: Config, graph: Graph, node: Elementwise) -> Kernel:
+def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Combination) -> Kernel:
     """The kernel of an element-wise node."""
-    sizes = graph.tensors[node.a].nchw
-    combination = combination_of(node.combine)
+    sizes = graph.tensors[node.inputs[0]].nchw
     zero_point = 0 if combination.kind == "add" else combination.zero_point_self
     post = Post(zero_point=zero_point, combination=combination)
     window = Window(kernel=(1, 1))
@@ -51,56 +50,58 @@ def elementwise_kernel(config: Config, graph: Graph, node: Elementwise) -> Kerne
     return Kernel(
         workload=workload,
         expression=ELEMENTWISE.expression(config, workload, Details(post=post, name=node.name)),
-        tensors=bound_tensors(node.a, node.output, node.combine),
+        tensors=bound_tensors(node),
         constants={"P": identity_parameters(config, workload.channels, zero_point)},
     )
 
 
-def average_pool_kernels(config: Config, graph: Graph, node: AveragePool) -> list[Kernel]:
+def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int8AveragePool) -> list[Kernel]:
     """One kernel for each part of the output whose windows count equally many positions.
 
     The store unit sums windows that the accumulators hold; larger ones become products with ones, which the array can
     sum piece by piece.
     """
-    parts = _areas(node.divisors)
-    sizes = graph.tensors[node.data].nchw
-    pool = windowed(AVERAGE_POOL.name, sizes, sizes[1], _window(node))
+    parts = _areas(operator.divisors)
+    sizes = graph.tensors[node.inputs[0]].nchw
+    pool = windowed(AVERAGE_POOL.name, sizes, sizes[1], operator.window)
     kernels = []
     for area, divisor in parts:
         # A part of the output is a kernel of its own kind, of which records know nothing.
         own = pool if len(parts) == 1 else workload_of_area(pool, area)
         if AVERAGE_POOL.fits(config, own):
-            kernel = _stored_average(config, node, pool, area)
+            kernel = _stored_average(config, node, operator, pool, area)
         else:
-            kernel = _multiplied_average(config, node, pool, area)
+            kernel = _multiplied_average(config, node, operator, pool, area)
         lanes = config.block_out if kernel.workload.template == CONV2D.name else sizes[1]
-        constants = {**kernel.constants, "P": _average_parameters(config, node, lanes, divisor)}
+        constants = {**kernel.constants, "P": _average_parameters(config, operator, lanes, divisor)}
         kernels.append(replace(kernel, constants=constants, recorded=kernel.recorded and len(parts) == 1))
     return kernels
 
 
-def _details(node: AveragePool, area: Area) -> Details:
-    return Details(post=post_of(node.requantize, None), pad_value=node.pad_value, area=area, name=node.name)
+def _details(node: Node, operator: Int8AveragePool, area: Area) -> Details:
+    return Details(post=operator.post, pad_value=operator.pad_value, area=area, name=node.name)
 
 
-def _stored_average(config: Config, node: AveragePool, pool: Workload, area: Area) -> Kernel:
+def _stored_average(
+    config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
+) -> Kernel:
     """An average that the store unit makes of accumulators."""
     rows, columns = pool.window.outputs(pool.height, pool.width)
     return Kernel(
         workload=pool if area == (0, 0, rows, columns) else workload_of_area(pool, area),
-        expression=AVERAGE_POOL.expression(config, pool, _details(node, area)),
-        tensors={"X": node.data, "Y": node.output},
+        expression=AVERAGE_POOL.expression(config, pool, _details(node, operator, area)),
+        tensors=bound_tensors(node),
         constants={},
     )
 
 
-def _multiplied_average(config: Config, node: AveragePool, pool: Workload, area: Area) -> Kernel:
+def _multiplied_average(
+    config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
+) -> Kernel:
     """An average by products with ones, one for all channels, or with the unit matrix."""
-    block, details = config.block_out, _details(node, area)
-    tensors = {"X": node.data, "Y": node.output}
+    block, tensors = config.block_out, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)
     if config.has("depthwise") and DEPTHWISE_CONV2D.fits(config, alone):
-        post = post_of(node.requantize, None)
         program = depthwise_conv2d(
             blocks=Blocks.of(config),
             batch=pool.batch,
@@ -108,15 +109,15 @@ def _multiplied_average(config: Config, node: AveragePool, pool: Workload, area:
             height=pool.height,
             width=pool.width,
             window=pool.window,
-            pad_value=node.pad_value,
-            post=post,
+            pad_value=operator.pad_value,
+            post=operator.post,
             shared_weights=True,
             area=area,
             name=node.name,
         )
         return Kernel(
             workload=alone,
-            expression=Expression(program=program, post=post),
+            expression=Expression(program=program, post=operator.post),
             tensors=tensors,
             constants={"W": np.ones((1, 1, block, block), dtype=np.int8)},
             recorded=False,
@@ -124,23 +125,19 @@ def _multiplied_average(config: Config, node: AveragePool, pool: Workload, area:
     # Every block of channels is an image of its own, summed by products with the unit matrix.
     images = ceil_div(pool.batch, config.batch) * ceil_div(pool.channels, block) * config.batch
     dense = replace(pool, template=CONV2D.name, batch=images, channels=block, filters=block)
-    unit = np.tile(np.eye(block, dtype=np.int8)[:, :, None, None], (1, 1, *node.kernel))
+    unit = np.tile(np.eye(block, dtype=np.int8)[:, :, None, None], (1, 1, *pool.kernel))
     return Kernel(
         workload=workload_of_area(dense, area),
-        expression=CONV2D.expression(config, dense, details),
+        expression=CONV2D.expression(config, dense, _details(node, operator, area)),
         tensors=tensors,
         constants={"W": pack_weight(config, unit)},
         recorded=False,
     )
 
 
-def _window(node: MaxPool | AveragePool) -> Window:
-    return Window(kernel=node.kernel, strides=node.strides, pads=node.pads)
-
-
-def _average_parameters(config: Config, node: AveragePool, channels: int, divisor: int) -> np.ndarray:
-    bias = np.full(channels, node.bias, dtype=np.int32)
-    scale = dict(node.scale_by_divisor)[divisor]
+def _average_parameters(config: Config, operator: Int8AveragePool, channels: int, divisor: int) -> np.ndarray:
+    bias = np.full(channels, operator.bias, dtype=np.int32)
+    scale = dict(operator.scale_by_divisor)[divisor]
     return pack_parameters(config, bias, np.array([scale], dtype=np.float32))
 
 

@@ -18,7 +18,7 @@ from onnxruntime.quantization import (
     quantize_static,
 )
 from vdla.compiler.graph.fuse import fuse, fuse_pool
-from vdla.compiler.graph.graph import Graph, reads
+from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret
 from vdla.compiler.graph.onnx_import import import_model
@@ -174,7 +174,7 @@ def layer_differences(data: bytes, feed: dict[str, np.ndarray], optimized: bool)
         stored[name] = (array.astype(np.int16) - offset).astype(np.int8).reshape(graph.tensors[name].shape)
     differences = {}
     for node in graph.nodes:
-        result = evaluate(node, [stored[name] for name in reads(node)]).reshape(
+        result = evaluate(node, [stored[name] for name in node.inputs]).reshape(
             graph.tensors[node.output].shape
         )
         expected = stored.setdefault(node.output, result)

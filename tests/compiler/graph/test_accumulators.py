@@ -12,12 +12,12 @@ from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.accumulators import AccumulatorError, fitted_bias
 from vdla.compiler.graph.errors import NodeError
-from vdla.compiler.graph.graph import Requantize
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.te.post import Post
 from vdla.isa.arithmetic import requantize
 from vdla.isa.config import load_config
 
@@ -126,9 +126,9 @@ def test_a_moved_bias_gives_what_the_exact_sums_give(seed: int) -> None:
     edges = [LOWEST, LOWEST + 70000, HIGHEST, HIGHEST - 70000, 2**31 + 10**6, 0]
     bias, zero_point = rng.choice(edges, 16), int(rng.integers(-128, 128))
     scale = np.full(16, 10.0 ** rng.uniform(-9, 0), np.float32)
-    stage = Requantize(scale=scale, zero_point=int(rng.integers(-128, 128)), low=-128, high=127)
+    stage = Post(zero_point=int(rng.integers(-128, 128)))
     try:
-        fitted = fitted_bias(bias, weight, zero_point, stage).astype(np.int64)
+        fitted = fitted_bias(bias, weight, zero_point, scale, stage).astype(np.int64)
     except AccumulatorError:
         assert scale[0] < 1e-6
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from vdla.compiler.graph.graph import AveragePool, Convolution, Elementwise, MaxPool
+from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
 from vdla.compiler.graph.onnx_import import import_model
 
 FORMS = (
@@ -82,8 +82,8 @@ def test_every_layer_is_within_one_step(
     # Default optimization joins all layers of uint8 files to integer kernels; of int8 files only some.
     optimized = "-s8" not in form
     differences = layers_against_runtime(data, feed, optimized)
-    kinds = {type(node) for node in import_model(data).nodes}
-    assert Convolution in kinds and len(differences) >= 4
+    kinds = {type(node.operator) for node in import_model(data).nodes}
+    assert Int8Convolution in kinds and len(differences) >= 4
     assert max(differences.values()) <= 1, differences
     fusion_exact(import_model(data), feed)
 
@@ -108,5 +108,8 @@ def test_end_to_end_output_equals_runtime(builder, quantized, feed_of, runtime, 
 def test_all_node_kinds_are_covered(builder, quantized):
     kinds = set()
     for network in (chain, residual, depthwise):
-        kinds |= {type(node) for node in import_model(quantized(network(builder), "qdq-s8-symmetric")).nodes}
-    assert kinds == {Convolution, MaxPool, AveragePool, Elementwise}
+        kinds |= {
+            type(node.operator)
+            for node in import_model(quantized(network(builder), "qdq-s8-symmetric")).nodes
+        }
+    assert kinds == {Int8Convolution, Int8MaxPool, Int8AveragePool, Int8Elementwise}

@@ -10,25 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs, input_bytes, input_read
 from vdla.compiler.graph.geometry import output_plane
-from vdla.compiler.graph.graph import (
-    Convolution,
-    Graph,
-    MaxPool,
-    Node,
-    Pool,
-    Quantization,
-    Requantize,
-    Tensor,
-)
+from vdla.compiler.graph.graph import Graph, Node, quantized_tensor
+from vdla.compiler.graph.int8_operators import Int8Convolution, Int8MaxPool, Int8Operator
+from vdla.compiler.graph.quantization import Quantization
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.post import Post
 
 PLAIN = Quantization(scale=np.float32(1), zero_point=0, dtype="int8")
 
 
 def graph_of(node: Node, data: tuple[int, int, int, int], output: tuple[int, int, int, int]) -> Graph:
-    tensors = {
-        name: Tensor(name=name, shape=shape, quantization=PLAIN)
-        for name, shape in (("x", data), ("y", output))
-    }
+    tensors = {name: quantized_tensor(name, shape, PLAIN) for name, shape in (("x", data), ("y", output))}
     return Graph(name="one", inputs=(), outputs=(), nodes=(node,), tensors=tensors)
 
 
@@ -40,23 +32,23 @@ def convolution(
     dilations: tuple[int, int] = (1, 1),
     groups: int = 1,
     filters: int = 4,
-    pool: Pool | None = None,
-) -> Convolution:
-    return Convolution(
-        name="conv",
-        members=("conv",),
-        data="x",
-        output="y",
+    pool: Window | None = None,
+) -> Node:
+    operator = Int8Convolution(
         weight=np.zeros((filters, channels // groups, *kernel), np.int8),
         bias=np.zeros(filters, np.int32),
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
+        scale=np.ones(filters, np.float32),
+        window=Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations),
         groups=groups,
         pad_value=0,
-        requantize=Requantize(scale=np.ones(filters, np.float32), zero_point=0),
+        post=Post(),
         pool=pool,
     )
+    return node_of(operator)
+
+
+def node_of(operator: Int8Operator) -> Node:
+    return Node(name="node", members=("node",), operator=operator, inputs=("x",), output="y")
 
 
 def windows(
@@ -104,7 +96,10 @@ def test_elements_that_windows_read(plane, kernel, strides, pads, dilations, rea
     node = convolution(6, kernel, strides, pads, dilations)
     graph = graph_of(node, (2, 6, *plane), (2, 4, rows, columns))
     assert input_bytes(graph, node) == 2 * 6 * read
-    assert compulsory_bytes(graph, node) == 2 * 6 * read + node.weight.size + 2 * 4 * rows * columns + 4 * 4
+    assert (
+        compulsory_bytes(graph, node)
+        == 2 * 6 * read + node.operator.weight.size + 2 * 4 * rows * columns + 4 * 4
+    )
     # A depthwise convolution reads all of its channels.
     each = convolution(6, kernel, strides, pads, dilations, groups=6, filters=6)
     assert input_bytes(graph, each) == 2 * 6 * read
@@ -135,9 +130,7 @@ def test_any_window_against_counting_every_read(plane, kernel, strides, dilation
     # A fused pool that passes over sums passes over what only they read; the convolution alone does not.
     if min(output_plane(sums, pool, strides, (1, 1), (0, 0, 0, 0))) < 1:
         return
-    fused = convolution(
-        1, kernel, strides, pads, dilations, pool=Pool(kernel=pool, strides=strides, pads=(0, 0, 0, 0))
-    )
+    fused = convolution(1, kernel, strides, pads, dilations, pool=Window(kernel=pool, strides=strides))
     wanted = windows(sums, pool, strides, (1, 1), (0, 0, 0, 0))
     assert input_bytes(graph, fused) == len(windows(plane, kernel, strides, dilations, pads, wanted))
     assert input_bytes(graph, fused, fused=False) == len(expected)
@@ -145,15 +138,7 @@ def test_any_window_against_counting_every_read(plane, kernel, strides, dilation
 
 
 def test_pools_read_what_their_windows_cover_and_have_no_work() -> None:
-    pool = MaxPool(
-        name="pool",
-        members=("pool",),
-        data="x",
-        output="y",
-        kernel=(2, 2),
-        strides=(3, 3),
-        pads=(0, 0, 0, 0),
-    )
+    pool = node_of(Int8MaxPool(window=Window(kernel=(2, 2), strides=(3, 3))))
     graph = graph_of(pool, (1, 5, 9, 9), (1, 5, 3, 3))
     assert input_bytes(graph, pool) == 5 * 36
     assert count_macs(graph, pool) == compulsory_bytes(graph, pool) == 0

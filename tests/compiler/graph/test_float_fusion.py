@@ -11,20 +11,20 @@ from float_networks import FloatNetwork, inferred_shape, reference, relative, ru
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.graph.floating.graph import FloatGraph
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
-from vdla.compiler.graph.floating.printer import format_graph
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.printer import format_graph
 
 LANES = 16
 
 
-def fused(net: FloatNetwork) -> FloatGraph:
+def fused(net: FloatNetwork) -> Graph:
     net.shape = inferred_shape(net)
     return run_graph_passes(import_float_model(net.model()), graph_passes(LANES))
 
 
-def kernels(graph: FloatGraph) -> list[tuple[str, str]]:
+def kernels(graph: Graph) -> list[tuple[str, str]]:
     """Operator and members of the nodes that compute something and are no change of layout."""
     named = [(type(node.operator).__name__, " ".join(node.members)) for node in graph.nodes]
     return [pair for pair in named if pair[0] not in ("Reshape", "Relayout")]

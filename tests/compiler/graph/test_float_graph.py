@@ -11,21 +11,21 @@ from float_networks import FloatNetwork, reference, relative, runtime
 from onnx import TensorProto, helper
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.floating.graph import FloatGraph
 from vdla.compiler.graph.floating.onnx_import import import_float_model
-from vdla.compiler.graph.floating.operators import Convolution, Elementwise
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
-from vdla.compiler.graph.floating.printer import format_graph
-from vdla.compiler.graph.floating.storage_plan import plan_storage
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.operators import Convolution, Elementwise
+from vdla.compiler.graph.printer import format_graph
+from vdla.compiler.graph.storage_plan import plan_storage
 
 LANES = 16
 
 
-def operators(graph: FloatGraph) -> list[str]:
+def operators(graph: Graph) -> list[str]:
     return [type(node.operator).__name__ for node in graph.nodes]
 
 
-def optimized(net: FloatNetwork, *, fusion: bool = True) -> FloatGraph:
+def optimized(net: FloatNetwork, *, fusion: bool = True) -> Graph:
     return run_graph_passes(import_float_model(net.model()), graph_passes(LANES, fusion=fusion))
 
 
@@ -125,7 +125,7 @@ def test_tensors_that_live_together_share_no_bytes() -> None:
     assert plan.bytes < plan.bytes_without_reuse
     for step, node in enumerate(graph.nodes):
         later = {name for other in graph.nodes[step + 1 :] for name in other.inputs}
-        made = {*graph.inputs, *(other.output for other in graph.nodes[:step])}
+        made = {*graph.input_names, *(other.output for other in graph.nodes[:step])}
         live = {*node.inputs, node.output, *(made & later)}
         spans = sorted((plan.offsets[n], plan.offsets[n] + graph.tensors[n].bytes) for n in live)
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))

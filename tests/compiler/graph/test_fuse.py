@@ -9,25 +9,24 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.graph.fuse import fuse, fuse_pool
-from vdla.compiler.graph.graph import (
-    AveragePool,
-    Combine,
-    Convolution,
-    Elementwise,
-    Graph,
-    GraphInput,
-    GraphOutput,
-    MaxPool,
-    Quantization,
-    Requantize,
-    Tensor,
+from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, quantized_tensor
+from vdla.compiler.graph.int8_operators import (
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Int8Operator,
 )
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.graph.quantization import Quantization
+from vdla.compiler.ir.types import DType
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.post import Combination, Post
 
 
 def shape_of(graph):
-    return [(type(node).__name__, node.members) for node in graph.nodes]
+    return [(node.kind, node.members) for node in graph.nodes]
 
 
 def rescaled_convolution(b):
@@ -43,37 +42,46 @@ def test_convolution_takes_kept_relu_as_stage_b(builder, feed_of, fusion_exact, 
     output = rescaled_convolution(b)
     data = b.model(output).SerializeToString()
     graph = import_model(data)
-    assert [type(node) for node in graph.nodes] == [Convolution, Elementwise]
+    assert [type(node.operator) for node in graph.nodes] == [Int8Convolution, Int8Elementwise]
     (node,) = fuse(graph).nodes
-    assert isinstance(node, Convolution) and node.members == ("node_c", "node_r")
-    assert node.combine is not None and node.combine.kind == "rescale" and node.combine.low == -100
-    assert node.requantize.zero_point == node.combine.zero_point_self == -7
+    assert isinstance(node.operator, Int8Convolution) and node.members == ("node_c", "node_r")
+    assert (
+        node.operator.post.combination is not None
+        and node.operator.post.combination.kind == "rescale"
+        and node.operator.post.combination.low == -100
+    )
+    assert node.operator.post.zero_point == node.operator.post.combination.zero_point_self == -7
     assert max(layers_against_runtime(data, feed_of(data), False).values()) == 0
     fusion_exact(graph, feed_of(data))
 
 
 def test_relu_with_the_same_scale_is_a_bound(graph_of_convolution):
-    graph = graph_of_convolution(
-        Elementwise(name="relu", members=("relu",), a="c", b=None, output="y", combine=clamp(low=5))
-    )
+    graph = graph_of_convolution(node_of("y", Int8Elementwise(combination=clamp(low=5)), "c"))
     (node,) = fuse(graph).nodes
-    assert isinstance(node, Convolution) and node.combine is None
-    assert (node.requantize.low, node.requantize.high, node.output) == (5, 127, "y")
+    assert isinstance(node.operator, Int8Convolution) and node.operator.post.combination is None
+    assert (node.operator.post.low, node.operator.post.high, node.output) == (5, 127, "y")
     assert_same(graph, fuse(graph))
 
 
 def test_clamp_of_a_clamp_keeps_the_inner_bounds(graph_of_convolution):
     graph = graph_of_convolution(
-        Elementwise(name="a", members=("a",), a="c", b=None, output="m", combine=clamp(low=-20, high=30)),
-        Elementwise(name="b", members=("b",), a="m", b=None, output="y", combine=clamp(low=40, high=50)),
+        node_of("m", Int8Elementwise(combination=clamp(low=-20, high=30)), "c"),
+        node_of("y", Int8Elementwise(combination=clamp(low=40, high=50)), "m"),
     )
     (node,) = fuse(graph).nodes
-    assert isinstance(node, Convolution) and (node.requantize.low, node.requantize.high) == (40, 40)
+    assert isinstance(node.operator, Int8Convolution) and (
+        node.operator.post.low,
+        node.operator.post.high,
+    ) == (40, 40)
     assert_same(graph, fuse(graph))
 
 
-def clamp(low: int = -128, high: int = 127) -> Combine:
-    return Combine(kind="rescale", operand=None, ratio_self=np.float32(1), low=low, high=high)
+def clamp(low: int = -128, high: int = 127) -> Combination:
+    return Combination(kind="rescale", ratio_self=1.0, low=low, high=high)
+
+
+def node_of(output: str, operator: Int8Operator, *inputs: str) -> Node:
+    return Node(name=output, members=(output,), operator=operator, inputs=inputs, output=output)
 
 
 @pytest.fixture
@@ -83,32 +91,30 @@ def graph_of_convolution():
     def make(*rest) -> Graph:
         quantization = Quantization(scale=np.float32(1), zero_point=0, dtype="int8")
         rng = np.random.default_rng(1)
-        convolution = Convolution(
-            name="conv",
-            members=("conv",),
-            data="x",
-            output="c",
+        convolution = Int8Convolution(
             weight=rng.integers(-128, 128, (4, 3, 1, 1)).astype(np.int8),
             bias=np.zeros(4, np.int32),
-            strides=(1, 1),
-            pads=(0, 0, 0, 0),
-            dilations=(1, 1),
-            groups=1,
+            scale=np.full(4, 0.01, np.float32),
+            window=Window(kernel=(1, 1)),
             pad_value=0,
-            requantize=Requantize(scale=np.full(4, 0.01, np.float32), zero_point=0),
+            post=Post(),
         )
         names = ["c", *(node.output for node in rest)]
-        tensors = {name: Tensor(name=name, shape=(1, 4, 5, 5), quantization=quantization) for name in names}
-        tensors["x"] = Tensor(name="x", shape=(1, 3, 5, 5), quantization=quantization)
+        tensors = {name: quantized_tensor(name, (1, 4, 5, 5), quantization) for name in names}
+        tensors["x"] = quantized_tensor("x", (1, 3, 5, 5), quantization)
         return Graph(
             name="g",
-            inputs=(GraphInput(name="x", tensor="x", shape=(1, 3, 5, 5), dtype="int8"),),
+            inputs=(GraphInput(name="x", tensor="x", shape=(1, 3, 5, 5), dtype=DType.INT8),),
             outputs=(
                 GraphOutput(
-                    name="y", tensor=names[-1], shape=(1, 4, 5, 5), dtype="int8", quantization=quantization
+                    name="y",
+                    tensor=names[-1],
+                    shape=(1, 4, 5, 5),
+                    dtype=DType.INT8,
+                    quantization=quantization,
                 ),
             ),
-            nodes=(convolution, *rest),
+            nodes=(node_of("c", convolution, "x"), *rest),
             tensors=tensors,
         )
 
@@ -140,10 +146,14 @@ def test_sum_goes_to_the_convolution_with_more_multiplies(
 ):
     data = quantized(residual(builder, first, second), form)
     fused = fuse(import_model(data))
-    taken = [node for node in fused.nodes if isinstance(node, Convolution) and node.combine is not None]
+    taken = [
+        node
+        for node in fused.nodes
+        if isinstance(node.operator, Int8Convolution) and node.operator.post.combination is not None
+    ]
     assert len(taken) == 1 and taken[0].members[0].startswith("node_big")
-    assert taken[0].combine is not None and taken[0].combine.kind == "add"
-    assert taken[0].combine.swap == (second == "big")
+    assert taken[0].operator.post.combination is not None and taken[0].operator.post.combination.kind == "add"
+    assert taken[0].operator.post.combination.swap == (second == "big")
     for seed in range(3):
         fusion_exact(import_model(data), feed_of(data, seed))
 
@@ -155,7 +165,11 @@ def test_convolution_read_twice_keeps_its_tensor(builder, quantized, feed_of, fu
     b.conv("s", "y", 2, 4, 1, 1)
     data = quantized(b.model("y", "c1"), "qdq-u8-channel")
     fused = fuse(import_model(data))
-    assert [type(node) for node in fused.nodes] == [Convolution, Elementwise, Convolution]
+    assert [type(node.operator) for node in fused.nodes] == [
+        Int8Convolution,
+        Int8Elementwise,
+        Int8Convolution,
+    ]
     fusion_exact(import_model(data), feed_of(data))
 
 
@@ -166,9 +180,13 @@ def test_max_pool_moves_before_rounding(builder, quantized, feed_of, fusion_exac
     b.node("MaxPool", ["r"], "y", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     data = quantized(b.model("y"), "qdq-u8-channel")
     graph = import_model(data)
-    assert [type(node) for node in fuse(graph).nodes] == [Convolution, MaxPool]
+    assert [type(node.operator) for node in fuse(graph).nodes] == [Int8Convolution, Int8MaxPool]
     (node,) = fuse_pool(fuse(graph)).nodes
-    assert isinstance(node, Convolution) and node.pool is not None and node.pool.pads == (1, 1, 1, 1)
+    assert (
+        isinstance(node.operator, Int8Convolution)
+        and node.operator.pool is not None
+        and node.operator.pool.pads == (1, 1, 1, 1)
+    )
     fusion_exact(graph, feed_of(data))
 
 
@@ -177,7 +195,7 @@ def test_max_pool_stays_after_stage_b(builder):
     b.node("MaxPool", [rescaled_convolution(b)], "y", kernel_shape=[2, 2], strides=[2, 2])
     graph = fuse(import_model(b.model("y").SerializeToString()))
     assert shape_of(fuse_pool(graph)) == shape_of(graph)
-    assert [type(node) for node in graph.nodes] == [Convolution, MaxPool]
+    assert [type(node.operator) for node in graph.nodes] == [Int8Convolution, Int8MaxPool]
 
 
 def test_dead_nodes_vanish(builder, quantized):
@@ -201,7 +219,7 @@ def test_dense_on_the_model_input_is_flattened(builder, quantized, feed_of, fusi
     data = quantized(b.model("y"), "qdq-u8-channel")
     graph = import_model(data)
     node = fuse(graph).nodes[0]
-    assert isinstance(node, Convolution) and node.weight.shape == (7, 20, 1, 1)
+    assert isinstance(node.operator, Int8Convolution) and node.operator.weight.shape == (7, 20, 1, 1)
     assert fuse(graph).inputs[0].shape == (2, 1, 4, 5)
     fusion_exact(graph, feed_of(data))
 
@@ -224,55 +242,41 @@ def random_graph(rng: np.random.Generator) -> Graph:
         zero = int(rng.integers(-20, 20))
         low = int(rng.integers(-128, 0))
         if rng.random() < 0.5:
-            nodes.append(
-                Convolution(
-                    name=output,
-                    members=(output,),
-                    data=data,
-                    output=output,
-                    weight=rng.integers(-128, 128, (3, 3, 1, 1)).astype(np.int8),
-                    bias=rng.integers(-999, 999, 3).astype(np.int32),
-                    strides=(1, 1),
-                    pads=(0, 0, 0, 0),
-                    dilations=(1, 1),
-                    groups=1,
-                    pad_value=0,
-                    requantize=Requantize(
-                        scale=rng.uniform(0.001, 0.02, 3).astype(np.float32), zero_point=zero, low=low
-                    ),
-                )
+            operator: Int8Operator = Int8Convolution(
+                weight=rng.integers(-128, 128, (3, 3, 1, 1)).astype(np.int8),
+                bias=rng.integers(-999, 999, 3).astype(np.int32),
+                scale=rng.uniform(0.001, 0.02, 3).astype(np.float32),
+                window=Window(kernel=(1, 1)),
+                pad_value=0,
+                post=Post(zero_point=zero, low=low),
             )
+            nodes.append(node_of(output, operator, data))
         else:
             kind = str(rng.choice(["add", "multiply", "rescale", "clamp"]))
-            operand = str(rng.choice(live)) if kind in ("add", "multiply") else None
-            nodes.append(
-                Elementwise(
-                    name=output,
-                    members=(output,),
-                    a=data,
-                    b=operand,
-                    output=output,
-                    combine=Combine(
-                        kind="rescale" if kind == "clamp" else kind,  # type: ignore[arg-type]
-                        operand=operand,
-                        ratio_self=np.float32(1) if kind == "clamp" else np.float32(rng.uniform(0.005, 1.5)),
-                        ratio_operand=np.float32(rng.uniform(0.1, 1.5)),
-                        offset=np.float32(rng.normal()),
-                        zero_point_self=0 if kind == "clamp" else zero,
-                        zero_point_operand=int(rng.integers(-9, 9)),
-                        unsigned=bool(rng.integers(2)),
-                        low=low,
-                    ),
-                )
+            inputs = (data, str(rng.choice(live))) if kind in ("add", "multiply") else (data,)
+            drawn = (rng.uniform(0.005, 1.5), rng.uniform(0.1, 1.5), rng.normal())
+            ratio, other, offset = (float(np.float32(number)) for number in drawn)
+            combination = Combination(
+                kind="rescale" if kind == "clamp" else kind,  # type: ignore[arg-type]
+                ratio_self=1.0 if kind == "clamp" else ratio,
+                ratio_operand=other,
+                offset=offset,
+                zero_point_self=0 if kind == "clamp" else zero,
+                zero_point_operand=int(rng.integers(-9, 9)),
+                unsigned=bool(rng.integers(2)),
+                low=low,
             )
+            nodes.append(node_of(output, Int8Elementwise(combination=combination), *inputs))
         live.append(output)
     chosen = {live[-1], str(rng.choice(live[1:]))}
-    tensors = {name: Tensor(name=name, shape=(1, 3, 5, 5), quantization=quantization) for name in live}
+    tensors = {name: quantized_tensor(name, (1, 3, 5, 5), quantization) for name in live}
     return Graph(
         name="random",
-        inputs=(GraphInput(name="x", tensor="x", shape=(1, 3, 5, 5), dtype="int8"),),
+        inputs=(GraphInput(name="x", tensor="x", shape=(1, 3, 5, 5), dtype=DType.INT8),),
         outputs=tuple(
-            GraphOutput(name=name, tensor=name, shape=(1, 3, 5, 5), dtype="int8", quantization=quantization)
+            GraphOutput(
+                name=name, tensor=name, shape=(1, 3, 5, 5), dtype=DType.INT8, quantization=quantization
+            )
             for name in sorted(chosen)
         ),
         nodes=tuple(nodes),
@@ -287,5 +291,5 @@ def test_average_pool_takes_a_clamp(builder, quantized, feed_of, fusion_exact):
     b.node("Relu", ["a"], "y")
     data = quantized(b.model("y"), "qdq-u8-channel")
     fused = fuse(import_model(data))
-    assert [type(node) for node in fused.nodes] == [Convolution, AveragePool]
+    assert [type(node.operator) for node in fused.nodes] == [Int8Convolution, Int8AveragePool]
     fusion_exact(import_model(data), feed_of(data))

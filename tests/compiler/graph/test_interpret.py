@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from vdla.compiler.graph.graph import Combine, Convolution, Requantize
 from vdla.compiler.graph.host import store_inputs
-from vdla.compiler.graph.interpret import apply_combine, convolution_sums, interpret
+from vdla.compiler.graph.int8_operators import Int8Convolution
+from vdla.compiler.graph.interpret import apply_combination, convolution_sums, interpret
 from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.post import Combination, Post
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply
 
 ALL = np.arange(-128, 128).astype(np.int8)
@@ -24,65 +26,58 @@ def test_swapped_sum_keeps_the_order_of_its_roundings():
         offset = np.float32(rng.normal(0, 50))
         constants = AddConstants(ratio_a=ratios[0], ratio_b=ratios[1], offset=offset, unsigned=True)
         expected = combine_add(FIRST, SECOND, constants)
-        plain = Combine(
+        plain = Combination(
             kind="add",
-            operand="b",
-            ratio_self=ratios[0],
-            ratio_operand=ratios[1],
-            offset=offset,
+            ratio_self=float(ratios[0]),
+            ratio_operand=float(ratios[1]),
+            offset=float(offset),
             unsigned=True,
         )
-        swapped = replace(plain, ratio_self=ratios[1], ratio_operand=ratios[0], swap=True)
-        np.testing.assert_array_equal(apply_combine(plain, FIRST, SECOND), expected)
-        np.testing.assert_array_equal(apply_combine(swapped, SECOND, FIRST), expected)
+        swapped = replace(plain, ratio_self=float(ratios[1]), ratio_operand=float(ratios[0]), swap=True)
+        np.testing.assert_array_equal(apply_combination(plain, FIRST, SECOND), expected)
+        np.testing.assert_array_equal(apply_combination(swapped, SECOND, FIRST), expected)
         order_matters += not np.array_equal(
-            apply_combine(replace(swapped, swap=False), SECOND, FIRST), expected
+            apply_combination(replace(swapped, swap=False), SECOND, FIRST), expected
         )
     assert order_matters, "no case here tells one order from the other"
 
 
 def test_product_knows_whose_zero_point_is_whose():
-    combine = Combine(
+    combine = Combination(
         kind="multiply",
-        operand="b",
-        ratio_self=np.float32(0.01),
+        ratio_self=float(np.float32(0.01)),
         zero_point_self=7,
         zero_point_operand=-40,
         zero_point=5,
         low=-90,
     )
     expected = combine_multiply(FIRST, SECOND, 7, -40, np.float32(0.01), 5, False, -90, 127)
-    np.testing.assert_array_equal(apply_combine(combine, FIRST, SECOND), expected)
+    np.testing.assert_array_equal(apply_combination(combine, FIRST, SECOND), expected)
     swapped = replace(combine, zero_point_self=-40, zero_point_operand=7, swap=True)
-    np.testing.assert_array_equal(apply_combine(swapped, SECOND, FIRST), expected)
+    np.testing.assert_array_equal(apply_combination(swapped, SECOND, FIRST), expected)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_sums_equal_the_definition_and_wrap(groups):
     rng = np.random.default_rng(groups)
     data = rng.integers(-128, 128, (2, 4, 6, 7)).astype(np.int8)
-    node = Convolution(
-        name="c",
-        members=("c",),
-        data="x",
-        output="y",
+    operator = Int8Convolution(
         weight=rng.integers(-128, 128, (8, 4 // groups, 3, 2)).astype(np.int8),
         bias=rng.integers(2**31 - 9000, 2**31 - 1, 8).astype(np.int32),
-        strides=(2, 1),
-        pads=(1, 0, 0, 2),
-        dilations=(1, 2),
+        scale=np.ones(8, np.float32),
+        window=Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 2), dilations=(1, 2)),
         groups=groups,
         pad_value=-5,
-        requantize=Requantize(scale=np.ones(8, np.float32), zero_point=0),
+        post=Post(),
     )
     padded = np.pad(data.astype(int), ((0, 0), (0, 0), (1, 0), (0, 2)), constant_values=-5)
-    got = convolution_sums(node, data)
+    got = convolution_sums(operator, data)
     assert got.shape == (2, 8, 3, 7)
     wrapped = 0
     for n, o, y, x in np.ndindex(got.shape):
         start = o // (8 // groups) * (4 // groups)
         window = padded[n, start : start + 4 // groups, 2 * y : 2 * y + 3, x : x + 3 : 2]
-        total = int((window * node.weight[o].astype(int)).sum()) + int(node.bias[o])
+        total = int((window * operator.weight[o].astype(int)).sum()) + int(operator.bias[o])
         wrapped += total >= 2**31
         assert got[n, o, y, x] == (total + 2**31) % 2**32 - 2**31
     assert wrapped

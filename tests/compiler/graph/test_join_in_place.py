@@ -12,7 +12,7 @@ from float_networks import FloatNetwork, relative, runtime
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
-from vdla.compiler.graph.floating.storage_plan import find_views
+from vdla.compiler.graph.storage_plan import find_views
 from vdla.compiler.runtime.network_object import emit_network
 from vdla.compiler.target.cpu.ahead_of_time import write_shared_library
 from vdla.compiler.target.cpu.kernel import aligned_empty

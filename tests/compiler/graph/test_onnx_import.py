@@ -7,8 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.graph import Convolution, Elementwise, MaxPool
 from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.int8_operators import Int8Convolution, Int8Elementwise, Int8MaxPool
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.isa.arithmetic import dequantize, quantize
@@ -50,7 +50,11 @@ def test_path_and_bytes_give_the_same(builder, quantized, tmp_path):
 
 def test_pairs_vanish_and_names_stay(builder, quantized):
     graph = import_model(quantized(small(builder(1, 3, 8, 8)), "qdq-u8-channel"))
-    assert [type(node).__name__ for node in graph.nodes] == ["Convolution", "AveragePool", "Convolution"]
+    assert [node.kind for node in graph.nodes] == [
+        "Convolution",
+        "AveragePool",
+        "Convolution",
+    ]
     assert graph.inputs[0].tensor == "x_QuantizeLinear_Output"
     assert graph.nodes[-1].output == graph.outputs[0].tensor == "y_QuantizeLinear_Output"
 
@@ -64,11 +68,11 @@ def test_zero_point_algebra(builder):
     b.node("Conv", [real, "w", bias], "c", pads=[1, 1, 1, 1])
     graph = import_model(b.model(b.pair("c", 1.0, np.uint8(3))).SerializeToString())
     (node,) = graph.nodes
-    assert isinstance(node, Convolution)
+    assert isinstance(node.operator, Int8Convolution)
     # 150 is stored as 22; biases are 0.5 / 0.125 = 4 and -8.
-    assert node.pad_value == 22
-    assert node.bias.tolist() == [4 - 22 * 3, -8 - 22 * -1]
-    assert node.requantize.scale.tolist() == [0.125, 0.125] and node.requantize.zero_point == 3 - 128
+    assert node.operator.pad_value == 22
+    assert node.operator.bias.tolist() == [4 - 22 * 3, -8 - 22 * -1]
+    assert node.operator.scale.tolist() == [0.125, 0.125] and node.operator.post.zero_point == 3 - 128
     assert graph.tensors[node.output].quantization.offset == 128
 
 
@@ -82,7 +86,7 @@ def test_bias_with_another_scale_is_rounded_to_the_product_of_scales(builder):
     )
     b.node("Conv", [real, b.weight("w", 1, 1, 1, 1, scale=0.5), "b"], "c")
     (node,) = import_model(b.model(b.pair("c", 1.0, np.int8(0))).SerializeToString()).nodes
-    assert isinstance(node, Convolution) and node.bias.tolist() == [10]
+    assert isinstance(node.operator, Int8Convolution) and node.operator.bias.tolist() == [10]
     # 10 * 0.26 / 0.25 = 10.4
 
 
@@ -146,8 +150,8 @@ def test_shape_arithmetic_folds(builder, quantized, runtime):
     data = quantized(b.model("y"), "qdq-u8-channel")
     feed = {"x": np.random.default_rng(1).normal(size=(2, 3, 4, 4)).astype(np.float32)}
     graph = import_model(data)
-    dense = graph.nodes[1]
-    assert isinstance(dense, Convolution) and dense.weight.shape == (4, 6, 2, 2)
+    dense = graph.nodes[1].operator
+    assert isinstance(dense, Int8Convolution) and dense.weight.shape == (4, 6, 2, 2)
     np.testing.assert_array_equal(run(data, feed)["y"], runtime(data, ["y"], feed, True)[0])
 
 
@@ -163,9 +167,9 @@ def test_constant_nodes_and_transposed_weights(builder):
     b.node("Add", [b.constant("bias", np.ones((1, 5), np.float32)), "m"], "a")
     graph = import_model(b.model(b.pair("a", 0.1, np.int8(0))).SerializeToString())
     (node,) = graph.nodes
-    assert isinstance(node, Convolution) and node.members == ("node_m", "node_a")
-    assert node.weight.reshape(5, 6).tolist() == numpy_helper.to_array(value).tolist()
-    np.testing.assert_allclose(node.requantize.scale, np.linspace(0.01, 0.05, 5) * 0.5, rtol=1e-6)
+    assert isinstance(node.operator, Int8Convolution) and node.members == ("node_m", "node_a")
+    assert node.operator.weight.reshape(5, 6).tolist() == numpy_helper.to_array(value).tolist()
+    np.testing.assert_allclose(node.operator.scale, np.linspace(0.01, 0.05, 5) * 0.5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["Add", "Mul"])
@@ -182,7 +186,9 @@ def test_constants_are_operands(builder, runtime, kind, first):
     b.node(kind, ["k", real] if first else [real, "k"], "s")
     data = b.model(b.pair("s", 0.05, np.uint8(40))).SerializeToString()
     graph = import_model(data)
-    assert isinstance(graph.nodes[0], Elementwise) and list(graph.constants) == ["node_s.constant"]
+    assert isinstance(graph.nodes[0].operator, Int8Elementwise) and list(graph.constants) == [
+        "node_s.constant"
+    ]
     feed = {"x": np.random.default_rng(1).normal(size=(2, 3, 4, 5)).astype(np.float32)}
     np.testing.assert_array_equal(run(data, feed)["s_d"], runtime(data, ["s_d"], feed, True)[0])
 
@@ -201,7 +207,10 @@ def test_several_inputs_and_outputs(builder, runtime):
     for name, expected in zip([s, c], runtime(data, [s, c], feed, True), strict=True):
         np.testing.assert_array_equal(got[name], expected)
     # `c` leaves the model, so the sum cannot swallow it.
-    assert [type(node) for node in fuse(import_model(data)).nodes] == [Convolution, Elementwise]
+    assert [type(node.operator) for node in fuse(import_model(data)).nodes] == [
+        Int8Convolution,
+        Int8Elementwise,
+    ]
 
 
 def test_integer_input_and_output(builder, runtime):
@@ -214,7 +223,7 @@ def test_integer_input_and_output(builder, runtime):
     data = b.model("y", elem_type=TensorProto.UINT8).SerializeToString()
     feed = {"x": np.random.default_rng(1).integers(0, 256, (1, 3, 6, 6)).astype(np.uint8)}
     graph = import_model(data)
-    assert [type(node) for node in graph.nodes] == [MaxPool, Convolution]
+    assert [type(node.operator) for node in graph.nodes] == [Int8MaxPool, Int8Convolution]
     assert (graph.inputs[0].dtype, graph.outputs[0].dtype) == ("uint8", "uint8")
     np.testing.assert_array_equal(run(data, feed)["y"], runtime(data, ["y"], feed, True)[0])
 
@@ -248,7 +257,10 @@ def test_relu_before_quantization_is_a_bound(builder):
     b.node("Conv", [b.pair("x", 0.02, np.int8(0)), b.weight("w", 5, 3, 3, 3)], "c")
     b.node("Clip", ["c", b.constant("low", np.float32(0)), b.constant("high", np.float32(6))], "k")
     (node,) = import_model(b.model(b.pair("k", 0.1, np.int8(-50))).SerializeToString()).nodes
-    assert isinstance(node, Convolution) and (node.requantize.low, node.requantize.high) == (-50, 10)
+    assert isinstance(node.operator, Int8Convolution) and (
+        node.operator.post.low,
+        node.operator.post.high,
+    ) == (-50, 10)
     assert node.members == ("node_c", "node_k")
 
 

@@ -13,8 +13,8 @@ from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.accumulators import AccumulatorError, average_bias
 from vdla.compiler.graph.errors import NodeError
-from vdla.compiler.graph.graph import AveragePool, Convolution
 from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
@@ -117,7 +117,9 @@ def test_means_over_planes_are_average_pools_on_the_accelerator(case: dict[str, 
     graph = import_model(model.SerializeToString())
     interpreted = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": x})))["y"]
     simulated = run(compiled, {"x": x}).outputs["y"]
-    assert [type(node) for node in graph.nodes] == [AveragePool] + [Convolution] * bool(case.get("dense"))
+    assert [type(node.operator) for node in graph.nodes] == [Int8AveragePool] + [Int8Convolution] * bool(
+        case.get("dense")
+    )
     assert simulated.shape == expected.shape
     assert np.array_equal(simulated, interpreted)
     assert np.abs(simulated - expected).max() <= 1.01 * STEP

@@ -12,7 +12,7 @@ from float_networks import FloatNetwork, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
-from vdla.compiler.graph.graph import AveragePool, Convolution
+from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.quantize.error import Error
 from vdla.compiler.graph.quantize.float_model import assemble, constant_protos
@@ -106,7 +106,9 @@ def test_every_layer_of_random_networks_is_within_one_step_of_onnxruntime(
     feed = samples_of(network)[0]
     differences = layers_against_runtime(data, feed, recipe.activations == "uint8")
     graph = import_model(data)
-    assert {Convolution, AveragePool} <= {type(node) for node in graph.nodes} and not result.float_operators
+    assert {Int8Convolution, Int8AveragePool} <= {
+        type(node.operator) for node in graph.nodes
+    } and not result.float_operators
     assert max(differences.values()) <= 1, differences
     fusion_exact(graph, feed)
     assert "BatchNormalization" not in operators(result.proto)

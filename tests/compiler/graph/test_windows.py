@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from vdla.compiler.graph.graph import AveragePool, Convolution
 from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 
@@ -90,7 +90,7 @@ def convolution_model(case):
 def test_convolutions_are_bit_equal_to_runtime(case):
     model, data = convolution_model(case)
     graph, got = ours(model, data)
-    assert isinstance(graph.nodes[0], Convolution)
+    assert isinstance(graph.nodes[0].operator, Int8Convolution)
     np.testing.assert_array_equal(got, runtime(model, data))
 
 
@@ -171,7 +171,7 @@ def test_average_pools_are_within_one_step_of_runtime(case, include):
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     expected = session.run(None, {"x": data})[0]
-    assert isinstance(graph.nodes[0], AveragePool)
+    assert isinstance(graph.nodes[0].operator, Int8AveragePool)
     assert got.shape == expected.shape
     assert np.abs(got.astype(int) - expected.astype(int)).max() <= 1
 
@@ -185,9 +185,13 @@ def test_average_without_pads_divides_borders_by_what_they_hold():
     }
     model, _ = quantized_average(case, 0)
     node = import_model(model.SerializeToString()).nodes[0]
-    assert isinstance(node, AveragePool) and not node.uniform
-    assert node.divisors.tolist() == [[4, 6, 6, 4], [6, 9, 9, 6], [6, 9, 9, 6], [4, 6, 6, 4]]
-    assert [count for count, _ in node.scale_by_divisor] == [4, 6, 9]
+    assert isinstance(node.operator, Int8AveragePool) and not node.operator.uniform
+    assert node.operator.divisors.tolist() == [[4, 6, 6, 4], [6, 9, 9, 6], [6, 9, 9, 6], [4, 6, 6, 4]]
+    assert [count for count, _ in node.operator.scale_by_divisor] == [4, 6, 9]
     model, _ = quantized_average(case, 1)
     node = import_model(model.SerializeToString()).nodes[0]
-    assert isinstance(node, AveragePool) and node.uniform and node.divisors.tolist() == [[9] * 4] * 4
+    assert (
+        isinstance(node.operator, Int8AveragePool)
+        and node.operator.uniform
+        and node.operator.divisors.tolist() == [[9] * 4] * 4
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from float_networks import FloatNetwork, runtime
 from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.graph.floating.graph import FloatGraph, GraphOutput, Tensor
-from vdla.compiler.graph.floating.storage_plan import StoragePlan
+from vdla.compiler.graph.graph import Graph, Tensor, plain_input, plain_output
+from vdla.compiler.graph.storage_plan import StoragePlan
 from vdla.compiler.runtime.caller_arrays import (
     Access,
     OutputArrays,
@@ -20,12 +20,13 @@ FLOAT = np.dtype(np.float32)
 
 def planned(offsets: dict[str, int], inputs: tuple[str, ...], outputs: tuple[str, ...]):
     """Tensors of 16 floats at byte offsets."""
-    graph = FloatGraph(
+    tensors = {name: Tensor(name=name, shape=(16,)) for name in {*offsets, *outputs}}
+    graph = Graph(
         name="net",
-        inputs=inputs,
-        outputs=tuple([GraphOutput(name=f"out{i}", tensor=name) for i, name in enumerate(outputs)]),
+        inputs=tuple([plain_input(tensors[name]) for name in inputs]),
+        outputs=tuple([plain_output(f"out{i}", tensors[name]) for i, name in enumerate(outputs)]),
         nodes=(),
-        tensors={name: Tensor(name=name, shape=(16,)) for name in offsets},
+        tensors={name: tensors[name] for name in offsets},
         constants={},
     )
     return graph, StoragePlan(offsets=offsets, bytes=1024, bytes_without_reuse=1024)

@@ -7,8 +7,8 @@ import gc
 import numpy as np
 import pytest
 from fake_gpu import FakeDevice, as_device
-from vdla.compiler.graph.floating.graph import FloatGraph, GraphOutput, Tensor
-from vdla.compiler.graph.floating.storage_plan import StoragePlan
+from vdla.compiler.graph.graph import Graph, Tensor, plain_input, plain_output
+from vdla.compiler.graph.storage_plan import StoragePlan
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime import cuda_memory
@@ -65,13 +65,14 @@ def code(constant: np.ndarray = W, arch: str = "sm_90") -> CudaNetworkCode:
         workspace_bytes=512,
     )
     work = {"operator": "Elementwise", "operations": N}
+    tensors = {n: Tensor(name=n, shape=SHAPE) for n in ("y", "z", "held", "x")}
     return CudaNetworkCode(
-        graph=FloatGraph(
+        graph=Graph(
             name="net",
-            inputs=("x",),
-            outputs=tuple(GraphOutput(name=n, tensor=n) for n in ("y", "z", "held", "x")),
+            inputs=(plain_input(tensors["x"]),),
+            outputs=tuple(plain_output(tensor.name, tensor) for tensor in tensors.values()),
             nodes=(),
-            tensors={n: Tensor(name=n, shape=SHAPE, dtype=DType.FLOAT32, block=1) for n in ("x", "y", "z")},
+            tensors={n: tensors[n] for n in ("x", "y", "z")},
             constants={"held": HELD},
         ),
         plan=StoragePlan(offsets={"x": 64, "y": 0, "z": 128}, bytes=192, bytes_without_reuse=192),

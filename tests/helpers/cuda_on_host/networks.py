@@ -6,8 +6,8 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
-from vdla.compiler.graph.floating.graph import FloatGraph
-from vdla.compiler.graph.floating.operators import Reshape
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.operators import Reshape
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.target.cuda.module import lower
@@ -19,9 +19,7 @@ from .jobs import HostLaunch, Job, Place, Tensor
 from .modules import Arrays, job_of
 
 
-def run_network(
-    graph: FloatGraph, feeds: Arrays, target: CudaTarget, *, orders: int = 2
-) -> dict[str, np.ndarray]:
+def run_network(graph: Graph, feeds: Arrays, target: CudaTarget, *, orders: int = 2) -> dict[str, np.ndarray]:
     """The graph's outputs by name, as the kernels of its nodes with their defaults compute them."""
     job = network_job(graph, feeds, target)
     result = run_jobs([job], orders=orders)[0]
@@ -29,7 +27,7 @@ def run_network(
     return {name: result[_root(graph, t.name)[0]].reshape(t.shape) for name, t in outputs.items()}
 
 
-def network_job(graph: FloatGraph, feeds: Arrays, target: CudaTarget) -> Job:
+def network_job(graph: Graph, feeds: Arrays, target: CudaTarget) -> Job:
     """A network's kernels, each node's text in a namespace of its own, and its tensors."""
     arrays: dict[str, np.ndarray] = {name: np.ascontiguousarray(array) for name, array in feeds.items()}
     texts: list[str] = []
@@ -72,7 +70,7 @@ def network_job(graph: FloatGraph, feeds: Arrays, target: CudaTarget) -> Job:
     return Job(source="\n".join(texts), launches=launches, arrays=arrays)
 
 
-def _root(graph: FloatGraph, name: str) -> tuple[str, int]:
+def _root(graph: Graph, name: str) -> tuple[str, int]:
     """The tensor that a view is of, and the first byte in it; any other tensor is its own."""
     for node in graph.nodes:
         if node.output == name and isinstance(node.operator, Reshape):

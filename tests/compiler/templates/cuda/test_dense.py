@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cuda_networks import gpu_graph, interpreted, run_nodes
 from float_networks import FloatNetwork, reference, relative
-from vdla.compiler.graph.floating.operators import Dense, MatrixProduct
+from vdla.compiler.graph.operators import Dense, MatrixProduct
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
@@ -31,7 +31,7 @@ def compare(net: FloatNetwork, kinds: set[type]) -> None:
     graph = gpu_graph(model)
     assert {type(node.operator) for node in graph.nodes} <= kinds
     expected = reference(model, {"x": x})
-    for name, array in run_nodes(graph, {graph.inputs[0]: x}, checked, TARGET).items():
+    for name, array in run_nodes(graph, {graph.input_names[0]: x}, checked, TARGET).items():
         assert relative(array, expected[name]) < 1e-5
 
 
@@ -74,7 +74,7 @@ def test_a_matrix_by_its_own_transpose() -> None:
     net.shape = (2, 10, 10)
     graph = gpu_graph(net.model())
     x = np.random.default_rng(1).standard_normal(net.input_shape).astype(np.float32)
-    (found,) = run_nodes(graph, {graph.inputs[0]: x}, checked, TARGET).values()
+    (found,) = run_nodes(graph, {graph.input_names[0]: x}, checked, TARGET).values()
     np.testing.assert_allclose(found, x @ x.swapaxes(1, 2), rtol=1e-5, atol=1e-5)
 
 

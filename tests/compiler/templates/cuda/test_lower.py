@@ -10,8 +10,8 @@ from campaign import some
 from cuda_networks import Arrays, emulated, gpu_graph, interpreted, run_nodes
 from cuda_on_host.modules import run_programs
 from float_networks import FloatNetwork, inferred_shape, reference, relative
-from vdla.compiler.graph.floating.graph import FloatGraph, Node, Tensor
-from vdla.compiler.graph.floating.operators import Permute, Reshape, Softmax
+from vdla.compiler.graph.graph import Graph, Node, Tensor
+from vdla.compiler.graph.operators import Permute, Reshape, Softmax
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.regions import write_regions
 from vdla.compiler.ir.stmt import Program
@@ -258,10 +258,10 @@ def test_large_tensors_fit_into_grids(build, shape) -> None:
 
 
 def test_nodes_of_equal_programs_have_one_kernel() -> None:
-    def node(operator, *shape: int) -> tuple[FloatGraph, Node]:
+    def node(operator, *shape: int) -> tuple[Graph, Node]:
         made = Node(name="n", members=("n",), operator=operator, inputs=("x",), output="y")
         tensors = {"x": Tensor(name="x", shape=shape), "y": Tensor(name="y", shape=shape)}
-        graph = FloatGraph(name="g", inputs=("x",), outputs=(), nodes=(made,), tensors=tensors)
+        graph = Graph(name="g", inputs=("x",), outputs=(), nodes=(made,), tensors=tensors)
         return graph, made
 
     def key(operator, *shape: int) -> str:

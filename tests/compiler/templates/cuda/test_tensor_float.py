@@ -51,7 +51,7 @@ def check(net: FloatNetwork, nodes: int) -> None:
 
     x = np.random.default_rng(1).standard_normal(net.input_shape).astype(np.float32)
     expected = reference(model, {"x": x})
-    for name, array in run_nodes(graph, {graph.inputs[0]: x}, run, ALLOWED).items():
+    for name, array in run_nodes(graph, {graph.input_names[0]: x}, run, ALLOWED).items():
         assert 1e-6 < relative(array, expected[name]) < nodes * tolerance("tf32", 27, rounded=False)
 
 

@@ -1,4 +1,4 @@
-"""Where the tensors of a float graph lie: one arena, whose bytes serve tensors that are not alive together."""
+"""Where tensors lie on processors and GPUs: one arena, whose bytes serve tensors that are not alive together."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from vdla.util.printable import printable
 
-from ..budgets import check_arena
-from ..memory_plan import Buffer, plan_memory
-from .graph import FloatGraph
+from .budgets import check_arena
+from .graph import Graph
+from .memory_plan import Buffer, lifetimes, plan_memory
 from .operators import Join, Reshape
 
 ALIGNMENT = 64
@@ -36,7 +36,7 @@ class View:
     start: int
 
 
-def find_views(graph: FloatGraph) -> dict[str, View]:
+def find_views(graph: Graph) -> dict[str, View]:
     """The views among the tensors, by name: those of `Reshape`, and what a `Join` joins."""
     views: dict[str, View] = {}
     for node in graph.nodes:
@@ -63,34 +63,18 @@ def find_views(graph: FloatGraph) -> dict[str, View]:
     return {name: root(name) for name in views}
 
 
-def plan_storage(graph: FloatGraph) -> StoragePlan:
+def plan_storage(graph: Graph) -> StoragePlan:
     """Plans a graph with layouts. Node i is step i; it reads while it writes.
 
     Inputs live from before the first step, outputs until after the last.
     """
     views = find_views(graph)
-
-    def root(name: str) -> str:
-        return views[name].root if name in views else name
-
-    lives: dict[str, tuple[int, int]] = dict.fromkeys(graph.inputs, (-1, -1))
-    for step, node in enumerate(graph.nodes):
-        for name in node.inputs:
-            if name not in graph.constants:
-                lives[root(name)] = (lives[root(name)][0], step)
-        if not isinstance(node.operator, Reshape | Join):
-            for name in node.outputs:
-                # What holds joined tensors lives from the first of them on.
-                lives[root(name)] = (lives.get(root(name), (step, step))[0], step)
-    for output in graph.outputs:
-        if output.tensor not in graph.constants:
-            lives[root(output.tensor)] = (lives[root(output.tensor)][0], len(graph.nodes))
-    return _plan(graph, lives, views)
+    return _plan(graph, lifetimes(graph, lambda name: views[name].root if name in views else name), views)
 
 
-def plan_steps(graph: FloatGraph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
+def plan_steps(graph: Graph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
     """The same for a network without nodes, whose step i reads and writes the tensors `accesses`[i]."""
-    lives: dict[str, tuple[int, int]] = dict.fromkeys(graph.inputs, (-1, -1))
+    lives: dict[str, tuple[int, int]] = {entry.tensor: (-1, -1) for entry in graph.inputs}
     for step, names in enumerate(accesses):
         for name in names:
             lives[name] = (lives.get(name, (step, step))[0], step)
@@ -100,7 +84,7 @@ def plan_steps(graph: FloatGraph, accesses: Sequence[Sequence[str]]) -> StorageP
     return _plan(graph, lives, {})
 
 
-def _plan(graph: FloatGraph, lives: Mapping[str, tuple[int, int]], views: Mapping[str, View]) -> StoragePlan:
+def _plan(graph: Graph, lives: Mapping[str, tuple[int, int]], views: Mapping[str, View]) -> StoragePlan:
     """Places of tensors with their first and last steps, and of views of them."""
     buffers = [
         Buffer(name=name, size=graph.tensors[name].bytes, first=first, last=last)
@@ -113,7 +97,7 @@ def _plan(graph: FloatGraph, lives: Mapping[str, tuple[int, int]], views: Mappin
     return StoragePlan(offsets=offsets, bytes=plan.size, bytes_without_reuse=rounded)
 
 
-def check_plan(label: str, graph: FloatGraph, plan: StoragePlan) -> None:
+def check_plan(label: str, graph: Graph, plan: StoragePlan) -> None:
     """Raises ModelError where the activations of a model take more bytes than `budgets` allows."""
     check_arena(
         label,
@@ -123,7 +107,7 @@ def check_plan(label: str, graph: FloatGraph, plan: StoragePlan) -> None:
     )
 
 
-def format_plan(graph: FloatGraph, plan: StoragePlan) -> str:
+def format_plan(graph: Graph, plan: StoragePlan) -> str:
     """One line a tensor in the order of addresses; tensors that share bytes are not alive together, or are views."""
     lines = [f"arena of {plan.bytes} bytes, {plan.bytes_without_reuse} without reuse"]
     for name, offset in sorted(plan.offsets.items(), key=lambda item: item[1]):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .graph import FloatGraph, Node
+from .graph import Graph, Node
 
 
-def remove_dead(graph: FloatGraph) -> FloatGraph:
+def remove_dead(graph: Graph) -> Graph:
     """Without what no output depends on. Inputs stay."""
     live = {output.tensor for output in graph.outputs}
     kept: list[Node] = []
@@ -15,7 +15,7 @@ def remove_dead(graph: FloatGraph) -> FloatGraph:
         if not live.isdisjoint(node.outputs):
             kept.append(node)
             live.update(node.inputs, node.outputs)
-    live.update(graph.inputs)
+    live.update(entry.tensor for entry in graph.inputs)
     if len(kept) == len(graph.nodes) and live >= graph.tensors.keys():
         return graph
     return replace(

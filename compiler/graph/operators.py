@@ -1,4 +1,4 @@
-"""The operators of the float graph: what a node computes from its inputs, without names and shapes.
+"""The real-valued operators: what a node computes from its inputs, without names and shapes.
 
 All tensors are float32. Windows and epilogues are those of the tensor expressions (`vdla.compiler.te`), which say
 exactly what is computed.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ...ir.expr import Expr
-from ...te.blocks import Pads, Pair, Window
-from ...te.epilogue import Epilogue
-from ...te.ops.lstm import Direction
-from ...te.ops.movement import Runs
-from ...te.ops.reduction import Kind
-from ...te.ops.resize import Coordinates, Rounding
+from ..ir.expr import Expr
+from ..te.blocks import Pads, Pair, Window
+from ..te.epilogue import Epilogue
+from ..te.ops.lstm import Direction
+from ..te.ops.movement import Runs
+from ..te.ops.reduction import Kind
+from ..te.ops.resize import Coordinates, Rounding
 
 OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable", "opaque"]
 """Classes of the TVM paper (OSDI 2018, section 3), and views, which compute nothing."""
@@ -197,8 +197,8 @@ Operator = (
 )
 
 
-def operator_class(operator: Operator) -> OperatorClass:
-    """What fusion may do with an operator."""
+def operator_class(operator: object) -> OperatorClass:
+    """What fusion may do with an operator; with those that are not real-valued, nothing."""
     match operator:
         case Reshape() | Join():
             return "view"
@@ -210,5 +210,5 @@ def operator_class(operator: Operator) -> OperatorClass:
             return "complex-out-fusable"
         case MaxPool() | AveragePool() | Reduction():
             return "reduction"
-        case Softmax() | Normalization() | MatrixProduct() | LstmSteps() | Resize():
+        case _:
             return "opaque"

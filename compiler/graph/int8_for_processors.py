@@ -1,0 +1,143 @@
+"""An integer graph as processors compute it: activations in blocks of channels, and the host's conversions as nodes.
+
+Activations are uint8, the stored value plus 128, as dot products of unsigned by signed bytes take them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from vdla.isa.arithmetic import UNSIGNED_OFFSET
+
+from ..ir.types import DType
+from .graph import Graph, GraphInput, GraphOutput, Node, Tensor, plain_input, plain_output
+from .host import load_output
+from .int8_operators import Dequantize, Quantize
+from .names import unused
+from .operators import Permute
+
+BLOCKS = (4, 8, 16)
+"""Possible channels of a block, each a multiple of a dot product's depth."""
+
+
+def block_of(channels: int, lanes: int) -> int:
+    """The block in which a tensor lies: as few as hold all channels, at most a vector of `lanes` int32 sums."""
+    possible = [block for block in BLOCKS if block <= max(lanes, BLOCKS[0])]
+    return next((block for block in possible if channels <= block), possible[-1])
+
+
+def for_processors(graph: Graph, lanes: int) -> Graph:
+    """The graph whose inputs and outputs are those of the model, for vectors of `lanes` int32 sums.
+
+    Its convolutions have no pool in them (`fuse_pool` is for other targets), which is a ValueError.
+    """
+    state = _State(graph, lanes)
+    for entry in graph.inputs:
+        state.add_input(entry)
+    for node in graph.nodes:
+        if getattr(node.operator, "pool", None) is not None:
+            raise ValueError(f"{node.name} has a pool in it; make the graph ready before `fuse_pool`")
+    middle = len(state.nodes)
+    outputs = tuple([state.add_output(output) for output in graph.outputs])
+    for name in graph.constants:
+        state.add_constant(graph.tensors[name])
+    state.nodes[middle:middle] = [
+        replace(
+            node,
+            inputs=tuple([state.names[name] for name in node.inputs]),
+            output=state.names[node.output],
+        )
+        for node in graph.nodes
+    ]
+    return Graph(
+        name=graph.name,
+        inputs=tuple([plain_input(state.tensors[entry.name]) for entry in graph.inputs]),
+        outputs=outputs,
+        nodes=tuple(state.nodes),
+        tensors=state.tensors,
+        constants=state.constants,
+    )
+
+
+def converted_inputs(graph: Graph) -> frozenset[str]:
+    """The float32 inputs that become integers: NaN has none, so they may hold none."""
+    makers = graph.producers()
+    found: set[str] = set()
+    for node in graph.nodes:
+        name = node.inputs[0] if node.inputs else ""
+        if isinstance(node.operator, Quantize) and graph.tensors[name].dtype is DType.FLOAT32:
+            found.add(makers[name].inputs[0] if name in makers else name)
+    return frozenset(found)
+
+
+class _State:
+    """Tensors, constants and nodes so far; `names` are those of the integer graph's tensors among them."""
+
+    def __init__(self, graph: Graph, lanes: int) -> None:
+        self.graph = graph
+        self.lanes = lanes
+        self.nodes: list[Node] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self.tensors = {
+            entry.name: Tensor(name=entry.name, shape=entry.shape, dtype=entry.dtype)
+            for entry in graph.inputs
+        }
+        self.names: dict[str, str] = {}
+        for tensor in graph.tensors.values():
+            if tensor.name not in graph.constants:
+                self.names[tensor.name] = self._activation(tensor)
+
+    def _activation(self, tensor: Tensor) -> str:
+        block = block_of(tensor.nchw[1], self.lanes)
+        return self._declare(replace(tensor, shape=tensor.nchw, dtype=DType.UINT8, block=block))
+
+    def _declare(self, tensor: Tensor) -> str:
+        name = unused(tensor.name, self.tensors)
+        self.tensors[name] = replace(tensor, name=name)
+        return name
+
+    def add_input(self, entry: GraphInput) -> None:
+        """What the host hands over, as an activation."""
+        source = entry.name
+        if (axes := entry.permutation) is not None:
+            given = self.tensors[source]
+            shape = tuple([given.shape[axis] for axis in axes])
+            name = self._declare(replace(given, name=f"{source} (permuted)", shape=shape))
+            permute = Permute(axes=axes)
+            self.nodes.append(Node(name=name, members=(), operator=permute, inputs=(source,), output=name))
+            source = name
+        operator = Quantize(quantization=self.graph.tensors[entry.tensor].grid)
+        stored = self.names[entry.tensor]
+        name = f"{entry.name} (stored)"
+        self.nodes.append(Node(name=name, members=(), operator=operator, inputs=(source,), output=stored))
+
+    def add_output(self, output: GraphOutput) -> GraphOutput:
+        """A tensor as the host reads it."""
+        name = self._declare(Tensor(name=output.name, shape=output.shape, dtype=output.dtype))
+        if output.tensor in self.graph.constants:
+            self.constants[name] = load_output(output, self.graph.constants[output.tensor])
+        else:
+            grid = output.quantization or self.graph.tensors[output.tensor].grid
+            stored = self.names[output.tensor]
+            self.nodes.append(
+                Node(
+                    name=f"{output.name} (loaded)",
+                    members=(),
+                    operator=Dequantize(quantization=grid),
+                    inputs=(stored,),
+                    output=name,
+                )
+            )
+        return plain_output(output.name, self.tensors[name])
+
+    def add_constant(self, tensor: Tensor) -> None:
+        """A constant operand, in blocks."""
+        name = self.names[tensor.name] = self._activation(tensor)
+        batch, channels, height, width = tensor.nchw
+        block = self.tensors[name].block
+        values = (self.graph.constants[tensor.name].astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
+        values = values.reshape(batch, channels, height * width)
+        values = np.pad(values, ((0, 0), (0, -channels % block), (0, 0)))
+        values = values.reshape(batch, -1, block, height * width).transpose(0, 1, 3, 2)
+        self.constants[name] = np.ascontiguousarray(values).reshape(self.tensors[name].storage)

@@ -1,0 +1,151 @@
+"""The integer operators: what a node computes from stored int8 tensors, without names and shapes.
+
+Tensors are (N, C, H, W), or (N, K), which every operator reads as (N, K, 1, 1). How a tensor lies in memory is decided
+later. A fully connected layer is a convolution whose window covers its whole input.
+
+Arithmetic is that of `vdla.isa.arithmetic`; stages A and B of a result are stated by `te.post`, for graphs and tensor
+expressions alike. The dataclasses here carry an operator's constants and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..te.blocks import Pair, Window
+from ..te.post import Combination, Post
+from .quantization import Quantization
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Int8Convolution:
+    """Inputs: data, and the operand of stage B where `post` has one. out[n, o] = `post` of
+    bias[o] + sum over window of weight[o] * data, with scale[o].
+
+    `weight` is int8 (O, C / groups, kh, kw), with the kernel of `window`; `scale` is float32, one value or (O,), finite
+    and positive. `bias` is int32 (O,) and already holds the correction `-zero_point * sum(weight[o])` for the input's
+    zero point; positions outside the input read as `pad_value` (the input's zero point), never 0. With `pool` the
+    maximum of the sums over its windows comes before stage A; its pads never win.
+    """
+
+    weight: np.ndarray
+    bias: np.ndarray
+    scale: np.ndarray
+    window: Window
+    pad_value: int
+    post: Post
+    groups: int = 1
+    pool: Window | None = None
+
+    def __post_init__(self) -> None:
+        if self.weight.shape[2:] != self.window.kernel:
+            raise ValueError(f"weights {self.weight.shape} do not have the kernel {self.window.kernel}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Int8MaxPool:
+    """Input: data. The maximum of stored values over windows; positions outside the input never win (they read as
+    -128)."""
+
+    window: Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Int8AveragePool:
+    """Input: data. out = stage A of `post`, of bias + sum over window, with the scale of that window's divisor.
+
+    Positions outside the input read as `pad_value` (the input's zero point) and `bias` is
+    `-kernel area * pad_value`, so pads add nothing. `divisors` is int32 (OH, OW): how many positions each
+    window counts. `scale_by_divisor` has the float32 scale for each distinct divisor, in ascending order.
+    """
+
+    window: Window
+    count_include_pad: bool
+    pad_value: int
+    bias: int
+    divisors: np.ndarray
+    scale_by_divisor: tuple[tuple[int, np.float32], ...]
+    post: Post
+
+    @property
+    def uniform(self) -> bool:
+        """Whether one scale serves every window."""
+        return len(self.scale_by_divisor) == 1
+
+    @property
+    def scales(self) -> np.ndarray:
+        """The scale of every window, float32 (OH, OW)."""
+        scales = np.zeros(self.divisors.shape, np.float32)
+        for divisor, scale in self.scale_by_divisor:
+            scales[self.divisors == divisor] = scale
+        return scales
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Int8Elementwise:
+    """Inputs: a, and b where `combination` has an operand. out = stage B of stored a, and of b.
+
+    b has the same shape, or (graphs for processors) height and width 1: one value for each channel's plane."""
+
+    combination: Combination
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Table:
+    """Input: data. out = `table`[stored value + 128], int8 (256,): any function of one quantized tensor. For processors
+    only."""
+
+    table: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channels:
+    """Inputs: parts. Channel c of the output is channel `sources`[c][1] of part `sources`[c][0]: concatenations,
+    splits, shuffles. For processors only."""
+
+    sources: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interleave:
+    """Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx]: the last step of
+    a transposed convolution, whose phases are convolutions. For processors only.
+
+    `factors` are (sy, sx), `before` (top, left), `outputs` channels, rows and columns;
+    phase = (y + top) % sy * sx + (x + left) % sx.
+    """
+
+    factors: Pair
+    before: Pair
+    stride: int
+    outputs: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantize:
+    """Input: what the host hands over: float32, or the model's own integers. Output: stored values of `quantization`,
+    rounded as QuantizeLinear does, with the input's elements in their order. For processors only."""
+
+    quantization: Quantization
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dequantize:
+    """Input: stored values. Output: what the host reads: float32 by `quantization`, or the model's own integers, with
+    the input's elements in their order. For processors only."""
+
+    quantization: Quantization
+
+
+Int8Operator = (
+    Int8Convolution
+    | Int8MaxPool
+    | Int8AveragePool
+    | Int8Elementwise
+    | Table
+    | Channels
+    | Interleave
+    | Quantize
+    | Dequantize
+)
