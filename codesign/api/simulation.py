@@ -6,6 +6,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,7 +103,9 @@ class Report:
         text = io.StringIO()
         console = PlainConsole(width=120, file=text, color=False)
         console.print(layer_table(self.network, console.width))
-        for line in summary(self.network):
+        lines = summary(self.network)
+        # Nothing was compared: what was computed is in `outputs`.
+        for line in lines[:-1] if self.outputs else lines:
             console.print(line, soft_wrap=True)
         return text.getvalue()
 
@@ -120,8 +123,10 @@ def simulate(
     does not run on the accelerator, and DeadlockError, which names who waits for what.
     """
     if isinstance(subject, AcceleratorExecutable | KernelExecutable):
+        begin = perf_counter()
         result, outputs = subject.launch(inputs)
-        network = _network(subject, result) if isinstance(subject, AcceleratorExecutable) else None
+        seconds = perf_counter() - begin
+        network = _network(subject, result, seconds) if isinstance(subject, AcceleratorExecutable) else None
         return Report(program=subject.program, simulation=result, outputs=outputs, network=network)
     if isinstance(subject, Program | str | Path):
         program = subject if isinstance(subject, Program) else load_program(subject)
@@ -132,7 +137,7 @@ def simulate(
     )
 
 
-def _network(executable: AcceleratorExecutable, result: SimulationResult) -> RunAccount:
+def _network(executable: AcceleratorExecutable, result: SimulationResult, seconds: float) -> RunAccount:
     from ..report.account_run import account_layers, account_total
     from ..report.accounts import RunAccount
 
@@ -140,7 +145,7 @@ def _network(executable: AcceleratorExecutable, result: SimulationResult) -> Run
     return RunAccount(
         model=executable.name,
         config=config.name,
-        total=account_total(executable.compiled, result, 0.0),
+        total=account_total(executable.compiled, result, seconds),
         layers=account_layers(executable.compiled, result),
         check=None,
         warnings=config.warnings,
