@@ -1,10 +1,11 @@
-"""Makes the tables of README.md and hw/synthesis.md anew from the files in benchmarks/results.
+"""Writes the tables and pictures of the project's pages from the files in benchmarks/results.
 
     python benchmarks/readme.py [--check]
 
-Blocks between `<!-- figures NAME -->` and `<!-- /figures -->` are replaced (`vdla.benchmarks.harness.tables` has their
-rows). Files that were not measured yet are named; their rows are left out. With --check nothing is written; exit code
-1 says that a page is not what the files give.
+Blocks between `<!-- figures NAME -->` and `<!-- /figures -->` are replaced (`vdla.benchmarks.harness.tables` lists
+pages and rows). A picture in docs/pictures is drawn again if its report has changed. A file of results that does not
+exist yet is named, and its rows are left out. With --check nothing is written; exit code 1 says that a page or a
+picture differs from what the files give.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vdla.benchmarks.harness.page import missing, read_files, rewritten
+from vdla.benchmarks.harness.page import Document, missing, read_files, rewritten
+from vdla.benchmarks.harness.pictures import PICTURE_NAMES, digest, drawn_from, pictures
 from vdla.benchmarks.harness.results import RESULTS, ROOT
 from vdla.benchmarks.harness.tables import BLOCKS, PAGES
 from vdla.util.whole_files import write_whole
+
+PICTURES = ROOT / "docs" / "pictures"
 
 
 def main() -> None:
@@ -37,9 +41,24 @@ def main() -> None:
         print(f"{name}: {'is not what the files give' if options.check else 'written'}")
         if not options.check:
             write_whole(path, after.encode())
+    if "demo" in files:
+        changed |= _draw(files["demo"], options.check)
     for name in missing(BLOCKS, files):
         print(f"not measured: benchmarks/results/{name}.json")
     sys.exit(options.check and changed)
+
+
+def _draw(demo: Document, check: bool) -> bool:
+    """Draw the pictures that another report gave; whether there are any."""
+    kept = [PICTURES / name for name in PICTURE_NAMES]
+    if all(path.is_file() and drawn_from(path.read_bytes()) == digest(demo) for path in kept):
+        return False
+    print(f"docs/pictures: {'are not drawn from the present report' if check else 'written'}")
+    if not check:
+        PICTURES.mkdir(exist_ok=True)
+        for name, data in pictures(demo).items():
+            write_whole(PICTURES / name, data)
+    return True
 
 
 if __name__ == "__main__":

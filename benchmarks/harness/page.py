@@ -102,11 +102,21 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under two headings; behind them a line for each file says how it was measured. `note` comes first."""
+    """Rows under two headings. `note` comes first; with `sources` a line for each file behind the rows says how it
+    was measured.
+    """
 
     rows: tuple[Row, ...]
     headings: tuple[str, str] = ("measure", "value")
     note: str = ""
+    sources: bool = True
+
+    def row(self, beginning: str) -> Row:
+        """The one row whose measure begins so. PageError where none does, or several do."""
+        found = [row for row in self.rows if row.measure.startswith(beginning)]
+        if len(found) != 1:
+            raise PageError(f"{len(found)} rows begin with {beginning!r}, not one")
+        return found[0]
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -118,7 +128,8 @@ class Table:
         shown = [row for row in self.rows if row.is_shown(files)]
         cells = [row.cells(files) for row in shown]
         lines = [f"| {' | '.join(self.headings)} |", "|---|---|", *(f"| {a} | {b} |" for a, b in cells)]
-        sources = [source(name, files[name]) for name in dict.fromkeys(n for row in shown for n in row.files)]
+        read = dict.fromkeys(name for row in shown for name in row.files) if self.sources else {}
+        sources = [source(name, files[name]) for name in read]
         parts = [self.note, "\n".join(lines) if cells else "", "\n".join(sources)]
         return "\n\n".join(part for part in parts if part)
 

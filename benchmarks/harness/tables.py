@@ -9,14 +9,16 @@ from .outside import outside_text
 from .page import Blocks, Text
 from .tables_accelerator import ACCELERATOR, FAULTS, campaigns_text, demo_text
 from .tables_gpu import GPU
+from .tables_headlines import HEADLINES
 from .tables_processor import FUSION, PROCESSOR
 from .tables_tuning import TUNING
 
-PAGES = ("README.md", "hw/synthesis.md")
+PAGES = ("README.md", "docs/results.md", "docs/tutorials/read_a_report.md", "hw/synthesis.md")
 """Pages with blocks, from the root of the repository."""
 
 BLOCKS: Blocks = MappingProxyType(
     {
+        "headlines": HEADLINES,
         "demo": Text("demo", demo_text),
         "accelerator": ACCELERATOR,
         "processor": PROCESSOR,

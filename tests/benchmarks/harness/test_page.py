@@ -17,9 +17,11 @@ from vdla.benchmarks.harness.page import (
     read_files,
     rewritten,
 )
+from vdla.benchmarks.harness.pictures import PICTURE_NAMES, digest, drawn_from, pictures
 from vdla.benchmarks.harness.results import RESULTS, ROOT
 from vdla.benchmarks.harness.tables import BLOCKS, PAGES
 from vdla.benchmarks.harness.tables_accelerator import demo_text
+from vdla.codesign.report.canvas import new_figure, png
 
 WRITTEN = {
     "commit": "abc",
@@ -50,13 +52,41 @@ FIGURE = re.compile(
 """A decimal, a number with commas, or one with a unit; names such as ResNet-18, C12 or H100 are none."""
 
 
-def test_nothing_is_typed_beside_the_tables_of_measured_figures() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("## Measured", 1)[1].split("\n## ", 1)[0]
+@pytest.mark.parametrize(
+    ("name", "beginning", "tables"), [("README.md", "## Measured", 1), ("docs/results.md", "# Results", 6)]
+)
+def test_nothing_is_typed_beside_the_tables_of_measured_figures(
+    name: str, beginning: str, tables: int
+) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    section = text.split(beginning, 1)[1]
+    section = section.split("\n## ", 1)[0] if beginning.startswith("##") else section
     typed = re.sub(r"<!-- figures .*?<!-- /figures -->", "", section, flags=re.DOTALL)
     typed = re.sub(r"`[^`]*`", "", typed)
     assert not [match[0] for match in FIGURE.finditer(typed)]
-    assert section.count("<!-- figures ") == section.count("<!-- /figures -->") >= 5
+    assert section.count("<!-- figures ") == section.count("<!-- /figures -->") >= tables
+
+
+def test_pictures_are_drawn_from_the_kept_report() -> None:
+    document = read_files(RESULTS)["demo"]
+    kept = {name: (ROOT / "docs" / "pictures" / name).read_bytes() for name in PICTURE_NAMES}
+    remedy = "run: python benchmarks/readme.py"
+    assert {drawn_from(data) for data in kept.values()} == {digest(document)}, remedy
+    assert drawn_from(png(new_figure(1, 1))) == ""
+    changed = document | {"report": document["report"] | {"model": "another"}}
+    drawn = pictures(changed)
+    assert {drawn_from(data) for data in drawn.values()} == {digest(changed)} != {digest(document)}
+    assert all(len(data) < 100_000 for data in drawn.values())
+
+
+def test_a_table_gives_a_row_by_the_beginning_of_its_measure() -> None:
+    other = Row("slowness", "{0}", (at("x", "speed"),))
+    table = Table((ROW, other), sources=False)
+    assert table.row("slow") is other
+    assert table.text(FILES).endswith("| slowness | 1.234 |")
+    for beginning, count in (("s", 2), ("t", 0)):
+        with pytest.raises(PageError, match=f"{count} rows begin with '{beginning}', not one"):
+            table.row(beginning)
 
 
 def test_every_block_stands_on_a_page() -> None:
