@@ -3,7 +3,12 @@
 So a link between two pages works on the site and in the repository alike. `make docs` builds it into build/docs.
 """
 
+import inspect
+import re
+from importlib import import_module
 from importlib.metadata import version as installed_version
+
+from sphinx.application import Sphinx
 
 project = "vdla"
 author = "the vdla authors"
@@ -41,3 +46,46 @@ html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 templates_path: list[str] = []
+
+_SEE = re.compile(r"See `(\w+\.\w+)`")
+
+
+def _primitive(lines: list[str]) -> list[str]:
+    """The docstring of a `Schedule` method: what its primitive's function says, then the method's own words."""
+    found = _SEE.match(lines[0]) if lines else None
+    if found is None:
+        return lines
+    module, function = found[1].split(".")
+    described = inspect.getdoc(getattr(import_module(f"vdla.compiler.schedule.{module}"), function))
+    rest = "\n".join(lines)[found.end() :].strip(" ;.\n")
+    own = [f"{rest[0].upper()}{rest[1:]}.", ""] if rest else []
+    return [*(described or "").split("\n"), "", *own]
+
+
+def _literal_blocks(lines: list[str]) -> list[str]:
+    """Indented lines behind a line that ends with a colon are code, as our docstrings write them."""
+    result: list[str] = []
+    inside = False
+    for line in lines:
+        indented = line.startswith("    ")
+        if inside and line and not indented:
+            inside = False
+            result.append("")
+        if not inside and indented and result and result[-1].endswith(":"):
+            inside = True
+            result[-1] += "" if result[-1].endswith("::") else ":"
+            result.append("")
+        result.append(line)
+    return [*result, ""]
+
+
+def _docstring(
+    _app: Sphinx, what: str, name: str, _object: object, _options: object, lines: list[str]
+) -> None:
+    of_schedule = what == "method" and name.startswith("vdla.Schedule.")
+    lines[:] = _literal_blocks(_primitive(lines) if of_schedule else lines)
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", _docstring)

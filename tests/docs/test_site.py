@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import vdla
 
 ROOT = Path(__file__).parents[2]
 NOT_ON_THE_SITE = {"README.md"}
@@ -41,3 +44,10 @@ def test_the_site_has_every_page_of_the_repository(site: Path) -> None:
 def test_the_first_address_leads_to_the_first_page(site: Path) -> None:
     assert "url=docs/index.html" in (site / "index.html").read_text(encoding="utf-8")
     assert "<h1>vdla" in (site / "docs" / "index.html").read_text(encoding="utf-8")
+
+
+def test_every_name_of_the_package_is_in_the_reference(site: Path) -> None:
+    page = (site / "docs" / "reference" / "api.html").read_text(encoding="utf-8")
+    assert [name for name in vdla.__all__ if f'id="vdla.{name}"' not in page] == []
+    # Schedule's methods say what their primitives do, with the program before and after.
+    assert "for i_j in range(24)" in re.sub(r"<[^>]+>", "", page)

@@ -1,0 +1,153 @@
+"""Runs the code of a page in docs/tutorials, in order, as a reader would type it.
+
+    python tests/helpers/tutorials.py [PAGE ...]       write the outputs of these pages (of all, unless told) anew
+
+Blocks of `python` share one namespace; blocks of `bash` run in a shell that stops at the first failure. A block behind
+`<!-- file: NAME -->` is written to that file instead. A block of `text` behind one that ran is what it printed: any
+number matches any number, since a better schedule changes cycles (what must hold, a page asserts), `...` matches
+anything, and runs of blanks are equal. Everything happens in a new folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markdown_it import MarkdownIt
+
+FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
+FILE = re.compile(r"<!-- file: (\S+) -->")
+NUMBER = re.compile(r"\d[\d,]*(\.\d+)?|─+")
+SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class TutorialError(Exception):
+    """A block that fails or prints something else; the message has page and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language, its text, the line of its fence (from 1), the file it is to become."""
+
+    language: str
+    text: str
+    line: int
+    file: str | None
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """The fenced blocks of a page in their order."""
+    file = None
+    for token in MarkdownIt().parse(page):
+        if token.type == "html_block":
+            found = FILE.search(token.content)
+            file = found[1] if found else None
+        elif token.type == "fence":
+            assert token.map is not None
+            language = token.info.strip().split(" ")[0]
+            yield Block(language, token.content, token.map[0] + 1, file)
+            file = None
+
+
+def run_page(name: str, page: str, folder: Path) -> list[tuple[Block, str]]:
+    """Run a page's blocks in `folder`: each block of text that an output stands in, with what was printed."""
+    space: dict[str, Any] = {"__name__": "__main__"}
+    printed = None
+    outputs = []
+    for block in blocks(page):
+        place = f"{name}, line {block.line}"
+        if block.file is not None:
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+            printed = None
+        elif block.language == "python":
+            printed = _run_python(block, place, space)
+        elif block.language == "bash":
+            printed = _run_shell(block, place, folder)
+        elif block.language == "text" and printed is not None:
+            outputs.append((block, printed))
+            printed = None
+        else:
+            printed = None
+    return outputs
+
+
+def differences(name: str, outputs: list[tuple[Block, str]]) -> list[str]:
+    """Where a page shows something else than what was printed."""
+    return [
+        f"{name}, line {block.line}: the page shows\n{block.text}\nbut this was printed\n{printed}\n"
+        f"If that is right now: python tests/helpers/tutorials.py {name}"
+        for block, printed in outputs
+        if not fits(block.text, printed)
+    ]
+
+
+def fits(shown: str, printed: str) -> bool:
+    """Whether a page shows this output, its numbers apart."""
+    want, got = (NUMBER.sub("0", text) for text in (shown, printed))
+    return doctest.OutputChecker().check_output(want, got, SAME)
+
+
+def _run_python(block: Block, place: str, space: dict[str, Any]) -> str:
+    out = io.StringIO()
+    try:
+        # Lines count as on the page, so that a traceback leads there.
+        code = compile("\n" * block.line + block.text, place.split(",")[0], "exec")
+        with contextlib.redirect_stdout(out):
+            exec(code, space)
+    except Exception as error:
+        raise TutorialError(f"{place}: {type(error).__name__}: {error}") from error
+    return out.getvalue()
+
+
+def _run_shell(block: Block, place: str, folder: Path) -> str:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", block.text],
+        cwd=folder,
+        env=os.environ | {"PATH": path, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise TutorialError(f"{place}: exit code {done.returncode}: {done.stderr or done.stdout}")
+    return done.stdout
+
+
+def rewritten(page: str, outputs: list[tuple[Block, str]]) -> str:
+    """The page with its outputs as they were printed; its own lines with `...` are kept where they still fit."""
+    lines = page.split("\n")
+    for block, printed in reversed(outputs):
+        patterns = [line for line in block.text.split("\n") if "..." in line]
+        shown = []
+        for line in printed.rstrip("\n").split("\n"):
+            fitting = (one for one in patterns if fits(one, line))
+            shown.append(next(fitting, line.rstrip()))
+        lines[block.line : block.line + block.text.count("\n")] = shown
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write outputs anew."""
+    for name in sys.argv[1:] or sorted(path.name for path in FOLDER.glob("*.md")):
+        path = FOLDER / Path(name).name
+        page = path.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            after = rewritten(page, run_page(path.name, page, Path(folder)))
+        if after != page:
+            path.write_text(after, encoding="utf-8")
+            print(f"{path.name}: written")
+
+
+if __name__ == "__main__":
+    main()
