@@ -6,7 +6,8 @@ import numpy as np
 from vdla.isa.alu import AluOpcode
 from vdla.util.machine_code import compiled
 
-_MIN, _MAX, _ADD, _SHR = (int(code) for code in (AluOpcode.MIN, AluOpcode.MAX, AluOpcode.ADD, AluOpcode.SHR))
+_MIN, _MAX, _ADD = int(AluOpcode.MIN), int(AluOpcode.MAX), int(AluOpcode.ADD)
+_SHR = int(AluOpcode.SHR)
 CODES = len(AluOpcode)
 """ALU opcodes are 0 .. CODES - 1."""
 

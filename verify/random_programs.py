@@ -67,7 +67,9 @@ def random_config(seed: int) -> Config:
     block_in, batch, bus = pick(4, 4, 8, 16), pick(1, 1, 2), pick(8, 8, 16, 64)
     block_out = block_in if rng.random() < 0.7 else pick(4, 8, 16)
     extensions = tuple(
-        name for name in EXTENSIONS if rng.random() < 0.9 and (name != "depthwise" or block_in == block_out)
+        name
+        for name in EXTENSIONS
+        if _generator(seed, name).random() < 0.9 and (name != "depthwise" or block_in == block_out)
     )
     return Config(
         name=f"random {seed}",
@@ -93,10 +95,15 @@ def random_config(seed: int) -> Config:
 def _samples(kind: type, seed: int) -> dict[str, Any]:
     """One of its samples for each field of `kind` that declares some; each field has random numbers of its own."""
     return {
-        name: int(np.random.default_rng((seed, zlib.crc32(name.encode()))).choice(item.samples))
+        name: int(_generator(seed, name).choice(item.samples))
         for name, _, item in declared(kind)
         if item.samples
     }
+
+
+def _generator(seed: int, name: str) -> np.random.Generator:
+    """Random numbers for what is called `name`: those of others do not change when one more is drawn."""
+    return np.random.default_rng((seed, zlib.crc32(name.encode())))
 
 
 def _tokens(source: Source, values: dict[str, int]) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from vdla.isa.alu import AluOpcode
+from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.config import Config
 
 from ..shared_modules import place
@@ -19,15 +19,24 @@ ACCUMULATOR_LANE = "accumulator_lane"
 
 IMMEDIATE = signed(16)
 
-CONTROLS: dict[str, tuple[AluOpcode, ...]] = {
+_CONTROLS: dict[str, tuple[AluOpcode, ...]] = {
     "adds": (AluOpcode.ADD,),
     "chooses": (AluOpcode.MIN, AluOpcode.MAX),
-    "is_max": (AluOpcode.MAX,),
     "shifts": (AluOpcode.SHR,),
+    "is_max": (AluOpcode.MAX,),
 }
-"""The lane's control inputs that follow from the ALU operation, and the operations that set each. None of the first
-two and `shifts`: the result is MUL's.
-"""
+
+
+def lane_controls(config: Config) -> dict[str, tuple[AluOpcode, ...]]:
+    """The lane's control inputs that follow from the ALU operation, and the operations that set each.
+
+    Without `adds`, `chooses` and `shifts` the result is MUL's. An input that no operation of the machine sets is not
+    there.
+    """
+    there = alu_opcodes(config)
+    chosen = {name: tuple(code for code in codes if code in there) for name, codes in _CONTROLS.items()}
+    return {name: codes for name, codes in chosen.items() if codes}
+
 
 CYCLES = {AluOpcode.SHR: 3, AluOpcode.MUL: 5}
 """Cycles from the operand to the result, where they are more than one. isa/alu.py says so too."""
@@ -63,7 +72,8 @@ class AccumulatorLane(wiring.Component):
     def __init__(self, *, config: Config) -> None:
         flags = (
             *("just_before", "keeps", "adds_sum", "adds_right", "takes_right", "use_immediate"),
-            *("adds", "chooses", "shifts", "is_max", "start"),
+            *lane_controls(config),
+            "start",
         )
         super().__init__(
             {

@@ -20,7 +20,7 @@ from ..shared_modules import place
 from .accumulators import lanes
 from .alu import LANE
 from .array import MultiplyArray, array_latency, sum_bits
-from .lane import ACCUMULATOR_LANE, CONTROLS, CYCLES, IMMEDIATE, RESULTS, AccumulatorLane
+from .lane import ACCUMULATOR_LANE, CYCLES, IMMEDIATE, RESULTS, AccumulatorLane, lane_controls
 from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
 
 
@@ -207,10 +207,10 @@ class Pipeline(wiring.Component):
         m.d.comb += [self.acc_read.enable.eq(slot.read), self.acc_read.address.eq(slot.address)]
         return slot
 
-    def _control(self, name: str) -> Value:
-        """Control input `name` of the lanes (`lane.CONTROLS`); the array's sums are added as ADD adds."""
+    def _control(self, name: str, codes: tuple[AluOpcode, ...]) -> Value:
+        """Control input `name` of the lanes, set by `codes`; the array's sums are added as ADD adds."""
         opcode = self.mode.alu_opcode
-        chosen = reduce(or_, [opcode == code for code in CONTROLS[name]])
+        chosen = reduce(or_, [opcode == code for code in codes])
         return ~self.mode.alu | chosen if name == "adds" else chosen
 
     def _accumulate(self, m: Module, platform: object, slot: data.View, array: MultiplyArray) -> None:
@@ -255,7 +255,10 @@ class Pipeline(wiring.Component):
         keeps = copies(m, choosing.read, count, "keeps")
         adds_sum = copies(m, choosing.sum & ~choosing.alu, count, "adds_sum")
         adds_right = copies(m, choosing.alu, count, "adds_right")
-        controls = {name: copies(m, self._control(name), count, name) for name in CONTROLS}
+        controls = {
+            name: copies(m, self._control(name, codes), count, name)
+            for name, codes in sorted(lane_controls(config).items())
+        }
         for number in range(count):
             lane = place(
                 m,

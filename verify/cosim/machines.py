@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from vdla.isa.config import KIB, PRESETS, Config, Memory, load_config
-from vdla.isa.extensions import EXTENSIONS
+from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSIONS
 from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
@@ -214,7 +214,8 @@ def default_machines() -> tuple[Config, ...]:
 def _covering(*machines: Config) -> tuple[Config, ...]:
     """The machines, so that every declared field of the RTL takes its `samples` and every extension is there.
 
-    What all of `machines` leave at its default is dealt to those that are no presets, one sample after another.
+    A field that all of `machines` leave at its default is dealt to those that are no presets, one sample after another;
+    an extension that machines have only where they name it goes to every second of them.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}
@@ -222,11 +223,10 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
         if item.rtl and item.samples and all(getattr(machine, name) == default for machine in machines):
             for number, sample in zip(others, cycle(item.samples), strict=False):
                 changes[number][name] = sample
-    for extension in EXTENSIONS:
-        if not any(machine.has(extension) for machine in machines):
-            for number in others[1::2]:
-                extensions = changes[number].get("extensions", machines[number].extensions)
-                changes[number]["extensions"] = (*extensions, extension)
+    for number in others[1::2]:
+        asked = [name for name in EXTENSIONS if name not in DEFAULT_EXTENSIONS]
+        missing = [name for name in asked if not machines[number].has(name)]
+        changes[number]["extensions"] = (*machines[number].extensions, *missing)
     return tuple(
         dataclasses.replace(machine, **changes.get(number, {})) for number, machine in enumerate(machines)
     )

@@ -18,6 +18,7 @@ from vdla.hw.compute.unit import ComputeUnit
 from vdla.hw.interfaces import Activity
 from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.config import Config, load_config
+from vdla.isa.extensions import EXTENSIONS
 from vdla.isa.layout import Unit, decode_uops, encode, formats, unit_of
 from vdla.isa.reference import ReferenceResult, run_reference
 from vdla.isa.timing import (
@@ -45,6 +46,7 @@ TINY = dataclasses.replace(
 )
 CONFIGS = {
     "4x4": TINY,
+    "4x4, every extension": dataclasses.replace(TINY, extensions=EXTENSIONS),
     "batch 2, 4x8, 4 banks": dataclasses.replace(
         TINY, batch=2, block_out=8, acc_banks=4, acc_buffer_bytes=64 * 64, inp_buffer_bytes=64 * 8,
         wgt_buffer_bytes=32 * 32, extensions=("post", "patch"),
