@@ -30,6 +30,7 @@ class AluOpcode(IntEnum):
     ADD = 2
     SHR = 3
     MUL = 4
+    SUB = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ ALU_OPERATIONS: dict[AluOpcode, AluOperation] = {
     AluOpcode.SHR: AluOperation(compute=_shift_right, extra_cycles=2),
     # Three products on the lane's one 16-bit multiplier.
     AluOpcode.MUL: AluOperation(compute=np.multiply, extra_cycles=4),
+    # The lane's adder: the right operand's complement, and a carry.
+    AluOpcode.SUB: AluOperation(compute=np.subtract, extension="subtract"),
 }
 
 

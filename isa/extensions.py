@@ -58,6 +58,17 @@ def _patch(config: Config) -> Block:
     )
 
 
+def _subtract(config: Config) -> Block:
+    return Block(
+        name="subtract",
+        lanes=config.batch * config.block_out,
+        multipliers=0,
+        multiplier="none",
+        ports="those of the ALU, whose adder it uses",
+        storage_bytes=0,
+    )
+
+
 def _depthwise(config: Config) -> Block:
     lanes = config.batch * config.block_in
     return Block(
@@ -74,6 +85,7 @@ EXTENSION_TABLE: dict[str, Extension] = {
     "post": Extension(meaning="the post-processing store (LOAD.PAR, STORE.POST)", block=_post),
     "patch": Extension(meaning="the load of overlapping patches (LOAD.PATCH)", block=_patch),
     "depthwise": Extension(meaning="the depthwise array mode (DEPTHWISE)", block=_depthwise),
+    "subtract": Extension(meaning="the ALU operation SUB", block=_subtract, default=False),
 }
 """Optional hardware beyond VTA, by name."""
 

@@ -7,7 +7,7 @@ from vdla.isa.alu import AluOpcode
 from vdla.util.machine_code import compiled
 
 _MIN, _MAX, _ADD = int(AluOpcode.MIN), int(AluOpcode.MAX), int(AluOpcode.ADD)
-_SHR = int(AluOpcode.SHR)
+_SHR, _SUB = int(AluOpcode.SHR), int(AluOpcode.SUB)
 CODES = len(AluOpcode)
 """ALU opcodes are 0 .. CODES - 1."""
 
@@ -31,6 +31,8 @@ def operate(opcode, left, right):  # type: ignore[no-untyped-def]
         return left + right
     if opcode == _SHR:
         return shift_right(left, right)
+    if opcode == _SUB:
+        return left - right
     return left * right
 
 

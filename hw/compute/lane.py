@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.alu import AluOpcode, alu_opcodes
@@ -20,10 +20,11 @@ ACCUMULATOR_LANE = "accumulator_lane"
 IMMEDIATE = signed(16)
 
 _CONTROLS: dict[str, tuple[AluOpcode, ...]] = {
-    "adds": (AluOpcode.ADD,),
+    "adds": (AluOpcode.ADD, AluOpcode.SUB),
     "chooses": (AluOpcode.MIN, AluOpcode.MAX),
     "shifts": (AluOpcode.SHR,),
     "is_max": (AluOpcode.MAX,),
+    "subtracts": (AluOpcode.SUB,),
 }
 
 
@@ -63,6 +64,8 @@ class AccumulatorLane(wiring.Component):
         In x: this is the source of the next operation; without, `right` is the `immediate` where `use_immediate` says.
     adds, chooses, shifts, is_max : In
         The instruction: a sum, MIN or MAX, SHR; of MIN and MAX the latter.
+    subtracts : In
+        Of sums with `right`: it is subtracted. Only on machines with SUB.
     start, since : In
         As `alu.Alu` has them.
     result : Out
@@ -70,6 +73,7 @@ class AccumulatorLane(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
+        self.has_subtract = "subtracts" in lane_controls(config)
         flags = (
             *("just_before", "keeps", "adds_sum", "adds_right", "takes_right", "use_immediate"),
             *lane_controls(config),
@@ -121,9 +125,9 @@ class AccumulatorLane(wiring.Component):
         )
         addend, total, following = Signal(LANE), Signal(LANE), Signal(LANE)
         m.d.comb += [
-            addend.eq(Mux(self.adds_right, right, Mux(self.adds_sum, self.array_sum, 0))),
-            total.eq(Mux(self.keeps, operand, 0) + addend),
-            following.eq(result + addend),
+            addend.eq(Mux(self.adds_right, self._signed(right), Mux(self.adds_sum, self.array_sum, 0))),
+            total.eq(self._sum(Mux(self.keeps, operand, 0), addend)),
+            following.eq(self._sum(result, addend)),
             self.result.eq(result),
         ]
         m.d.sync += [
@@ -137,3 +141,11 @@ class AccumulatorLane(wiring.Component):
             *(later.eq(earlier) for earlier, later in pairwise(results)),
         ]
         return m
+
+    def _signed(self, right: Value) -> Value:
+        """`right`, or its complement, to which `_sum` adds one: -right."""
+        return Mux(self.subtracts, ~right, right) if self.has_subtract else right
+
+    def _sum(self, left: Value, addend: Value) -> Value:
+        """left + addend. The carry is the adder's own; the array's sums never have it."""
+        return left + addend + (self.subtracts & self.adds_right) if self.has_subtract else left + addend

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from vdla.hw.compute.lane import CYCLES, lane_controls
 from vdla.isa.alu import ALU_OPERATIONS, AluOpcode, alu_opcodes
+from vdla.isa.assembler import assemble, disassemble
+from vdla.isa.check import check
 from vdla.isa.config import load_config
 from vdla.isa.describe import c_header, markdown
+from vdla.isa.errors import ProgramError
 from vdla.isa.extensions import EXTENSIONS
+from vdla.isa.reference import run_reference
 from vdla.isa.timing import alu_cycles
+from vdla.sim import simulate
 from vdla.sim.alu import operate
 
 TINY = load_config("tiny")
@@ -47,3 +52,23 @@ def test_documents_list_the_operations_of_the_machine():
             there = opcode in alu_opcodes(config)
             assert (f"#define VDLA_ALU_{opcode.name} {int(opcode)}" in header) == there
             assert (f"{opcode.name} {int(opcode)}" in page.partition("`alu_opcode`")[2][:200]) == there
+
+
+@pytest.mark.parametrize(
+    "opcode", [code for code in AluOpcode if code not in alu_opcodes(TINY)], ids=lambda opcode: opcode.name
+)
+def test_operations_of_an_extension_are_refused_without_it(opcode: AluOpcode):
+    lines = f"ALU uop_end=1 iter_out=1 iter_in=1 alu_opcode={opcode.name} use_imm=1 imm=3\nFINISH\n"
+    words, image = assemble(lines, TINY), np.zeros(4096, np.uint8)
+    extension = ALU_OPERATIONS[opcode].extension
+    assert disassemble(words, TINY) == lines
+    (finding,) = check(TINY, words, image)
+    assert finding.kind == "extension" and f"needs the extension '{extension}'" in finding.message
+    for run in (run_reference, simulate):
+        with pytest.raises(ProgramError, match=f"instruction 0 .ALU.:? needs the extension '{extension}'"):
+            run(TINY, words, image)
+    there = dataclasses.replace(TINY, extensions=(*TINY.extensions, extension))
+    assert not check(there, words, image)
+    result, reference = simulate(there, words, image), run_reference(there, words, image)
+    np.testing.assert_array_equal(result.scratchpads.acc, reference.acc)
+    assert reference.acc.any()

@@ -104,6 +104,7 @@ _OPERATORS: dict[AluOpcode, Callable[[Expr, Expr], Expr]] = {
     AluOpcode.MAX: maximum,
     AluOpcode.ADD: lambda left, right: left + right,
     AluOpcode.MUL: lambda left, right: left * right,
+    AluOpcode.SUB: lambda left, right: left - right,
 }
 
 VECTORS = {f"vector_{opcode.name.lower()}": opcode for opcode in _OPERATORS}
