@@ -8,12 +8,14 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..graph.graph import Node
+from ..graph.graph import Graph, Node
 from ..ir.hash import structural_hash
 from ..ir.stmt import Program
 from ..schedule import Schedule
 from .chosen_knobs import ChosenKnobs, Workload
 from .cpu.workload import CpuWorkload
+from .expressions import Expression
+from .fused import Fused, fused
 from .space import Space, Values
 
 Target = TypeVar("Target")
@@ -69,6 +71,45 @@ class Recorded(Generic[Target, Workload]):
     workload: Workload
     space: Callable[[Workload], Space]
     step: Callable[[Values], LoweredStep[Target]]
+
+
+def lowered_node(
+    graph: Graph,
+    node: Node,
+    key: str,
+    ends: Fused,
+    schedule: Callable[[Target], Schedule],
+    bound: Mapping[str, str],
+    arrays: Mapping[str, np.ndarray] | None = None,
+    workload: Known | None = None,
+) -> LoweredNode[Target, Known]:
+    """The node whose program is `ends.program` and whose parameters are the tensors or constants `bound` by name.
+
+    `key` names what schedules it; `arrays` by parameter are constants that are no tensors of the graph. Parameters of
+    what is fused with the node come from `ends`. Constants get the parameters' shapes.
+    """
+    shapes = {p.name: p.shape for p in ends.program.parameters}
+    constants = {p: graph.constants[name] for p, name in bound.items() if name in graph.constants}
+    constants |= {**(arrays or {}), **ends.constants}
+    return LoweredNode(
+        node=node,
+        key=kernel_key(key, ends.program),
+        program=ends.program,
+        schedule=schedule,
+        tensors={p: name for p, name in bound.items() if name not in graph.constants} | ends.tensors,
+        constants={p: array.reshape(shapes[p]) for p, array in constants.items()},
+        workload=workload,
+    )
+
+
+def fused_expression(graph: Graph, node: Node, expression: Expression) -> tuple[Fused, dict[str, str]]:
+    """A node's expression with what is fused with it, and the tensors that are its parameters by name."""
+    program = expression.program
+    names = [p.name for p in program.parameters if p.name not in expression.arrays]
+    inputs, outputs = names[: -len(node.outputs)], names[-len(node.outputs) :]
+    given = zip(inputs, node.own_inputs, strict=True) if node.data is None else ()
+    ends = fused(graph, node, program, statements=expression.statements, inside=expression.inside)
+    return ends, {**dict(given), **dict(zip(outputs, node.outputs, strict=True))}
 
 
 def kernel_key(template: str, program: Program) -> str:

@@ -1,20 +1,23 @@
-"""Convolutions and matrix products of real numbers as programs, with their weights and epilogues."""
+"""Convolutions and matrix products of the graph as programs, with their weights and epilogues."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution, Dense
+from ...schedule import Schedule
 from ...te.epilogue import Epilogue
 from ...te.ops.conv_transpose import conv_transpose
 from ...te.ops.convolution import Convolution as Shape
-from ..lowered_node import LoweredNode, kernel_key
+from ..expressions import Expression
+from ..fused import fused
+from ..lowered_node import lowered_node
 from . import conv2d_knobs as conv2d_cpu_knobs
 from . import conv_transpose as conv_transpose_cpu
-from .fused import Fused, fused
 from .lowered import LoweredCpuNode, sketched
 from .tasks import CPU
 from .workload import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
@@ -65,25 +68,16 @@ def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> Lowere
     if operator.epilogue.bias:
         arrays["B"] = _extended(graph.constants[node.inputs[2]].reshape(groups, -1), shapes["B"])
     inside = filters // groups
-    ends = fused(
-        graph,
-        node,
-        program,
+    expression = Expression(
+        program=program,
+        arrays=arrays,
         inside=None if inside % out.block == 0 else lambda at: at[2] * out.block + at[5] < inside,
     )
-    lowered = LoweredNode(
-        node=node,
-        key=kernel_key(program.name, ends.program),
-        program=ends.program,
-        schedule=(
-            partial(CPU.schedule, workload=workload, program=ends.program)
-            if workload is not None
-            else lambda target: conv_transpose_cpu.schedule(target, ends.program, window, parallel=True)
-        ),
-        workload=workload,
-        **_bound(graph, node, operator.epilogue, arrays, ends),
-    )
-    return sketched(lowered, "conv_transpose", window) if operator.transposed else lowered
+    if workload is not None:
+        return _sum(graph, node, operator.epilogue, expression, workload)
+    schedule = partial(conv_transpose_cpu.schedule, window=window, parallel=True)
+    lowered = _sum(graph, node, operator.epilogue, expression, schedule)
+    return sketched(lowered, "conv_transpose", window)
 
 
 def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
@@ -106,20 +100,12 @@ def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredC
     if operator.epilogue.bias:
         arrays["B"] = _extended(graph.constants[node.inputs[2]], shapes["B"])
     block = data.block
-    ends = fused(
-        graph,
-        node,
-        program,
+    expression = Expression(
+        program=program,
+        arrays=arrays,
         inside=None if channels % block == 0 else lambda at: at[1] * block + at[4] < channels,
     )
-    return LoweredNode(
-        node=node,
-        key=kernel_key("depthwise", ends.program),
-        program=ends.program,
-        schedule=partial(CPU.schedule, workload=workload, program=ends.program),
-        workload=workload,
-        **_bound(graph, node, operator.epilogue, arrays, ends),
-    )
+    return _sum(graph, node, operator.epilogue, expression, workload)
 
 
 def lower_dense(graph: Graph, node: Node, operator: Dense) -> LoweredCpuNode:
@@ -131,30 +117,27 @@ def lower_dense(graph: Graph, node: Node, operator: Dense) -> LoweredCpuNode:
     arrays = {"W": graph.constants[node.inputs[1]]}
     if operator.epilogue.bias:
         arrays["B"] = graph.constants[node.inputs[2]]
-    ends = fused(graph, node, program)
-    return LoweredNode(
-        node=node,
-        key=kernel_key("dense", ends.program),
-        program=ends.program,
-        schedule=partial(CPU.schedule, workload=workload, program=ends.program),
-        workload=workload,
-        **_bound(graph, node, operator.epilogue, arrays, ends),
-    )
+    return _sum(graph, node, operator.epilogue, Expression(program=program, arrays=arrays), workload)
 
 
-def _bound(
-    graph: Graph, node: Node, epilogue: Epilogue, constants: dict[str, np.ndarray], ends: Fused
-) -> dict[str, dict]:
-    """`tensors` and `constants` of a sum with an epilogue and what is fused; an operand may be either."""
-    tensors = {"X": node.inputs[0], "Y": node.output, **ends.tensors}
-    constants = {**constants, **ends.constants}
+def _sum(
+    graph: Graph,
+    node: Node,
+    epilogue: Epilogue,
+    expression: Expression,
+    schedule: CpuWorkload | Callable[..., Schedule],
+) -> LoweredCpuNode:
+    """A sum with an epilogue and what is fused, scheduled by a workload's template or by a function."""
+    ends = fused(graph, node, expression.program, inside=expression.inside)
+    bound = {"X": node.inputs[0], "Y": node.output}
     if epilogue.operand:
-        operand = node.inputs[2 + epilogue.bias]
-        if operand in graph.constants:
-            constants["R"] = graph.constants[operand]
-        else:
-            tensors["R"] = operand
-    return {"tensors": tensors, "constants": constants}
+        bound["R"] = node.inputs[2 + epilogue.bias]
+    key, arrays = expression.program.name, expression.arrays
+    if callable(schedule):
+        own = partial(schedule, program=ends.program)
+        return lowered_node(graph, node, key, ends, own, bound, arrays)
+    own = partial(CPU.schedule, workload=schedule, program=ends.program)
+    return lowered_node(graph, node, key, ends, own, bound, arrays, schedule)
 
 
 def _extended(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

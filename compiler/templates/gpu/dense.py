@@ -8,9 +8,10 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from ...te.ops.product import Matrices, product
-from ..cpu.fused import fused
+from ..fused import fused
+from ..lowered_node import lowered_node
 from . import gemm
-from .lowered import LoweredCudaNode, lowered
+from .lowered import LoweredCudaNode
 from .tensor_float import for_target
 from .workload import workload_of
 
@@ -42,7 +43,7 @@ def lower_dense(
         bound["R"] = rest[0]
     template = "dense" if knobs is None else f"dense {knobs}"
     workload = workload_of(gemm.template_of(target, ends.program, ("W",)), ends.program, ("W",))
-    return lowered(
+    return lowered_node(
         graph,
         node,
         template,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from ...graph.graph import Graph, Node
@@ -26,30 +27,39 @@ from ...graph.operators import (
     Softmax,
 )
 from ...target.cuda.machine import CudaTarget
-from ...te.blocks import Window
+from ..expressions import computed, expression_of
 from ..lowered_node import kernel_key
 from ..space import Values
-from . import rows_space
+from . import pool, rows_space
 from .dense import lower_dense
 from .lower_convolutions import lower_convolution, lower_convolution_methods
 from .lower_moves import (
-    lower_concatenation,
-    lower_elementwise,
-    lower_gather,
+    ELEMENTS,
+    TUNED_ELEMENTS,
+    concatenation,
     lower_permutation,
-    lower_pool,
-    lower_relayout,
-    lower_remap,
-    lower_resize,
+    remapping,
 )
 from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_softmax
-from .lowered import LoweredCudaNode
+from .lowered import Kernel, LoweredCudaNode, lower_expression
 from .matmul import lower_matrix_product
 from .tasks import GPU
 from .workload import CudaTemplate
 
 _OTHERS: Mapping[str, CudaTemplate] = {"gemv_cuda": "gemm_cuda", "gemm_wgmma_cuda": "gemm_mma_cuda"}
 """What else can schedule the products of a template: few rows can be tiled, too, and single warps do what four do."""
+
+_KERNELS: Mapping[type, Kernel] = MappingProxyType(
+    {
+        MaxPool: Kernel(name="pool", schedule=pool.schedule, tuned="pool_cuda", intermediates=False),
+        AveragePool: Kernel(name="pool", schedule=pool.schedule, tuned="pool_cuda", intermediates=False),
+        Elementwise: TUNED_ELEMENTS,
+        Gather: ELEMENTS,
+        Resize: ELEMENTS,
+        Relayout: ELEMENTS,
+    }
+)
+"""What schedules the expressions of `templates.expressions`."""
 
 ChooseKnobs = Callable[[Node], Any]
 """Knobs of a node's template, such as a tuner found; None: the template's defaults."""
@@ -62,44 +72,32 @@ def lower_cuda_node(
 
     `knobs` gives those of the template that the node's operator has (its `Knobs`), or None for the template's defaults.
     """
-    chosen = None if knobs is None else knobs(node)
-    match node.operator:
+    chosen, operator = None if knobs is None else knobs(node), computed(graph, node)
+    match operator:
         case Convolution():
-            return lower_convolution(target, graph, node, node.operator, chosen)
+            return lower_convolution(target, graph, node, operator, chosen)
         case Dense():
-            return lower_dense(target, graph, node, node.operator, chosen)
+            return lower_dense(target, graph, node, operator, chosen)
         case MatrixProduct():
             return lower_matrix_product(target, graph, node, chosen)
         case LstmSteps():
-            return lower_lstm(target, graph, node, node.operator, chosen)
+            return lower_lstm(target, graph, node, operator, chosen)
         case Softmax():
-            return lower_softmax(target, graph, node, node.operator, chosen)
+            return lower_softmax(target, graph, node, operator, chosen)
         case Normalization():
-            return lower_normalization(target, graph, node, node.operator, chosen)
+            return lower_normalization(target, graph, node, operator, chosen)
         case Reduction(kind=kind, axes=axes):
             return lower_reduction(target, graph, node, kind, axes, chosen)
-        case MaxPool() | AveragePool():
-            height, width = graph.data_shape(node)[2:]
-            if node.operator.window == Window(kernel=(height, width)):
-                # One output a plane: rows of the input.
-                kind = "max" if isinstance(node.operator, MaxPool) else "mean"
-                return lower_reduction(target, graph, node, kind, (2, 3), chosen)
-            return lower_pool(graph, node, node.operator, chosen)
         case Permute(axes=axes):
             return lower_permutation(target, graph, node, axes, chosen)
-        case Concatenate(axis=axis):
-            return lower_concatenation(graph, node, axis, chosen)
+        case Concatenate():
+            return lower_expression(graph, node, concatenation(graph, operator, node), TUNED_ELEMENTS, chosen)
         case Remap():
-            return lower_remap(graph, node, node.operator, chosen)
-        case Gather():
-            return lower_gather(graph, node, node.operator, chosen)
-        case Resize():
-            return lower_resize(graph, node, node.operator, chosen)
-        case Elementwise(body=body):
-            return lower_elementwise(graph, node, body, chosen)
-        case Relayout():
-            return lower_relayout(graph, node, chosen)
-    return None
+            return lower_expression(graph, node, remapping(graph, operator, node), ELEMENTS, chosen)
+    kernel = _KERNELS.get(type(operator))
+    return (
+        None if kernel is None else lower_expression(graph, node, expression_of(graph, node), kernel, chosen)
+    )
 
 
 def lower_methods(target: CudaTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:

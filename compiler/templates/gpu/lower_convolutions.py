@@ -21,9 +21,10 @@ from ...te.ops.direct_conv2d import direct_conv2d
 from ...te.ops.gemm_conv2d import conv2d_depth, gemm_conv2d
 from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
 from ...te.ops.winograd import fits, transformed_weights, winograd_conv2d
-from ..cpu.fused import fused
+from ..fused import fused
+from ..lowered_node import lowered_node
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
-from .lowered import LoweredCudaNode, lowered
+from .lowered import LoweredCudaNode
 from .tensor_float import for_target, is_rounded
 from .winograd_account import exact_outputs
 from .workload import CudaTemplate, workload_of
@@ -204,7 +205,7 @@ def _lowered(
     final = ends.program
     name = name if knobs is None else f"{name} {knobs}"
     workload = workload_of(tuned, final, packed, window)
-    return lowered(
+    return lowered_node(
         graph,
         node,
         name,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from math import prod
 
 from ...graph.graph import Graph, Node
 from ...graph.operators import LstmSteps, Normalization, Softmax
@@ -14,11 +12,11 @@ from ...ir.stmt import Program
 from ...ir.visit import loops
 from ...target.cuda.architectures import GRID_LIMITS
 from ...target.cuda.machine import CudaTarget
-from ...te.ops.lstm import lstm_steps
 from ...te.ops.reduction import Kind
-from ..cpu.fused import shapes_beside
+from ..expressions import Expression, expression_of, normalization_sizes
+from ..fused import shapes_beside
 from . import lstm, named, rows
-from .lowered import LoweredCudaNode, in_order
+from .lowered import Kernel, LoweredCudaNode, lower_expression
 from .row_operator import RowOperator
 from .workload import workload_of_rows
 
@@ -36,8 +34,7 @@ def lower_softmax(
     program = of_rows.program(knobs or of_rows.choose_knobs(target))
     if _fits(program):
         return _of_rows(graph, node, of_rows, program, flat=False)
-    program = of_rows.plain()
-    return in_order(graph, node, program, statements=("scale",))
+    return lower_expression(graph, node, expression_of(graph, node))
 
 
 def lower_normalization(
@@ -48,13 +45,9 @@ def lower_normalization(
     knobs: rows.Knobs | None = None,
 ) -> LoweredCudaNode:
     """Rows by their own mean and variance."""
-    shape = graph.data_shape(node)
-    lead, size = shape[: operator.axis], prod(shape[operator.axis :])
-    outer = lead[0] if operator.by_channel else prod(lead)
-    channels = lead[1] if operator.by_channel else 1
     of_rows = RowOperator(
         operator="channel_normalization" if operator.by_channel else "row_normalization",
-        shape=(outer, channels, size),
+        shape=normalization_sizes(graph, node, operator),
         axes=(2,),
         bias=len(node.own_inputs) == 3,
         epsilon=operator.epsilon,
@@ -62,8 +55,7 @@ def lower_normalization(
     program = of_rows.program(knobs or of_rows.choose_knobs(target))
     if _fits(program):
         return _of_rows(graph, node, of_rows, program, flat=False)
-    program = of_rows.plain()
-    return in_order(graph, node, program)
+    return lower_expression(graph, node, expression_of(graph, node))
 
 
 def lower_reduction(
@@ -97,15 +89,16 @@ def lower_lstm(
     sizes = {"steps": operator.steps, "batch": batch, "hidden": hidden, "directions": operator.directions}
     program = lstm.steps(knobs, **sizes)
     if not _fits(program):
-        return in_order(graph, node, lstm_steps(**sizes))
-    template = partial(lstm.schedule, knobs=knobs)
-    return in_order(graph, node, program, f"lstm {knobs.cells}", template, flat=False)
+        return lower_expression(graph, node, expression_of(graph, node))
+    kernel = Kernel(name=f"lstm {knobs.cells}", schedule=lstm.schedule, flat=False)
+    return lower_expression(graph, node, Expression(program=program), kernel, knobs)
 
 
 def _of_rows(
     graph: Graph, node: Node, operator: RowOperator, program: Program, *, flat: bool
 ) -> LoweredCudaNode:
-    lowered = in_order(graph, node, program, "rows", named.schedule, flat=flat)
+    kernel = Kernel(name="rows", schedule=lambda t, p, _: named.schedule(t, p), flat=flat)
+    lowered = lower_expression(graph, node, Expression(program=program), kernel)
     return replace(lowered, workload=workload_of_rows(operator))
 
 

@@ -7,9 +7,10 @@ from math import prod
 from ...graph.graph import Graph, Node
 from ...target.cuda.machine import CudaTarget
 from ...te.ops.product import Matrices, product
-from ..cpu.fused import fused
+from ..fused import fused
+from ..lowered_node import lowered_node
 from . import gemm
-from .lowered import LoweredCudaNode, lowered
+from .lowered import LoweredCudaNode
 from .tensor_float import for_target
 from .workload import workload_of
 
@@ -34,7 +35,7 @@ def lower_matrix_product(
     program = for_target(target, program)
     ends = fused(graph, node, program)
     constants = [p for p, name in (("X", x), ("W", w)) if name in graph.constants]
-    return lowered(
+    return lowered_node(
         graph,
         node,
         " ".join(["matmul", *constants, *([] if knobs is None else [str(knobs)])]),

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...graph.graph import Graph, Node, Tensor
-from ...ir.expr import Expr
-from ...ir.stmt import Program
-from ...te.fusion import operand_buffer, with_data, with_result
-from ...te.merge import Shape, spread
+from ..graph.graph import Graph, Node, Tensor
+from ..ir.expr import Expr
+from ..ir.stmt import Program
+from ..te.fusion import operand_buffer, with_data, with_result
+from ..te.merge import Shape, spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

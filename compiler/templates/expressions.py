@@ -1,0 +1,227 @@
+"""What operators of the graph compute, on any target: an explicit table of tensor expressions.
+
+A target has a table of templates beside it (`cpu.lower`, `gpu.lower`), and expressions of its own where threads or
+registers are part of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ..graph.graph import Graph, Node, Tensor
+from ..graph.operators import (
+    AveragePool,
+    Concatenate,
+    Elementwise,
+    Gather,
+    LstmSteps,
+    MaxPool,
+    Normalization,
+    Permute,
+    Reduction,
+    Relayout,
+    Remap,
+    Resize,
+    Softmax,
+)
+from ..ir.expr import Expr
+from ..ir.stmt import Program
+from ..te.blocks import Window
+from ..te.ops.float_elementwise import float_elementwise
+from ..te.ops.float_pool import float_pool
+from ..te.ops.lstm import lstm_steps
+from ..te.ops.movement import concat, gather, permute, remap
+from ..te.ops.normalization import normalize
+from ..te.ops.reduction import reduction
+from ..te.ops.relayout import relayout
+from ..te.ops.resize import axis_table, resize
+from ..te.ops.softmax import softmax
+from .fused import shapes_beside, storage_beside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Expression:
+    """An operator's tensor expression: its parameters are its inputs, `arrays`, and its outputs, in their order.
+
+    `arrays` by parameter are constants that are no tensors of the graph. `statements` and `inside` say where what is
+    fused with the operator is grafted on, see `te.fusion.with_result`.
+    """
+
+    program: Program
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    statements: tuple[str, ...] = ()
+    inside: Callable[[tuple[Expr, ...]], Expr] | None = None
+
+
+def expression_of(graph: Graph, node: Node, *, width: int = 1) -> Expression:
+    """What a node computes, without what is fused with it; of rows in `width` partial results side by side.
+
+    LookupError for an operator that is not in the table: sums of products, whose templates decide how they lie.
+    """
+    operator = computed(graph, node)
+    return _EXPRESSIONS[type(operator)](graph, node, operator, width)
+
+
+def computed(graph: Graph, node: Node) -> Any:
+    """The node's operator; a pool whose window is all of a plane, which lies row by row, is a reduction of rows."""
+    operator = node.operator
+    if not isinstance(operator, MaxPool | AveragePool) or graph.tensors[node.output].block > 1:
+        return operator
+    height, width = graph.data_shape(node)[2:]
+    if operator.window != Window(kernel=(height, width)):
+        return operator
+    return Reduction(kind="max" if isinstance(operator, MaxPool) else "mean", axes=(2, 3))
+
+
+def data_of(graph: Graph, node: Node) -> Tensor:
+    """The first input of a node's operator, which lies as its output does."""
+    return Tensor(name="data", shape=graph.data_shape(node), block=graph.tensors[node.output].block)
+
+
+def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:
+    """Which elements of [batch * blocks, ..., block] are channels; None where all are."""
+    channels, block = data.shape[1], data.block
+    if channels % block == 0:
+        return None
+    blocks = -(-channels // block)
+    return lambda at: at[0] % blocks * block + at[-1] < channels
+
+
+def normalization_sizes(graph: Graph, node: Node, operator: Normalization) -> tuple[int, int, int]:
+    """What lies outside of the rows of a normalization, channels (1 where it is by row), and elements of a row."""
+    shape = graph.data_shape(node)
+    lead, size = shape[: operator.axis], prod(shape[operator.axis :])
+    return (lead[0], lead[1], size) if operator.by_channel else (prod(lead), 1, size)
+
+
+def _elementwise(graph: Graph, node: Node, operator: Elementwise, _: int) -> Expression:
+    out = graph.tensors[node.output]
+    shapes = [storage_beside(graph.tensors[name], len(out.storage), out.block) for name in node.inputs]
+    return Expression(program=float_elementwise(shapes, operator.body))
+
+
+def _pool(graph: Graph, node: Node, operator: MaxPool | AveragePool, _: int) -> Expression:
+    data = data_of(graph, node)
+    height, width = data.shape[2:]
+    program = float_pool(
+        outer=prod(data.storage) // (height * width * data.block),
+        height=height,
+        width=width,
+        lanes=data.block,
+        window=operator.window,
+        kind="max" if isinstance(operator, MaxPool) else "average",
+        counted=operator.counted if isinstance(operator, AveragePool) else (0, 0, 0, 0),
+    )
+    return Expression(program=program, inside=channels_inside(data))
+
+
+def _softmax(graph: Graph, node: Node, operator: Softmax, width: int) -> Expression:
+    program = softmax(graph.data_shape(node), operator.axis, width=width, logarithm=operator.logarithm)
+    return Expression(program=program, statements=("scale",))
+
+
+def _normalization(graph: Graph, node: Node, operator: Normalization, width: int) -> Expression:
+    outer, channels, size = normalization_sizes(graph, node, operator)
+    program = normalize(
+        outer=outer,
+        channels=channels,
+        size=size,
+        epsilon=operator.epsilon,
+        by="channel" if operator.by_channel else "row",
+        bias=len(node.own_inputs) == 3,
+        width=width,
+    )
+    return Expression(program=program)
+
+
+def _reduction(graph: Graph, node: Node, operator: Reduction, width: int) -> Expression:
+    beside = shapes_beside(graph, node, operator.axes)
+    shape = graph.data_shape(node)
+    return Expression(program=reduction(shape, operator.axes, operator.kind, width=width, beside=beside))
+
+
+def _resize(graph: Graph, node: Node, operator: Resize, _: int) -> Expression:
+    data = data_of(graph, node)
+    sizes, outputs = data.shape[2:], graph.tensors[node.output].shape[2:]
+    program = resize(
+        outer=prod(data.storage) // (prod(sizes) * data.block),
+        height=sizes[0],
+        width=sizes[1],
+        lanes=data.block,
+        outputs=(outputs[0], outputs[1]),
+        mode=operator.mode,
+    )
+    arrays: dict[str, np.ndarray] = {}
+    for axis, size, count, scale in zip("RC", sizes, outputs, operator.scales, strict=True):
+        table = axis_table(
+            size,
+            count,
+            scale=scale,
+            mode=operator.mode,
+            coordinates=operator.coordinates,
+            rounding=operator.rounding,
+        )
+        arrays[f"{axis}I"] = table.first
+        if operator.mode == "linear":
+            arrays[f"{axis}W"] = table.weight
+    return Expression(program=program, arrays=arrays, inside=channels_inside(data))
+
+
+def _gather(graph: Graph, node: Node, operator: Gather, _: int) -> Expression:
+    program = gather(graph.data_shape(node), operator.axis, len(operator.indices))
+    return Expression(program=program, arrays={"I": np.array(operator.indices, np.int64)})
+
+
+def _relayout(graph: Graph, node: Node, operator: Relayout, _: int) -> Expression:
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    batch, channels, *plane = data.shape
+    program = relayout(
+        batch=batch, channels=channels, plane=prod(plane), block_in=data.block, block_out=out.block
+    )
+    return Expression(program=program)
+
+
+def _lstm(graph: Graph, node: Node, operator: LstmSteps, _: int) -> Expression:
+    _, _, batch, hidden = graph.tensors[node.output].shape
+    program = lstm_steps(steps=operator.steps, batch=batch, hidden=hidden, directions=operator.directions)
+    return Expression(program=program)
+
+
+def _permute(graph: Graph, node: Node, operator: Permute, _: int) -> Expression:
+    dtype = graph.tensors[node.output].dtype
+    return Expression(program=permute(graph.data_shape(node), operator.axes, dtype=dtype))
+
+
+def _concatenate(graph: Graph, node: Node, operator: Concatenate, _: int) -> Expression:
+    return Expression(
+        program=concat([graph.tensors[name].storage for name in node.own_inputs], operator.axis)
+    )
+
+
+def _remap(graph: Graph, node: Node, operator: Remap, _: int) -> Expression:
+    return Expression(program=remap(graph.data_shape(node), operator.runs, fill=operator.fill))
+
+
+_EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = MappingProxyType(
+    {
+        Elementwise: _elementwise,
+        MaxPool: _pool,
+        AveragePool: _pool,
+        Softmax: _softmax,
+        Normalization: _normalization,
+        Reduction: _reduction,
+        Resize: _resize,
+        Gather: _gather,
+        Relayout: _relayout,
+        LstmSteps: _lstm,
+        Permute: _permute,
+        Concatenate: _concatenate,
+        Remap: _remap,
+    }
+)
