@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vdla.compiler.target.cpu.options import parse_target
+from vdla.compiler.backends.llvm import LlvmCompiler
 from vdla.util.errors import UserError
 
 from .network_cache import cached_network
@@ -19,7 +19,7 @@ def main(model: str, target: str, *records: str) -> int:
     from .cli.records import book_from
 
     try:
-        cached_network(Path(model), parse_target(target), records=book_from(records))
+        cached_network(Path(model), LlvmCompiler(target), records=book_from(records))
     except UserError:
         return 2
     return 0

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from vdla.compiler.backends.kernels import KernelTime
+from vdla.compiler.backends.llvm import LlvmDevice
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.partition import Region
-from vdla.compiler.runtime.cpu_network import LaunchTime
 from vdla.compiler.runtime.heterogeneous_network import RegionTime, timed
 from vdla.compiler.tune.records.book import RecordBook
 
-from .processor_run import compile_here
+from .kernels_run import compile_on
 
 PRODUCTS = frozenset(
     ["Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "LSTM", "GRU", "RNN"]
@@ -89,12 +90,10 @@ def run_cpu_alone(
 ) -> CpuAlone:
     """The network of `vdla run --device cpu`, timed as regions of the CPU are, its time divided among `regions`.
 
-    Arguments as of `processor_run.compile_here` and `HeterogeneousNetwork.time`. Raises UserError.
+    Arguments as of `kernels_run.compile_on` and `HeterogeneousNetwork.time`. Raises UserError.
     """
     try:
-        compiled = compile_here(
-            model, target, batch=1, cache=cache, dump_passes=None, remark=remark, records=records
-        )
+        compiled = compile_on(LlvmDevice(target), model, cache=cache, remark=remark, records=records)
     except ModelError as error:
         return CpuAlone(regions={}, remark=str(error))
     with compiled.network as network:
@@ -104,7 +103,7 @@ def run_cpu_alone(
 
 
 def divide_time(
-    profile: Sequence[LaunchTime], regions: Sequence[Region], seconds: float
+    profile: Sequence[KernelTime], regions: Sequence[Region], seconds: float
 ) -> Mapping[str, float]:
     """`seconds` among regions by name, in the proportion of their kernels' times.
 

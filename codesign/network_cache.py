@@ -1,4 +1,4 @@
-"""Networks compiled for processors, kept for this user by their content.
+"""Networks compiled for processors and GPUs, kept for this user by their content.
 
 An entry is the archive that `vdla compile` writes. Its name is a hash of all that decides its bytes: the model with its
 external data, the target, the options, the tuner's records, the sources of the compiler and the versions of what it
@@ -14,10 +14,10 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import vdla.compiler
 import vdla.isa
@@ -27,10 +27,8 @@ from vdla.util.user_cache import cached, discard_least_used
 from vdla.util.user_files import read_whole
 
 if TYPE_CHECKING:
-    from vdla.compiler.cpu_driver import Told
-    from vdla.compiler.target.cpu.machine import CpuTarget
+    from vdla.compiler.backends.kernels import KernelCompiler, Told
     from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-    from vdla.compiler.templates.cpu.workload import CpuWorkload
     from vdla.compiler.tune.records.book import RecordBook
 
 PART = "networks"
@@ -47,45 +45,32 @@ class CacheEntry:
 
     path: Path
     hit: bool
-    knobs: ChosenKnobs[CpuWorkload] | None
+    knobs: ChosenKnobs[Any] | None
 
 
 def cached_network(
     model: Path,
-    target: CpuTarget,
+    compiler: KernelCompiler,
     *,
     batch: int = 1,
     records: RecordBook | None = None,
     told: Told | None = None,
 ) -> CacheEntry:
-    """The archive of `model` compiled for `target` with knobs of `records`, now or earlier; `told` as of `compile_cpu`.
+    """The archive of `model` as `compiler` saves it with knobs of `records`, now or earlier; `told` as of its `save`.
 
     Raises UserError, for a model that cannot be read or compiled, and CacheError where there is no place to keep it.
     """
-    knobs = None
-    if records is not None:
-        from vdla.compiler.templates.cpu.tasks import CPU
-        from vdla.compiler.tune.records.apply import knobs_from
-
-        knobs = knobs_from(records, CPU, target)
-
-    def save(partial: Path, file: ModelFile) -> None:
-        # Half a second of imports, for which a network that is there need not wait.
-        from vdla.compiler.cpu_driver import compile_cpu_ahead
-        from vdla.compiler.runtime.network_archive import NAME, save_network
-
-        save_network(
-            partial, compile_cpu_ahead(file, target, batch=batch, knobs=knobs, library=NAME, told=told)
-        )
-
+    knobs = compiler.knobs(records)
     path, hit = cached_archive(
-        model, lambda file: network_key(file, target, batch=batch, records=records), save
+        model,
+        lambda file: network_key(file, compiler, batch=batch, records=records),
+        lambda partial, file: compiler.save(partial, file, batch=batch, knobs=knobs, told=told),
     )
     return CacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
 
 
 def cached_archive(
-    model: Path, key: Callable[[ModelFile], str], save: Callable[[Path, ModelFile], None]
+    model: Path, key: Callable[[ModelFile], str], save: Callable[[Path, ModelFile], object]
 ) -> tuple[Path, bool]:
     """Where the archive of `model` lies that `save` writes, and whether it lay there before.
 
@@ -113,17 +98,18 @@ def cached_archive(
 
 
 def network_key(
-    model: Path | ModelFile, target: CpuTarget, *, batch: int, records: RecordBook | None = None
+    model: Path | ModelFile, compiler: KernelCompiler, *, batch: int, records: RecordBook | None = None
 ) -> str:
     """The name of what compiling gives: equal names, equal bytes.
 
     Raises FileError and ModelError for a model that cannot be read.
     """
-    return archive_key(
-        model,
-        json.dumps(asdict(target), sort_keys=True),
-        json.dumps({"batch": batch, "records": None if records is None else records.digest}),
-    )
+    decided = {
+        **compiler.decided(),
+        "batch": batch,
+        "records": None if records is None else records.digest,
+    }
+    return archive_key(model, json.dumps(decided, sort_keys=True))
 
 
 def archive_key(model: Path | ModelFile, *decided: str) -> str:

@@ -26,7 +26,8 @@ from vdla.compiler.tune.records.record import Record, describe_target
 from vdla.compiler.tune.records.transfer import samples_from
 from vdla.util.errors import UserError
 
-from .processor_run import relative_difference, sample_inputs
+from .kernels_run import sample_inputs
+from .output_check import relative_difference
 from .tune_timed import Subject, Timed, subjects_of_nodes
 
 ROUNDS = 11

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from vdla.codesign.evaluate import ONNXRUNTIME
-from vdla.codesign.processor_run import check_outputs
+from vdla.codesign.output_check import check_outputs
 from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.onnx_read import is_quantized

@@ -11,11 +11,11 @@ from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 
 from .compile_accelerator import compile_for_accelerator
-from .compile_gpu import compile_for_cuda
-from .compile_processor import compile_for_processor
+from .compile_kernels import compile_kernels
 from .options import ConfigOption, DimOption, JsonOption, NoCacheOption, was_given
 from .records import RecordsOption, book_from
-from .targets import parse_targets
+from .run_options import ModelOptions
+from .targets import Targets, parse_targets
 
 
 def compile_model(
@@ -64,42 +64,32 @@ def compile_model(
     from ..dimensions import sized_model
 
     with sized_model(model, dim or ()) as model:
-        first = target.split()[:1]
-        targets = None if first == ["llvm"] else parse_targets(target)
-        if targets is not None and targets.cuda:
-            _refuse(context, ("config",), "is for the accelerator; leave it out with --target cuda")
-            compile_for_cuda(
-                model,
-                output,
-                target=targets.cuda,
-                batch=batch,
-                dump_passes=dump_passes,
-                cache=not no_cache,
-                records=book_from(records),
-                json=json,
+        from vdla.compiler.backends.backend import CompileOptions
+        from vdla.compiler.backends.table import kernel_backend
+
+        # A target that begins with llvm is told by its own parser what is wrong with it.
+        targets = Targets(llvm=target) if target.split()[:1] == ["llvm"] else parse_targets(target)
+        if targets.vdla and targets.llvm:
+            raise UserError(
+                f'--target "{target}": a file is for one target, vdla or llvm; `vdla run` divides models'
             )
-            return
-        if targets is not None:
-            if targets.llvm:
-                raise UserError(
-                    f'--target "{target}": a file is for one target, vdla or llvm; `vdla run` divides models'
-                )
+        if targets.vdla:
             _refuse(context, ("batch", "no_cache"), "is for processors; leave it out with --target vdla")
             compile_for_accelerator(
                 model, output, config=config, dump_passes=dump_passes, records=book_from(records), json=json
             )
             return
-        _refuse(context, ("config",), "is for the accelerator; leave it out, or add --target vdla")
-        compile_for_processor(
-            model,
-            output,
-            target=target,
+        advice = "leave it out with --target cuda" if targets.cuda else "leave it out, or add --target vdla"
+        _refuse(context, ("config",), f"is for the accelerator; {advice}")
+        options = ModelOptions(
             batch=batch,
-            dump_passes=dump_passes,
             cache=not no_cache,
+            check="auto",
+            dump_passes=dump_passes,
             records=book_from(records),
-            json=json,
         )
+        compiler = kernel_backend(target).compiler(CompileOptions(target=target))
+        compile_kernels(model, output, compiler, options, json=json)
 
 
 def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:

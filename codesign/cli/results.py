@@ -15,10 +15,12 @@ from ..report.console import PlainConsole
 from .output import Steps, end_failed
 
 if TYPE_CHECKING:
-    from ..processor_run import NamedInputs, OutputCheck
+    from vdla.compiler.runtime.network_inputs import GraphInputs
+
+    from ..output_check import OutputCheck
 
 
-def network_inputs(network: NamedInputs, path: Path | None) -> Mapping[str, np.ndarray]:
+def network_inputs(network: GraphInputs, path: Path | None) -> Mapping[str, np.ndarray]:
     """The arrays of the file, or seeded samples."""
     if path is not None:
         from vdla.compiler.runtime.network_inputs import check_inputs
@@ -31,7 +33,7 @@ def network_inputs(network: NamedInputs, path: Path | None) -> Mapping[str, np.n
         except KernelArgumentError as error:
             # The network knows arrays by name only.
             raise UserError(f"{path}: {error}") from None
-    from ..processor_run import sample_inputs
+    from ..kernels_run import sample_inputs
 
     return sample_inputs(network)
 

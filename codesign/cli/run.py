@@ -13,18 +13,18 @@ from .options import PROCESSOR, ConfigOption, DimOption, JsonOption, NoCacheOpti
 from .records import RecordsOption, book_from
 from .run_accelerator import Engine, run_on_accelerator
 from .run_divided import Partition, run_divided
-from .run_gpu import run_on_cuda
+from .run_kernels import run_kernels
 from .run_options import (
     Check,
     Device,
     ModelOptions,
+    RunOptions,
     check_target,
     find_device,
     refuse_interpreter,
     refuse_options_of_models,
     refuse_options_of_others,
 )
-from .run_processor import run_on_processor
 from .targets import parse_targets
 
 
@@ -162,40 +162,31 @@ def run(
                 json=json,
             )
             return
-        from ..processor_run import is_compiled
+        from vdla.compiler.backends.backend import CompileOptions
+        from vdla.compiler.backends.table import kernel_backend
 
-        options: ModelOptions | None = None
+        from ..kernels_run import is_compiled
+
+        text = (targets.cuda or "cuda") if kind is Device.cuda else target or "llvm"
+        of_model: ModelOptions | None = None
         if is_compiled(model):
             refuse_options_of_models(context)
         else:
             refuse_interpreter(check, kind)
-            options = ModelOptions(
-                target=(targets.cuda or "cuda") if kind is Device.cuda else target or "llvm",
+            of_model = ModelOptions(
                 batch=batch,
                 cache=not no_cache,
                 check=check.value,
                 dump_passes=dump_passes,
                 records=book_from(records),
             )
-        if kind is Device.cuda:
-            run_on_cuda(
-                model,
-                options,
-                ordinal=ordinal,
-                inputs=inputs,
-                outputs=outputs,
-                repeat=repeat,
-                profile=profile,
-                json=json,
-            )
-        else:
-            run_on_processor(
-                model,
-                options,
-                inputs=inputs,
-                outputs=outputs,
-                repeat=repeat,
-                threads=threads,
-                profile=profile,
-                json=json,
-            )
+        number = "emulated" if ordinal is None else str(ordinal)
+        asked = CompileOptions(target=text, device=number if kind is Device.cuda else None)
+        run_kernels(
+            model,
+            lambda: kernel_backend(text).open(asked),
+            of_model,
+            RunOptions(
+                inputs=inputs, outputs=outputs, repeat=repeat, threads=threads, profile=profile, json=json
+            ),
+        )

@@ -37,12 +37,23 @@ class Check(StrEnum):
 class ModelOptions:
     """Options of `vdla run` that only a model has, not a network that is compiled already."""
 
-    target: str
     batch: int
     cache: bool
     check: str
     dump_passes: Path | None
     records: RecordBook | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Options of `vdla run` on processors and GPUs: files of arrays, timed runs, threads, and what is printed."""
+
+    inputs: Path | None
+    outputs: Path | None
+    repeat: int
+    threads: int
+    profile: bool
+    json: bool
 
 
 FOR_ALL = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "records", "dim", "json")

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from vdla.isa.config import Config, load_config
 
-from ..graph.onnx_read import Source
-from ..ir.stmt import Program
-from ..runtime.executable import Executable
-from ..schedule import Schedule
-from ..tune.records.book import RecordBook
+if TYPE_CHECKING:
+    from ..graph.onnx_read import Source
+    from ..ir.stmt import Program
+    from ..runtime.executable import Executable
+    from ..schedule import Schedule
+    from ..tune.records.book import RecordBook
+    from .kernels import KernelCompiler, KernelDevice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,4 +69,17 @@ class Backend(Protocol):
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
         """The target's memories, intrinsics and capabilities, by name, as JSON has them."""
+        ...
+
+
+@runtime_checkable
+class KernelBackend(Backend, Protocol):
+    """A backend whose networks are kernels, one after the other: what `vdla compile` saves, `vdla run` times."""
+
+    def compiler(self, options: CompileOptions) -> KernelCompiler:
+        """What compiles into archives; this machine needs no such device."""
+        ...
+
+    def open(self, options: CompileOptions) -> KernelDevice:
+        """A device of this machine. UserError where there is none, or it cannot run code for the target."""
         ...

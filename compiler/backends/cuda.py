@@ -2,37 +2,271 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from vdla.util.errors import UserError
 
-from ..cuda_driver import compile_cuda, compile_cuda_emulated, compile_cuda_schedule, emulate_cuda_schedule
-from ..graph.onnx_read import Source
+from ..graph.onnx_read import Source, is_quantized
 from ..ir.stmt import Program
+from ..runtime import cuda_core
 from ..runtime.cpu_network import CpuNetwork
-from ..runtime.cuda_archive import load_cuda_network
-from ..runtime.cuda_code import CudaNetworkCode
-from ..runtime.cuda_core import open_device
-from ..runtime.cuda_network import CudaNetwork
+from ..runtime.cuda_archive import check_cuda_network, load_cuda_network, save_cuda_network
+from ..runtime.cuda_device import Device
+from ..runtime.cuda_network import CudaNetwork, check_device
 from ..runtime.device_target import device_target
-from ..runtime.executable import Executable, Port
+from ..runtime.executable import Arrays, Executable, Port
+from ..runtime.network_archive import load_network, save_network
 from ..runtime.reshaped import ReshapedExecutable
 from ..schedule import Schedule
+from ..target.cpu.machine import host_target
 from ..target.cuda.machine import CudaTarget
+from ..target.cuda.nvrtc import nvrtc_version
 from ..target.cuda.options import parse_target
 from ..templates.chosen_knobs import ChosenKnobs
-from ..templates.gpu.flat import flattened
-from ..templates.gpu.generic import schedule as generic_schedule
-from ..templates.gpu.tasks import GPU
 from ..templates.gpu.workload import CudaWorkload
-from ..tune.records.apply import knobs_from
+from ..tune.records.book import RecordBook
 from .backend import CompileOptions
+from .kernels import KernelNetwork, Peaks, Saved, Told, saved_of
 
 EMULATED = "emulated"
 """The device that is this processor: the numbers are the GPU's, the times are not."""
+QUANTIZED = "quantized model: computed in float32 with the roundings of its QuantizeLinear nodes"
+
+
+@dataclass(frozen=True)
+class CudaCompiler:
+    """Networks for the GPU `text` ("cuda ..."), as files. See `kernels.KernelCompiler`."""
+
+    text: str
+
+    @cached_property
+    def target(self) -> CudaTarget:
+        """The GPU."""
+        return parse_target(self.text)
+
+    @property
+    def label(self) -> str:
+        """The architecture."""
+        return self.target.arch
+
+    @property
+    def full_label(self) -> str:
+        """The architecture."""
+        return self.target.arch
+
+    def describe(self) -> dict[str, Any]:
+        """Architecture, and whether products may round their inputs to tf32."""
+        return _describe(self.target)
+
+    def decided(self) -> Mapping[str, Any]:
+        """The GPU, and the version of NVIDIA's compiler."""
+        return {"device": "cuda", "target": asdict(self.target), "nvrtc": nvrtc_version()}
+
+    def remark(self, model: Source) -> str | None:
+        """Quantized models compute in float32."""
+        return QUANTIZED if is_quantized(model) else None
+
+    def knobs(self, records: RecordBook | None) -> ChosenKnobs[CudaWorkload] | None:
+        """The knobs that records choose."""
+        if records is None:
+            return None
+        from ..templates.gpu.tasks import GPU
+        from ..tune.records.apply import knobs_from
+
+        return knobs_from(records, GPU, self.target)
+
+    def save(
+        self,
+        path: Path,
+        model: Source,
+        *,
+        batch: int,
+        knobs: ChosenKnobs[CudaWorkload] | None,
+        dump_passes: Path | None = None,
+        told: Told | None = None,
+    ) -> Saved:
+        """Compiles a model into an archive of cubins."""
+        from ..cuda_driver import compile_cuda
+
+        code = compile_cuda(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs)
+        save_cuda_network(path, code)
+        return Saved(
+            kernels=len(code.modules),
+            launches=len(code.launches),
+            arena_bytes=code.plan.bytes,
+            arena_bytes_without_reuse=code.plan.bytes_without_reuse,
+        )
+
+    def files(self, output: Path) -> tuple[Path, ...]:
+        """An archive."""
+        if output.suffix not in (".tar", ""):
+            raise UserError(f"-o {output}: code for GPUs goes into a FILE.tar, which `vdla run` runs")
+        return (output,)
+
+    def describe_saved(self, path: Path) -> Saved:
+        """Counts of an archive, which is looked at as a whole."""
+        return saved_of(check_cuda_network(path), "modules")
+
+
+@dataclass(frozen=True)
+class CudaDevice(CudaCompiler):
+    """A GPU of this machine, opened as `gpu`. See `kernels.KernelDevice`."""
+
+    gpu: Device
+    device: str
+
+    @cached_property
+    def target(self) -> CudaTarget:
+        """The GPU, with what the device says of itself. UserError where code for `text` does not run on it."""
+        target = device_target(self.text, self.gpu.properties)
+        check_device(self.gpu, target)
+        return target
+
+    def describe_device(self) -> dict[str, Any]:
+        """The card and its driver."""
+        card = self.gpu.properties
+        return {
+            "device": self.device,
+            "emulated": False,
+            "card": {"name": card.name, "driver": card.driver},
+        }
+
+    def compile(
+        self,
+        model: Source,
+        *,
+        batch: int,
+        knobs: ChosenKnobs[CudaWorkload] | None = None,
+        dump_passes: Path | None = None,
+        told: Told | None = None,
+    ) -> CudaNetwork:
+        """Compiles a model and copies it to the device."""
+        from ..cuda_driver import compile_cuda
+
+        code = compile_cuda(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs)
+        return CudaNetwork(code, self.gpu)
+
+    def load(self, path: Path, *, trusted: bool = False) -> CudaNetwork:
+        """Copies an archive's code to the device."""
+        return CudaNetwork(load_cuda_network(path, trusted=trusted), self.gpu)
+
+    def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float]:
+        """By the device's events, without copies."""
+        return _on_gpu(network).time(inputs, repeat=repeat)
+
+    def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
+        """The GPU that its code is for."""
+        return _describe(_on_gpu(network).target)
+
+    def profile_title(self, network: KernelNetwork) -> str:
+        """The network's name."""
+        return network.name
+
+    def peaks(self, network: KernelNetwork) -> Peaks:
+        """The card's peak in float32 (tf32 where the target allows it) and its memory's bandwidth."""
+        target = _on_gpu(network).target
+        operations = target.peak("tf32" if target.tensor_float else "float32")
+        return Peaks(operations=operations, bytes=float(target.memory_bandwidth))
+
+    def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
+        """Name and card."""
+        return f"{network.name} on {self.device}, {self.gpu.properties.name}: {milliseconds} by the device's clock"
+
+    def close(self) -> None:
+        """Gives the GPU back."""
+        self.gpu.close()
+
+
+class EmulatedCudaDevice(CudaCompiler):
+    """A GPU's kernels on this processor: blocks and threads one after the other. See `kernels.KernelDevice`."""
+
+    device = f"cuda:{EMULATED}"
+
+    @property
+    def label(self) -> str:
+        """The architecture, and that it is not there."""
+        return f"{self.target.arch}, {EMULATED}"
+
+    def decided(self) -> Mapping[str, Any]:
+        """The GPU, and the processor that computes in its place."""
+        return {"device": EMULATED, "target": asdict(self.target), "host": asdict(host_target())}
+
+    def describe_device(self) -> dict[str, Any]:
+        """There is no card."""
+        return {"device": self.device, "emulated": True, "card": None}
+
+    def save(
+        self,
+        path: Path,
+        model: Source,
+        *,
+        batch: int,
+        knobs: ChosenKnobs[CudaWorkload] | None,
+        dump_passes: Path | None = None,
+        told: Told | None = None,
+    ) -> Saved:
+        """Compiles the emulated kernels into an archive of this processor."""
+        from ..cuda_driver import compile_cuda_emulated_ahead
+
+        code = compile_cuda_emulated_ahead(model, self.target, host_target(), batch=batch, knobs=knobs)
+        save_network(path, code)
+        return Saved(
+            kernels=len(code.modules),
+            launches=len(code.launches),
+            arena_bytes=code.plan.bytes,
+            arena_bytes_without_reuse=code.plan.bytes_without_reuse,
+        )
+
+    def compile(
+        self,
+        model: Source,
+        *,
+        batch: int,
+        knobs: ChosenKnobs[CudaWorkload] | None = None,
+        dump_passes: Path | None = None,
+        told: Told | None = None,
+    ) -> CpuNetwork:
+        """Compiles the emulated kernels in this process."""
+        from ..cuda_driver import compile_cuda_emulated
+
+        return compile_cuda_emulated(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs)
+
+    def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
+        """What `save` wrote into the cache; an archive that a user gives holds a GPU's machine code."""
+        if not trusted:
+            raise UserError(
+                f"{path}: holds machine code of a GPU, which runs on --device cuda:0; for {self.device} give the model"
+            )
+        return load_network(path, trusted=True)
+
+    def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> None:
+        """There is no clock of a GPU."""
+
+    def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
+        """The GPU that is emulated."""
+        return self.describe()
+
+    def profile_title(self, network: KernelNetwork) -> str:
+        """The network's name, and that the GPU is not there."""
+        return f"{network.name}, {EMULATED}"
+
+    def peaks(self, network: KernelNetwork) -> None:
+        """The times say nothing of a GPU."""
+
+    def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
+        """Name and architecture, and what the times are not."""
+        return (
+            f"{network.name} for {self.target.arch}, emulated on this processor: the times say nothing about a GPU "
+            f"({milliseconds})"
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class OwningNetwork(CudaNetwork):
@@ -50,31 +284,42 @@ class CudaBackend:
 
     name: str = "cuda"
 
+    def compiler(self, options: CompileOptions) -> CudaCompiler:
+        """For archives, of whatever GPU."""
+        return CudaCompiler(options.target)
+
+    def open(self, options: CompileOptions) -> CudaDevice | EmulatedCudaDevice:
+        """A GPU of this machine, or its emulation. UserError where there is none."""
+        if options.device == EMULATED:
+            return EmulatedCudaDevice(options.target)
+        ordinal = options.device or "0"
+        if not ordinal.isdecimal():
+            raise UserError(
+                f'device "{ordinal}": GPUs have numbers from 0 on; "{EMULATED}" is this processor'
+            )
+        gpu = cuda_core.open_device(int(ordinal))
+        return CudaDevice(text=options.target, gpu=gpu, device=f"cuda:{int(ordinal)}")
+
     def compile(self, model: Source, options: CompileOptions) -> CudaNetwork | CpuNetwork:
         """A model as kernels of a GPU, in float32; quantized ones with the roundings of their QuantizeLinear nodes."""
-        if options.device == EMULATED:
-            target = parse_target(options.target)
-            return compile_cuda_emulated(
-                model,
-                target,
-                batch=options.batch,
-                dump_passes=options.dump_passes,
-                knobs=_knobs(options, target),
-            )
+        from ..cuda_driver import compile_cuda
 
-        def code(target: CudaTarget) -> CudaNetworkCode:
-            return compile_cuda(
-                model,
-                target,
-                batch=options.batch,
-                dump_passes=options.dump_passes,
-                knobs=_knobs(options, target),
+        device = self.open(options)
+        knobs = device.knobs(options.records)
+        if isinstance(device, EmulatedCudaDevice):
+            return device.compile(model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes)
+        with _owned(device):
+            code = compile_cuda(
+                model, device.target, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes
             )
-
-        return _on_device(options, code)
+            return OwningNetwork(code, device.gpu)
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
         """A scheduled expression as kernels; of a program every iteration that can be is a thread."""
+        from ..cuda_driver import compile_cuda_schedule, emulate_cuda_schedule
+        from ..templates.gpu.flat import flattened
+        from ..templates.gpu.generic import schedule as generic_schedule
+
         if isinstance(schedule, Program):
             # Kernels index arrays of one dimension.
             inner = self.build(generic_schedule(parse_target(options.target), flattened(schedule)), options)
@@ -86,40 +331,43 @@ class CudaBackend:
                 tuple([ports[port.name] for port in inner.inputs]),
                 tuple([ports[port.name] for port in inner.outputs]),
             )
-        if options.device == EMULATED:
-            target = parse_target(options.target)
-            return emulate_cuda_schedule(schedule, target, operator=schedule.program.name, operations=0)
-
-        def code(target: CudaTarget) -> CudaNetworkCode:
-            return compile_cuda_schedule(schedule, target, operator=schedule.program.name, operations=0)
-
-        return _on_device(options, code)
+        name = schedule.program.name
+        device = self.open(options)
+        if isinstance(device, EmulatedCudaDevice):
+            return emulate_cuda_schedule(schedule, device.target, operator=name, operations=0)
+        with _owned(device):
+            code = compile_cuda_schedule(schedule, device.target, operator=name, operations=0)
+            return OwningNetwork(code, device.gpu)
 
     def load(self, path: Path, options: CompileOptions) -> CudaNetwork:
         """A network that `vdla compile --target cuda` wrote, on its device."""
-        if options.device == EMULATED:
+        device = self.open(options)
+        if isinstance(device, EmulatedCudaDevice):
             raise UserError(
                 f"{path}: holds machine code of a GPU, which is not emulated; compile the model instead"
             )
-        return _on_device(options, lambda _: load_cuda_network(path))
+        with _owned(device):
+            return OwningNetwork(load_cuda_network(path), device.gpu)
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
         """The GPU that the target names."""
         return {"target": self.name, **asdict(parse_target(options.target))}
 
 
-def _knobs(options: CompileOptions, target: CudaTarget) -> ChosenKnobs[CudaWorkload] | None:
-    return None if options.records is None else knobs_from(options.records, GPU, target)
+def _describe(target: CudaTarget) -> dict[str, Any]:
+    return {"arch": target.arch, "tf32": target.tensor_float}
 
 
-def _on_device(options: CompileOptions, code: Callable[[CudaTarget], CudaNetworkCode]) -> OwningNetwork:
-    """What `code` compiles for the device that the options name, on that device."""
-    ordinal = options.device or "0"
-    if not ordinal.isdecimal():
-        raise UserError(f'device "{ordinal}": GPUs have numbers from 0 on; "{EMULATED}" is this processor')
-    device = open_device(int(ordinal))
+def _on_gpu(network: KernelNetwork) -> CudaNetwork:
+    assert isinstance(network, CudaNetwork)
+    return network
+
+
+@contextmanager
+def _owned(device: CudaDevice) -> Iterator[None]:
+    """Closes a device where the network that would own it does not come to be."""
     try:
-        return OwningNetwork(code(device_target(options.target, device.properties)), device)
+        yield
     except BaseException:
         device.close()
         raise

@@ -1,24 +1,190 @@
-"""Processors, through LLVM: this one, or a lower level of it."""
+"""Processors, through LLVM: this one, or a lower level of it; archives for any other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..cpu_driver import compile_cpu
-from ..graph.onnx_read import Source
-from ..ir.stmt import Program
-from ..runtime.cpu_network import CpuNetwork, Launch
-from ..runtime.cuda_alone import graph_alone
-from ..runtime.network_archive import load_network
-from ..schedule import Schedule
-from ..target.cpu.kernel import build
+from vdla.util.errors import UserError
+
+from ..runtime.executable import Arrays
+from ..target.cpu.machine import CpuTarget, host_target, runs_here
 from ..target.cpu.options import parse_target
-from ..templates.cpu.tasks import CPU
-from ..tune.records.apply import knobs_from
 from .backend import CompileOptions
+from .c_code import CODE, code_files
+from .kernels import KernelNetwork, Saved, Told, saved_of
+
+if TYPE_CHECKING:
+    from ..graph.onnx_read import Source
+    from ..ir.stmt import Program
+    from ..runtime.cpu_network import CpuNetwork
+    from ..schedule import Schedule
+    from ..templates.chosen_knobs import ChosenKnobs
+    from ..templates.cpu.workload import CpuWorkload
+    from ..tune.records.book import RecordBook
+
+
+@dataclass(frozen=True)
+class LlvmCompiler:
+    """Networks for the processor `text` ("llvm ..."), as files. See `kernels.KernelCompiler`."""
+
+    text: str
+
+    @cached_property
+    def target(self) -> CpuTarget:
+        """The processor."""
+        return parse_target(self.text)
+
+    @property
+    def label(self) -> str:
+        """LLVM's name of the processor."""
+        return self.target.cpu
+
+    @property
+    def full_label(self) -> str:
+        """With the triple."""
+        return f"{self.target.cpu} ({self.target.triple})"
+
+    def describe(self) -> dict[str, Any]:
+        """Triple, name and bits of a vector."""
+        target = self.target
+        return {"triple": target.triple, "cpu": target.cpu, "vector_bits": target.vector_bits}
+
+    def decided(self) -> Mapping[str, Any]:
+        """All that LLVM is told of the processor."""
+        return {"device": "cpu", "target": asdict(self.target)}
+
+    def remark(self, model: Source) -> str | None:
+        """Processors compute models as they are."""
+        return None
+
+    def knobs(self, records: RecordBook | None) -> ChosenKnobs[CpuWorkload] | None:
+        """The knobs that records choose."""
+        if records is None:
+            return None
+        from ..templates.cpu.tasks import CPU
+        from ..tune.records.apply import knobs_from
+
+        return knobs_from(records, CPU, self.target)
+
+    def save(
+        self,
+        path: Path,
+        model: Source,
+        *,
+        batch: int,
+        knobs: ChosenKnobs[CpuWorkload] | None,
+        dump_passes: Path | None = None,
+        told: Told | None = None,
+    ) -> Saved:
+        """Compiles a model into an archive, whose kernels are a library for C programs, too; or into code for C."""
+        # Half a second of imports, for which a network that is in the cache need not wait.
+        from ..cpu_driver import compile_cpu_ahead
+        from ..runtime.network_archive import NAME, save_network
+        from .c_code import write_code
+
+        archive = path.suffix not in CODE
+        code = compile_cpu_ahead(
+            model,
+            self.target,
+            batch=batch,
+            dump_passes=dump_passes,
+            knobs=knobs,
+            library=NAME if archive else None,
+            told=told,
+        )
+        if archive:
+            save_network(path, code)
+        else:
+            write_code(code, path)
+        return Saved(
+            kernels=len(code.modules),
+            launches=len(code.launches),
+            arena_bytes=code.plan.bytes,
+            arena_bytes_without_reuse=code.plan.bytes_without_reuse,
+        )
+
+    def files(self, output: Path) -> tuple[Path, ...]:
+        """An archive, or code with its header and a driver."""
+        return code_files(output)
+
+    def describe_saved(self, path: Path) -> Saved:
+        """Counts of an archive."""
+        from ..runtime.archive import describe_saved
+
+        return saved_of(describe_saved(path), "kernels")
+
+
+@dataclass(frozen=True)
+class LlvmDevice(LlvmCompiler):
+    """This processor, or a lower level of it. See `kernels.KernelDevice`. UserError for any other."""
+
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if runs_here(self.target):
+            return
+        host = host_target()
+        raise UserError(
+            f'--target "{self.text}": this machine ({host.cpu}, {host.triple}) may lack instructions of '
+            f"{self.target.cpu} ({self.target.triple}); leave --target out, or write a file for it with `vdla compile`"
+        )
+
+    def describe_device(self) -> dict[str, Any]:
+        """It has a name."""
+        return {"device": self.device}
+
+    def compile(
+        self,
+        model: Source,
+        *,
+        batch: int,
+        knobs: ChosenKnobs[CpuWorkload] | None = None,
+        dump_passes: Path | None = None,
+        told: Told | None = None,
+    ) -> CpuNetwork:
+        """Compiles a model in this process."""
+        from ..cpu_driver import compile_cpu
+
+        return compile_cpu(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs, told=told)
+
+    def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
+        """Loads an archive."""
+        from ..runtime.network_archive import load_network
+
+        return load_network(path, trusted=trusted)
+
+    def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> None:
+        """The processor's clock is the machine's."""
+
+    def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
+        """Triple and name of the processor that its code is for."""
+        target = self._own(network).target
+        return {"triple": target.triple, "cpu": target.cpu}
+
+    def profile_title(self, network: KernelNetwork) -> str:
+        """The network's name."""
+        return network.name
+
+    def peaks(self, network: KernelNetwork) -> None:
+        """Nobody says what a processor can do."""
+
+    def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
+        """Name, processor and threads."""
+        workers = "1 thread" if threads == 1 else f"{threads} threads"
+        return f"{network.name} on {self._own(network).target.cpu}, {workers}: {milliseconds}"
+
+    def _own(self, network: KernelNetwork) -> CpuNetwork:
+        from ..runtime.cpu_network import CpuNetwork
+
+        assert isinstance(network, CpuNetwork)
+        return network
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +193,30 @@ class LlvmBackend:
 
     name: str = "llvm"
 
+    def compiler(self, options: CompileOptions) -> LlvmCompiler:
+        """For archives, of whatever processor."""
+        return LlvmCompiler(options.target)
+
+    def open(self, options: CompileOptions) -> LlvmDevice:
+        """This processor."""
+        return LlvmDevice(options.target)
+
     def compile(self, model: Source, options: CompileOptions) -> CpuNetwork:
         """A float32 or quantized model as kernels of this processor."""
-        target = parse_target(options.target)
-        return compile_cpu(
-            model,
-            target,
-            batch=options.batch,
-            dump_passes=options.dump_passes,
-            knobs=None if options.records is None else knobs_from(options.records, CPU, target),
+        device = self.open(options)
+        return device.compile(
+            model, batch=options.batch, knobs=device.knobs(options.records), dump_passes=options.dump_passes
         )
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:
         """A scheduled expression as one kernel; a program runs its loops as they are."""
+        from ..runtime.cpu_network import CpuNetwork, Launch
+        from ..runtime.cuda_alone import graph_alone
+        from ..schedule import Schedule
+        from ..target.cpu.kernel import build
+
         program = schedule.program if isinstance(schedule, Schedule) else schedule
-        target = parse_target(options.target)
+        target = self.open(options).target
         kernel = build(program, target)
         graph, plan = graph_alone(program.parameters, kernel.outputs, program.name)
         launch = Launch(
@@ -57,6 +232,8 @@ class LlvmBackend:
 
     def load(self, path: Path, options: CompileOptions) -> CpuNetwork:
         """A network that `vdla compile --target llvm` wrote."""
+        from ..runtime.network_archive import load_network
+
         return load_network(path)
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:

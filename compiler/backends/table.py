@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from vdla.util.errors import UserError
 
-from .backend import Backend
+from .backend import Backend, KernelBackend
 
 BACKENDS: Mapping[str, str] = MappingProxyType(
     {
@@ -20,6 +20,14 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Modules that hold a `BACKEND` each."""
+
+
+def kernel_backend(target: str) -> KernelBackend:
+    """The backend of a target that runs networks kernel by kernel. UserError for others."""
+    backend = backend_of(target)
+    if not isinstance(backend, KernelBackend):
+        raise UserError(f'target "{target}": runs whole programs, not kernels')
+    return backend
 
 
 def backend_of(target: str) -> Backend:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from statistics import median
+from typing import Self
 
 import numpy as np
 
@@ -124,7 +125,7 @@ class CudaNetwork:
         """The inputs' types by name."""
         return input_types(self.graph)
 
-    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray], *, threads: int = 1) -> dict[str, np.ndarray]:
         """One inference: fresh arrays of the outputs by name.
 
         Inputs are arrays in the model's shapes and types, with any strides. KernelArgumentError for others, DeviceError
@@ -171,7 +172,9 @@ class CudaNetwork:
             graph = self.device.capture(partial(self._launch, numbers)) if any(self._calls) else None
             return NetworkTimer(self.device, graph, repetitions, self._lock)
 
-    def profile(self, inputs: Mapping[str, np.ndarray], *, repeat: int = 20) -> tuple[DeviceTime, ...]:
+    def profile(
+        self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
+    ) -> tuple[DeviceTime, ...]:
         """What each node takes, in the order of their runs; arguments and errors as of `run`.
 
         A node's kernels run `REPETITIONS` times in a row between two events, so what fits into the level 2 cache is
@@ -187,7 +190,7 @@ class CudaNetwork:
         with self._lock:
             self._finalizer()
 
-    def __enter__(self) -> CudaNetwork:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -44,4 +44,12 @@ class Executable(Protocol):
 
     def close(self) -> None:
         """Gives back what the executable holds."""
+        ...
+
+    def __enter__(self) -> Self:
+        """The executable, for a `with` block that closes it."""
+        ...
+
+    def __exit__(self, *_: object) -> None:
+        """Closes it."""
         ...

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 
 from ..graph.graph import Graph, GraphInput, GraphOutput
 from ..target.cpu.errors import KernelArgumentError
 from .executable import Port
+
+
+class GraphInputs(Protocol):
+    """A network of kernels, as far as its inputs go."""
+
+    @property
+    def graph(self) -> Graph:
+        """The fused graph."""
+        ...
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The inputs' shapes by name."""
+        ...
+
+    @property
+    def input_types(self) -> dict[str, np.dtype]:
+        """The inputs' types by name."""
+        ...
 
 
 def input_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:

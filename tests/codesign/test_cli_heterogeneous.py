@@ -156,14 +156,14 @@ def test_the_cpu_alone_is_the_network_that_the_cache_keeps(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     made: list[bool] = []
-    compile_here = cpu_alone.compile_here
+    compile_on = cpu_alone.compile_on
 
     def compiled(*arguments, **options):
-        here = compile_here(*arguments, **options)
+        here = compile_on(*arguments, **options)
         made.append(here.cached)
         return here
 
-    monkeypatch.setattr(cpu_alone, "compile_here", compiled)
+    monkeypatch.setattr(cpu_alone, "compile_on", compiled)
     # What another process compiled meanwhile; with --no-cache none does, and nothing is kept.
     assert vdla("run", model, *BOTH).code == 0 and made == [True]
     (archive,) = (tmp_path / "vdla" / "networks").glob("*.tar")
@@ -176,7 +176,7 @@ def test_a_network_that_the_cpu_cannot_have_alone(vdla, model: Path, monkeypatch
     def refused(*_, **__):
         raise ModelError("model: node 'n' (Op): is not for processors")
 
-    monkeypatch.setattr(cpu_alone, "compile_here", refused)
+    monkeypatch.setattr(cpu_alone, "compile_on", refused)
     document = vdla("run", model, *BOTH, "--json").document()
     assert document["all_cpu"] == {"seconds": None, "remark": "model: node 'n' (Op): is not for processors"}
     assert all(region["cpu_seconds"] is None for region in document["regions"])

@@ -17,6 +17,7 @@ from vdla.codesign.tune_options import Options, Watchers
 from vdla.codesign.tune_run_cpu import timed_on
 from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
+from vdla.compiler.backends.llvm import LlvmCompiler
 from vdla.compiler.cpu_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.cpu.tasks import CPU
@@ -135,11 +136,12 @@ def test_records_are_part_of_what_a_cached_network_is_called(vdla, tmp_path, net
     workload = network_workloads(network, target)[0][1]
     record = {"version": 1, "workload": workload.to_dict(), "target": describe_target(target), "cost": 1.0}
     record |= {"unit": "seconds", "error": None, "trial": 0, "seed": 0, "strategy": "grid", "elapsed": 0.0}
-    keys = {network_key(network, target, batch=1)}
+    compiler = LlvmCompiler("llvm")
+    keys = {network_key(network, compiler, batch=1)}
     for knobs in ({}, {"a": 1}, {"a": 2}):
         path = tmp_path / "r.jsonl"
         path.write_text(json.dumps(record | {"knobs": knobs}) + "\n")
-        keys.add(network_key(network, target, batch=1, records=read_book([path])[0]))
+        keys.add(network_key(network, compiler, batch=1, records=read_book([path])[0]))
     assert len(keys) == 4
 
 

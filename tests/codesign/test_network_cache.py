@@ -12,7 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from vdla.codesign import network_cache
 from vdla.codesign.network_cache import cached_network, network_key
-from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.backends.llvm import LlvmCompiler
+from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.util.user_cache import discard_least_used
 
 SHAPE = [1, 8]
@@ -65,10 +66,10 @@ def test_the_second_run_is_taken_from_the_cache(vdla, tmp_path: Path, cache: Pat
 def replaced_entry(folder: Path) -> Path:
     """A model, and in the cache in its place the entry of another one, whole and with its own checksum."""
     other = dense(folder, "other.onnx", seed=1)
-    entry = cached_network(dense(folder), host_target()).path
-    entry.rename(entry.with_name(f"{network_key(other, host_target(), batch=1)}.tar"))
+    entry = cached_network(dense(folder), LlvmCompiler("llvm")).path
+    entry.rename(entry.with_name(f"{network_key(other, LlvmCompiler('llvm'), batch=1)}.tar"))
     lock = entry.with_name(f"{entry.name}.lock")
-    lock.rename(entry.with_name(f"{network_key(other, host_target(), batch=1)}.tar.lock"))
+    lock.rename(entry.with_name(f"{network_key(other, LlvmCompiler('llvm'), batch=1)}.tar.lock"))
     return other
 
 
@@ -89,7 +90,7 @@ def test_a_replaced_entry_is_not_copied(vdla, tmp_path: Path) -> None:
 
 def test_a_cache_that_others_may_write_is_left_alone(vdla, tmp_path: Path, cache: Path) -> None:
     model = dense(tmp_path)
-    cached_network(model, host_target())
+    cached_network(model, LlvmCompiler("llvm"))
     cache.chmod(0o777)
     before = {path.name: path.read_bytes() for path in cache.iterdir()}
     for command in (("run", model, "--device", "cpu"), ("compile", model, "-o", tmp_path / "net.tar")):
@@ -101,10 +102,17 @@ def test_a_cache_that_others_may_write_is_left_alone(vdla, tmp_path: Path, cache
     assert {path.name: path.read_bytes() for path in cache.iterdir()} == before
 
 
+def compiler(target: CpuTarget) -> LlvmCompiler:
+    """The compiler for a processor that no text names."""
+    made = LlvmCompiler("llvm")
+    made.__dict__["target"] = target
+    return made
+
+
 def test_the_key_is_all_that_decides_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    host = host_target()
+    host = LlvmCompiler("llvm")
     model, same, other = (dense(tmp_path, f"{name}.onnx", seed=name) for name in (1, 2, 3))
     same.write_bytes(model.read_bytes())
     key = network_key(model, host, batch=1)
@@ -112,8 +120,12 @@ def test_the_key_is_all_that_decides_the_code(tmp_path: Path, monkeypatch: pytes
     others = [
         network_key(other, host, batch=1),
         network_key(model, host, batch=2),
-        network_key(model, replace(host, cpu="x86-64"), batch=1),
-        network_key(model, replace(host, cache_bytes=tuple(2 * n for n in host.cache_bytes)), batch=1),
+        network_key(model, compiler(replace(host.target, cpu="x86-64")), batch=1),
+        network_key(
+            model,
+            compiler(replace(host.target, cache_bytes=tuple(2 * n for n in host.target.cache_bytes))),
+            batch=1,
+        ),
     ]
     monkeypatch.setattr(network_cache, "_compiler", lambda: "of another version")
     others.append(network_key(model, host, batch=1))
@@ -124,11 +136,11 @@ def test_external_data_are_part_of_the_content(tmp_path: Path) -> None:
     proto = onnx.load(dense(tmp_path))
     path = tmp_path / "external.onnx"
     onnx.save(proto, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
-    before = network_key(path, host_target(), batch=1)
+    before = network_key(path, LlvmCompiler("llvm"), batch=1)
     data = bytearray((tmp_path / "weights.bin").read_bytes())
     data[0] ^= 1
     (tmp_path / "weights.bin").write_bytes(data)
-    assert network_key(path, host_target(), batch=1) != before
+    assert network_key(path, LlvmCompiler("llvm"), batch=1) != before
 
 
 def test_damaged_entries_are_compiled_again(vdla, tmp_path: Path, cache: Path) -> None:
@@ -159,7 +171,7 @@ def test_without_a_place_for_the_cache_it_is_compiled_all_the_same(vdla, tmp_pat
 
 def _compile(model: Path, barrier) -> None:
     barrier.wait()
-    cached_network(model, host_target())
+    cached_network(model, LlvmCompiler("llvm"))
 
 
 def test_two_processes_at_once_leave_one_whole_entry(tmp_path: Path, cache: Path) -> None:
@@ -173,7 +185,7 @@ def test_two_processes_at_once_leave_one_whole_entry(tmp_path: Path, cache: Path
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0]
     assert [path.suffix for path in sorted(cache.iterdir())] == [".tar", ".lock"]
-    assert cached_network(model, host_target()).hit
+    assert cached_network(model, LlvmCompiler("llvm")).hit
 
 
 def test_a_model_that_cannot_be_compiled_leaves_nothing(vdla, tmp_path: Path, cache: Path) -> None:
@@ -199,9 +211,9 @@ def test_the_least_recently_used_go_first(cache: Path) -> None:
 
 def test_a_hit_counts_as_use(tmp_path: Path) -> None:
     model = dense(tmp_path)
-    entry = cached_network(model, host_target())
+    entry = cached_network(model, LlvmCompiler("llvm"))
     os.utime(entry.path, (1e9, 1e9))
-    assert cached_network(model, host_target()).hit and entry.path.stat().st_mtime > 1e9
+    assert cached_network(model, LlvmCompiler("llvm")).hit and entry.path.stat().st_mtime > 1e9
 
 
 def test_a_dynamic_batch_is_set(vdla, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from vdla.codesign import processor_run
+from vdla.codesign import output_check
 from vdla.codesign.verdict import FLOAT_TOLERANCE, QUANTIZED_TOLERANCE, relative_tolerance, widened, within
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -37,13 +37,13 @@ def model(tmp_path: Path) -> Path:
 
 def outputs_times(monkeypatch: pytest.MonkeyPatch, factors: dict[bool, float]) -> None:
     """The reference's outputs are multiplied by these factors, with and without its optimization."""
-    true_runs = processor_run.session_runs
+    true_runs = output_check.session_runs
 
     def runs(*arguments, optimized: bool, **options):
         found = true_runs(*arguments, optimized=optimized, **options)
         return [[values * np.float32(factors[optimized]) for values in run] for run in found]
 
-    monkeypatch.setattr(processor_run, "session_runs", runs)
+    monkeypatch.setattr(output_check, "session_runs", runs)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:emulated"])

@@ -1,34 +1,17 @@
-"""One network on this processor: compiled now or earlier, and held against ONNX Runtime."""
+"""Outputs of a network of kernels, held against ONNX Runtime."""
 
 from __future__ import annotations
 
 import math
-import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
-from vdla.compiler.cpu_driver import Told, compile_cpu
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import is_quantized
 from vdla.compiler.graph.quantize.error import Error
-from vdla.compiler.runtime.cpu_network import CpuNetwork
-from vdla.compiler.runtime.network_archive import load_network
-from vdla.compiler.target.cpu.machine import host_target, runs_here
-from vdla.compiler.target.cpu.options import parse_target
-from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-from vdla.compiler.templates.cpu.tasks import CPU
-from vdla.compiler.templates.cpu.workload import CpuWorkload
-from vdla.compiler.tune.records.apply import knobs_from
-from vdla.compiler.tune.records.book import RecordBook
-from vdla.util.errors import UserError
-from vdla.util.files import open_file
-from vdla.util.user_cache import CacheError
 
 from .evaluate import (
     ONNXRUNTIME,
@@ -38,21 +21,7 @@ from .evaluate import (
     reference_to_use,
     session_runs,
 )
-from .network_cache import cached_network
 from .verdict import LAYER_STEPS_TOLERANCE, relative_tolerance, widened, within
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledHere:
-    """A network of kernels, the seconds it took to have it, and whether the cache had it.
-
-    `knobs` says which of the records were applied; None without records, and where the network was compiled earlier.
-    """
-
-    network: CpuNetwork
-    seconds: float
-    cached: bool
-    knobs: ChosenKnobs[CpuWorkload] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,56 +39,6 @@ class OutputCheck:
     tolerance: float
     passed: bool
     mode: str = "end to end"
-
-
-def is_compiled(path: Path) -> bool:
-    """Whether a file is, or by its name should be, what `vdla compile` wrote, and no model."""
-    if path.suffix == ".tar":
-        return True
-    # Not tarfile.is_tarfile: it also unpacks, and of /dev/zero it reads on for ever.
-    try:
-        with os.fdopen(open_file(path), "rb") as file:
-            return file.read(262)[257:] == b"ustar"
-    except OSError:
-        return False
-
-
-def compile_here(
-    model: Path,
-    target: str,
-    *,
-    batch: int,
-    cache: bool,
-    dump_passes: Path | None,
-    remark: Callable[[str], None],
-    records: RecordBook | None = None,
-    told: Told | None = None,
-) -> CompiledHere:
-    """The network of the model in a file for `target` ("llvm ..."), which must be a processor that this one can be.
-
-    With `cache`, and without passes to dump, the user's cache is asked first and keeps what is compiled; `remark` is
-    told where it cannot be written. `records` of the tuner set the knobs of the kernels that they know; `told` as of
-    `compile_cpu`. Raises UserError.
-    """
-    processor = parse_target(target)
-    if not runs_here(processor):
-        host = host_target()
-        raise UserError(
-            f'--target "{target}": this machine ({host.cpu}, {host.triple}) may lack instructions of {processor.cpu} '
-            f"({processor.triple}); leave --target out, or write a file for it with `vdla compile`"
-        )
-    started = time.perf_counter()
-    if cache and dump_passes is None:
-        try:
-            entry = cached_network(model, processor, batch=batch, records=records, told=told)
-            network = load_network(entry.path, trusted=True)
-            seconds = time.perf_counter() - started
-            return CompiledHere(network=network, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
-        except CacheError as error:
-            remark(f"compiled without the cache: {error}")
-    knobs = None if records is None else knobs_from(records, CPU, processor)
-    network = compile_cpu(model, processor, batch=batch, dump_passes=dump_passes, knobs=knobs, told=told)
-    return CompiledHere(network=network, seconds=time.perf_counter() - started, cached=False, knobs=knobs)
 
 
 def check_outputs(
@@ -225,39 +144,6 @@ def relative_difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np
         parts.append(part if part is not None and math.isfinite(part) else None)
     known = [part for part in parts if part is not None]
     return max(known, default=0.0) if len(known) == len(parts) else None
-
-
-class NamedInputs(Protocol):
-    """A network of any kind, as far as its inputs go."""
-
-    @property
-    def graph(self) -> Graph:
-        """The fused graph."""
-        ...
-
-    @property
-    def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The inputs' shapes by name."""
-        ...
-
-    @property
-    def input_types(self) -> dict[str, np.dtype]:
-        """The inputs' types by name."""
-        ...
-
-
-def sample_inputs(network: NamedInputs) -> dict[str, np.ndarray]:
-    """Seeded inputs by name: of a normal distribution, for integers evenly distributed ones."""
-    generator = np.random.default_rng(0)
-    arrays: dict[str, np.ndarray] = {}
-    for name, shape in network.input_shapes.items():
-        dtype = network.input_types[name]
-        if dtype == np.float32:
-            arrays[name] = generator.standard_normal(shape, dtype=np.float32)
-        else:
-            limits = np.iinfo(dtype)
-            arrays[name] = generator.integers(limits.min, limits.max + 1, shape, dtype=dtype)
-    return arrays
 
 
 def _without_equal_infinities(expected: np.ndarray, got: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,137 @@
+"""One network of kernels, on whatever target: compiled now or earlier."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.compiler.backends.kernels import KernelCompiler, KernelDevice, KernelNetwork, Saved, Told
+from vdla.compiler.runtime.network_inputs import GraphInputs
+from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.tune.records.book import RecordBook
+from vdla.util.files import open_file
+from vdla.util.user_cache import CacheError
+from vdla.util.whole_files import copy_whole
+
+from .network_cache import cached_network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledNetwork:
+    """A network that runs, the seconds it took to have it, and whether the cache had it.
+
+    `knobs` says which of the records were applied; None without records, and where the network was compiled earlier.
+    """
+
+    network: KernelNetwork
+    seconds: float
+    cached: bool
+    knobs: ChosenKnobs[Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedNetwork:
+    """A network in files; `cached` and `knobs` as of `CompiledNetwork`."""
+
+    saved: Saved
+    cached: bool
+    knobs: ChosenKnobs[Any] | None
+
+
+def compile_on(
+    device: KernelDevice,
+    model: Path,
+    *,
+    batch: int = 1,
+    cache: bool = True,
+    dump_passes: Path | None = None,
+    remark: Callable[[str], None],
+    records: RecordBook | None = None,
+    told: Told | None = None,
+) -> CompiledNetwork:
+    """The network of the model in a file on a device.
+
+    With `cache`, and without passes to dump, the user's cache is asked first and keeps what is compiled; `remark` is
+    told where it cannot be written, and what else a user should know. `records` of the tuner set the knobs of the
+    kernels that they know; `told` hears how many kernels are done, of how many. Raises UserError.
+    """
+    started = time.perf_counter()
+    _remark(device, model, remark)
+    if cache and dump_passes is None:
+        try:
+            entry = cached_network(model, device, batch=batch, records=records, told=told)
+            network = device.load(entry.path, trusted=True)
+            seconds = time.perf_counter() - started
+            return CompiledNetwork(network=network, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
+        except CacheError as error:
+            remark(f"compiled without the cache: {error}")
+    knobs = device.knobs(records)
+    network = device.compile(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
+    return CompiledNetwork(network=network, seconds=time.perf_counter() - started, cached=False, knobs=knobs)
+
+
+def write_network(
+    compiler: KernelCompiler,
+    model: Path,
+    output: Path,
+    *,
+    batch: int,
+    cache: bool,
+    dump_passes: Path | None,
+    remark: Callable[[str], None],
+    records: RecordBook | None,
+    told: Told | None = None,
+) -> SavedNetwork:
+    """Compiles a model into files (`KernelCompiler.files`); an archive comes from the cache, if it has it.
+
+    Arguments and errors as of `compile_on`.
+    """
+    _remark(compiler, model, remark)
+    if cache and dump_passes is None and len(compiler.files(output)) == 1:
+        try:
+            entry = cached_network(model, compiler, batch=batch, records=records, told=told)
+            copy_whole(entry.path, output)
+            # The cache says that it is whole.
+            saved = compiler.describe_saved(entry.path)
+            return SavedNetwork(saved=saved, cached=entry.hit, knobs=entry.knobs)
+        except CacheError as error:
+            remark(f"compiled without the cache: {error}")
+    knobs = compiler.knobs(records)
+    saved = compiler.save(output, model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
+    return SavedNetwork(saved=saved, cached=False, knobs=knobs)
+
+
+def _remark(compiler: KernelCompiler, model: Path, remark: Callable[[str], None]) -> None:
+    if (text := compiler.remark(model)) is not None:
+        remark(text)
+
+
+def is_compiled(path: Path) -> bool:
+    """Whether a file is, or by its name should be, what `vdla compile` wrote, and no model."""
+    if path.suffix == ".tar":
+        return True
+    # Not tarfile.is_tarfile: it also unpacks, and of /dev/zero it reads on for ever.
+    try:
+        with os.fdopen(open_file(path), "rb") as file:
+            return file.read(262)[257:] == b"ustar"
+    except OSError:
+        return False
+
+
+def sample_inputs(network: GraphInputs) -> dict[str, np.ndarray]:
+    """Seeded inputs by name: of a normal distribution, for integers evenly distributed ones."""
+    generator = np.random.default_rng(0)
+    arrays: dict[str, np.ndarray] = {}
+    for name, shape in network.input_shapes.items():
+        dtype = network.input_types[name]
+        if dtype == np.float32:
+            arrays[name] = generator.standard_normal(shape, dtype=np.float32)
+        else:
+            limits = np.iinfo(dtype)
+            arrays[name] = generator.integers(limits.min, limits.max + 1, shape, dtype=dtype)
+    return arrays

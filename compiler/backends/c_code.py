@@ -1,0 +1,54 @@
+"""What `vdla compile` writes for a processor, by the name of the file: an archive, or code for C programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vdla.util.errors import UserError
+from vdla.util.whole_files import write_whole
+
+if TYPE_CHECKING:
+    from ..runtime.network_archive import NetworkCode
+
+
+CODE = (".o", ".so")
+"""What files of code for C programs end with."""
+
+
+def code_files(output: Path) -> tuple[Path, ...]:
+    """What `vdla compile` writes: an archive, or code with its header and a driver. Raises UserError."""
+    if output.suffix in (".tar", ""):
+        return (output,)
+    if output.suffix not in CODE:
+        raise UserError(f"-o {output}: {output.suffix} is none of .tar, .o and .so, which say what to write")
+    from ..target.cpu.c_header import is_c_name
+
+    name = function_name(output)
+    if not is_c_name(name):
+        raise UserError(
+            f"-o {output}: {name!r} is no name of a C function, which the code would have; "
+            "use letters, digits and single underscores"
+        )
+    return (output, output.with_name(f"{name}.h"), output.with_name(f"{name}_main.c"))
+
+
+def function_name(output: Path) -> str:
+    """The function in FILE.o, FILE.so or libFILE.so."""
+    return output.stem.removeprefix("lib") if output.suffix == ".so" else output.stem
+
+
+def write_code(network: NetworkCode, output: Path) -> None:
+    """An object or a shared library, its header and a driver, each whole. Raises UserError."""
+    from ..runtime.network_object import emit_network
+    from ..target.cpu.ahead_of_time import write_shared_library
+    from ..target.cpu.c_header import driver_text
+
+    code = emit_network(network, name=function_name(output))
+    _, header, driver = code_files(output)
+    if output.suffix == ".so":
+        write_shared_library(code, output)
+    else:
+        write_whole(output, code.data)
+    write_whole(header, code.header.encode())
+    write_whole(driver, driver_text(code.name, code.modules[0]).encode())
