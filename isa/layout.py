@@ -7,7 +7,7 @@ a row of two little-endian uint64 words; no field straddles bit 64.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -83,16 +83,13 @@ _SIZES = _pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
 _PADS = _pack(112, ("y_pad_0", 4), ("y_pad_1", 4), ("x_pad_0", 4), ("x_pad_1", 4))
 _POST = _pack(112, ("combine", 1), ("operand", 1), ("multiply", 1), ("swap", 1), ("unsigned", 1))
 
-LOAD_FORMATS = tuple(f"LOAD.{kind.name}" for kind in MemoryType if kind is not MemoryType.OUT)
-"""Assembler names of the loads."""
 
-EXTENSION_OF = {"LOAD.PAR": "post", "STORE.POST": "post", "LOAD.PATCH": "patch", "DEPTHWISE": "depthwise"}
-"""The extension (`Config.extensions`) that a format belongs to; formats not named here are always there."""
+def _box(config: Config) -> tuple[Field, ...]:
+    return (*_MEMORY, *_SIZES, *_PADS)
 
 
-def extension_of(name: str, values: Mapping[str, int]) -> str | None:
-    """The extension that an instruction needs: its format's or its ALU operation's; None where every machine has it."""
-    return alu_extension(values["alu_opcode"]) if name == "ALU" else EXTENSION_OF.get(name)
+def _post(config: Config) -> tuple[Field, ...]:
+    return (*_MEMORY, Field("par_index", 58, 6), *_SIZES, *_POST)
 
 
 def _loops(config: Config) -> tuple[Field, ...]:
@@ -100,62 +97,91 @@ def _loops(config: Config) -> tuple[Field, ...]:
     return _pack(8, ("uop_bgn", uop), ("uop_end", uop + 1), ("iter_out", 14), ("iter_in", 14))
 
 
-@lru_cache(maxsize=64)
-def formats(config: Config) -> dict[str, Format]:
-    """Every instruction format of `config` by assembler name: LOAD.INP, STORE.OUT, STORE.POST, GEMM, ..."""
+def _factors(*widths: tuple[str, int]) -> tuple[Field, ...]:
+    return _pack(64, *((f"{name}_factor_{loop}", width) for name, width in widths for loop in ("out", "in")))
+
+
+def _matrix(config: Config) -> tuple[Field, ...]:
     acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
     loops = _loops(config)
     overwrite = Field("overwrite", loops[-1].high + 1, 1)
-    matrix = (
-        *_COMMON,
-        Field("reset", 7, 1),
-        *loops,
-        overwrite,
-        *_pack(
-            64,
-            ("dst_factor_out", acc),
-            ("dst_factor_in", acc),
-            ("src_factor_out", inp),
-            ("src_factor_in", inp),
-            ("wgt_factor_out", wgt),
-            ("wgt_factor_in", wgt),
-        ),
-    )
-    vector = (
-        *_COMMON,
-        Field("reset", 7, 1),
-        *loops,
-        *_pack(
-            64,
-            ("dst_factor_out", acc),
-            ("dst_factor_in", acc),
-            ("src_factor_out", inp),
-            ("src_factor_in", inp),
-        ),
-        *_pack(108, ("alu_opcode", 3), ("use_imm", 1)),
-        Field("imm", 112, 16, signed=True),
-    )
-    config_register = (
-        *_COMMON,
-        Field("unit", 7, 2),
-        Field("register", 9, 7),
-        Field("value", 64, 64),
-    )
-    table = [
-        Format(f"LOAD.{kind.name}", Opcode.LOAD, kind, (*_MEMORY, *_SIZES, *_PADS))
-        for kind in MemoryType
-        if kind is not MemoryType.OUT
-    ]
-    table += [
-        Format("STORE.OUT", Opcode.STORE, MemoryType.OUT, (*_MEMORY, *_SIZES, *_PADS)),
-        Format("STORE.POST", Opcode.STORE, POST, (*_MEMORY, Field("par_index", 58, 6), *_SIZES, *_POST)),
-        Format("GEMM", Opcode.GEMM, None, matrix),
-        Format("FINISH", Opcode.FINISH, None, _COMMON),
-        Format("ALU", Opcode.ALU, None, vector),
-        Format("CONFIG", Opcode.CONFIG, None, config_register),
-        Format("DEPTHWISE", Opcode.DEPTHWISE, None, matrix),
-    ]
-    return {item.name: item for item in table}
+    factors = _factors(("dst", acc), ("src", inp), ("wgt", wgt))
+    return (*_COMMON, Field("reset", 7, 1), *loops, overwrite, *factors)
+
+
+def _vector(config: Config) -> tuple[Field, ...]:
+    factors = _factors(("dst", config.acc_index_bits), ("src", config.inp_index_bits))
+    operation = (*_pack(108, ("alu_opcode", 3), ("use_imm", 1)), Field("imm", 112, 16, signed=True))
+    return (*_COMMON, Field("reset", 7, 1), *_loops(config), *factors, *operation)
+
+
+def _register_write(config: Config) -> tuple[Field, ...]:
+    return (*_COMMON, Field("unit", 7, 2), Field("register", 9, 7), Field("value", 64, 64))
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One row of INSTRUCTIONS: assembler name, code, the unit that executes it, its group and its fields.
+
+    Groups: `load`, `store` (names LOAD.ELEMENT, STORE.ELEMENT), `matrix` (one operation of the array a cycle, fields of
+    GEMM), `vector` (ALU), `control`. `unit` is None where a field names it. `extension` is the optional hardware
+    (`Config.extensions`) that it needs, None for what every machine has.
+    """
+
+    name: str
+    opcode: Opcode
+    memory_type: int | None
+    unit: Unit | None
+    group: str
+    fields: Callable[[Config], tuple[Field, ...]]
+    extension: str | None = None
+
+
+INSTRUCTIONS = (
+    Instruction("LOAD.UOP", Opcode.LOAD, MemoryType.UOP, Unit.COMPUTE, "load", _box),
+    Instruction("LOAD.WGT", Opcode.LOAD, MemoryType.WGT, Unit.LOAD, "load", _box),
+    Instruction("LOAD.INP", Opcode.LOAD, MemoryType.INP, Unit.LOAD, "load", _box),
+    Instruction("LOAD.ACC", Opcode.LOAD, MemoryType.ACC, Unit.COMPUTE, "load", _box),
+    Instruction("LOAD.ACC8", Opcode.LOAD, MemoryType.ACC8, Unit.COMPUTE, "load", _box),
+    Instruction("LOAD.PAR", Opcode.LOAD, MemoryType.PAR, Unit.STORE, "load", _box, "post"),
+    Instruction("LOAD.PATCH", Opcode.LOAD, MemoryType.PATCH, Unit.LOAD, "load", _box, "patch"),
+    Instruction("STORE.OUT", Opcode.STORE, MemoryType.OUT, Unit.STORE, "store", _box),
+    Instruction("STORE.POST", Opcode.STORE, POST, Unit.STORE, "store", _post, "post"),
+    Instruction("GEMM", Opcode.GEMM, None, Unit.COMPUTE, "matrix", _matrix),
+    Instruction("FINISH", Opcode.FINISH, None, Unit.COMPUTE, "control", lambda config: _COMMON),
+    Instruction("ALU", Opcode.ALU, None, Unit.COMPUTE, "vector", _vector),
+    Instruction("CONFIG", Opcode.CONFIG, None, None, "control", _register_write),
+    Instruction("DEPTHWISE", Opcode.DEPTHWISE, None, Unit.COMPUTE, "matrix", _matrix, "depthwise"),
+)
+"""Every instruction. Encoder, decoder, documents, checker, simulator, RTL and random programs go by this table."""
+
+
+def names_of(*groups: str) -> tuple[str, ...]:
+    """The assembler names of the instructions of some groups, in the order of INSTRUCTIONS."""
+    return tuple(item.name for item in INSTRUCTIONS if item.group in groups)
+
+
+LOADS, STORES, MATRIX = names_of("load"), names_of("store"), names_of("matrix")
+"""Assembler names of the loads, the stores, and the instructions of the array."""
+
+EXTENSION_OF = {item.name: item.extension for item in INSTRUCTIONS if item.extension is not None}
+"""The extension that an instruction belongs to; those not named here are always there."""
+
+_UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
+
+
+def extension_of(name: str, values: Mapping[str, int]) -> str | None:
+    """The extension that an instruction needs: its format's or its ALU operation's; None where every machine has it."""
+    return alu_extension(values["alu_opcode"]) if name == "ALU" else EXTENSION_OF.get(name)
+
+
+@lru_cache(maxsize=64)
+def formats(config: Config) -> dict[str, Format]:
+    """Every instruction format of `config` by assembler name: LOAD.INP, STORE.OUT, STORE.POST, GEMM, ..."""
+    return {
+        item.name: Format(item.name, item.opcode, item.memory_type, item.fields(config))
+        for item in INSTRUCTIONS
+    }
 
 
 def uop_fields(config: Config) -> tuple[Field, ...]:
@@ -434,15 +460,8 @@ def decode_uops(config: Config, words: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def unit_of(name: str, values: Mapping[str, int]) -> Unit:
     """The unit whose command queue an instruction of format `name` enters."""
-    match name:
-        case "LOAD.INP" | "LOAD.WGT" | "LOAD.PATCH":
-            return Unit.LOAD
-        case "LOAD.PAR" | "STORE.OUT" | "STORE.POST":
-            return Unit.STORE
-        case "CONFIG":
-            return Unit(values["unit"])
-        case _:
-            return Unit.COMPUTE
+    unit = _UNIT_OF[name]
+    return Unit(values["unit"]) if unit is None else unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,10 @@ from numpy.typing import NDArray
 from .access import AccessError, Trace, accesses, advance, start_trace
 from .config import Config
 from .hazards import LastAccess, conflicts, record, start_access
-from .layout import FLAGS, TOKEN_QUEUES, Unit, encode, formats, unit_of
+from .layout import FLAGS, TOKEN_QUEUES, Unit, encode, formats, names_of, unit_of
 from .program import Program, bare_program
+
+_OPERATIONS = names_of("matrix", "vector")
 
 CARRIERS = {Unit.LOAD: "LOAD.INP", Unit.COMPUTE: "LOAD.UOP", Unit.STORE: "STORE.OUT"}
 """With x_size = 0 these do nothing but carry tokens."""
@@ -140,7 +142,7 @@ def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
     """About how many cycles the next instruction is busy beyond what its place in the scratchpads allows anyway."""
     registers = build.trace.registers
     match name:
-        case "GEMM" | "DEPTHWISE" | "ALU":
+        case _ if name in _OPERATIONS:
             count = values.get("uop_end", 0) - values.get("uop_bgn", 0)
             return values.get("iter_out", 0) * values.get("iter_in", 0) * max(0, count)
         case "STORE.POST":

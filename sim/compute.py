@@ -10,11 +10,14 @@ from .kernels import LANES, multiply_tile
 from .loads import DONE, OUTSIDE
 from .state import (
     ALU_OPCODE,
+    DEPTHWISE,
     DST_IN,
     DST_OUT,
+    GEMM,
     IMM,
     ITER_IN,
     ITER_OUT,
+    KIND,
     OVERWRITE,
     RESET,
     SRC_IN,
@@ -180,3 +183,14 @@ def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
                     source = flat[base + indices[k, 1] + y * row[SRC_OUT] + x * row[SRC_IN]]
                 operate_on_lanes(row[ALU_OPCODE], target, source, row[USE_IMM], row[IMM])
     return DONE
+
+
+@compiled()
+def run_operations(row, here, widths, uop, inp, wgt, packed, acc):  # type: ignore[no-untyped-def]
+    """The instruction `row`, one of OPERATIONS."""
+    kind = row[KIND]
+    if kind == GEMM:
+        return run_gemm(row, here, widths, uop, inp, packed, acc)
+    if kind == DEPTHWISE:
+        return run_depthwise(row, here, widths, uop, inp, wgt, acc)
+    return run_alu(row, here, widths, uop, acc)

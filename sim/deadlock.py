@@ -8,7 +8,7 @@ from vdla.isa.config import Config
 from vdla.isa.layout import TOKEN_QUEUES, Unit
 
 from . import state as s
-from .decode import KIND_NAMES, Decoded
+from .decode import Decoded
 
 
 def describe(
@@ -41,7 +41,7 @@ def describe(
 
 
 def _name(rows: NDArray[np.int64], index: int) -> str:
-    return f"instruction {index} ({KIND_NAMES[rows[index, s.KIND]]})"
+    return f"instruction {index} ({s.KIND_NAMES[rows[index, s.KIND]]})"
 
 
 def _unit_clause(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vdla.isa.alu import alu_extension
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
-from vdla.isa.layout import EXTENSION_OF, REGISTERS, Unit, format_names, formats, unit_of
+from vdla.isa.layout import EXTENSION_OF, LOADS, REGISTERS, STORES, Unit, format_names, formats, unit_of
 from vdla.isa.timing import LOADS_IN_FLIGHT
 from vdla.util.machine_code import compiled
 
@@ -26,15 +26,11 @@ from .state import (
     DRAM_BASE,
     FINISH,
     KIND,
+    KIND_NAMES,
     LOAD,
-    LOAD_ACC,
-    LOAD_ACC8,
     LOAD_BEFORE,
-    LOAD_INP,
-    LOAD_PAR,
     LOAD_PATCH,
     LOAD_UOP,
-    LOAD_WGT,
     OPERAND,
     REGISTER,
     REGISTERS_AT,
@@ -48,24 +44,6 @@ from .state import (
     X_STRIDE,
     Y_SIZE,
 )
-
-FORMAT_KINDS = {
-    "LOAD.UOP": s.LOAD_UOP,
-    "LOAD.WGT": s.LOAD_WGT,
-    "LOAD.INP": s.LOAD_INP,
-    "LOAD.ACC": s.LOAD_ACC,
-    "LOAD.ACC8": s.LOAD_ACC8,
-    "LOAD.PAR": s.LOAD_PAR,
-    "LOAD.PATCH": s.LOAD_PATCH,
-    "STORE.OUT": s.STORE_OUT,
-    "STORE.POST": s.STORE_POST,
-    "GEMM": s.GEMM,
-    "FINISH": s.FINISH,
-    "ALU": s.ALU,
-    "CONFIG": s.CONFIG,
-    "DEPTHWISE": s.DEPTHWISE,
-}
-KIND_NAMES = tuple(FORMAT_KINDS)
 
 _COLUMNS = {
     "pop_prev": s.POP_PREV,
@@ -143,7 +121,7 @@ def _tables(
         else:
             for flags in range(16):
                 chosen[layout.memory_type << 7 | flags << 3 | layout.opcode] = number
-        kinds[number] = FORMAT_KINDS[name], -1 if name == "CONFIG" else int(unit_of(name, {}))
+        kinds[number] = KIND_NAMES.index(name), -1 if name == "CONFIG" else int(unit_of(name, {}))
         used = [item for item in layout.fields if item.name not in ("opcode", "memory_type")]
         for place, item in enumerate(used):
             fields[number, place] = (
@@ -216,7 +194,7 @@ def _follow(rows, count, sizes, register_counts, size, registers):  # type: igno
             current[unit] = used
             used += 1
         row[REGISTERS_AT] = current[row[UNIT]]
-        if kind > STORE_POST or row[Y_SIZE] == 0 or row[X_SIZE] == 0:
+        if sizes[kind] == 0 or row[Y_SIZE] == 0 or row[X_SIZE] == 0:
             continue
         begin = row[DRAM_BASE] * sizes[kind]
         end = begin + ((row[Y_SIZE] - 1) * row[X_STRIDE] + row[X_SIZE]) * sizes[kind]
@@ -245,20 +223,10 @@ def _follow(rows, count, sizes, register_counts, size, registers):  # type: igno
 
 
 def kind_sizes(config: Config) -> NDArray[np.int64]:
-    """DRAM bytes of an element of each kind of LOAD and STORE, indexed by kind."""
-    sizes = np.ones(len(KIND_NAMES), np.int64)
-    for kind, name in (
-        (LOAD_UOP, "uop"),
-        (LOAD_WGT, "wgt"),
-        (LOAD_INP, "inp"),
-        (LOAD_ACC, "acc"),
-        (LOAD_ACC8, "acc8"),
-        (LOAD_PAR, "par"),
-        (LOAD_PATCH, "patch"),
-        (STORE_OUT, "out"),
-        (STORE_POST, "post"),
-    ):
-        sizes[kind] = config.element_bytes(name)
+    """DRAM bytes of an element of each kind of LOAD and STORE, indexed by kind; 0 for kinds that move nothing."""
+    sizes = np.zeros(len(KIND_NAMES), np.int64)
+    for name in (*LOADS, *STORES):
+        sizes[KIND_NAMES.index(name)] = config.element_bytes(name.partition(".")[2].lower())
     return sizes
 
 

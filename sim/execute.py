@@ -18,19 +18,17 @@ from vdla.isa.layout import uop_fields
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 from vdla.util.machine_code import compiled
 
-from .compute import run_alu, run_depthwise, run_gemm
-from .decode import KIND_NAMES, Decoded
+from .compute import run_operations
+from .decode import Decoded
 from .kernels import LANES
 from .loads import OUTSIDE, load_acc, load_acc8, load_inp, load_par, load_patch, load_uop, load_wgt
 from .ports import load_size
 from .post import store_out, store_post
 from .state import (
-    ALU,
     CONFIG,
-    DEPTHWISE,
     FINISH,
-    GEMM,
     KIND,
+    KIND_NAMES,
     LOAD_ACC,
     LOAD_ACC8,
     LOAD_INP,
@@ -38,6 +36,7 @@ from .state import (
     LOAD_PATCH,
     LOAD_UOP,
     LOAD_WGT,
+    OPERATIONS,
     REGISTERS_AT,
     SRAM_BASE,
     STORE_OUT,
@@ -69,12 +68,8 @@ def _execute(rows, registers, memory, widths, uop, inp, wgt, packed, acc, par, t
         row = rows[i]
         kind = row[KIND]
         here = registers[row[REGISTERS_AT]]
-        if kind == GEMM:
-            outcome = run_gemm(row, here, widths, uop, inp, packed, acc)
-        elif kind == DEPTHWISE:
-            outcome = run_depthwise(row, here, widths, uop, inp, wgt, acc)
-        elif kind == ALU:
-            outcome = run_alu(row, here, widths, uop, acc)
+        if kind in OPERATIONS:
+            outcome = run_operations(row, here, widths, uop, inp, wgt, packed, acc)
         elif kind in (CONFIG, FINISH):
             outcome = 0
         elif kind == LOAD_INP:

@@ -25,14 +25,13 @@ from .state import (
     ALU,
     ALU_OPCODE,
     COMPUTE,
-    DEPTHWISE,
     DST_IN,
     DST_OUT,
-    GEMM,
     ITER_IN,
     ITER_OUT,
     KIND,
     LOAD_UOP,
+    MATRIX,
     OVERWRITE,
     REGISTERS_AT,
     RESET,
@@ -99,7 +98,7 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
                 uops[(row[SRAM_BASE] + k) & (P[P_UOP_DEPTH] - 1)] = trace[cursor + k]
             cursor += count
             version += 1
-        if kind != GEMM and kind != DEPTHWISE and kind != ALU:
+        if kind not in MATRIX and kind != ALU:
             continue
         first, last = row[UOP_BGN], row[UOP_END]
         if last <= first or row[ITER_OUT] == 0 or row[ITER_IN] == 0:
@@ -178,7 +177,7 @@ def port_free(P, U, V, X, rows, registers, order, B, kept, bank, cycle, horizon)
         i = order[COMPUTE, V[V_PORT]]
         row = rows[i]
         kind = row[KIND]
-        matrix = kind in (GEMM, DEPTHWISE)
+        matrix = kind in MATRIX
         reads = kind == ALU or (matrix and row[RESET] == 0 and row[OVERWRITE] == 0)
         # Without operations it must be passed over at once: it would hide the instruction behind it.
         if not reads or X[i, X_ISSUES] == 0:

@@ -5,6 +5,8 @@ Times are int64 cycles. `NEVER` stands for a time that is not known yet.
 
 from __future__ import annotations
 
+from vdla.isa.layout import INSTRUCTIONS, names_of
+
 NEVER = 1 << 60
 BLOCKED = -1
 
@@ -23,7 +25,8 @@ LOAD_BEFORE = (
 )
 ROW_COLUMNS = 21
 
-# Kinds of instruction.
+# Kinds of instruction: their places in the table of instructions.
+KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
 (
     LOAD_UOP,
     LOAD_WGT,
@@ -39,7 +42,15 @@ ROW_COLUMNS = 21
     ALU,
     CONFIG,
     DEPTHWISE,
-) = range(14)
+) = (
+    KIND_NAMES.index(name)
+    for name in (
+        *("LOAD.UOP", "LOAD.WGT", "LOAD.INP", "LOAD.ACC", "LOAD.ACC8", "LOAD.PAR", "LOAD.PATCH"),
+        *("STORE.OUT", "STORE.POST", "GEMM", "FINISH", "ALU", "CONFIG", "DEPTHWISE"),
+    )
+)
+MATRIX = tuple(KIND_NAMES.index(name) for name in names_of("matrix"))
+OPERATIONS = tuple(KIND_NAMES.index(name) for name in names_of("matrix", "vector"))
 
 LOAD, COMPUTE, STORE = range(3)  # units, in the order of isa.layout.Unit
 

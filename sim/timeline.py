@@ -14,12 +14,11 @@ from vdla.util.machine_code import compiled
 from .state import (
     ALU,
     COMPUTE,
-    DEPTHWISE,
-    GEMM,
     KIND,
     LOAD_ACC,
     LOAD_ACC8,
     LOAD_UOP,
+    MATRIX,
     POP_PREV,
     PUSH_PREV,
     UNIT,
@@ -101,7 +100,7 @@ def unit_segments(X, rows, pop_queue, push_queue, u, total):  # type: ignore[no-
             used, at = _add(segments, used, at, X[i, X_END], _LOAD_UOP, i)
         elif kind in (LOAD_ACC, LOAD_ACC8):
             used, at = _add(segments, used, at, X[i, X_END], _LOAD_ACC, i)
-        elif (kind in (GEMM, DEPTHWISE)) and issues > 0:
+        elif kind in MATRIX and issues > 0:
             used, at = _add(segments, used, at, begin + issues, _GEMM, i)
         elif kind == ALU and issues > 0:
             used, at = _add(segments, used, at, begin + issues, _ALU, i)

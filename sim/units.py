@@ -43,11 +43,9 @@ from .state import (
     COMPUTE,
     COMPUTE_CLIENT,
     CONFIG,
-    DEPTHWISE,
     DRAM_BASE,
     FETCH_CLIENT,
     FINISH,
-    GEMM,
     ITER_IN,
     ITER_OUT,
     KIND,
@@ -62,6 +60,7 @@ from .state import (
     M_LAST_DISPATCH,
     M_REQUESTED,
     M_TOTAL,
+    MATRIX,
     NEVER,
     POP_PREV,
     PUSH_NEXT,
@@ -337,7 +336,7 @@ def _compute_condition(U, row, cycle):  # type: ignore[no-untyped-def]
     if U[u, U_ENDED] < U[u, U_BEGUN]:
         return np.int64(BLOCKED)
     kind = row[KIND]
-    if kind in (GEMM, DEPTHWISE):
+    if kind in MATRIX:
         return max(cycle, U[u, U_ISSUED] - BEGIN_DELAY, U[u, U_OTHER_END] + 1)
     if kind == CONFIG and row[PUSH_PREV] == 0 and row[PUSH_NEXT] == 0:
         return max(cycle, U[u, U_HARD_END] + 1)
@@ -375,7 +374,7 @@ def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, 
         cycle = begin(U, T, X, push_queue, rows, u, i, ready)
         progress = True
         kind = row[KIND]
-        if kind in (GEMM, DEPTHWISE):
+        if kind in MATRIX:
             count = operations(row)
             X[i, X_ISSUES] = count
             finished = cycle + count + P[P_GEMM_LATENCY]

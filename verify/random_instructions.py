@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from vdla.isa.access import Trace
 from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.config import Config
-from vdla.isa.layout import EXTENSION_OF, REGISTERS, Register, encode_uops, pack_fields, uop_fields
+from vdla.isa.layout import EXTENSION_OF, MATRIX, REGISTERS, Register, encode_uops, pack_fields, uop_fields
 from vdla.isa.timing import alu_cycles
 
 from .random_operands import TOTALS, combine_constants, log_uniform_int32, near_tie_totals
@@ -527,7 +527,7 @@ def random_instruction(source: Source) -> tuple[str, dict[str, int]]:
     match name:
         case "CONFIG":
             return name, _config(source)
-        case "GEMM" | "DEPTHWISE":
+        case _ if name in MATRIX:
             return name, matrix(source)
         case "ALU":
             return name, alu(source)

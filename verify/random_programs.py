@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config, Memory
 from vdla.isa.extensions import EXTENSIONS
-from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, unit_of
+from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, names_of, unit_of
 from vdla.isa.parameters import declared
 from vdla.isa.program import Program
 from vdla.isa.program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder, steps
@@ -38,7 +38,7 @@ _FAR = 0.15
 _WIDE = 0.8
 """Share of the programs whose fields may take any value."""
 
-_MOST_STEPS = {"GEMM": 1 << 14, "DEPTHWISE": 1 << 14, "ALU": 1 << 14}
+_MOST_STEPS = dict.fromkeys(names_of("matrix", "vector"), 1 << 14)
 _MOST_STORES = 3000
 """Longer instructions are left out: steps of matrix and ALU instructions, and of all others."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vdla.isa.layout import MATRIX
 from vdla.isa.program_builder import Instruction
 
 from .random_instructions import (
@@ -48,15 +49,13 @@ def _chain(source: Source) -> list[Instruction]:
     """Instructions of the compute unit, and perhaps a store, that use at once what the one before them wrote."""
     config = source.config
     kinds = [
-        name
-        for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", "GEMM", "DEPTHWISE", "ALU")
-        if name in kinds_of(config)
+        name for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", *MATRIX, "ALU") if name in kinds_of(config)
     ]
     chain: list[Instruction] = []
     for _ in range(source.number(4, 2)):
         name = kinds[source.number(len(kinds) - 1)]
         match name:
-            case "GEMM" | "DEPTHWISE" | "ALU":
+            case _ if name in (*MATRIX, "ALU"):
                 values = alu(source) if name == "ALU" else matrix(source)
                 begin = source.number(UOPS - 3, UOPS - CHAINED)
                 values |= {"uop_bgn": begin, "uop_end": begin + source.number(3, 1)}
@@ -81,7 +80,7 @@ def _chain(source: Source) -> list[Instruction]:
 
 def _many_ends(source: Source) -> list[Instruction]:
     """A matrix instruction and, behind it, as many without operations as can end together with it."""
-    kinds = [name for name in ("GEMM", "DEPTHWISE", "ALU") if name in kinds_of(source.config)]
+    kinds = [name for name in (*MATRIX, "ALU") if name in kinds_of(source.config)]
     pushes = {"push_prev": source.number(1), "push_next": source.number(1)}
     empty = [
         (kinds[source.number(len(kinds) - 1)], dict(pushes)) for _ in range(source.number(_ENDS, _ENDS // 2))

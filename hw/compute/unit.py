@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import connect, flipped
 from vdla.isa.config import Config
-from vdla.isa.layout import MemoryType, Opcode
+from vdla.isa.layout import INSTRUCTIONS, MemoryType, Opcode
 
 from ..config_registers import config_registers
 from ..interfaces import Activity, compute_members
@@ -57,7 +60,9 @@ class ComputeUnit(wiring.Component):
         bits = self.commands.payload
         head = view(instruction_layout(config, "GEMM"), bits)
         alu, setting = (view(instruction_layout(config, name), bits) for name in ("ALU", "CONFIG"))
-        is_matrix = (head.opcode == Opcode.GEMM) | (head.opcode == Opcode.DEPTHWISE)
+        is_matrix = reduce(
+            or_, [head.opcode == item.opcode for item in INSTRUCTIONS if item.group == "matrix"]
+        )
         is_depthwise = head.opcode == Opcode.DEPTHWISE
         is_alu = head.opcode == Opcode.ALU
         is_load = head.opcode == Opcode.LOAD

@@ -12,11 +12,22 @@ from itertools import product
 
 from vdla.isa.alu import AluOpcode, alu_extension
 from vdla.isa.config import Config
-from vdla.isa.layout import EXTENSION_OF, FLAGS, REGISTERS, TOKEN_QUEUES, Unit, formats, unit_of
+from vdla.isa.layout import (
+    EXTENSION_OF,
+    FLAGS,
+    LOADS,
+    MATRIX,
+    REGISTERS,
+    STORES,
+    TOKEN_QUEUES,
+    Unit,
+    formats,
+    unit_of,
+)
 from vdla.isa.timing import READ_BURST_BEATS, read_burst_beats, write_burst_beats
 
 from .machines import TIMINGS
-from .observe import DISTANCES, MATRIX, PADS, Bin, alignment, depth_class, extension_set, fifo_bytes
+from .observe import DISTANCES, PADS, Bin, alignment, depth_class, extension_set, fifo_bytes
 
 ENOUGH = 1000
 """Programs from which on an empty reachable bin fails a run; shorter runs only tell."""
@@ -24,8 +35,6 @@ ENOUGH = 1000
 _ALIGNMENTS = ("aligned", "start unaligned", "end unaligned", "both ends unaligned")
 _READS = ("uop", "wgt", "inp", "patch", "acc", "acc8", "par", "operand")
 _SIZES = ("one burst", "several bursts", "more than the FIFO holds")
-_LOADS = ("LOAD.UOP", "LOAD.WGT", "LOAD.INP", "LOAD.ACC", "LOAD.ACC8", "LOAD.PAR", "LOAD.PATCH")
-_STORES = ("STORE.OUT", "STORE.POST")
 _COMPUTE_WRITERS = ("LOAD.ACC", "LOAD.ACC8", *MATRIX, "ALU")
 _EXTENSION_OF_KIND = {"patch": "patch", "par": "post", "operand": "post"}
 
@@ -190,7 +199,7 @@ def _operations(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str 
         yield group, f"STORE.POST window: {kind}", post
     for item in REGISTERS:
         yield group, f"CONFIG {item.name}", None
-    for name in _LOADS:
+    for name in LOADS:
         for pad in PADS:
             never = (
                 "the checker wants x pads of 0 in a patch load"
@@ -198,7 +207,7 @@ def _operations(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str 
                 else None
             )
             yield group, f"{name} {pad}", never or lacking[name]
-    for name in (*_LOADS, *_STORES, *MATRIX, "ALU"):
+    for name in (*LOADS, *STORES, *MATRIX, "ALU"):
         yield group, f"{name} empty", lacking[name]
 
 
@@ -272,14 +281,14 @@ def _hazards(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | N
             yield group, f"acc: {writer} -> {reader}, {when}", lacking[writer] or lacking[reader]
     for reader, when in product((*MATRIX, "ALU"), ("at once", "later")):
         yield group, f"uop: LOAD.UOP -> {reader}, {when}", lacking[reader]
-    for writer, reader in product(_COMPUTE_WRITERS, _STORES):
+    for writer, reader in product(_COMPUTE_WRITERS, STORES):
         yield group, f"acc: {writer} -> {reader}", lacking[writer] or lacking[reader]
         yield "write after read", f"acc: {reader} -> {writer}", lacking[writer] or lacking[reader]
     for resource, loads in (("inp", ("LOAD.INP", "LOAD.PATCH")), ("wgt", ("LOAD.WGT",))):
         for load, reader in product(loads, MATRIX):
             yield group, f"{resource}: {load} -> {reader}", lacking[load] or lacking[reader]
             yield "write after read", f"{resource}: {reader} -> {load}", lacking[load] or lacking[reader]
-    for store in _STORES:
+    for store in STORES:
         for load in ("LOAD.INP", "LOAD.WGT", "LOAD.ACC", "LOAD.ACC8", "LOAD.PATCH"):
             yield group, f"dram: {store} -> {load}", lacking[load] or lacking[store]
             yield "write after read", f"dram: {load} -> {store}", lacking[load] or lacking[store]

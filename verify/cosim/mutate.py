@@ -14,7 +14,7 @@ from vdla.isa.access import loaded_elements
 from vdla.isa.alu import alu_opcodes
 from vdla.isa.check import check
 from vdla.isa.config import Config
-from vdla.isa.layout import FLAGS, REGISTERS, TOKEN_QUEUES, decode_one, formats, unit_of
+from vdla.isa.layout import EXTENSION_OF, FLAGS, MATRIX, REGISTERS, TOKEN_QUEUES, decode_one, formats, unit_of
 from vdla.isa.program import Program
 from vdla.isa.program_builder import (
     CARRIERS,
@@ -232,9 +232,12 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
     place = _any(rng, chosen)
     name, values = chosen[place]
     match name:
-        case "GEMM" | "DEPTHWISE":
-            other = "GEMM" if name == "DEPTHWISE" else "DEPTHWISE"
-            if config.has("depthwise") and rng.random() < 0.5:
+        case _ if name in MATRIX:
+            there = [
+                other for other in MATRIX if (needed := EXTENSION_OF.get(other)) is None or config.has(needed)
+            ]
+            other = there[(there.index(name) + 1) % len(there)]
+            if other != name and rng.random() < 0.5:
                 chosen[place] = (other, {key: value for key, value in values.items() if key != "opcode"})
             else:
                 values["overwrite" if rng.random() < 0.5 else "reset"] ^= 1

@@ -13,7 +13,7 @@ from vdla.isa.access import Resource, accesses, advance, start_trace
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.hazards import record, start_access
-from vdla.isa.layout import FLAGS, Unit, decode_one, decode_uops, unit_of
+from vdla.isa.layout import FLAGS, MATRIX, Unit, decode_one, decode_uops, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.isa.program_builder import Instruction
 from vdla.isa.timing import AXI_BOUNDARY, BEGIN_DELAY, LOADS_IN_FLIGHT, read_burst_beats, write_burst_beats
@@ -22,7 +22,6 @@ from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
 Bin = tuple[str, str]
 Values = Mapping[str, int]
 
-MATRIX = ("GEMM", "DEPTHWISE")
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 DISTANCES = (1, 2, 3, 4, 5)
 """Operations between a write and a read of one accumulator: up to four are in the pipelines between the two stages."""
@@ -82,7 +81,7 @@ def _operation(name: str, values: Values) -> Iterator[Bin]:
         case "ALU":
             operand = "immediate" if values["use_imm"] else "accumulator"
             yield group, f"ALU {AluOpcode(values['alu_opcode']).name} {operand}"
-        case "GEMM" | "DEPTHWISE":
+        case _ if name in MATRIX:
             yield group, f"{name} {matrix_mode(values)}"
         case "STORE.POST":
             kind = post_mode(values)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from vdla.isa import layout
 from vdla.isa.config import Config
-from vdla.isa.layout import LOAD_FORMATS, TOKEN_QUEUES, Unit
+from vdla.isa.layout import LOADS, TOKEN_QUEUES, Unit
 
-KINDS = (*LOAD_FORMATS, "STORE.OUT", "STORE.POST", "GEMM", "DEPTHWISE", "ALU", "CONFIG", "FINISH")
+KINDS = (*LOADS, "STORE.OUT", "STORE.POST", "GEMM", "DEPTHWISE", "ALU", "CONFIG", "FINISH")
 """Names of instruction formats, in the order of the features."""
 TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of transfers, as the simulator counts them; instructions themselves are 16 bytes each."""
@@ -83,7 +83,7 @@ def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
         load = name.removeprefix("LOAD.")
         if name == "LOAD.PATCH":
             _add(transfers["inp"], config, _patches(config, fields, at, instructions, rows["CONFIG"]))
-        elif name in LOAD_FORMATS:
+        elif name in LOADS:
             _add(transfers[_KIND_OF[load]], config, _rectangle(fields, config.element_bytes(load.lower())))
         else:
             written = _rectangle(fields, config.out_bytes)
