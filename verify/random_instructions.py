@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 from vdla.isa.access import Trace
 from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.config import Config
-from vdla.isa.layout import EXTENSION_OF, MATRIX, REGISTERS, Register, encode_uops, pack_fields, uop_fields
+from vdla.isa.layout import (
+    EXTENSION_OF,
+    INSTRUCTIONS,
+    MATRIX,
+    REGISTERS,
+    Register,
+    encode_uops,
+    pack_fields,
+    uop_fields,
+)
 from vdla.isa.timing import alu_cycles
 
 from .random_operands import TOTALS, combine_constants, log_uniform_int32, near_tie_totals
@@ -512,6 +521,7 @@ _WEIGHTS = {
     "STORE.POST": 4,
     "CONFIG": 6,
 }
+_WEIGHTS |= {item.name: 2 for item in INSTRUCTIONS if item.name not in (*_WEIGHTS, "FINISH")}
 
 
 def kinds_of(config: Config) -> list[str]:
