@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from .onnx_context import NodeContext, OnnxNode
 
 
@@ -18,6 +22,91 @@ def reduced_axes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -
     if not listed and node.integer("noop_with_empty_axes", 0):
         return None
     return tuple(sorted({axis % rank for axis in listed})) or tuple(range(rank))
+
+
+def permutation(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """The axes of a Transpose in their new order, and whether it moves none but those of size 1."""
+    rank = len(shape)
+    order = node.integers("perm", tuple(reversed(range(rank))))
+    if sorted(order) != list(range(rank)):
+        context.refuse(node, f"has perm {order} for a tensor of shape {shape}", "export the model again")
+    moved = [axis for axis in order if shape[axis] != 1]
+    return order, moved == sorted(moved)
+
+
+def one_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> int:
+    """The attribute `axis` (0 where left out), 0 or more; fails where `shape` has no such axis."""
+    axis = node.integer("axis", 0)
+    if not -len(shape) <= axis < len(shape):
+        context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "export the model again")
+    return axis % len(shape)
+
+
+def joined_shape(
+    context: NodeContext, node: OnnxNode, shapes: Sequence[tuple[int, ...]]
+) -> tuple[int, tuple[int, ...]]:
+    """The axis, 0 or more, and the shape of a Concat of tensors of `shapes`."""
+    first = shapes[0]
+    axis = one_axis(context, node, first)
+    if any(shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :] for shape in shapes):
+        context.refuse(node, f"joins {', '.join(map(str, shapes))}", "export the model again")
+    return axis, (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+
+
+def split_sizes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    """The axis, 0 or more, along which Split cuts, and how long each part is."""
+    axis = one_axis(context, node, shape)
+    size = shape[axis]
+    given = context.array(node, 1, "split")
+    if given is not None:
+        parts = tuple(int(part) for part in given.reshape(-1))
+    elif "split" in node.attributes:
+        parts = node.integers("split", ())
+    else:
+        # Equal parts; only where their number is an attribute may the last one be smaller.
+        count = node.integer("num_outputs", len(node.outputs))
+        if count < 1 or (size % count and "num_outputs" not in node.attributes):
+            context.fail(node, f"splits {size} into {count} parts", "say how long each part is")
+        part = -(-size // count)
+        parts = tuple(min(part, size - part * i) for i in range(count))
+    if len(parts) != len(node.outputs) or sum(parts) != size or min(parts) < 1:
+        context.fail(node, f"splits {size} into {list(parts)}", "give each output a part of 1 or more")
+    return axis, parts
+
+
+def sliced_positions(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[range, ...]:
+    """Which positions along each axis a Slice with constant bounds takes; fails where it takes none.
+
+    Numpy's rules for bounds outside the tensor are ONNX's.
+    """
+    rank = len(shape)
+    starts, ends = (context.array(node, i, what) for i, what in ((1, "starts"), (2, "ends")))
+    if starts is None or ends is None:
+        context.refuse(node, "has no starts and ends", "export the model again")
+    axes, steps = context.array(node, 3, "axes"), context.array(node, 4, "steps")
+    axes = np.arange(starts.size) if axes is None else axes
+    steps = np.ones(starts.size, np.int64) if steps is None else steps
+    lists = (starts, ends, axes, steps)
+    if any(given.ndim != 1 or given.size != starts.size for given in lists) or not all(steps):
+        context.refuse(
+            node,
+            "needs starts, ends, axes and steps of one length, and no step of 0",
+            "export the model again",
+        )
+    if any(not -rank <= axis < rank for axis in axes) or len({int(axis) % rank for axis in axes}) < axes.size:
+        context.refuse(
+            node, f"has axes {axes.tolist()} for a tensor of shape {shape}", "export the model again"
+        )
+    slices = [slice(None)] * rank
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        size = shape[int(axis)]
+        # Backwards, an end before the first element means all of them.
+        stop = None if step < 0 and end < -size else int(end)
+        slices[int(axis) % rank] = slice(int(start), stop, int(step))
+    positions = tuple([range(size)[cut] for size, cut in zip(shape, slices, strict=True)])
+    if any(not taken for taken in positions):
+        context.fail(node, f"takes nothing of {shape}", "remove it")
+    return positions
 
 
 UNUSED_AXES = (-1, 0, 1)

@@ -80,6 +80,26 @@ class NodeContext(Protocol):
         ...
 
 
+class BindingContext(NodeContext, Protocol):
+    """What a node needs of an import that computes nothing: a name for its result, whatever graph is made."""
+
+    def input_shape(self, node: OnnxNode) -> tuple[int, ...]:
+        """The shape of the first input; fails where it is missing."""
+        ...
+
+    def bind_same(self, node: OnnxNode) -> None:
+        """Names the node's first output after its first input, which it equals."""
+        ...
+
+    def bind_view(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
+        """Names the node's first output: the first input's elements in their order, in another shape of that size."""
+        ...
+
+    def bind_array(self, node: OnnxNode, array: np.ndarray) -> None:
+        """Names the node's first output, which is known."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class ImportContext(NodeErrors):
     """Collects the graph; used by one call of `import_model` and then dropped.
@@ -118,6 +138,42 @@ class ImportContext(NodeErrors):
                 "export it again",
             )
         self.values[name] = value
+
+    def first(self, node: OnnxNode) -> Value:
+        """The first input; fails where it is missing."""
+        value = self.value(node, 0)
+        if value is None:
+            self.refuse(node, "has no input", "export the model again")
+        return value
+
+    def input_shape(self, node: OnnxNode) -> tuple[int, ...]:
+        """The shape of the first input; fails where it is missing."""
+        return self.first(node).shape
+
+    def bind_same(self, node: OnnxNode) -> None:
+        """Names the node's first output after its first input, which it equals."""
+        self.bind(node, self.first(node))
+
+    def bind_array(self, node: OnnxNode, array: np.ndarray) -> None:
+        """Names the node's first output, which is known."""
+        self.bind(node, Constant(array=array))
+
+    def bind_view(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
+        """Names the node's first output: the first input's elements in their order, in another shape of that size."""
+        value = self.first(node)
+        match value:
+            case Constant(array=array):
+                self.bind(node, Constant(array=array.reshape(shape)))
+            case QuantizedConstant(integers=integers, axis=None):
+                self.bind(node, replace(value, integers=integers.reshape(shape)))
+            case QuantizedConstant(axis=axis):
+                self.fail(
+                    node, f"reshapes a constant quantized along axis {axis}", "reshape it before quantizing"
+                )
+            case Pending():
+                self.bind(node, replace(value, shape=shape, members=(*value.members, node.name)))
+            case _:
+                self.bind(node, replace(value, shape=shape))
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
         """A constant input as an array (None where left out); fails where it depends on the model's input."""

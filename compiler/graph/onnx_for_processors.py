@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 from vdla.isa.arithmetic import dequantize
 
-from ..te.blocks import Pair, Window
-from ..te.ops.conv_transpose import transposed_outputs
+from ..te.blocks import Pair
+from .onnx_axes import joined_shape, sliced_positions, split_sizes
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import plane_operand, real_operand
-from .onnx_products import bias_operand, declared_pads, weight_operand
+from .onnx_products import bias_operand, weight_operand
 from .onnx_values import (
     Constant,
     Function,
@@ -25,6 +25,7 @@ from .onnx_values import (
     Same,
     Transposed,
 )
+from .onnx_window_attributes import transposed_window
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 FUNCTIONS = frozenset(
@@ -118,15 +119,12 @@ def _real_values(data: Real) -> np.ndarray:
 def _import_concat(context: ImportContext, node: OnnxNode) -> None:
     """Concat of channels."""
     parts = tuple([real_operand(context, node, index) for index in range(len(node.inputs))])
-    first, axis = parts[0].shape, node.integer("axis", 0)
+    axis, shape = joined_shape(context, node, [part.shape for part in parts])
     whole = all(part.shape == context.tensors[part.tensor].shape for part in parts)
-    if not whole or len(first) not in (2, 4) or axis not in (1, 1 - len(first)):
+    if not whole or len(shape) not in (2, 4) or axis != 1:
         shapes = ", ".join(str(part.shape) for part in parts)
         context.fail(node, f"joins {shapes} along axis {axis}", "only channels are joined as integers")
-    if any((p.shape[0], *p.shape[2:]) != (first[0], *first[2:]) for p in parts):
-        context.refuse(node, f"joins {', '.join(str(p.shape) for p in parts)}", "export the model again")
     sources = [(i, channel) for i, part in enumerate(parts) for channel in range(part.shape[1])]
-    shape = (first[0], len(sources), *first[2:])
     _bind_channels(context, node, parts, tuple(sources), shape, shape, 0)
 
 
@@ -151,28 +149,13 @@ def _bind_channels(
 def _import_slice(context: ImportContext, node: OnnxNode) -> bool:
     """Slice of channels; False for any other."""
     data = context.value(node, 0)
-    if (
-        not isinstance(data, Real)
-        or data.shape != context.tensors[data.tensor].shape
-        or "axes" in node.attributes
+    if not isinstance(data, Real) or data.shape != context.tensors[data.tensor].shape:
+        return False
+    positions = sliced_positions(context, node, data.shape)
+    taken = positions[1]
+    if taken.step < 1 or any(
+        p != range(s) for p, s in zip(positions, data.shape, strict=True) if p is not taken
     ):
-        return False
-    starts, ends, axes, steps = (
-        context.array(node, index, what) for index, what in enumerate(("starts", "ends", "axes", "steps"), 1)
-    )
-    if (
-        starts is None
-        or ends is None
-        or starts.size != 1
-        or axes is None
-        or int(axes.item()) not in (1, 1 - len(data.shape))
-    ):
-        return False
-    step = 1 if steps is None else int(steps.item())
-    if step < 1:
-        return False
-    taken = range(data.shape[1])[int(starts.item()) : int(ends.item()) : step]
-    if not taken:
         return False
     shape = (data.shape[0], len(taken), *data.shape[2:])
     _bind_channels(context, node, (data,), tuple([(0, channel) for channel in taken]), shape, shape, 0)
@@ -184,15 +167,8 @@ def _import_split(context: ImportContext, node: OnnxNode) -> bool:
     data = context.value(node, 0)
     if not isinstance(data, Real) or data.shape != context.tensors[data.tensor].shape:
         return False
-    if node.integer("axis", 0) not in (1, 1 - len(data.shape)):
-        return False
-    given, count = context.array(node, 1, "split"), len(node.outputs)
-    if given is None:
-        part = -(-data.shape[1] // count)
-        sizes = [min(part, data.shape[1] - part * i) for i in range(count)]
-    else:
-        sizes = [int(size) for size in given.reshape(-1)]
-    if len(sizes) != count or sum(sizes) != data.shape[1] or min(sizes) < 1:
+    axis, sizes = split_sizes(context, node, data.shape)
+    if axis != 1:
         return False
     start = 0
     for output, size in enumerate(sizes):
@@ -221,29 +197,10 @@ def _import_transposed(context: ImportContext, node: OnnxNode) -> None:
     """ConvTranspose of one group without dilation."""
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
     data = real_operand(context, node, 0)
-    plane = plane_operand(context, node, data)
-    strides, dilations = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
-    extra = node.integers("output_padding", (0, 0))
-    if (
-        weight.ndim != 4
-        or node.integer("group", 1) != 1
-        or weight.shape[0] != data.shape[1]
-        or dilations != (1, 1)
-        or len(strides) != 2
-        or len(extra) != 2
-        or node.text("auto_pad", "NOTSET") != "NOTSET"
-        or "output_shape" in node.attributes
-    ):
-        context.fail(
-            node, "has groups, dilations or computed pads", "only plain ones are computed on integers"
-        )
-    kernel, steps = (weight.shape[2], weight.shape[3]), (strides[0], strides[1])
-    pads = declared_pads(context, node, plane, kernel, steps, (1, 1))
-    try:
-        window = Window(kernel=kernel, strides=steps, pads=pads)
-        height, width = transposed_outputs(window, *plane, (extra[0], extra[1]))
-    except ValueError as error:
-        context.fail(node, str(error), "use smaller pads and strides")
+    plane_operand(context, node, data)
+    window, groups, _, shape = transposed_window(context, node, data.shape, weight.shape)
+    if groups != 1 or window.dilations != (1, 1):
+        context.fail(node, "has groups or dilations", "only plain ones are computed on integers")
     product = Product(
         data=data,
         weight=weight.swapaxes(0, 1),
@@ -251,7 +208,6 @@ def _import_transposed(context: ImportContext, node: OnnxNode) -> None:
         bias=bias_operand(context, node, 2),
         window=window,
     )
-    shape = (data.shape[0], weight.shape[1], height, width)
     context.bind(
         node,
         Pending(

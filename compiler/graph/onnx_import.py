@@ -7,6 +7,10 @@ node of the graph. So the pairs vanish, and nothing is decided by matching patte
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+
 import numpy as np
 import onnx
 
@@ -30,8 +34,9 @@ from .onnx_products import (
     quantized_constant,
 )
 from .onnx_read import ReadModel, Source
+from .onnx_structure import STRUCTURE
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Same
-from .onnx_views import import_identity, import_reshape, import_transpose
+from .onnx_views import import_transpose
 from .onnx_windows import (
     import_average_pool,
     import_global_average_pool,
@@ -42,10 +47,7 @@ from .onnx_windows import (
 )
 from .quantization import Quantization
 
-SUPPORTED = (
-    "Conv, Gemm, MatMul, MaxPool, AveragePool, GlobalAveragePool, ReduceMean, Add, Mul, Relu, Clip, Flatten, Reshape, "
-    "Squeeze, Unsqueeze, Transpose, Identity, Dropout, QuantizeLinear, DequantizeLinear and their QLinear forms"
-)
+Importer = Callable[[ImportContext, OnnxNode], None]
 
 
 def import_model(source: Source | ReadModel, *, batch: int | None = None, processor: bool = False) -> Graph:
@@ -141,59 +143,14 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         return
     if context.processor and import_for_processors(context, node):
         return
-    match node.op_type:
-        case "QuantizeLinear":
-            _import_quantize(context, node)
-        case "DequantizeLinear":
-            _import_dequantize(context, node)
-        case "Conv":
-            import_conv(context, node)
-        case "Gemm":
-            import_gemm(context, node)
-        case "MatMul":
-            import_matmul(context, node)
-        case "QLinearConv":
-            import_qlinear_conv(context, node)
-        case "QLinearMatMul":
-            import_qlinear_matmul(context, node)
-        case "QGemm":
-            import_qgemm(context, node)
-        case "MaxPool":
-            import_max_pool(context, node)
-        case "AveragePool":
-            import_average_pool(context, node)
-        case "GlobalAveragePool":
-            import_global_average_pool(context, node)
-        case "ReduceMean":
-            import_reduce_mean(context, node)
-        case "QLinearAveragePool":
-            import_qlinear_average_pool(context, node)
-        case "QLinearGlobalAveragePool":
-            import_qlinear_global_average_pool(context, node)
-        case "Add":
-            import_pairwise(context, node, "add")
-        case "Mul":
-            import_pairwise(context, node, "multiply")
-        case "QLinearAdd":
-            import_qlinear_pairwise(context, node, "add")
-        case "QLinearMul":
-            import_qlinear_pairwise(context, node, "multiply")
-        case "Relu" | "Clip":
-            import_clamp(context, node)
-        case "Identity" | "Dropout":
-            import_identity(context, node)
-        case "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze":
-            import_reshape(context, node)
-        case "Transpose":
-            import_transpose(context, node)
-        case "Shape":
-            _import_shape(context, node)
-        case _:
-            context.fail(
-                node,
-                "this operator is not supported",
-                f"supported are {SUPPORTED}; move it out of the model or replace it",
-            )
+    importer = OPERATORS.get(node.op_type)
+    if importer is None:
+        context.fail(
+            node,
+            "this operator is not supported",
+            f"supported are {SUPPORTED}; move it out of the model or replace it",
+        )
+    importer(context, node)
 
 
 def _foldable(context: ImportContext, node: OnnxNode) -> bool:
@@ -213,15 +170,6 @@ def _fold(context: ImportContext, node: OnnxNode) -> None:
     feeds = {name: context.array(node, index, "operand") for index, name in enumerate(node.inputs) if name}
     for name, array in evaluate_node(context, node, feeds, context.opset).items():
         context.values[name] = Constant(array=array)
-
-
-def _import_shape(context: ImportContext, node: OnnxNode) -> None:
-    """Shape: all shapes are static, so its result is a constant."""
-    value = context.value(node, 0)
-    if value is None:
-        context.refuse(node, "has no input", "export the model again")
-    start, end = node.integer("start", 0), node.attributes.get("end")
-    context.bind(node, Constant(array=np.array(value.shape[start:end], np.int64)))
 
 
 def _import_quantize(context: ImportContext, node: OnnxNode) -> None:
@@ -304,3 +252,33 @@ def _import_dequantize(context: ImportContext, node: OnnxNode) -> None:
             context.bind(node, quantized_constant(context, node, array, scale, zero_point, axis))
         case _:
             context.fail(node, f"its input '{node.inputs[0]}' is already float", "remove it")
+
+
+OPERATORS: Mapping[str, Importer] = MappingProxyType(
+    {
+        "Conv": import_conv,
+        "Gemm": import_gemm,
+        "MatMul": import_matmul,
+        "MaxPool": import_max_pool,
+        "AveragePool": import_average_pool,
+        "GlobalAveragePool": import_global_average_pool,
+        "ReduceMean": import_reduce_mean,
+        "Add": partial(import_pairwise, kind="add"),
+        "Mul": partial(import_pairwise, kind="multiply"),
+        "Relu": import_clamp,
+        "Clip": import_clamp,
+        "Transpose": import_transpose,
+        **STRUCTURE,
+        "QuantizeLinear": _import_quantize,
+        "DequantizeLinear": _import_dequantize,
+        "QLinearConv": import_qlinear_conv,
+        "QLinearMatMul": import_qlinear_matmul,
+        "QGemm": import_qgemm,
+        "QLinearAveragePool": import_qlinear_average_pool,
+        "QLinearGlobalAveragePool": import_qlinear_global_average_pool,
+        "QLinearAdd": partial(import_qlinear_pairwise, kind="add"),
+        "QLinearMul": partial(import_qlinear_pairwise, kind="multiply"),
+    }
+)
+"""What each operator of a quantized model becomes, on every target (`onnx_for_processors` has more)."""
+SUPPORTED = ", ".join(OPERATORS)

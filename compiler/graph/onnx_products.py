@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..te.blocks import Pads, Window
-from .geometry import automatic_pads, output_plane
+from ..te.blocks import Window
 from .onnx_axes import check_scale_axis
-from .onnx_context import QUANTIZE, ImportContext, NodeContext, OnnxNode
+from .onnx_context import QUANTIZE, ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_values import Bias, Constant, Integer, Pending, Product, QuantizedConstant, Real
+from .onnx_window_attributes import convolution_window
 
 CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
 
@@ -79,36 +79,15 @@ def convolution(
     context: ImportContext, node: OnnxNode, data: Real, weight: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
     """The pending product of a Conv node; checks every attribute against the operands."""
-    plane = plane_operand(context, node, data)
-    if weight.ndim != 4:
-        context.fail(node, f"its weights have shape {weight.shape}", "only 2-D convolutions are supported")
-    kernel = (weight.shape[2], weight.shape[3])
-    declared = node.integers("kernel_shape", kernel)
-    groups = node.integer("group", 1)
-    if declared != kernel:
-        context.refuse(
-            node, f"kernel_shape {declared} contradicts weights {weight.shape}", "export the model again"
-        )
-    if groups < 1 or weight.shape[1] * groups != data.shape[1] or weight.shape[0] % groups:
-        context.refuse(
-            node,
-            f"weights {weight.shape} in {groups} groups do not fit an input of {data.shape[1]} channels",
-            "export the model again",
-        )
-    strides = (node.integers("strides", (1, 1))[0], node.integers("strides", (1, 1))[1])
-    dilations = (node.integers("dilations", (1, 1))[0], node.integers("dilations", (1, 1))[1])
-    pads = declared_pads(context, node, plane, kernel, strides, dilations)
-    height, width = output_plane(plane, kernel, strides, dilations, pads)
-    if height < 1 or width < 1:
-        context.fail(node, f"kernel {kernel} is larger than its padded input {plane}", "use a larger input")
+    plane_operand(context, node, data)
+    window, groups, shape = convolution_window(context, node, data.shape, weight.shape)
     _check_bias(context, node, bias, weight.shape[0])
-    shape = (data.shape[0], weight.shape[0], height, width)
     product = Product(
         data=data,
         weight=weight,
         weight_scale=scale,
         bias=bias,
-        window=Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations),
+        window=window,
         groups=groups,
     )
     return Pending(name=node.outputs[0], members=(node.name,), operation=product, natural=shape, shape=shape)
@@ -189,28 +168,6 @@ def finish_integer(context: ImportContext, node: OnnxNode, pending: Pending, *, 
     quantization = context.quantization(node, scale_index, scale_index + 1)
     real = emit(context, node, pending, node.outputs[0], quantization)
     context.bind(node, Integer(tensor=real.tensor, shape=real.shape, dtype=quantization.dtype))
-
-
-def declared_pads(
-    context: NodeContext,
-    node: OnnxNode,
-    plane: tuple[int, int],
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-) -> Pads:
-    """Pads (top, left, bottom, right) from `pads` or `auto_pad`."""
-    automatic = node.text("auto_pad", "NOTSET")
-    if automatic in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-        return automatic_pads(automatic, plane, kernel, strides, dilations)
-    if automatic != "NOTSET":
-        context.fail(
-            node, f"has auto_pad '{automatic}'", "there are NOTSET, SAME_UPPER, SAME_LOWER and VALID"
-        )
-    pads = node.integers("pads", (0, 0, 0, 0))
-    if len(pads) != 4 or min(pads) < 0:
-        context.fail(node, f"has pads {pads}", "only four pads of 0 or more are supported")
-    return (pads[0], pads[1], pads[2], pads[3])
 
 
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..te.blocks import Pads, Pair, Window
-from .geometry import ceiling_pads, output_plane, window_extent
 from .onnx_axes import reduced_axes
-from .onnx_context import ImportContext, NodeContext, OnnxNode
+from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
-from .onnx_products import declared_pads, finish_integer, integer_operand
+from .onnx_products import finish_integer, integer_operand
 from .onnx_values import Average, Integer, Maximum, Pending, Real
+from .onnx_window_attributes import pool_window
 
 
 def import_max_pool(context: ImportContext, node: OnnxNode) -> None:
@@ -129,38 +129,9 @@ def _plane_average(
 def _window(
     context: ImportContext, node: OnnxNode, data: Real
 ) -> tuple[Window, Pads, tuple[int, int, int, int]]:
-    """The window with ceil_mode worked in, the declared pads and the output's shape of a pool."""
-    plane = plane_operand(context, node, data)
-    sizes: tuple[int, ...] = node.integers("kernel_shape", ())
-    strides = node.integers("strides", (1, 1))
-    if len(sizes) != 2 or len(strides) != 2 or min(*sizes, *strides) < 1:
-        context.fail(node, f"has kernel {sizes} and strides {strides}", "only 2-D pools are supported")
-    if node.integers("dilations", (1, 1)) != (1, 1):
-        context.fail(
-            node,
-            f"has dilations {node.integers('dilations', ())}",
-            "only pools without dilation are supported",
-        )
-    kernel, steps = (sizes[0], sizes[1]), (strides[0], strides[1])
-    pads, effective, outputs = pooled_plane(context, node, plane, kernel, steps, (1, 1))
-    window = Window(kernel=kernel, strides=steps, pads=effective)
-    return window, pads, (data.shape[0], data.shape[1], *outputs)
-
-
-def pooled_plane(
-    context: NodeContext, node: OnnxNode, plane: Pair, kernel: Pair, strides: Pair, dilations: Pair
-) -> tuple[Pads, Pads, Pair]:
-    """A pool's declared pads, those with `ceil_mode` worked in, and the height and width of its output."""
-    pads = declared_pads(context, node, plane, kernel, strides, dilations)
-    spans = (window_extent(kernel[0], dilations[0]), window_extent(kernel[1], dilations[1]))
-    if max(pads[0], pads[2]) >= spans[0] or max(pads[1], pads[3]) >= spans[1]:
-        context.fail(node, f"pads {pads} reach a whole kernel {spans}", "use pads smaller than the kernel")
-    effective = pads
-    if node.integer("ceil_mode", 0):
-        effective = ceiling_pads(plane, spans, strides, pads)
-        # ONNX's own shape inference still counts windows that lie in the pad alone, here and in all that follows.
-        context.static_shapes.clear()
-    outputs = output_plane(plane, kernel, strides, dilations, effective)
-    if min(outputs) < 1:
-        context.fail(node, f"kernel {kernel} is larger than its padded input {plane}", "use a larger input")
-    return pads, effective, outputs
+    """`pool_window` of a pool without dilation."""
+    plane_operand(context, node, data)
+    window, pads, shape = pool_window(context, node, data.shape)
+    if window.dilations != (1, 1):
+        context.fail(node, f"has dilations {window.dilations}", "only pools without dilation are supported")
+    return window, pads, shape

@@ -46,6 +46,22 @@ class FloatContext(NodeErrors):
             node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
         )
 
+    def input_shape(self, node: OnnxNode) -> Shape:
+        """The shape of the first input; fails where it is missing or not float32."""
+        return self.operand(node, 0).shape
+
+    def bind_same(self, node: OnnxNode) -> None:
+        """Names the node's first output after its first input, which it equals."""
+        self.renamed[node.outputs[0]] = self.operand(node, 0).name
+
+    def bind_view(self, node: OnnxNode, shape: Shape) -> None:
+        """Names the node's first output: the first input's elements in their order, in another shape of that size."""
+        self.view(node, self.operand(node, 0), shape)
+
+    def bind_array(self, node: OnnxNode, array: np.ndarray) -> None:
+        """Names the node's first output, which is known."""
+        self.constants[node.outputs[0]] = array
+
     def number(self, node: OnnxNode, index: int, what: str, default: float) -> float:
         """A constant input of one element, or the default where it is left out."""
         array = self.array(node, index, what)

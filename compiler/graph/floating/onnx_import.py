@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import initializer_array, input_shape, load_model, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
-from ..onnx_views import viewed_shape
+from ..onnx_structure import STRUCTURE
 from .onnx_context import FloatContext
 from .onnx_gemm import import_gemm
 from .onnx_lines import on_planes
@@ -56,14 +57,6 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
         "ReduceL1": "l1",
         "ReduceL2": "l2",
     }
-)
-SUPPORTED = (
-    "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, LayerNormalization, InstanceNormalization, "
-    "MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, Softmax, LogSoftmax, ReduceLogSum, "
-    "ReduceLogSumExp, Clip, Pow, "
-    f"{', '.join(sorted(UNARY | NARY | LOGIC | REDUCTIONS.keys()))}, Transpose, DepthToSpace, SpaceToDepth, Concat, "
-    "Split, Slice, Gather, GatherND, Expand, Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, "
-    "QuantizeLinear, DequantizeLinear, and whatever has constant inputs"
 )
 
 
@@ -146,98 +139,56 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _import_operator(context: FloatContext, node: OnnxNode) -> None:
-    match node.op_type:
-        case "QuantizeLinear":
-            import_quantize(context, node)
-        case "DequantizeLinear":
-            import_dequantize(context, node)
-        case "Conv":
-            on_planes(context, node, import_convolution)
-        case "ConvTranspose":
-            on_planes(context, node, import_transposed_convolution)
-        case "Transpose":
-            import_transpose(context, node)
-        case "DepthToSpace" | "SpaceToDepth":
-            import_depth_to_space(context, node)
-        case "Concat":
-            import_concat(context, node)
-        case "Slice":
-            import_slice(context, node)
-        case "Split":
-            import_split(context, node)
-        case "Gather":
-            import_gather(context, node)
-        case "GatherND":
-            import_gather_nd(context, node)
-        case "Expand":
-            import_expand(context, node)
-        case "Resize":
-            import_resize(context, node)
-        case "Pad":
-            import_pad(context, node)
-        case "Gemm":
-            import_gemm(context, node)
-        case "LSTM":
-            import_lstm(context, node)
-        case "MatMul":
-            import_matmul(context, node)
-        case "BatchNormalization":
-            import_batch_normalization(context, node)
-        case "LayerNormalization":
-            import_layer_normalization(context, node)
-        case "InstanceNormalization":
-            import_instance_normalization(context, node)
-        case "MaxPool":
-            on_planes(context, node, import_max_pool)
-        case "AveragePool":
-            on_planes(context, node, import_average_pool)
-        case "GlobalAveragePool" | "GlobalMaxPool":
-            on_planes(context, node, import_global_pool)
-        case name if name in REDUCTIONS:
-            import_reduction(context, node, REDUCTIONS[name])
-        case "ReduceLogSum" | "ReduceLogSumExp":
-            import_logarithm(context, node)
-        case "Softmax" | "LogSoftmax":
-            import_softmax(context, node)
-        case name if name in LOGIC:
-            import_logic(context, node)
-        case "Clip":
-            import_clip(context, node)
-        case "Pow":
-            import_power(context, node)
-        case name if name in UNARY:
-            import_unary(context, node)
-        case name if name in NARY:
-            import_nary(context, node)
-        case "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze":
-            _import_view(context, node)
-        case "Identity" | "Dropout":
-            _import_identity(context, node)
-        case "Shape":
-            shape = context.operand(node, 0).shape
-            start, end = node.integer("start", 0), node.attributes.get("end")
-            context.constants[node.outputs[0]] = np.array(shape[start:end], np.int64)
-        case _:
-            context.fail(
-                node,
-                "this operator is not supported",
-                f"supported are {SUPPORTED}; move it out of the model or replace it",
-            )
+    importer = OPERATORS.get(node.op_type)
+    if importer is None:
+        context.fail(
+            node,
+            "this operator is not supported",
+            f"supported are {SUPPORTED}; move it out of the model or replace it",
+        )
+    importer(context, node)
 
 
-def _import_view(context: FloatContext, node: OnnxNode) -> None:
-    data = context.operand(node, 0)
-    shape = viewed_shape(context, node, data.shape)
-    if np.prod(shape, dtype=np.int64) != np.prod(data.shape, dtype=np.int64):
-        context.refuse(node, f"reshapes {data.shape} to {shape}, of another size", "export the model again")
-    context.view(node, data, shape)
-
-
-def _import_identity(context: FloatContext, node: OnnxNode) -> None:
-    """Identity, and Dropout as inference runs it."""
-    if any(node.outputs[1:]):
-        context.fail(node, "asks for its mask", "export the model for inference")
-    training = context.array(node, 2, "training_mode") if node.op_type == "Dropout" else None
-    if training is not None and training.any():
-        context.refuse(node, "is in training mode", "export the model for inference")
-    context.renamed[node.outputs[0]] = context.operand(node, 0).name
+Importer = Callable[[FloatContext, OnnxNode], None]
+OPERATORS: Mapping[str, Importer] = MappingProxyType(
+    {
+        "Conv": partial(on_planes, import_node=import_convolution),
+        "ConvTranspose": partial(on_planes, import_node=import_transposed_convolution),
+        "Gemm": import_gemm,
+        "MatMul": import_matmul,
+        "LSTM": import_lstm,
+        "BatchNormalization": import_batch_normalization,
+        "LayerNormalization": import_layer_normalization,
+        "InstanceNormalization": import_instance_normalization,
+        "MaxPool": partial(on_planes, import_node=import_max_pool),
+        "AveragePool": partial(on_planes, import_node=import_average_pool),
+        "GlobalMaxPool": partial(on_planes, import_node=import_global_pool),
+        "GlobalAveragePool": partial(on_planes, import_node=import_global_pool),
+        "Softmax": import_softmax,
+        "LogSoftmax": import_softmax,
+        "ReduceLogSum": import_logarithm,
+        "ReduceLogSumExp": import_logarithm,
+        **{name: partial(import_reduction, kind=kind) for name, kind in REDUCTIONS.items()},
+        "Clip": import_clip,
+        "Pow": import_power,
+        **dict.fromkeys(sorted(UNARY), import_unary),
+        **dict.fromkeys(sorted(NARY), import_nary),
+        **dict.fromkeys(sorted(LOGIC), import_logic),
+        "Transpose": import_transpose,
+        "DepthToSpace": import_depth_to_space,
+        "SpaceToDepth": import_depth_to_space,
+        "Concat": import_concat,
+        "Split": import_split,
+        "Slice": import_slice,
+        "Gather": import_gather,
+        "GatherND": import_gather_nd,
+        "Expand": import_expand,
+        "Pad": import_pad,
+        "Resize": import_resize,
+        **STRUCTURE,
+        "QuantizeLinear": import_quantize,
+        "DequantizeLinear": import_dequantize,
+    }
+)
+"""What each operator becomes where its inputs are not all known."""
+SUPPORTED = f"{', '.join(OPERATORS)}, and whatever has constant inputs"

@@ -9,6 +9,7 @@ import numpy as np
 from ...ir.limits import MOST_RUNS
 from ...te.merge import broadcast
 from ...te.ops.movement import PadMode, pad_runs, slice_runs
+from ..onnx_axes import joined_shape, one_axis, permutation, sliced_positions, split_sizes
 from ..onnx_context import OnnxNode
 from ..operators import Concatenate, Gather, Permute, Remap
 from .onnx_context import FloatContext
@@ -19,13 +20,9 @@ PAD_MODES: dict[str, PadMode] = {"constant": "constant", "reflect": "reflect", "
 def import_transpose(context: FloatContext, node: OnnxNode) -> None:
     """Transpose; of dimensions of size 1 it is a view."""
     data = context.operand(node, 0)
-    rank = len(data.shape)
-    axes = node.integers("perm", tuple(reversed(range(rank))))
-    if sorted(axes) != list(range(rank)):
-        context.refuse(node, f"has perm {axes} for a tensor of shape {data.shape}", "export the model again")
+    axes, is_view = permutation(context, node, data.shape)
     shape = tuple(data.shape[axis] for axis in axes)
-    moved = [axis for axis in axes if data.shape[axis] != 1]
-    if moved == sorted(moved):
+    if is_view:
         context.view(node, data, shape)
     else:
         context.add(node, Permute(axes=axes), (data.name,), shape)
@@ -69,48 +66,15 @@ def import_depth_to_space(context: FloatContext, node: OnnxNode) -> None:
 def import_concat(context: FloatContext, node: OnnxNode) -> None:
     """Concat along one axis."""
     tensors = [context.operand(node, i) for i in range(len(node.inputs))]
-    first = tensors[0].shape
-    axis = node.integer("axis", 0)
-    if not -len(first) <= axis < len(first):
-        context.refuse(node, f"has axis {axis} for tensors of shape {first}", "export the model again")
-    axis %= len(first)
-    if any(t.shape[:axis] != first[:axis] or t.shape[axis + 1 :] != first[axis + 1 :] for t in tensors):
-        context.refuse(node, f"joins {', '.join(str(t.shape) for t in tensors)}", "export the model again")
-    shape = (*first[:axis], sum(t.shape[axis] for t in tensors), *first[axis + 1 :])
+    axis, shape = joined_shape(context, node, [tensor.shape for tensor in tensors])
     context.add(node, Concatenate(axis=axis), tuple(t.name for t in tensors), shape)
 
 
 def import_slice(context: FloatContext, node: OnnxNode) -> None:
     """Slice with constant bounds; numpy's rules for bounds outside the tensor are ONNX's."""
     data = context.operand(node, 0)
-    rank = len(data.shape)
-    starts, ends = (context.array(node, i, what) for i, what in ((1, "starts"), (2, "ends")))
-    if starts is None or ends is None:
-        context.refuse(node, "has no starts and ends", "export the model again")
-    axes, steps = context.array(node, 3, "axes"), context.array(node, 4, "steps")
-    axes = np.arange(starts.size) if axes is None else axes
-    steps = np.ones(starts.size, np.int64) if steps is None else steps
-    lists = (starts, ends, axes, steps)
-    if any(given.ndim != 1 or given.size != starts.size for given in lists) or not all(steps):
-        context.refuse(
-            node,
-            "needs starts, ends, axes and steps of one length, and no step of 0",
-            "export the model again",
-        )
-    if any(not -rank <= axis < rank for axis in axes) or len({int(axis) % rank for axis in axes}) < axes.size:
-        context.refuse(
-            node, f"has axes {axes.tolist()} for a tensor of shape {data.shape}", "export the model again"
-        )
-    slices = [slice(None)] * rank
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        size = data.shape[int(axis)]
-        # Backwards, an end before the first element means all of them.
-        stop = None if step < 0 and end < -size else int(end)
-        slices[int(axis) % rank] = slice(int(start), stop, int(step))
-    positions = [range(size)[cut] for size, cut in zip(data.shape, slices, strict=True)]
+    positions = sliced_positions(context, node, data.shape)
     shape = tuple(len(taken) for taken in positions)
-    if 0 in shape:
-        context.fail(node, f"takes nothing of {data.shape}", "remove it")
     runs = tuple(slice_runs(taken.start, len(taken), taken.step) for taken in positions)
     context.add(node, Remap(runs=runs), (data.name,), shape)
 
@@ -118,22 +82,7 @@ def import_slice(context: FloatContext, node: OnnxNode) -> None:
 def import_split(context: FloatContext, node: OnnxNode) -> None:
     """Split along one axis into given or equal parts, a slice each."""
     data = context.operand(node, 0)
-    axis = _axis(context, node, data.shape)
-    size = data.shape[axis]
-    given = context.array(node, 1, "split")
-    if given is not None:
-        parts = tuple(int(part) for part in given)
-    elif "split" in node.attributes:
-        parts = node.integers("split", ())
-    else:
-        # Equal parts; only where their number is an attribute may the last one be smaller.
-        count = node.integer("num_outputs", len(node.outputs))
-        if count < 1 or (size % count and "num_outputs" not in node.attributes):
-            context.fail(node, f"splits {size} into {count} parts", "say how long each part is")
-        part = -(-size // count)
-        parts = tuple(min(part, size - part * i) for i in range(count))
-    if len(parts) != len(node.outputs) or sum(parts) != size or min(parts) < 1:
-        context.fail(node, f"splits {size} into {list(parts)}", "give each output a part of 1 or more")
+    axis, parts = split_sizes(context, node, data.shape)
     start = 0
     for name, part in zip(node.outputs, parts, strict=True):
         runs = [slice_runs(0, extent, 1) for extent in data.shape]
@@ -147,7 +96,7 @@ def import_split(context: FloatContext, node: OnnxNode) -> None:
 def import_gather(context: FloatContext, node: OnnxNode) -> None:
     """Gather with constant indices; their dimensions take the place of the axis."""
     data = context.operand(node, 0)
-    axis = _axis(context, node, data.shape)
+    axis = one_axis(context, node, data.shape)
     size = data.shape[axis]
     indices = context.array(node, 1, "indices")
     if indices is None or not np.issubdtype(indices.dtype, np.integer) or not indices.size:
@@ -201,14 +150,6 @@ def import_expand(context: FloatContext, node: OnnxNode) -> None:
         slice_runs(0, after, 1 if before == after else 0) for before, after in zip(padded, shape, strict=True)
     ]
     context.add(node, Remap(runs=tuple(runs)), (name,), shape)
-
-
-def _axis(context: FloatContext, node: OnnxNode, shape: tuple[int, ...]) -> int:
-    """The attribute `axis`, 0 or more."""
-    axis = node.integer("axis", 0)
-    if not -len(shape) <= axis < len(shape):
-        context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "export the model again")
-    return axis % len(shape)
 
 
 def import_pad(context: FloatContext, node: OnnxNode) -> None:

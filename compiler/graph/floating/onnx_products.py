@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...te.blocks import Window
 from ...te.epilogue import Epilogue
 from ...te.merge import broadcast
-from ...te.ops.conv_transpose import transposed_outputs
 from ..graph import Shape, Tensor
 from ..onnx_batch_norm import batch_norm_factors
 from ..onnx_context import OnnxNode
-from ..onnx_products import declared_pads
+from ..onnx_window_attributes import convolution_window, transposed_window
 from ..operators import BatchNormalization, Convolution, Dense, MatrixProduct
 from .onnx_context import FloatContext
 
@@ -22,68 +20,24 @@ def import_convolution(context: FloatContext, node: OnnxNode) -> None:
     weight = context.array(node, 1, "weight")
     if weight is None or weight.dtype != np.float32:
         context.fail(node, "has no float32 weight", "convert the model to float32")
-    if len(data.shape) != 4 or weight.ndim != 4:
-        context.fail(
-            node,
-            f"has {len(data.shape) - 2} spatial dimensions",
-            "only two are supported; add one of size 1 with Unsqueeze",
-        )
-    batch, channels, height, width = data.shape
-    filters, depth, kh, kw = weight.shape
-    groups = node.integer("group", 1)
-    if groups < 1 or depth * groups != channels or filters % groups:
-        context.refuse(
-            node,
-            f"has weights {weight.shape} in {groups} groups for {channels} channels",
-            "export the model again",
-        )
-    if node.integers("kernel_shape", (kh, kw)) != (kh, kw):
-        context.refuse(node, "has a kernel_shape that is not its weight's", "export the model again")
-    strides, dilations = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
-    if len(strides) != 2 or len(dilations) != 2 or min(*strides, *dilations) < 1:
-        context.fail(node, f"has strides {strides} and dilations {dilations}", "give two of 1 or more each")
-    steps, spread = (strides[0], strides[1]), (dilations[0], dilations[1])
-    pads = declared_pads(context, node, (height, width), (kh, kw), steps, spread)
-    window = Window(kernel=(kh, kw), strides=steps, pads=pads, dilations=spread)
-    try:
-        outputs = window.outputs(height, width)
-    except ValueError as error:
-        context.fail(node, f"{error} of its input {height} x {width}", "use a larger input")
+    window, groups, shape = convolution_window(context, node, data.shape, weight.shape)
     inputs = [data.name, context.operand(node, 1).name]
-    bias = _bias(context, node, filters)
+    bias = _bias(context, node, shape[1])
     if bias is not None:
         inputs.append(bias)
     operator = Convolution(window=window, groups=groups, epilogue=Epilogue(bias=bias is not None))
-    context.add(node, operator, tuple(inputs), (batch, filters, *outputs))
+    context.add(node, operator, tuple(inputs), shape)
 
 
 def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None:
     """ConvTranspose of two spatial dimensions with constant weights and declared pads."""
     data = context.operand(node, 0)
     weight = context.array(node, 1, "weight")
-    if weight is None or weight.dtype != np.float32 or len(data.shape) != 4 or weight.ndim != 4:
-        context.fail(node, "is not of two spatial dimensions in float32", "only that is supported")
-    if node.text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in node.attributes:
-        context.fail(node, "leaves its pads to be computed", "give pads and output_padding instead")
-    batch, channels, height, width = data.shape
+    if weight is None or weight.dtype != np.float32:
+        context.fail(node, "has no float32 weight", "convert the model to float32")
+    window, groups, padding, shape = transposed_window(context, node, data.shape, weight.shape)
     depth, share, kh, kw = weight.shape
-    groups = node.integer("group", 1)
-    if groups < 1 or depth != channels or channels % groups:
-        context.refuse(
-            node, f"has weights {weight.shape} in {groups} groups for {channels} channels", "export it again"
-        )
-    strides, dilations = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
-    extra = node.integers("output_padding", (0, 0))
-    if any(len(values) != 2 for values in (strides, dilations, extra)) or min(*strides, *dilations) < 1:
-        context.fail(node, f"has strides {strides} and dilations {dilations}", "give two of 1 or more each")
-    steps, spread, padding = (strides[0], strides[1]), (dilations[0], dilations[1]), (extra[0], extra[1])
-    pads = declared_pads(context, node, (height, width), (kh, kw), steps, spread)
-    window = Window(kernel=(kh, kw), strides=steps, pads=pads, dilations=spread)
-    try:
-        outputs = transposed_outputs(window, height, width, padding)
-    except ValueError as error:
-        context.fail(node, str(error), "use smaller pads and strides")
-    filters = share * groups
+    filters = shape[1]
     # The order of a convolution's weight: (filters, channels of a group, rows, columns).
     ordered = weight.reshape(groups, depth // groups, share, kh, kw).swapaxes(1, 2)
     inputs = [data.name, context.store(node.inputs[1], ordered.reshape(filters, -1, kh, kw))]
@@ -97,7 +51,7 @@ def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None
         transposed=True,
         output_padding=padding,
     )
-    context.add(node, operator, tuple(inputs), (batch, filters, *outputs))
+    context.add(node, operator, tuple(inputs), shape)
 
 
 def import_matmul(context: FloatContext, node: OnnxNode) -> None:

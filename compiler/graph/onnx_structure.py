@@ -1,0 +1,105 @@
+"""Operators that compute nothing: Identity, Dropout, Shape, Flatten, Reshape, Squeeze and Unsqueeze, whatever graph
+they become a part of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from .onnx_context import BindingContext, OnnxNode
+
+
+def import_identity(context: BindingContext, node: OnnxNode) -> None:
+    """Identity, and Dropout as inference runs it."""
+    if any(node.outputs[1:]):
+        context.fail(node, "asks for its mask", "export the model for inference")
+    training = context.array(node, 2, "training_mode") if node.op_type == "Dropout" else None
+    if training is not None and training.any():
+        context.refuse(node, "is in training mode", "export the model for inference")
+    context.bind_same(node)
+
+
+def import_shape(context: BindingContext, node: OnnxNode) -> None:
+    """Shape: all shapes are static, so its result is a constant."""
+    start, end = node.integer("start", 0), node.attributes.get("end")
+    context.bind_array(node, np.array(context.input_shape(node)[start:end], np.int64))
+
+
+def import_view(context: BindingContext, node: OnnxNode) -> None:
+    """Flatten, Reshape, Squeeze or Unsqueeze."""
+    shape = context.input_shape(node)
+    match node.op_type:
+        case "Flatten":
+            axis = node.integer("axis", 1)
+            axis += len(shape) if axis < 0 else 0
+            seen = (prod(shape[:axis]), prod(shape[axis:]))
+        case "Reshape":
+            seen = _target_shape(context, node, shape)
+        case _:
+            seen = _with_unit_axes(context, node, shape)
+    if prod(seen) != prod(shape):
+        context.refuse(node, f"reshapes {shape} to {seen}, of another size", "export the model again")
+    context.bind_view(node, seen)
+
+
+STRUCTURE: Mapping[str, Callable[[BindingContext, OnnxNode], None]] = MappingProxyType(
+    {
+        "Flatten": import_view,
+        "Reshape": import_view,
+        "Squeeze": import_view,
+        "Unsqueeze": import_view,
+        "Identity": import_identity,
+        "Dropout": import_identity,
+        "Shape": import_shape,
+    }
+)
+"""These operators by their names, a part of every importer's table."""
+
+
+def _target_shape(context: BindingContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that Reshape's second input asks for, with 0 (copy) and -1 (the rest) resolved."""
+    target = context.array(node, 1, "shape")
+    if target is None:
+        context.refuse(node, "has no shape input", "export the model again")
+    wanted = [int(size) for size in target.reshape(-1)]
+    if not node.integer("allowzero", 0):
+        if any(size == 0 and axis >= len(shape) for axis, size in enumerate(wanted)):
+            context.refuse(node, f"copies a dimension that {shape} does not have", "export the model again")
+        wanted = [shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
+    if wanted.count(-1) > 1 or min(wanted, default=0) < -1:
+        context.refuse(node, f"asks for the shape {wanted}", "export the model again")
+    if -1 in wanted:
+        known = prod([size for size in wanted if size != -1])
+        wanted[wanted.index(-1)] = prod(shape) // max(known, 1)
+    return tuple(wanted)
+
+
+def _with_unit_axes(context: BindingContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape after Squeeze or Unsqueeze."""
+    given = context.array(node, 1, "axes")
+    if given is None and "axes" in node.attributes:
+        given = np.array(node.attributes["axes"], np.int64)
+    if node.op_type == "Squeeze":
+        axes = (
+            [axis for axis, size in enumerate(shape) if size == 1]
+            if given is None
+            else _axes(given, len(shape))
+        )
+        if any(axis >= len(shape) or shape[axis] != 1 for axis in axes):
+            context.fail(
+                node, f"squeezes axes {axes} of the shape {shape}", "squeeze only dimensions of size 1"
+            )
+        return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    if given is None:
+        context.refuse(node, "has no axes", "export the model again")
+    rank = len(shape) + given.size
+    axes = _axes(given, rank)
+    rest = iter(shape)
+    return tuple(1 if axis in axes else next(rest, 1) for axis in range(rank))
+
+
+def _axes(given: np.ndarray, rank: int) -> list[int]:
+    return [int(axis) % rank for axis in given.reshape(-1)]
