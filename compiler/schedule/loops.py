@@ -7,8 +7,8 @@ from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Const, Expr, Var, minimum
 from ..ir.grid import AXES
 from ..ir.simplify import simplify, simplify_node
-from ..ir.stmt import For, Node, Program, Stmt
-from ..ir.visit import free_vars, substitute
+from ..ir.stmt import For, Node, Program, Reduce, Stmt
+from ..ir.visit import free_vars, substitute, walk
 from .errors import LegalityError
 from .legality import CONCURRENT, check_bounds, check_grid, order_obstacle, parallel_obstacle, single
 from .tree import locate_loop, names_in, rebuild
@@ -93,7 +93,8 @@ def reorder(program: Program, *names: str) -> Program:
             for j in range(m):   ->        for i in range(n):
                 body                           body
     Legal if the loops are a perfect nest, no extent depends on a loop that would be inside it, and no iteration
-    depends on another, but for a Reduce's on the sum so far. Loops that run at once must still be able to, and those of
+    depends on another, but for a Reduce's on the sum so far, and where nothing is summed along one of the loops, whose
+    iterations stay in their order. Loops that run at once must still be able to, and those of
     a grid nest as before.
     """
     if not names:
@@ -132,7 +133,12 @@ def reorder(program: Program, *names: str) -> Program:
     # A loop that keeps its place between two that change sides is passed by both.
     moved = {loop.name for loop in chain[changed[0] : changed[-1] + 1] if not single(loop)}
     outside = [n for n in path[:top] if isinstance(n, For)]
-    obstacle = order_obstacle(body, [*outside, *chain], moved, len(outside))
+    around = [*outside, *chain]
+    obstacle = order_obstacle(body, around, moved, len(outside))
+    if obstacle is not None and not any(isinstance(inner, Reduce) for inner in walk(body)):
+        # Where all other loops touch elements of their own, what depends on one another differs in one loop alone.
+        others = [order_obstacle(body, around, moved - {loop}, len(outside)) for loop in sorted(moved)]
+        obstacle = None if None in others else obstacle
     if obstacle is not None:
         raise LegalityError(f"cannot reorder: {obstacle}", program, names[0])
     nest: Stmt = body

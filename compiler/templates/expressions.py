@@ -68,6 +68,11 @@ def expression_of(graph: Graph, node: Node, *, width: int = 1) -> Expression:
     return _EXPRESSIONS[type(operator)](graph, node, operator, width)
 
 
+def has_expression(operator: object) -> bool:
+    """Whether the table says what an operator computes."""
+    return type(operator) in _EXPRESSIONS
+
+
 def computed(graph: Graph, node: Node) -> Any:
     """The node's operator; a pool whose window is all of a plane, which lies row by row, is a reduction of rows."""
     operator = node.operator

@@ -33,9 +33,9 @@ from ...graph.operators import (
 from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
 from ...te.ops.product import Matrices, product
-from ..expressions import Expression, computed, expression_of
+from ..expressions import Expression, computed, expression_of, has_expression
 from ..lowered_node import fused_expression, lowered_node
-from . import elementwise, lstm, matmul, movement, reduction, relayout, resize, rows
+from . import elementwise, generic, lstm, matmul, movement, reduction, relayout, resize, rows
 from .lower_int8 import lower_int8_node
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, sketched
@@ -72,6 +72,10 @@ _KERNELS: Mapping[type, _Kernel] = MappingProxyType(
 )
 
 
+_GENERIC = _Kernel(schedule=generic.schedule, tuned="generic")
+"""Of an operator that has an expression, but no line above: rules make its knobs."""
+
+
 def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | None:
     """The kernel of a node; None where it is a view and computes nothing."""
     operator = computed(graph, node)
@@ -90,8 +94,8 @@ def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | 
             return _elementwise(graph, node, operator)
         case MaxPool() | AveragePool():
             return _pool(graph, node, operator)
-    kernel = _KERNELS.get(type(operator))
-    if kernel is None:
+    kernel = _KERNELS.get(type(operator), _GENERIC)
+    if kernel is _GENERIC and not has_expression(operator):
         return lower_int8_node(graph, node, operator)
     if isinstance(operator, MatrixProduct):
         expression = _matrix_product(graph, node)

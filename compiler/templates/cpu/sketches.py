@@ -13,6 +13,7 @@ from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ..space import Space
 from . import conv_transpose as conv_transpose_cpu
+from . import generic
 from . import matmul as matmul_cpu
 from . import reduction as reduction_cpu
 from . import rows as rows_cpu
@@ -63,6 +64,8 @@ def schedule(target: CpuTarget, workload: SketchCpu, values: Mapping[str, int] |
             return matmul_cpu.schedule(target, program, parallel=True)
         case "softmax" | "normalization":
             return rows_cpu.schedule(target, program, parallel=True)
+        case "generic":
+            return generic.schedule(target, program, parallel=True)
         case "reduction":
             return reduction_cpu.schedule(target, program, parallel=True)
         case "conv_transpose":

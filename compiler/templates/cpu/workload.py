@@ -185,8 +185,8 @@ class ElementwiseCpu(_Described):
         return float_elementwise(self.shapes, expression(self.steps))
 
 
-Operator: TypeAlias = Literal["matmul", "softmax", "normalization", "reduction", "conv_transpose"]
-"""Those whose template has no space of knobs."""
+Operator: TypeAlias = Literal["matmul", "softmax", "normalization", "reduction", "conv_transpose", "generic"]
+"""Those whose template has no space of knobs; "generic" are all without a template of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,16 +5,34 @@ The safety net of the other templates: right for everything, fast where there is
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
 from ...ir.expr import Const
 from ...ir.stmt import Alloc, Copy, For, Program, Seq, Stmt
 from ...ir.visit import find_loop, loops, walk
 from ...schedule import LegalityError, Schedule
 from ...target.cuda.machine import CudaTarget
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from .digits import size_of
-from .flat import THREADS, bind_alone, bind_nest, perfect_nest
+from .flat import THREADS, bind_alone, bind_nest, nests, perfect_nest
+from .traffic import moved_bytes, moving_seconds
+
+AXES = (Axis(name="threads", values=(32, 64, 128, 256, 512, 1024)),)
+SLACK = 1.0
+"""The bound is what all programs move, so that none is hopeless."""
 
 
-def schedule(target: CudaTarget, program: Program, knobs: None = None) -> Schedule:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """Blocks have `threads` threads."""
+
+    threads: int = THREADS
+
+
+def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
     """Puts a program, `flat.flattened` before, into kernel form.
 
     Of a nest of loops those whose iterations may run at once go outside and become the grid. A loop of which no
@@ -25,27 +43,27 @@ def schedule(target: CudaTarget, program: Program, knobs: None = None) -> Schedu
     for node in walk(program):
         if isinstance(node, Copy):
             s.expand_copy(node.name)
-    _host(s, s.program.body)
+    _host(s, s.program.body, (knobs or Knobs()).threads)
     return s
 
 
-def _host(s: Schedule, statement: Stmt) -> None:
+def _host(s: Schedule, statement: Stmt, threads: int) -> None:
     """Makes kernels of what stands outside of any, by the names in `statement`, which other kernels leave alone."""
     match statement:
         case Seq(statements=statements):
             for inner in statements:
-                _host(s, inner)
+                _host(s, inner, threads)
         case Alloc(buffer=buffer, body=body):
             if buffer.scope != "dram":
                 s.set_scope(buffer.name, "dram")
-            _host(s, body)
+            _host(s, body, threads)
         case For():
-            _nest(s, statement)
+            _nest(s, statement, threads)
         case _:
             raise TypeError(f"a {type(statement).__name__} stands in no loop; see flat.flattened")
 
 
-def _nest(s: Schedule, outermost: For) -> None:
+def _nest(s: Schedule, outermost: For, threads: int) -> None:
     chain = perfect_nest(outermost)
     at_once = [loop.name for loop in chain if isinstance(loop.extent, Const) and _concurrent(s, loop.name)]
     others = [loop.name for loop in chain if loop.name not in at_once]
@@ -55,14 +73,16 @@ def _nest(s: Schedule, outermost: For) -> None:
         except LegalityError:
             # Those that are outside as they are.
             kept = [loop.name for loop in chain]
-            at_once = [name for i, name in enumerate(at_once) if kept[i] == name]
+            inside, at_once = at_once, [name for i, name in enumerate(at_once) if kept[i] == name]
+            for name in inside[len(at_once) :]:
+                s.annotate(name, "serial")
     if at_once:
         _own_memory(s, at_once[-1])
-        bind_nest(s, [(name, size_of(find_loop(s.program, name))) for name in at_once], THREADS)
+        bind_nest(s, [(name, size_of(find_loop(s.program, name))) for name in at_once], threads)
         return
     inner = chain[-1].body
     if len(chain) == 1 and isinstance(inner, Seq | Alloc) and _holds_concurrent(s, inner):
-        _host(s, inner)
+        _host(s, inner, threads)
         return
     _own_memory(s, outermost.name)
     bind_alone(s, outermost.name, size_of(outermost))
@@ -92,3 +112,41 @@ def _own_memory(s: Schedule, loop: str) -> None:
     for node in walk(find_loop(s.program, loop)):
         if isinstance(node, Alloc) and node.buffer.scope != "local":
             s.set_scope(node.buffer.name, "local")
+
+
+def space(target: CudaTarget, program: Program) -> Space:
+    """The space of any program, `flat.flattened` before; costs are seconds."""
+    moved = moved_bytes(program)
+    return Space(
+        template="generic_cuda",
+        axes=AXES,
+        account=partial(_account, target, program, moved),
+        floor=moved / target.memory_bandwidth,
+        slack=SLACK,
+    )
+
+
+def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+    """The knobs of a point's values."""
+    return Knobs(**values)
+
+
+def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+    """The point of `Knobs()`."""
+    return {"threads": THREADS}
+
+
+def _account(target: CudaTarget, program: Program, moved: int, points: Columns) -> Account:
+    threads = points["threads"]
+    elements = max([size_of(loop) for nest in nests(program) for loop in perfect_nest(nest)])
+    blocks = -(-elements // threads)
+    return Account(
+        limits={},
+        bound=np.full(threads.shape, moved / target.memory_bandwidth),
+        quantities={
+            ESTIMATE: moving_seconds(target, moved, blocks, threads, np.full(threads.shape, 4.0)),
+            "blocks": blocks.astype(np.float64),
+            "threads": threads.astype(np.float64),
+        },
+        effective=dict(points),
+    )

@@ -27,7 +27,7 @@ from ...graph.operators import (
     Softmax,
 )
 from ...target.cuda.machine import CudaTarget
-from ..expressions import computed, expression_of
+from ..expressions import computed, expression_of, has_expression
 from ..lowered_node import kernel_key
 from ..space import Values
 from . import pool, rows_space
@@ -41,7 +41,7 @@ from .lower_moves import (
     remapping,
 )
 from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_softmax
-from .lowered import Kernel, LoweredCudaNode, lower_expression
+from .lowered import GENERIC, Kernel, LoweredCudaNode, lower_expression
 from .matmul import lower_matrix_product
 from .tasks import GPU
 from .workload import CudaTemplate
@@ -94,10 +94,10 @@ def lower_cuda_node(
             return lower_expression(graph, node, concatenation(graph, operator, node), TUNED_ELEMENTS, chosen)
         case Remap():
             return lower_expression(graph, node, remapping(graph, operator, node), ELEMENTS, chosen)
-    kernel = _KERNELS.get(type(operator))
-    return (
-        None if kernel is None else lower_expression(graph, node, expression_of(graph, node), kernel, chosen)
-    )
+    if not has_expression(operator):
+        return None
+    kernel = _KERNELS.get(type(operator), GENERIC)
+    return lower_expression(graph, node, expression_of(graph, node), kernel, chosen)
 
 
 def lower_methods(target: CudaTarget, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:

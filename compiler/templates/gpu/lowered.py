@@ -34,7 +34,8 @@ class Kernel:
     intermediates: bool = True
 
 
-GENERIC = Kernel()
+GENERIC = Kernel(tuned="generic_cuda")
+"""Any expression, see `generic`."""
 
 
 def lower_expression(

@@ -26,6 +26,7 @@ from . import (
     gemm_wgmma_knobs,
     gemm_wgmma_space,
     gemv_space,
+    generic,
     named,
     pool,
     rows,
@@ -172,6 +173,9 @@ GPU: Registry[CudaTarget, CudaWorkload] = Registry(
             elementwise.default_values,
             elementwise.knobs_of,
             _alone(elementwise.schedule),
+        ),
+        _of_program(
+            "generic_cuda", generic.space, generic.default_values, generic.knobs_of, _alone(generic.schedule)
         ),
         _template(
             "rows_cuda",

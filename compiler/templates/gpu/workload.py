@@ -32,6 +32,7 @@ CudaTemplate: TypeAlias = Literal[
     "depthwise_cuda",
     "pool_cuda",
     "elementwise_cuda",
+    "generic_cuda",
     "rows_cuda",
 ]
 """The templates that have a space of knobs, as the spaces call them."""

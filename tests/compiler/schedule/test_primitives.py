@@ -43,8 +43,8 @@ def same(before, after):
 
 
 def skewed():
-    """Every iteration of i overwrites most of what the one before wrote: their order counts."""
-    body = nest([(ROW, 4), (J, 8)], Assign(name="put", buffer=C, indices=(J,), value=A[ROW, J]))
+    """Every iteration of i overwrites most of what the one before wrote, elsewhere in it: their order counts."""
+    body = nest([(ROW, 4), (J, 6)], Assign(name="put", buffer=C, indices=(ROW + J,), value=A[ROW, J]))
     return Program(name="skewed", parameters=(A, C), body=body)
 
 

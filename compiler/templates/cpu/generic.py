@@ -1,0 +1,82 @@
+"""Any tensor expression on a CPU: outermost loops on threads and innermost ones in vectors, where that is legal.
+
+What operators get that have no schedule of their own; for most of them rules make a space of knobs beside it.
+"""
+
+from __future__ import annotations
+
+from ...ir.expr import Const
+from ...ir.stmt import Alloc, For, Program, Seq, Stmt
+from ...ir.visit import loops, path_to, walk
+from ...schedule import LegalityError, Schedule
+from ...target.cpu.machine import CpuTarget
+from .vectors import parallel_grains, vectorize_loop
+
+
+def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
+    """Any program. `parallel`: outermost loops run on the threads of the kernel's pool, where there is enough to do."""
+    s = Schedule(program)
+    for nested in _outermost(program.body):
+        if parallel and isinstance(nested.extent, Const) and _may(s, "parallel", nested):
+            parallel_grains(s, [(nested.name, int(nested.extent.value))], _runs(nested.body))
+        for loop in _innermost(nested):
+            vector = loop if _may(s, "vectorize", loop) else _moved_inside(s, loop)
+            if vector is not None and isinstance(vector.extent, Const):
+                vectorize_loop(s, target, vector.name, int(vector.extent.value))
+    return s
+
+
+def _moved_inside(s: Schedule, innermost_loop: For) -> For | None:
+    """The loop around an innermost one that cannot be vectors, put inside as vectors; None where that is illegal."""
+    path = [node for node in path_to(s.program, innermost_loop.name) if isinstance(node, For)]
+    if len(path) < 2 or path[-2].body is not path[-1]:
+        return None
+    around = path[-2]
+    trial = Schedule(s.program)
+    try:
+        trial.reorder(innermost_loop.name, around.name)
+        trial.vectorize(around.name)
+    except LegalityError:
+        return None
+    s.reorder(innermost_loop.name, around.name)
+    return around
+
+
+def _outermost(statement: Stmt) -> list[For]:
+    match statement:
+        case Seq(statements=statements):
+            return [loop for inner in statements for loop in _outermost(inner)]
+        case Alloc(body=body):
+            return _outermost(body)
+        case For():
+            return [statement]
+    return []
+
+
+def _innermost(nested: For) -> list[For]:
+    """The loops that hold neither loops nor memory."""
+    return [
+        loop for loop in loops(nested) if not any(isinstance(node, For | Alloc) for node in walk(loop.body))
+    ]
+
+
+def _runs(statement: Stmt) -> int:
+    """How often statements run in one iteration, loops of unknown extents counted once."""
+    match statement:
+        case Seq(statements=statements):
+            return sum(map(_runs, statements))
+        case Alloc(body=body):
+            return _runs(body)
+        case For(extent=extent, body=body):
+            return (int(extent.value) if isinstance(extent, Const) else 1) * _runs(body)
+    return 1
+
+
+def _may(s: Schedule, kind: str, loop: For) -> bool:
+    """Whether a loop can be of this kind."""
+    trial = Schedule(s.program)
+    try:
+        trial.parallel(loop.name) if kind == "parallel" else trial.vectorize(loop.name)
+    except LegalityError:
+        return False
+    return True
