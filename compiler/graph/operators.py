@@ -109,6 +109,15 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CumulativeSum:
+    """Input: data. The sum of all elements up to each along `axis` (0 or more), see `te.ops.scan`."""
+
+    axis: int
+    exclusive: bool
+    reverse: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
     """Inputs: (..., rows, depth) and (..., depth, columns), whose batches broadcast. Output (..., rows, columns)."""
 
@@ -185,6 +194,7 @@ Operator = (
     | Softmax
     | Normalization
     | Reduction
+    | CumulativeSum
     | MatrixProduct
     | LstmSteps
     | Permute

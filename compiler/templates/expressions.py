@@ -18,6 +18,7 @@ from ..graph.graph import Graph, Node, Tensor
 from ..graph.operators import (
     AveragePool,
     Concatenate,
+    CumulativeSum,
     Elementwise,
     Gather,
     LstmSteps,
@@ -41,6 +42,7 @@ from ..te.ops.normalization import normalize
 from ..te.ops.reduction import reduction
 from ..te.ops.relayout import relayout
 from ..te.ops.resize import axis_table, resize
+from ..te.ops.scan import cumulative_sum
 from ..te.ops.softmax import softmax
 from .fused import shapes_beside, storage_beside
 
@@ -151,6 +153,12 @@ def _reduction(graph: Graph, node: Node, operator: Reduction, width: int) -> Exp
     return Expression(program=reduction(shape, operator.axes, operator.kind, width=width, beside=beside))
 
 
+def _cumulative_sum(graph: Graph, node: Node, operator: CumulativeSum, _: int) -> Expression:
+    shape = graph.data_shape(node)
+    program = cumulative_sum(shape, operator.axis, exclusive=operator.exclusive, reverse=operator.reverse)
+    return Expression(program=program)
+
+
 def _resize(graph: Graph, node: Node, operator: Resize, _: int) -> Expression:
     data = data_of(graph, node)
     sizes, outputs = data.shape[2:], graph.tensors[node.output].shape[2:]
@@ -221,6 +229,7 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
         Softmax: _softmax,
         Normalization: _normalization,
         Reduction: _reduction,
+        CumulativeSum: _cumulative_sum,
         Resize: _resize,
         Gather: _gather,
         Relayout: _relayout,

@@ -42,7 +42,7 @@ from .onnx_products import (
 )
 from .onnx_quantization import check_integers, import_dequantize, import_quantize
 from .onnx_recurrent import import_lstm
-from .onnx_reductions import import_logarithm, import_reduction, import_softmax
+from .onnx_reductions import import_cumulative_sum, import_logarithm, import_reduction, import_softmax
 from .onnx_resize import import_resize
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
@@ -164,6 +164,7 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
         "AveragePool": partial(on_planes, import_node=import_average_pool),
         "GlobalMaxPool": partial(on_planes, import_node=import_global_pool),
         "GlobalAveragePool": partial(on_planes, import_node=import_global_pool),
+        "CumSum": import_cumulative_sum,
         "Softmax": import_softmax,
         "LogSoftmax": import_softmax,
         "ReduceLogSum": import_logarithm,

@@ -11,7 +11,7 @@ from ...te.scalars import argument, exp, log
 from ..graph import Shape
 from ..onnx_axes import reduced_axes
 from ..onnx_context import OnnxNode
-from ..operators import AveragePool, Elementwise, MaxPool, Operator, Reduction, Softmax
+from ..operators import AveragePool, CumulativeSum, Elementwise, MaxPool, Operator, Reduction, Softmax
 from .onnx_context import FloatContext
 
 
@@ -100,3 +100,19 @@ def import_softmax(context: FloatContext, node: OnnxNode) -> None:
     result = context.temporary(node, "softmax")
     context.add(node, Softmax(axis=1, logarithm=logarithm), (flat,), rows, output=result)
     context.view(node, context.tensors[result], data.shape)
+
+
+def import_cumulative_sum(context: FloatContext, node: OnnxNode) -> None:
+    """CumSum along a constant axis."""
+    data = context.operand(node, 0)
+    rank = len(data.shape)
+    found = context.array(node, 1, "axis")
+    if found is None or found.size != 1 or not -rank <= int(found.flat[0]) < rank:
+        shown = "no constant axis" if found is None else f"axis {found.tolist()}"
+        context.refuse(node, f"has {shown} for a tensor of shape {data.shape}", "export the model again")
+    operator = CumulativeSum(
+        axis=int(found.flat[0]) % rank,
+        exclusive=bool(node.integer("exclusive", 0)),
+        reverse=bool(node.integer("reverse", 0)),
+    )
+    context.add(node, operator, (data.name,), data.shape)

@@ -1,0 +1,72 @@
+"""CumSum on processors and GPUs against ONNX Runtime, and points of its spaces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from float_networks import FloatNetwork, inferred_shape, relative, runtime
+from kernels import run
+from vdla.compiler import cpu_driver, cuda_driver
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.templates.cpu.tasks import CPU
+from vdla.compiler.templates.gpu.tasks import GPU
+from vdla.compiler.tune.measure.reference import expected, inputs
+
+
+def network(shape: tuple[int, ...], axis: int, **attributes: int) -> bytes:
+    net = FloatNetwork(*shape)
+    net.add("Relu")
+    net.add("CumSum", net.constant(np.array(axis, np.int64)), **attributes)
+    net.add("Neg")
+    net.shape = inferred_shape(net)
+    return net.model()
+
+
+@pytest.mark.parametrize(
+    "shape, axis, attributes",
+    [
+        ((2, 3, 40, 31), 2, {}),
+        ((2, 3, 40, 31), -1, {"exclusive": 1}),
+        ((4, 5, 6), 0, {"reverse": 1}),
+        ((70,), 0, {"exclusive": 1, "reverse": 1}),
+        ((3, 1, 5), 1, {}),
+    ],
+)
+def test_agrees_with_onnx_runtime(shape, axis, attributes) -> None:
+    model = network(shape, axis, **attributes)
+    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    wanted = runtime(model, {"x": x})
+    for compile_network in (
+        cpu_driver.compile_cpu,
+        lambda given: cuda_driver.compile_cuda_emulated(given, cuda_target()),
+    ):
+        with compile_network(model) as compiled:
+            for name, found in compiled.run({"x": x}).items():
+                assert relative(found, wanted[name]) <= 1e-6
+
+
+def test_is_tuned_on_processors_and_gpus() -> None:
+    model, target, gpu = network((2, 3, 40, 31), 2), host_target(), cuda_target()
+    (workload,) = {w for _, w in cpu_driver.network_workloads(model, target) if w.template == "sketch_cpu"}
+    program = workload.program()
+    arrays = inputs(program)
+    space = CPU.space(target, workload)
+    for point in space.sample(np.random.default_rng(0), 2):
+        s = CPU.schedule(target, workload, space.values(point))
+        (found,) = run(program, arrays, lambda *_, s=s, **__: s, target)
+        np.testing.assert_allclose(found, expected(program, arrays), rtol=1e-5, atol=1e-5)
+    (on_gpu,) = {w for _, w in cuda_driver.network_workloads(model, gpu) if w.template == "generic_cuda"}
+    own = GPU.space(gpu, on_gpu)
+    assert own.legal(own.point(GPU.default(gpu, on_gpu))[None]).all()
+    for threads in (32, 1024):
+        s = GPU.schedule(gpu, on_gpu, {"threads": threads})
+        assert GPU.read(on_gpu.to_dict()) == on_gpu and s.program != on_gpu.program()
+
+
+def test_an_axis_that_is_not_there_is_refused() -> None:
+    net = FloatNetwork(2, 3)
+    net.add("CumSum", net.constant(np.array(2, np.int64)))
+    with pytest.raises(ModelError, match=r"CumSum.*has axis 2 for a tensor of shape"):
+        cpu_driver.compile_cpu(net.model())
