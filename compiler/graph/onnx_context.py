@@ -11,6 +11,7 @@ import onnx
 
 from .errors import ModelError, NodeErrors
 from .graph import GraphInput, Node, Tensor, quantized_tensor
+from .names import unused
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Value
 from .quantization import ActivationType, Quantization
 
@@ -230,21 +231,13 @@ class ImportContext(NodeErrors):
 
     def declare(self, name: str, shape: tuple[int, ...], quantization: Quantization) -> str:
         """Adds a tensor; returns its name, with a suffix where the name is taken."""
-        unique, suffix = name, 1
-        while unique in self.tensors:
-            suffix += 1
-            unique = f"{name}#{suffix}"
+        unique = unused(name, self.tensors)
         self.tensors[unique] = quantized_tensor(unique, shape, quantization)
         return unique
 
     def node_name(self, name: str) -> str:
         """The name for a new node, with a suffix where it is taken."""
-        taken = {node.name for node in self.nodes}
-        unique, suffix = name, 1
-        while unique in taken:
-            suffix += 1
-            unique = f"{name}#{suffix}"
-        return unique
+        return unused(name, {node.name for node in self.nodes})
 
     def seen_as(self, value: Integer, quantization: Quantization) -> Real:
         """An integer tensor behind a scale. The first scale seen becomes that of an integer model input."""

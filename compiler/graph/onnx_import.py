@@ -35,8 +35,8 @@ from .onnx_products import (
 )
 from .onnx_read import ReadModel, Source
 from .onnx_structure import STRUCTURE
+from .onnx_transpose import import_transpose
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Same
-from .onnx_views import import_transpose
 from .onnx_windows import (
     import_average_pool,
     import_global_average_pool,

@@ -10,6 +10,7 @@ from ...ir.types import DType
 from ..budgets import SMALLER, too_large
 from ..errors import NodeErrors
 from ..graph import Node, Shape, Tensor
+from ..names import unused
 from ..onnx_context import OnnxNode
 from ..operators import Operator, Reshape
 
@@ -98,10 +99,7 @@ class FloatContext(NodeErrors):
 
     def store(self, name: str, array: np.ndarray) -> str:
         """Adds a float32 constant made at import; returns its name, with a number behind it where it is taken."""
-        unique, suffix = name, 1
-        while unique in self.constants or unique in self.tensors or unique in self.static_shapes:
-            suffix += 1
-            unique = f"{name}#{suffix}"
+        unique = self._unused(name)
         self.constants[unique] = np.ascontiguousarray(array, dtype=np.float32)
         self.tensors[unique] = Tensor(name=unique, shape=array.shape)
         return unique
@@ -121,17 +119,8 @@ class FloatContext(NodeErrors):
         """
         if output is None:
             output = node.outputs[0]
-            expected = self.static_shapes.get(output)
-            if expected is not None and expected != shape:
-                self.refuse(
-                    node,
-                    f"its output '{output}' is declared {expected} but computes {shape}",
-                    "export it again",
-                )
-        name, suffix = node.name, 1
-        while name in self.node_names:
-            suffix += 1
-            name = f"{node.name}#{suffix}"
+            self._check_shape(node, output, shape)
+        name = unused(node.name, self.node_names)
         self.node_names.add(name)
         self._check_size(node, output, shape)
         self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=DType.FLOAT32)
@@ -148,17 +137,19 @@ class FloatContext(NodeErrors):
         names: list[str] = []
         for number, (name, shape) in enumerate(zip(given, shapes, strict=True)):
             names.append(name or self.temporary(node, f"output{number}"))
-            expected = self.static_shapes.get(names[-1])
-            if expected is not None and expected != shape:
-                self.refuse(
-                    node,
-                    f"its output '{name}' is declared {expected} but computes {shape}",
-                    "export it again",
-                )
+            self._check_shape(node, names[-1], shape)
             self._check_size(node, names[-1], shape)
             self.tensors[names[-1]] = Tensor(name=names[-1], shape=shape)
         self.add(node, operator, inputs, shapes[0], output=names[0])
         self.nodes[-1] = replace(self.nodes[-1], more_outputs=tuple(names[1:]))
+
+    def _check_shape(self, node: OnnxNode, output: str, shape: Shape) -> None:
+        """Fails where ONNX inferred another shape."""
+        expected = self.static_shapes.get(output)
+        if expected is not None and expected != shape:
+            self.refuse(
+                node, f"its output '{output}' is declared {expected} but computes {shape}", "export it again"
+            )
 
     def _check_size(self, node: OnnxNode, output: str, shape: Shape) -> None:
         """Fails for what ONNX's inference could not tell to be too large."""
@@ -175,8 +166,8 @@ class FloatContext(NodeErrors):
     def temporary(self, node: OnnxNode, what: str) -> str:
         """A name for a tensor between the nodes that one ONNX node becomes."""
         stem = next(name for name in node.outputs if name)
-        unique, suffix = f"{stem}.{what}", 1
-        while unique in self.tensors or unique in self.static_shapes or unique in self.constants:
-            suffix += 1
-            unique = f"{stem}.{what}#{suffix}"
-        return unique
+        return self._unused(f"{stem}.{what}")
+
+    def _unused(self, name: str) -> str:
+        """`name`, with a number behind it where the model or the graph has a tensor of that name."""
+        return unused(name, self.constants, self.tensors, self.static_shapes)

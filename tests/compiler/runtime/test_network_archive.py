@@ -93,6 +93,8 @@ def test_networks_that_compute_nothing(tmp_path):
     save_network(tmp_path / "net.tar", compile_cpu_ahead(data, host_target()))
     with load_network(tmp_path / "net.tar") as network:
         got = network.run({"x": sample((2, 3))})
+        ports = {port.name: (port.dtype, port.shape) for port in network.outputs}
+    assert ports == {name: (array.dtype, array.shape) for name, array in got.items()}
     for name, array in runtime(data, {"x": sample((2, 3))}).items():
         np.testing.assert_array_equal(got[name], array)
 
