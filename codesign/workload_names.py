@@ -118,7 +118,7 @@ def _accelerator_workload(text: str, config: Config) -> Workload:
             rows, depth, columns = sizes
             return Workload(template="conv2d", batch=rows, channels=depth, height=1, width=1, filters=columns)
         case _:
-            raise UserError(f"--workload {text}: is one of processors; add --target llvm")
+            raise UserError(f"--workload {text}: is for processors; add --target llvm")
 
 
 def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
@@ -246,7 +246,7 @@ def _accelerator_elementwise(text: str) -> Workload:
     operation, shapes = parse_elementwise(text)
     if operation not in ("add", "relu") or len({*shapes}) > 1 or len(shapes[0]) != 3:
         raise UserError(
-            f"--workload {text}: of element-wise operators the accelerator tunes add and relu of tensors of one shape "
+            f"--workload {text}: on the accelerator, element-wise workloads are add and relu of tensors of one shape "
             "CHANNELSxHEIGHTxWIDTH, as in elementwise:add,64x56x56,64x56x56; others are for --target llvm"
         )
     channels, height, width = shapes[0]
@@ -288,4 +288,4 @@ def parse_sizes(text: str) -> tuple[str, tuple[int, ...]]:
         sizes = tuple(int(item) for item in rest.split(","))
         if len(sizes) == wanted:
             return operator, sizes
-    raise UserError(f"--workload {text}: is no workload; say {FORMS}")
+    raise UserError(f"--workload {text}: is not a workload; write {FORMS}")

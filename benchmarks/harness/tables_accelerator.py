@@ -137,17 +137,19 @@ def campaigns_text(document: Document) -> str:
     return "\n".join([*lines, "", last])
 
 
-_DAMAGED = "damaged {}: cases; refused in one line, right; tracebacks, crashes, hangs, wrong numbers"
+_DAMAGED = (
+    "damaged {}: cases; refused in one line, results right; tracebacks, crashes, hangs and wrong results"
+)
 FUZZED = (
     ("models", _DAMAGED.format("models"), "{0:,}; {1:,}, {2:,}; {3}"),
-    ("configurations", _DAMAGED.format("machines' configurations"), "{0:,}; {1:,}, {2:,}; {3}"),
+    ("configurations", _DAMAGED.format("configurations"), "{0:,}; {1:,}, {2:,}; {3}"),
     ("programs", _DAMAGED.format("raw programs"), "{0:,}; {1:,}, {2:,}; {3}"),
     ("archives", _DAMAGED.format("compiled networks"), "{0:,}; {1:,}, {2:,}; {3}"),
-    ("records", _DAMAGED.format("tuner's records"), "{0:,}; {1:,}, {2:,}; {3}"),
+    ("records", _DAMAGED.format("tuning records"), "{0:,}; {1:,}, {2:,}; {3}"),
     ("inputs", _DAMAGED.format("files of inputs"), "{0:,}; {1:,}, {2:,}; {3}"),
     (
         "kills",
-        "killed commands: cases; right afterwards; files that were not whole, wrong numbers",
+        "killed commands: cases; right afterwards; incomplete files or wrong results",
         "{0:,}; {2:,}; {3}",
     ),
     (

@@ -14,7 +14,7 @@ CORRECTED = "be9c478"
 """The commit that gave both sides equal pads, compared the outputs, and put torch.compile's module into a graph."""
 GRAPHED, COMPILED = "torch, CUDA graph", "torch.compile, max-autotune, convolutions by cuDNN"
 UNEVEN = frozenset({"C1", "C4", "C7", "C10", "D2", "D4", "D6", "D8"})
-"""Layers of stride 2 with SAME padding: unequal pads, for which the peer once ran a kernel more."""
+"""Layers of stride 2 with SAME padding: unequal pads, for which the peer once ran an extra kernel."""
 
 
 def gpu(group: str, precision: str, names: Iterable[str] | None = None, peer: str = GRAPHED) -> At:
@@ -42,12 +42,12 @@ EVEN_D = tuple(name for name in DEPTHWISE if name not in UNEVEN)
 GPU = Table(
     headings=("measure", "the peer's time over ours"),
     note=(
-        "One NVIDIA H100 (SXM, 80 GB), batch 1, templates' own choices, nothing tuned, against torch (cuDNN, cuBLAS), "
-        "in turns. **All rows were measured before the correction of the benchmark** in commit "
+        "One NVIDIA H100 (SXM, 80 GB), batch 1, templates' defaults, not tuned, against torch (cuDNN, cuBLAS), "
+        "interleaved. **All rows were measured before the correction of the benchmark** in commit "
         f"{CORRECTED}. Until then the peer padded layers of stride 2 by a kernel of its own, so those (C1, C4, C7, "
         "C10; D2, D4, D6, D8) are left out here; torch.compile's module was called from Python instead of a CUDA "
         "graph; the peer's outputs were not compared. Prepared ahead of the timed calls: our weights are packed, those "
-        "of Winograd convolutions transformed. Repetitions of our graph overlap (programmatic dependent launch)."
+        "of Winograd convolutions are transformed. Repetitions of our graph overlap (programmatic dependent launch)."
     ),
     rows=(
         Row(

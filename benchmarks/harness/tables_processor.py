@@ -68,8 +68,8 @@ PROCESSOR = Table(
             (at("cpu_networks", "rows", Where("name", "resnet18"), "compile_cpu_s"),),
         ),
         Row(
-            "memory of its activations, with reuse of what without",
-            "{0:.1f} of {1:.1f} MB",
+            "memory of its activations, with reuse and without",
+            "{0:.1f} and {1:.1f} MB",
             tuple(
                 at("cpu_networks", "rows", Where("name", "resnet18"), key, then=lambda size: size / 1e6)
                 for key in ("bytes", "bytes_without_reuse")

@@ -9,7 +9,7 @@ from .searches import SEARCHES
 
 
 def search_row(name: str) -> Row:
-    """A search of the study: mean trials, over those of the full search, and how often runs never got there."""
+    """A search of the study: mean trials, over those of the full search, and how often runs never reached it."""
 
     def text(found: Document) -> str:
         trials = found.get("geometric_means", {}).get(name)
@@ -17,7 +17,7 @@ def search_row(name: str) -> Row:
             return "not run yet"
         never = found["unfinished"].get(name, 0)
         more = (
-            f"; {never} of {len(found['layers']) * found['runs_each']} runs never got there" if never else ""
+            f"; {never} of {len(found['layers']) * found['runs_each']} runs never reached it" if never else ""
         )
         ratio = found["fewer_than"].get(name)
         return f"{trials:.1f}" + (f", {ratio:.2f} times the full search's" if ratio else "") + more
@@ -53,12 +53,12 @@ TUNING = Table(
     ),
     note=(
         'Rows with "same first points" begin with the points of the full search, which the template\'s estimate ranks '
-        "best. Runs that never got there count with all their trials: a lower bound."
+        "best. A run that never reached that cost counts with all its trials, so its row is a lower bound."
     ),
     rows=(
         Row(
             "**what the learned model adds over the same start**: trials of random, of genetic search and of the "
-            "estimate alone over the full search's",
+            "cost model alone, divided by the full search's",
             "{0}, {1}, {2}",
             tuple(
                 at("tuning_vdla", "summary", then=lambda found, name=name: _gain(found, name))
@@ -67,12 +67,12 @@ TUNING = Table(
         ),
         *(search_row(name) for name in SEARCHES),
         Row(
-            "full, with a model that has learned from the other layers: trials without over with",
+            "full, after learning from the other layers: trials without that, divided by trials with it",
             "{0:.1f}",
             (at("tuning_vdla", "summary", "transfer_gain"),),
         ),
         Row(
-            "a trial, lowering included; deciding on one",
+            "time of a trial, lowering included; time to choose one",
             "{0:.1f} ms; {1:.1f} ms of CPU",
             (at("tuning_vdla", "summary", "trial_ms"), at("tuning_vdla", "summary", "deciding_ms")),
         ),

@@ -50,7 +50,7 @@ def bench(
     ] = 15,
     json: JsonOption = False,
 ) -> None:
-    """Measures kernels and networks on this processor against ONNX Runtime, both in this process, by turns.
+    """Measures kernels and networks on this processor against ONNX Runtime, interleaved in this process.
 
     In every row, ratio is our speed over the peer's: the peer's time / ours, the median over the rounds. Above 1 ours
     is faster, for layers and networks alike.

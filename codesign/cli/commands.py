@@ -94,4 +94,4 @@ def _refuse_usage(error: Exception) -> int:
         return 2
     context = getattr(error, "ctx", None)
     command = "vdla" if context is None else context.command_path
-    raise Stopped(printable(f"{message}; `{command} --help` says what there is"), 2) from None
+    raise Stopped(printable(f"{message}; `{command} --help` lists what there is"), 2) from None

@@ -27,9 +27,9 @@ def compile_model(
             "-o",
             "--output",
             metavar="FILE",
-            help="FILE.tar for `vdla run` (MODEL.tar in this folder, unless told); FILE.o: an object for C programs, "
+            help="FILE.tar for `vdla run` (default: MODEL.tar in this folder); FILE.o: an object for C programs, "
             "with FILE.h and FILE_main.c; FILE.so: the same as a shared library for this machine. "
-            "For vdla: the program (MODEL.vdla, unless told).",
+            "For vdla: the program (default: MODEL.vdla).",
         ),
     ] = None,
     target: Annotated[

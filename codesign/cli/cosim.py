@@ -30,7 +30,7 @@ def cosim(
     config: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|FILE,...", help="Machines, with commas between; unless told, a fixed list of 12."
+            metavar="NAME|FILE,...", help="Machines, separated by commas; by default a fixed list of 12."
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 2,

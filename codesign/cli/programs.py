@@ -20,7 +20,7 @@ from .output import note, print_json
 ConfigOverride = Annotated[
     str | None,
     typer.Option(
-        "--config", metavar="NAME|FILE", help="The configuration of a file that names none (vta unless told)."
+        "--config", metavar="NAME|FILE", help="The configuration of a file that names none (default: vta)."
     ),
 ]
 MemoryOption = Annotated[

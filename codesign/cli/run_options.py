@@ -102,19 +102,19 @@ def check_target(target: str, targets: Targets, kind: Device, device: str | None
     """UserError for a target that is not the device's."""
     if kind is Device.vdla and not targets.vdla:
         if targets.cuda:
-            raise UserError(f"--device vdla: --target {target} is a GPU's; leave out one of them")
+            raise UserError(f"--device vdla: --target {target} is for a GPU; leave out one of them")
         raise UserError(
-            f"--device vdla: --target {target} is a processor's; say --target vdla,{targets.llvm} for both"
+            f"--device vdla: --target {target} is for a processor; take --target vdla,{targets.llvm} to use both"
         )
     if kind is Device.cpu and targets.cuda:
         raise UserError(
-            f"--device cpu: --target {target} is a GPU's; say --device cuda:emulated to emulate it"
+            f"--device cpu: --target {target} is for a GPU; take --device cuda:emulated to emulate it"
         )
     if kind is Device.cpu and targets.vdla:
         raise UserError(f"--device cpu: --target {target} names the accelerator; leave out one of them")
     if kind is Device.cuda and not targets.cuda:
         raise UserError(
-            f"--device {device}: --target {target} is no GPU's; leave it out, or say --target cuda"
+            f"--device {device}: --target {target} is not for a GPU; leave it out, or take --target cuda"
         )
 
 
@@ -122,7 +122,7 @@ def refuse_interpreter(check: Check, device: Device) -> None:
     """UserError for a comparison with the interpreter on a processor or a GPU."""
     if check is Check.interpreter:
         where = "GPUs" if device is Device.cuda else "processors"
-        raise UserError(f"--check interpreter is for the accelerator; on {where} there is onnxruntime")
+        raise UserError(f"--check interpreter is for the accelerator; on {where} take --check onnxruntime")
 
 
 def refuse_options_of_others(context: typer.Context, device: Device, *, divided: bool) -> None:

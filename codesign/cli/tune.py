@@ -74,9 +74,7 @@ def tune(
     ] = "vdla",
     device: Annotated[
         str | None,
-        typer.Option(
-            metavar="DEVICE", help="The GPU to measure on, with --target cuda; cuda:0, unless told."
-        ),
+        typer.Option(metavar="DEVICE", help="The GPU to measure on, with --target cuda; default: cuda:0."),
     ] = None,
     config: ConfigOption = "vta",
     trials: Annotated[
@@ -88,8 +86,8 @@ def tune(
         typer.Option(
             min=0,
             max=MOST_TRIALS,
-            help="For networks on vdla: further trials of layers inside of the whole network; half of --trials, "
-            "unless told.",
+            help="For networks on vdla: further trials of layers inside the whole network; default: half of "
+            "--trials.",
         ),
     ] = None,
     strategy: Annotated[
@@ -102,9 +100,9 @@ def tune(
     features: Annotated[
         FeatureChoice | None,
         typer.Option(
-            help="What the model knows of candidates: what can be told of thousands without lowering them (account), "
-            "or of twice as many as are measured what their lowered loops show, too (program). Unless told, program "
-            "where there is no template."
+            help="What the cost model reads of a candidate. account: quantities computed for thousands of points "
+            "without lowering them. program: also the loops of a short list of lowered candidates, twice as many as "
+            "are measured. Default: program where there is no template, otherwise account."
         ),
     ] = None,
     patience: Annotated[
@@ -130,8 +128,8 @@ def tune(
         typer.Option(
             min=0,
             max=1024,
-            help="Processes that measure, 1 unless told; 0: this one, without time-outs. With --target cuda processes "
-            "that compile, unless told one for each core.",
+            help="Processes that measure, 1 by default; 0: this process, without time-outs. With --target cuda, "
+            "processes that compile, by default one per core.",
         ),
     ] = None,
     scheduler: Annotated[
@@ -154,7 +152,7 @@ def tune(
     loses nothing: go on with --resume.
     """
     if (model is None) == (not workload):
-        raise UserError("say what to tune: MODEL.onnx, or --workload NAME, and not both")
+        raise UserError("name what to tune: either MODEL.onnx or --workload NAME")
     check_destination(output, inputs=(model, *(transfer or ())))
     if dim and model is None:
         raise UserError("--dim is for models; a --workload has its sizes in its name")

@@ -22,7 +22,7 @@ def place_of(
     others."""
     targets = parse_targets(target)
     if device is not None and not targets.cuda:
-        raise UserError(f"--device {device}: is for GPUs; leave it out, or say --target cuda")
+        raise UserError(f"--device {device}: is for GPUs; leave it out, or add --target cuda")
     if not targets.llvm and not targets.cuda:
         return None
     if targets.vdla:
@@ -54,16 +54,14 @@ def _gpu(target: str, device: str, workers: int | None, scheduler: str | None) -
     """The GPU of this machine that candidates are measured on. Raises UserError."""
     if scheduler is not None:
         raise UserError(
-            f"--scheduler {scheduler}: candidates for GPUs are measured on one of this machine; leave it out"
+            f"--scheduler {scheduler}: candidates for GPUs are measured on this machine only; leave it out"
         )
     if workers == 0:
         raise UserError(
-            "--workers 0: a kernel that fails breaks the process that runs it; leave it out with --target cuda"
+            "--workers 0: a failing kernel would end this process; leave the option out with --target cuda"
         )
     if device == "cuda:emulated":
-        raise UserError(
-            f"--device {device}: the times of emulated kernels say nothing of a GPU; name one, as in cuda:0"
-        )
+        raise UserError(f"--device {device}: emulated kernels have no GPU times; name a GPU, as in cuda:0")
     from vdla.compiler.runtime.cuda_device import parse_device
     from vdla.compiler.target.cuda.options import parse_target
 

@@ -115,13 +115,13 @@ def spread(runs: Sequence[Run]) -> Spread:
 def read_study(path: Path, command: str) -> Study:
     """The study in file `path`, which `command` writes. Raises StudyError, and FileError for what cannot be read."""
     if not path.exists():
-        raise StudyError(f"{path.name} is not there yet; it is written by: {command}")
+        raise StudyError(f"{path.name} does not exist yet; write it with: {command}")
     try:
         document = json.loads(read_whole(path, "study"))
         return study_of(document)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise StudyError(
-            f"{path.name} is no study ({type(error).__name__}: {error}); write it anew: {command}"
+            f"{path.name} is not a study ({type(error).__name__}: {error}); write it anew: {command}"
         ) from None
 
 

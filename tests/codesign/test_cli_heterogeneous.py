@@ -229,7 +229,7 @@ def test_parsing_targets() -> None:
         ([*BOTH, "--profile"], "--profile is not for networks on several targets"),
         ([*BOTH, "--config", "none"], "none"),
         (["--target", "rocm"], "there are vdla"),
-        (["--target", "llvm", "--device", "vdla"], "say --target vdla,llvm for both"),
+        (["--target", "llvm", "--device", "vdla"], "take --target vdla,llvm to use both"),
         ([*BOTH, "--device", "cpu"], "names the accelerator; leave out one of them"),
         (["--target", "vdla,llvm -mtriple=riscv64-linux-gnu"], "cannot run code for"),
         (["--target", "vdla,llvm -mcpu=nothing"], "has no processor nothing"),

@@ -135,9 +135,9 @@ def test_records_of_others_are_said_and_passed_over(run, tmp_path, network):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "say what to tune"),
-        (("--workload", "conv2d:C99"), "is no workload"),
-        (("--workload", "gru:3"), "is no workload"),
+        ((), "name what to tune"),
+        (("--workload", "conv2d:C99"), "is not a workload"),
+        (("--workload", "gru:3"), "is not a workload"),
         (("--workload", LAYER, "--trials", 0), "trials"),
         (("--workload", LAYER, "--trials", 1 << 70), "trials"),
         (("--workload", LAYER, "--in-place", 1 << 70), "in-place"),

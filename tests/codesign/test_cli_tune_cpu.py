@@ -219,7 +219,7 @@ def test_programs_of_the_accelerator_are_compiled_with_records(vdla, tmp_path):
         (("--workload", LAYER, "--target", "llvm", "--workers", 2), "one candidate at a time"),
         (("--workload", LAYER, "--target", "llvm", "--in-place", 3), "--in-place is for the accelerator"),
         (("--workload", LAYER, "--target", "llvm", "--config", "tiny"), "--config is for the accelerator"),
-        (("--workload", "gru:3", "--target", "llvm"), "is no workload"),
+        (("--workload", "gru:3", "--target", "llvm"), "is not a workload"),
         (
             ("--workload", "conv_transpose:1,1,1,1,999999", "--target", "llvm"),
             "a stride of 999999 is more than 64",
@@ -229,7 +229,7 @@ def test_programs_of_the_accelerator_are_compiled_with_records(vdla, tmp_path):
         (("--workload", "elementwise:add,3x4", "--target", "llvm"), "add takes 2 shapes"),
         (("--workload", "elementwise:add,3,4", "--target", "llvm"), "do not broadcast"),
         (("--workload", "conv2d:999999,999999,9,1,1", "--target", "llvm"), "name a smaller one"),
-        (("--workload", "matmul:1,2,3,4"), "is one of processors; add --target llvm"),
+        (("--workload", "matmul:1,2,3,4"), "is for processors; add --target llvm"),
         (("--workload", "matmul:1,2,3", "--target", "llvm"), "matmul:BATCH,ROWS,DEPTH,COLUMNS"),
         (("--workload", "matmul:9999,9999,9999,9999", "--target", "llvm"), "statements run"),
         (("--workload", "softmax:99999,99999", "--target", "llvm"), "name a smaller one"),

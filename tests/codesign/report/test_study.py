@@ -104,12 +104,12 @@ def test_a_curve_of_improvements_says_what_all_costs_say(costs: list[float]) -> 
 def test_what_is_no_study_is_refused_by_name(tmp_path: Path, runs: object) -> None:
     path = tmp_path / "study.json"
     path.write_text(json.dumps({"runs": runs}))
-    with pytest.raises(StudyError, match=r"study\.json is no study .* write it anew: python x\.py"):
+    with pytest.raises(StudyError, match=r"study\.json is not a study .* write it anew: python x\.py"):
         read_study(path, "python x.py")
 
 
 def test_a_study_that_is_not_there_says_what_writes_it(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"study\.json is not there yet; it is written by: python x\.py"):
+    with pytest.raises(StudyError, match=r"study\.json does not exist yet; write it with: python x\.py"):
         read_study(tmp_path / "study.json", "python x.py")
     with pytest.raises(FileError, match="cannot read the study"):
         read_study(tmp_path, "python x.py")
