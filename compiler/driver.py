@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vdla.isa.config import Config
 from vdla.isa.program import Program
@@ -25,8 +26,9 @@ from .runtime.artifact import Compiled, Layer
 from .target.vdla.link import link
 from .templates.vdla.legalize import legalize
 from .templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
-from .tune.records.apply_vdla import recorded_settings
-from .tune.records.book import RecordBook
+
+if TYPE_CHECKING:
+    from .tune.records.book import RecordBook
 
 
 class CompileError(UserError):
@@ -97,6 +99,8 @@ def compile_graph(
     kernels = {node.name: kernels_of(config, legalized, node) for node in graph.nodes}
     settings = {}
     if records is not None:
+        from .tune.records.apply_vdla import recorded_settings
+
         settings = recorded_settings(records, config, legalized, workloads_of(kernels))
     try:
         points = choose_points(config, kernels, settings, virtual_threads)

@@ -4,23 +4,27 @@ The single source of truth: everything that the simulator, the compiler and the 
 from here. isa/README.md says what the instructions mean.
 """
 
-from vdla.util.errors import UserError
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from .assembler import assemble, disassemble, instruction_text
-from .check import Finding, require_clean
-from .config import PRESETS, Config, Memory, load_config
-from .errors import ConfigError, EncodingError, ProgramError
-from .program import (
-    Program,
-    Segment,
-    bare_program,
-    instruction_address,
-    load_program,
-    read_hex,
-    save_program,
-)
-from .program_text import read_program
-from .reference import ReferenceResult, run_reference
+if TYPE_CHECKING:
+    from vdla.util.errors import UserError
+
+    from .assembler import assemble, disassemble, instruction_text
+    from .check import Finding, require_clean
+    from .config import PRESETS, Config, Memory, load_config
+    from .errors import ConfigError, EncodingError, ProgramError
+    from .program import (
+        Program,
+        Segment,
+        bare_program,
+        instruction_address,
+        load_program,
+        read_hex,
+        save_program,
+    )
+    from .program_text import read_program
+    from .reference import ReferenceResult, run_reference
 
 __all__ = [
     "PRESETS",
@@ -47,3 +51,51 @@ __all__ = [
     "run_reference",
     "save_program",
 ]
+
+_HOMES = {
+    "vdla.util.errors": ("UserError",),
+    ".assembler": (
+        "assemble",
+        "disassemble",
+        "instruction_text",
+    ),
+    ".check": (
+        "Finding",
+        "require_clean",
+    ),
+    ".config": (
+        "PRESETS",
+        "Config",
+        "Memory",
+        "load_config",
+    ),
+    ".errors": (
+        "ConfigError",
+        "EncodingError",
+        "ProgramError",
+    ),
+    ".program": (
+        "Program",
+        "Segment",
+        "bare_program",
+        "instruction_address",
+        "load_program",
+        "read_hex",
+        "save_program",
+    ),
+    ".program_text": ("read_program",),
+    ".reference": (
+        "ReferenceResult",
+        "run_reference",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Names are imported when they are first used: a command that prints its help needs no arrays."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name], __name__), name)
+    globals()[name] = value
+    return value

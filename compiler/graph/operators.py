@@ -7,15 +7,17 @@ exactly what is computed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..ir.expr import Expr
 from ..te.blocks import Pads, Pair, Window
 from ..te.epilogue import Epilogue
-from ..te.ops.lstm import Direction
-from ..te.ops.movement import Runs
-from ..te.ops.reduction import Kind
-from ..te.ops.resize import Coordinates, Rounding
+
+if TYPE_CHECKING:
+    from ..te.ops.lstm import Direction
+    from ..te.ops.movement import Runs
+    from ..te.ops.reduction import Kind
+    from ..te.ops.resize import Coordinates, Rounding
 
 OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable", "opaque"]
 """Classes of the TVM paper (OSDI 2018, section 3), and views, which compute nothing."""
