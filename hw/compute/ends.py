@@ -9,12 +9,18 @@ from vdla.isa.config import Config
 from vdla.isa.timing import ALU_LATENCY, BEGIN_DELAY, gemm_latency
 
 
-def ends_layout(config: Config) -> data.StructLayout:
-    """Instructions that end in one cycle: how many, and how many of them push to each side.
+def most_ends(config: Config) -> int:
+    """Most instructions that end in one cycle.
 
-    At most gemm_latency // 2 + 1: a GEMM with operations, and one without in every other cycle until it ends.
+    A GEMM with operations and those without that begin behind it, one in 1 + BEGIN_DELAY cycles: the first in the cycle
+    in which its last operation issues, the last in the cycle before its end.
     """
-    bits = (gemm_latency(config) // (1 + BEGIN_DELAY) + 1).bit_length()
+    return 1 + -(-gemm_latency(config) // (1 + BEGIN_DELAY))
+
+
+def ends_layout(config: Config) -> data.StructLayout:
+    """Instructions that end in one cycle: how many, and how many of them push to each side."""
+    bits = most_ends(config).bit_length()
     return data.StructLayout({"count": bits, "push_prev": bits, "push_next": bits})
 
 
