@@ -18,9 +18,9 @@ take two thirds of its time."""
 
 
 def discard_stale_code() -> None:
-    """Delete numba's index files beside this module that are older than any source here, or than the constants."""
-    folder = Path(__file__).parent
-    newest = max(path.stat().st_mtime for path in (*folder.glob("*.py"), Path(timing.__file__)))
+    """Delete the index files of numba beside this module that are older than any source here, or than one of `isa`."""
+    folder, tables = Path(__file__).parent, Path(timing.__file__).parent
+    newest = max(path.stat().st_mtime for path in (*folder.glob("*.py"), *tables.glob("*.py")))
     for index in (folder / "__pycache__").glob("*.nbi"):
         with suppress(OSError):  # another process may delete it first, or the folder be read-only
             if index.stat().st_mtime < newest:

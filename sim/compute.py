@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate_on_lanes
@@ -28,6 +31,17 @@ from .state import (
     WGT_IN,
     WGT_OUT,
 )
+
+
+class Pads(NamedTuple):
+    """The scratchpads while a program executes; `packed` are the weight tiles as `kernels.multiply_tile` takes them."""
+
+    uop: NDArray[np.uint32]
+    inp: NDArray[np.int16]
+    wgt: NDArray[np.int8]
+    packed: NDArray[np.int16]
+    acc: NDArray[np.int32]
+    par: NDArray[np.uint32]
 
 
 @compiled()
@@ -186,11 +200,11 @@ def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def run_operations(row, here, widths, uop, inp, wgt, packed, acc):  # type: ignore[no-untyped-def]
+def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
     """The instruction `row`, one of OPERATIONS."""
     kind = row[KIND]
     if kind == GEMM:
-        return run_gemm(row, here, widths, uop, inp, packed, acc)
+        return run_gemm(row, here, widths, pads.uop, pads.inp, pads.packed, pads.acc)
     if kind == DEPTHWISE:
-        return run_depthwise(row, here, widths, uop, inp, wgt, acc)
-    return run_alu(row, here, widths, uop, acc)
+        return run_depthwise(row, here, widths, pads.uop, pads.inp, pads.wgt, pads.acc)
+    return run_alu(row, here, widths, pads.uop, pads.acc)

@@ -33,77 +33,33 @@ _ALL = 15
 
 
 @timing_code
-def run(
-    P,
-    M,
-    C,
-    U,
-    V,
-    T,
-    R,
-    Q,
-    W,
-    X,
-    pushed,
-    popped,
-    pop_queue,
-    push_queue,
-    rows,
-    registers,
-    order,
-    sizes,
-    B,
-    kept,
-    moved,
-    beats,
-):  # type: ignore[no-untyped-def]
+def run(P, U, V, X, bus, tokens, program, traffic):  # type: ignore[no-untyped-def]
     """Run the program; (outcome, cycle in which it was decided). All arrays as `machine.py` makes them."""
+    M, C, R, Q, W = bus
     work = _ALL
     while True:
         while work:
             todo, work = work, 0
             if todo & _FETCH:
-                if dispatch(P, M, C, U, R, X, rows, order):
+                if dispatch(P, U, X, bus, program):
                     work = _ALL
                 show_fetch(P, M, C, R, X)
             if todo & _LOAD:
-                if advance_load(
-                    P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, registers, order, sizes
-                ):
+                if advance_load(P, U, X, bus, tokens, program):
                     work = _ALL
                 show_request(P, C, R, LOAD_CLIENT)
             if todo & _COMPUTE:
-                if advance_compute(
-                    P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, order, sizes
-                ):
+                if advance_compute(P, U, X, bus, tokens, program):
                     work = _ALL
                 show_request(P, C, R, COMPUTE_CLIENT)
             if todo & _STORE:
-                if advance_store(
-                    P,
-                    M,
-                    C,
-                    U,
-                    V,
-                    T,
-                    R,
-                    W,
-                    X,
-                    pushed,
-                    popped,
-                    pop_queue,
-                    push_queue,
-                    rows,
-                    registers,
-                    order,
-                    sizes,
-                ):
+                if advance_store(P, U, V, X, bus, tokens, program):
                     work = _ALL
                 show_request(P, C, R, STORE_CLIENT)
                 accept_writes(P, M, W)
         accept, slot = next_accept(P, M, C, Q), next_slot(M, Q, W)
         event = min(accept, slot)
-        if read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved, beats, event):
+        if read_vectors(P, U, V, X, bus, program, traffic, event):
             work = _STORE
             continue
         if event > M[M_TOTAL]:
@@ -114,6 +70,6 @@ def run(
             return LIMIT, event
         # A client's address or data concerns that client's unit alone, until the unit begins or ends something.
         if accept <= slot:
-            work = 1 << accept_read(P, M, C, Q, accept, moved, beats)
+            work = 1 << accept_read(P, M, C, Q, accept, traffic.moved, traffic.beats)
         else:
             work = 1 << serve(P, M, C, R, Q, W, slot)

@@ -18,7 +18,7 @@ from vdla.isa.layout import uop_fields
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 from vdla.util.machine_code import compiled
 
-from .compute import run_operations
+from .compute import Pads, run_operations
 from .decode import Decoded
 from .kernels import LANES
 from .loads import OUTSIDE, load_acc, load_acc8, load_inp, load_par, load_patch, load_uop, load_wgt
@@ -60,16 +60,17 @@ class Scratchpads:
 
 
 @compiled()
-def _execute(rows, registers, memory, widths, uop, inp, wgt, packed, acc, par, trace):  # type: ignore[no-untyped-def]
+def _execute(rows, registers, memory, widths, pads, trace):  # type: ignore[no-untyped-def]
     """Run all rows; the index of an instruction that reaches outside a scratchpad, or -1."""
     used = 0
+    uop, inp, wgt, packed, acc, par = pads
     scratch = np.empty(acc.shape[1:], np.int32)
     for i in range(len(rows)):
         row = rows[i]
         kind = row[KIND]
         here = registers[row[REGISTERS_AT]]
         if kind in OPERATIONS:
-            outcome = run_operations(row, here, widths, uop, inp, wgt, packed, acc)
+            outcome = run_operations(row, here, widths, pads)
         elif kind in (CONFIG, FINISH):
             outcome = 0
         elif kind == LOAD_INP:
@@ -168,8 +169,9 @@ def execute(
         packed[...] = wgt.reshape(shape[0], shape[1], lanes, pairs, 2).transpose(0, 1, 3, 2, 4)
     trace = np.empty(_trace_size(decoded.rows), np.uint32)
     widths = np.array([item.width for item in uop_fields(config)], np.int64)
+    pads = Pads(uop=uop, inp=inp, wgt=wgt, packed=packed, acc=acc, par=par)
     _refuse(
         decoded,
-        _execute(decoded.rows, decoded.registers, image, widths, uop, inp, wgt, packed, acc, par, trace),
+        _execute(decoded.rows, decoded.registers, image, widths, pads, trace),
     )
     return image, Scratchpads(uop=uop, inp=inp.astype(np.int8), wgt=wgt, acc=acc, par=par), trace

@@ -14,12 +14,11 @@ from vdla.isa.timing import (
 )
 
 from . import state as s
+from .arrays import Array, Bus, Program, Tokens, Traffic
 from .core import run
 from .decode import Decoded, kind_sizes
 from .parameters import Launch, parameter_values
 from .ports import B_SIZE, MIXED, find_banks
-
-Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ def token_queues() -> tuple[Array, Array]:
 def _clients(config: Config) -> Array:
     table = np.zeros((4, s.C_SIZE), np.int64)
     table[:, s.C_SHOWN] = s.NEVER
-    # Fetch keeps its own account of room, in instructions.
+    # Fetch counts its room itself, in instructions.
     for client, size in (
         (s.COMPUTE_CLIENT, config.fifo_bytes("compute")),
         (s.STORE_CLIENT, config.fifo_bytes("operand")),
@@ -104,38 +103,32 @@ def run_timing(
     memory[[s.M_LAST_ACCEPT, s.M_LAST_WRITE_ACCEPT, s.M_LAST_DISPATCH]] = -1
     record = np.full((len(rows), s.RECORD_COLUMNS), -1, np.int64)
     record[:, s.X_ISSUES] = 0
-    tokens = np.zeros((len(TOKEN_QUEUES), s.T_SIZE), np.int64)
-    moved, beats = np.zeros(len(s.TRAFFIC), np.int64), np.zeros(len(s.TRAFFIC), np.int64)
-    outcome, cycle = run(
-        numbers,
-        memory,
-        _clients(config),
-        units,
-        np.zeros(s.V_SIZE, np.int64),
-        tokens,
-        np.full((4, ring, s.R_SIZE), s.NEVER, np.int64),
-        np.full((s.QUEUE, s.Q_SIZE), s.NEVER, np.int64),
-        np.full((ring, s.W_SIZE), s.NEVER, np.int64),
-        record,
-        np.empty((len(TOKEN_QUEUES), len(rows) + 1), np.int64),
-        np.empty((len(TOKEN_QUEUES), len(rows) + 1), np.int64),
-        pop_queue,
-        push_queue,
-        rows,
-        decoded.registers,
-        order,
-        kind_sizes(config),
-        banks,
-        kept,
-        moved,
-        beats,
+    bus = Bus(
+        M=memory,
+        C=_clients(config),
+        R=np.full((4, ring, s.R_SIZE), s.NEVER, np.int64),
+        Q=np.full((s.QUEUE, s.Q_SIZE), s.NEVER, np.int64),
+        W=np.full((ring, s.W_SIZE), s.NEVER, np.int64),
     )
+    tokens = Tokens(
+        T=np.zeros((len(TOKEN_QUEUES), s.T_SIZE), np.int64),
+        pushed=np.empty((len(TOKEN_QUEUES), len(rows) + 1), np.int64),
+        popped=np.empty((len(TOKEN_QUEUES), len(rows) + 1), np.int64),
+        pop_queue=pop_queue,
+        push_queue=push_queue,
+    )
+    program = Program(
+        rows=rows, registers=decoded.registers, order=order, sizes=kind_sizes(config), B=banks, kept=kept
+    )
+    traffic = Traffic(moved=np.zeros(len(s.TRAFFIC), np.int64), beats=np.zeros(len(s.TRAFFIC), np.int64))
+    store = np.zeros(s.V_SIZE, np.int64)
+    outcome, cycle = run(numbers, units, store, record, bus, tokens, program, traffic)
     return TimingRun(
         outcome=int(outcome),
         cycle=int(cycle),
         record=record,
         units=units,
-        tokens=tokens,
-        moved=moved,
-        beats=beats,
+        tokens=tokens.T,
+        moved=traffic.moved,
+        beats=traffic.beats,
     )

@@ -166,11 +166,12 @@ def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-
 
 
 @timing_code
-def port_free(P, U, V, X, rows, registers, order, B, kept, bank, cycle, horizon):  # type: ignore[no-untyped-def]
+def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-untyped-def]
     """First cycle from `cycle` on in which compute does not read `bank`: (that cycle, last cycle known to stay free).
 
     Looks at the instructions begun so far, and no further than `horizon`.
     """
+    rows, registers, order, B, kept = program.rows, program.registers, program.order, program.B, program.kept
     while cycle <= horizon:
         if V[V_PORT] == U[COMPUTE, U_BEGUN]:
             return cycle, horizon

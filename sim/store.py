@@ -156,14 +156,14 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
 
 
 @timing_code
-def advance_store(
-    P, M, C, U, V, T, R, W, X, pushed, popped, pop_queue, push_queue, rows, registers, order, sizes
-):  # type: ignore[no-untyped-def]
+def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-def]
     """Begin and end store instructions as far as times are known; whether anything moved."""
     u, c = STORE, STORE_CLIENT
+    M, C, R, W = bus.M, bus.C, bus.R, bus.W
+    rows, registers, order, sizes = program.rows, program.registers, program.order, program.sizes
     progress = False
     while True:
-        progress |= look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u)
+        progress |= look_ahead(P, U, X, tokens, program, u)
         if U[u, U_ENDED] < U[u, U_BEGUN]:
             i = order[u, U[u, U_ENDED]]
             if rows[i, KIND] == LOAD_PAR:
@@ -174,18 +174,18 @@ def advance_store(
                 if V[V_INDEX] < V[V_COUNT] or M[M_WRITE_SERVED] < V[V_FIRST_BURST] + V[V_BURSTS]:
                     break
                 cycle = W[(M[M_WRITE_SERVED] - 1) & (W.shape[0] - 1), W_LAST] + P[P_WRITE_LATENCY]
-            end(U, T, X, pushed, push_queue, rows, u, i, cycle)
+            end(U, X, tokens, rows, u, i, cycle)
             progress = True
         if U[u, U_READY] == BLOCKED:
             break
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        cycle = begin(U, T, X, push_queue, rows, u, i, max(U[u, U_READY], U[u, U_LAST_END] + 1))
+        cycle = begin(U, X, tokens, rows, u, i, max(U[u, U_READY], U[u, U_LAST_END] + 1))
         progress = True
         if row[KIND] == LOAD_PAR:
             start_load(C, c, row, sizes[LOAD_PAR], T_PAR, cycle)
         elif row[KIND] == CONFIG or not _start_store(P, M, C, V, row, registers, i, cycle):
-            end(U, T, X, pushed, push_queue, rows, u, i, cycle + 1)
+            end(U, X, tokens, rows, u, i, cycle + 1)
     return progress
 
 
@@ -246,10 +246,11 @@ def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved, beats, next_event):  # type: ignore[no-untyped-def]
+def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore[no-untyped-def]
     """Read accumulator vectors as far as room, operands and port use are known; whether any read happened."""
     if U[STORE, U_ENDED] == U[STORE, U_BEGUN] or V[V_INDEX] == V[V_COUNT]:
         return False
+    M, C, R, W = bus.M, bus.C, bus.R, bus.W
     progress = False
     horizon = port_horizon(P, U, next_event)
     reads = V[V_ROWS] * V[V_COLUMNS]
@@ -273,9 +274,7 @@ def read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved,
             index = corner + r * V[V_ROW_STRIDE] + q * V[V_COLUMN_STRIDE]
             bank = (index & (P[P_ACC_DEPTH] - 1)) // P[P_BANK_DEPTH]
             if bank != free_bank or cycle > free_until:
-                cycle, free_until = port_free(
-                    P, U, V, X, rows, registers, order, B, kept, bank, cycle, horizon
-                )
+                cycle, free_until = port_free(P, U, V, X, program, bank, cycle, horizon)
                 free_bank = bank
                 if cycle > horizon:
                     V[V_EARLIEST] = cycle
@@ -290,7 +289,7 @@ def read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved,
         V[V_EARLIEST] = cycle + V[V_REST]
         V[V_INDEX] += 1
         stored = V[V_INDEX] * P[P_OUT_BYTES]
-        moved[T_OUT] += P[P_OUT_BYTES]
+        traffic.moved[T_OUT] += P[P_OUT_BYTES]
         while V[V_CUT] <= stored:
             burst = W[M[M_WRITE_SHOWN] & (W.shape[0] - 1)]
             burst[W_SHOWN] = max(cycle + V[V_LATENCY], V[V_WRITE_EARLIEST])
@@ -299,7 +298,7 @@ def read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved,
             start = V[V_CUT]
             M[M_WRITE_SHOWN] += 1
             V[V_BURSTS] += 1
-            beats[T_OUT] += V[V_CUT_BEATS]
+            traffic.beats[T_OUT] += V[V_CUT_BEATS]
             _next_burst(P, V)
             if V[V_CUT] == start:
                 break

@@ -140,9 +140,11 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def dispatch(P, M, C, U, R, X, rows, order):  # type: ignore[no-untyped-def]
+def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
     """Move fetched instructions to the command queues as far as times are known; whether any moved."""
     c = FETCH_CLIENT
+    M, C, R = bus.M, bus.C, bus.R
+    rows, order = program.rows, program.order
     progress = False
     while M[M_DISPATCHED] <= P[P_LAST] and M[M_DISPATCHED] < P[P_COUNT]:
         if C[c, C_TAKEN] == C[c, C_SERVED]:
@@ -172,11 +174,12 @@ def dispatch(P, M, C, U, R, X, rows, order):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def _ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i):  # type: ignore[no-untyped-def]
+def _ready_cycle(P, U, X, tokens, rows, u, i):  # type: ignore[no-untyped-def]
     """First cycle in which instruction `i`, the next of unit `u`, has its place, tokens and room; or BLOCKED.
 
     Pops whose cycle is known are done, one by one, even if the instruction then waits for something else.
     """
+    T, pushed, popped, pop_queue, push_queue = tokens
     head = max(X[i, X_DISPATCH] + 1, U[u, U_PREVIOUS_BEGIN] + 1)
     X[i, X_HEAD] = head
     cycle = head
@@ -212,18 +215,18 @@ def _ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i):
 
 
 @timing_code
-def look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u):  # type: ignore[no-untyped-def]
+def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
     """Do the pops of the unit's head instruction, even while the unit is busy; whether its U_READY became known."""
     if U[u, U_READY] != BLOCKED or U[u, U_BEGUN] == U[u, U_DISPATCHED]:
         return False
-    i = order[u, U[u, U_BEGUN]]
+    i = program.order[u, U[u, U_BEGUN]]
     before = U[u, U_POPPED]
-    U[u, U_READY] = _ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i)
+    U[u, U_READY] = _ready_cycle(P, U, X, tokens, program.rows, u, i)
     return U[u, U_READY] != BLOCKED or U[u, U_POPPED] != before
 
 
 @timing_code
-def begin(U, T, X, push_queue, rows, u, i, ready):  # type: ignore[no-untyped-def]
+def begin(U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
     """Instruction `i` of unit `u`, which is ready in `ready`, begins: reserve room for its pushes. Returns when."""
     cycle = ready + BEGIN_DELAY
     X[i, X_BEGIN] = cycle
@@ -233,21 +236,21 @@ def begin(U, T, X, push_queue, rows, u, i, ready):  # type: ignore[no-untyped-de
     U[u, U_BEGUN] += 1
     for side in range(2):
         if rows[i, PUSH_PREV + side]:
-            T[push_queue[u, side], T_RESERVED] += 1
+            tokens.T[tokens.push_queue[u, side], T_RESERVED] += 1
     return cycle
 
 
 @timing_code
-def end(U, T, X, pushed, push_queue, rows, u, i, cycle):  # type: ignore[no-untyped-def]
+def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
     """Instruction `i` of unit `u` ends: push its tokens."""
     X[i, X_END] = cycle
     U[u, U_LAST_END] = max(U[u, U_LAST_END], cycle)
     U[u, U_ENDED] += 1
     for side in range(2):
         if rows[i, PUSH_PREV + side]:
-            q = push_queue[u, side]
-            pushed[q, T[q, T_PUSHED]] = cycle
-            T[q, T_PUSHED] += 1
+            q = tokens.push_queue[u, side]
+            tokens.pushed[q, tokens.T[q, T_PUSHED]] = cycle
+            tokens.T[q, T_PUSHED] += 1
 
 
 @timing_code
@@ -275,10 +278,12 @@ def start_load(C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, registers, order, sizes):  # type: ignore[no-untyped-def]
+def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
     """Begin loads and move their writer as far as times are known; whether anything moved."""
     u, c = LOAD, LOAD_CLIENT
-    progress = look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u)
+    C, R = bus.C, bus.R
+    rows, registers, order, sizes = program.rows, program.registers, program.order, program.sizes
+    progress = look_ahead(P, U, X, tokens, program, u)
     while U[u, U_READY] != BLOCKED and not requests_left(C, c):
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
@@ -287,7 +292,7 @@ def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, 
             if X[row[LOAD_BEFORE], X_END] < 0:
                 break
             ready = max(ready, X[row[LOAD_BEFORE], X_END])
-        cycle = begin(U, T, X, push_queue, rows, u, i, ready)
+        cycle = begin(U, X, tokens, rows, u, i, ready)
         progress = True
         reads = False
         if row[KIND] == LOAD_PATCH:
@@ -302,7 +307,7 @@ def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, 
             reads = start_load(C, c, row, sizes[LOAD_WGT], T_WGT, cycle)
         if not reads:
             U[u, U_FREE] = cycle + 1 + (PRODUCT_CYCLES if row[KIND] == LOAD_PATCH else 0)
-        look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u)
+        look_ahead(P, U, X, tokens, program, u)
     while U[u, U_ENDED] < U[u, U_BEGUN]:
         i = order[u, U[u, U_ENDED]]
         row = rows[i]
@@ -315,7 +320,7 @@ def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, 
             cycle = write_elements(P, C, R, c, row, sizes[row[KIND]], X[i, X_BEGIN])
         if cycle == BLOCKED:
             break
-        end(U, T, X, pushed, push_queue, rows, u, i, cycle)
+        end(U, X, tokens, rows, u, i, cycle)
         progress = True
     return progress
 
@@ -350,18 +355,20 @@ def _compute_condition(U, row, cycle):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, order, sizes):  # type: ignore[no-untyped-def]
+def advance_compute(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
     """Begin and end compute instructions as far as times are known; whether anything moved."""
     u, c = COMPUTE, COMPUTE_CLIENT
+    M, C, R = bus.M, bus.C, bus.R
+    rows, order, sizes = program.rows, program.order, program.sizes
     progress = False
     while True:
-        progress |= look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u)
+        progress |= look_ahead(P, U, X, tokens, program, u)
         if U[u, U_ENDED] < U[u, U_BEGUN]:  # a load whose data is still arriving
             i = order[u, U[u, U_ENDED]]
             cycle = write_elements(P, C, R, c, rows[i], sizes[rows[i, KIND]], X[i, X_BEGIN])
             if cycle == BLOCKED:
                 break
-            end(U, T, X, pushed, push_queue, rows, u, i, cycle)
+            end(U, X, tokens, rows, u, i, cycle)
             U[u, U_OTHER_END] = U[u, U_HARD_END] = cycle
             progress = True
         if U[u, U_READY] == BLOCKED:
@@ -371,7 +378,7 @@ def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, 
         ready = _compute_condition(U, row, U[u, U_READY])
         if ready == BLOCKED:
             break
-        cycle = begin(U, T, X, push_queue, rows, u, i, ready)
+        cycle = begin(U, X, tokens, rows, u, i, ready)
         progress = True
         kind = row[KIND]
         if kind in MATRIX:
@@ -397,5 +404,5 @@ def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, 
         else:
             start_load(C, c, row, sizes[kind], T_UOP if kind == LOAD_UOP else T_ACC, cycle)
             continue
-        end(U, T, X, pushed, push_queue, rows, u, i, finished)
+        end(U, X, tokens, rows, u, i, finished)
     return progress

@@ -1,0 +1,54 @@
+"""The arrays of a timing run in groups, as the functions of the timing core pass them on.
+
+`state.py` names the places in each. Beside the groups there are P (`parameters.py`), U, V and X.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.int64]
+
+
+class Program(NamedTuple):
+    """What the program says: `rows` of instructions and the `registers` they see, `order[unit]` of each unit's.
+
+    `sizes` are element bytes by kind; B and `kept` tell which accumulator bank an operation reads (`ports.py`).
+    """
+
+    rows: Array
+    registers: Array
+    order: Array
+    sizes: Array
+    B: Array
+    kept: NDArray[np.uint32]
+
+
+class Bus(NamedTuple):
+    """The memory port: M its state, C its read clients, R their bursts, Q accepted reads, W write bursts."""
+
+    M: Array
+    C: Array
+    R: Array
+    Q: Array
+    W: Array
+
+
+class Tokens(NamedTuple):
+    """T the token queues, the cycles in which tokens were `pushed` and `popped`, and the queue of each unit's flag."""
+
+    T: Array
+    pushed: Array
+    popped: Array
+    pop_queue: Array
+    push_queue: Array
+
+
+class Traffic(NamedTuple):
+    """Data bytes `moved` and bus `beats` by kind of traffic."""
+
+    moved: Array
+    beats: Array
