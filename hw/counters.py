@@ -36,7 +36,7 @@ _STALLS = (
 
 
 def _category(unit: Unit, activity: Activity) -> str:
-    """The simulator's name of what `unit` shows as `activity`."""
+    """The simulator's category for `activity` of `unit`."""
     if activity.name.startswith(("TOKEN_", "FULL_")):
         kind, _, side = activity.name.lower().partition("_")
         for queue in TOKEN_QUEUES:

@@ -18,7 +18,7 @@ COUNT_BITS = 32
 """Width of the number of instructions of a program."""
 
 _ROUTE = data.StructLayout({"unit": 2, "is_finish": 1})
-"""Where an instruction goes; `unit` is none of them if a CONFIG says so."""
+"""Where an instruction goes; a CONFIG may name a `unit` that does not exist."""
 
 
 def instructions_per_burst(config: Config) -> int:

@@ -22,7 +22,7 @@ def layout_of(fields: tuple[Field, ...], size: int) -> data.FlexibleLayout:
 
 
 def instruction_layout(config: Config, name: str) -> data.FlexibleLayout:
-    """The 128 bits of an instruction of format `name`, such as LOAD.INP or GEMM. KeyError if there is none."""
+    """The 128 bits of an instruction of format `name`, such as LOAD.INP or GEMM. KeyError for an unknown name."""
     return layout_of(formats(config)[name].fields, 8 * INSTRUCTION_BYTES)
 
 

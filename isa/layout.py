@@ -402,7 +402,7 @@ def extract(words: np.ndarray, item: Field) -> np.ndarray:
 
 
 def format_names(words: np.ndarray) -> list[str]:
-    """The format name of every row of (n, 2) uint64 `words`; raises EncodingError for bits that are none."""
+    """The format name of every row of (n, 2) uint64 `words`; raises EncodingError for bits that are no instruction."""
     opcodes = (words[:, 0] & np.uint64(7)).astype(np.int64)
     types = (words[:, 0] >> np.uint64(7) & np.uint64(7)).astype(np.int64)
     names = []
@@ -428,7 +428,7 @@ def format_names(words: np.ndarray) -> list[str]:
 
 
 def decode_one(config: Config, low: int, high: int) -> tuple[str, dict[str, int]]:
-    """Format name and field values of one instruction. Raises EncodingError for bits that are none."""
+    """Format name and field values of one instruction. Raises EncodingError for bits that are no instruction."""
     words = np.array([[low, high]], dtype=np.uint64)
     name = format_names(words)[0]
     return name, unpack_fields(formats(config)[name].fields, low | high << 64)

@@ -58,7 +58,7 @@ PATCH_STEP_DELAY = 16
 """The same for LOAD.PATCH: PRODUCT_CYCLES, and the stages that find out which words a step needs."""
 
 STEP_GAP = 2
-"""Cycles from the last step of a load to the first one of the next at the earliest: the writer turns to it."""
+"""Least cycles from the last step of a load to the first step of the next: the writer takes its next job."""
 
 STEP_LATENCY = 3
 """Cycles from a load's last step to its end: word, alignment, write."""

@@ -69,7 +69,7 @@ def fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
 
 @compiled()
 def saturate(value, zero_point, low, high):  # type: ignore[no-untyped-def]
-    """int64 of float32 `value` rounded half to even, plus `zero_point`, clamped; 0 for what is no number."""
+    """int64 of float32 `value` rounded half to even, plus `zero_point`, clamped; 0 for NaN."""
     shifted = np.float64(np.rint(value)) + zero_point
     if shifted != shifted:
         return np.int64(0)

@@ -135,7 +135,7 @@ M_SIZE = 14
     U_LAST_END,  # largest end so far
     U_FREE,  # load: cycle in which the address side was last busy
     U_ISSUED,  # compute: cycle of the last GEMM operation
-    U_OTHER_END,  # compute: largest end of what is no GEMM
+    U_OTHER_END,  # compute: largest end of instructions that are not of the array
     U_HARD_END,  # compute: largest end of ALU, LOAD and FINISH
 ) = range(12)
 U_SIZE = 12

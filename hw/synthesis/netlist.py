@@ -179,7 +179,7 @@ def sum_units(modules: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
 def memory_kinds(log: str, top: str) -> dict[str, str]:
     """What every memory of the design became, by path, from Yosys' log: block RAM, LUT RAM or flip-flops.
 
-    Tables of constants, which Yosys makes of case statements and resolves into logic, are none.
+    Tables of constants do not count: Yosys makes them from case statements and turns them into logic.
     """
     found = re.findall(rf"mapping memory {re.escape(top)}\.(\S+) via (\S+)", log)
     kinds = {plain_path(name): _memory_kind(cell) for name, cell in found}

@@ -71,7 +71,7 @@ def _uop_memory(scratchpads: Contents | None) -> NDArray[np.uint32] | None:
 def case(machine: Config, number: int, campaign: int) -> Case:
     """Case `number` of `machine` in the campaign of seed `campaign`.
 
-    The three timings take turns; of each three programs with one timing one is mutated compiler output; every second
+    The three timings alternate; of each three programs with one timing one is mutated compiler output; every second
     program starts from random registers and scratchpads; of four programs three run at a random place.
     """
     words = np.random.SeedSequence((campaign, zlib.crc32(machine.digest.encode()), number)).generate_state(3)
