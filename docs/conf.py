@@ -21,7 +21,7 @@ include_patterns = [
     "docs/*/*.md",
     "isa/README.md",
     "hw/*.md",
-    "compiler/README.md",
+    "compiler/*.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
