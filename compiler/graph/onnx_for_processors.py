@@ -9,6 +9,7 @@ import numpy as np
 from vdla.isa.arithmetic import dequantize
 
 from ..te.blocks import Pair
+from .floating.onnx_pointwise import UNARY
 from .onnx_axes import joined_shape, sliced_positions, split_sizes
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode
@@ -28,16 +29,16 @@ from .onnx_values import (
 from .onnx_window_attributes import transposed_window
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
-FUNCTIONS = frozenset(
+CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
+"""Operators with nodes of their own, which are functions of one tensor behind one of those."""
+FUNCTIONS = UNARY - CHAINED | frozenset(
     (
-        *("Abs", "Ceil", "Celu", "Cos", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish"),
-        *("LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Round", "Selu", "Sigmoid", "Sign", "Sin"),
-        *("Softplus", "Softsign", "Sqrt", "Tanh", "ThresholdedRelu", "Sub", "Div", "Pow", "Max", "Min"),
+        *("Ceil", "Celu", "Cos", "Floor", "Mish", "Round", "Selu", "Sign", "Sin", "ThresholdedRelu"),
+        *("Sub", "Div", "Pow", "Max", "Min"),
     )
 )
-"""Operators that are functions of one tensor where all other operands are numbers."""
-CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
-"""Operators with nodes of their own, which are such functions behind one of those."""
+"""Operators that are functions of one tensor where all other operands are numbers: those of float models, and what only
+a table of 256 values can give."""
 
 
 def import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
