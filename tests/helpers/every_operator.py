@@ -118,20 +118,9 @@ def programs() -> dict[str, Program]:
             block=4,
             sums=QuantizedSums(pad_value=7, post=ADD),
         ),
-        "int8 max-pool": int8_max_pool(
-            outer=2, height=4, width=4, lanes=4, window=Window(kernel=(2, 2), strides=(2, 2))
-        ),
+        "int8 max-pool": int8_max_pool((2, 4, 4, 4), Window(kernel=(2, 2), strides=(2, 2))),
         "int8 average pool": int8_average_pool(
-            outer=2,
-            height=4,
-            width=4,
-            lanes=4,
-            window=Window(kernel=(2, 2)),
-            pad_value=3,
-            bias=2,
-            zero_point=1,
-            low=-128,
-            high=127,
+            (2, 4, 4, 4), Window(kernel=(2, 2)), pad_value=3, bias=2, post=Post(zero_point=1)
         ),
         "storing int8": store_activation(**act, dtype=DType.INT8),
         "loading int8": load_activation(**act, dtype=DType.INT8),

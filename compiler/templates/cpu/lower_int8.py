@@ -207,25 +207,20 @@ def _sums(
 def _max_pool(graph: Graph, node: Node, window: Window) -> LoweredCpuNode:
     """Greatest values."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
-    program = int8_max_pool(outer=batch * blocks, height=height, width=width, lanes=lanes, window=window)
+    program = int8_max_pool((batch * blocks, height, width, lanes), window)
     return _pool(graph, node, program, window, {})
 
 
 def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> LoweredCpuNode:
     """Averages, each with the scale of what its window counts."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
-    window, post = operator.window, operator.post
+    window = operator.window
     program = int8_average_pool(
-        outer=batch * blocks,
-        height=height,
-        width=width,
-        lanes=lanes,
-        window=window,
+        (batch * blocks, height, width, lanes),
+        window,
         pad_value=operator.pad_value + UNSIGNED_OFFSET,
         bias=operator.bias - UNSIGNED_OFFSET * prod(window.kernel),
-        zero_point=post.zero_point,
-        low=post.low,
-        high=post.high,
+        post=operator.post,
     )
     return _pool(graph, node, program, window, {"S": operator.scales})
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from math import inf, prod
 from typing import TypeVar
 
@@ -11,8 +12,6 @@ import numpy as np
 from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution
-from ...ir.stmt import Program
-from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
 from ...te.ops.blocked_conv2d import FloatSums, blocked_depthwise
@@ -21,15 +20,15 @@ from ...te.ops.direct_conv2d import direct_conv2d
 from ...te.ops.gemm_conv2d import conv2d_depth, gemm_conv2d
 from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
 from ...te.ops.winograd import fits, transformed_weights, winograd_conv2d
+from ..expressions import Expression
 from ..fused import fused
 from ..lowered_node import lowered_node
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
-from .lowered import LoweredCudaNode
+from .lowered import Kernel, LoweredCudaNode
 from .tensor_float import for_target, is_rounded
 from .winograd_account import exact_outputs
 from .workload import CudaTemplate, workload_of
 
-Template = Callable[[CudaTarget, Program], Schedule]
 T = TypeVar("T")
 
 
@@ -89,9 +88,9 @@ def lower_conv2d(
     program = for_target(target, gemm_conv2d(shape, block=block, epilogue=operator.epilogue))
     depth = conv2d_depth(shape.group_channels, operator.window, block)
     arrays = {"W": depth.pack(_weights(graph, node, operator))}
-    template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731
     tuned: CudaTemplate = "gemm_mma_cuda" if is_rounded(program) else "conv2d_cuda"
-    return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs, tuned, ("W",))
+    kernel = Kernel(name="conv2d", schedule=conv2d.schedule, tuned=tuned)
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs, packed=("W",))
 
 
 def lower_direct_conv2d(
@@ -102,10 +101,8 @@ def lower_direct_conv2d(
     program = direct_conv2d(shape, epilogue=operator.epilogue)
     weights = graph.constants[node.inputs[1]]
     arrays = {"W": weights.transpose(1, 2, 3, 0).reshape(shape.channels, -1, len(weights))}
-    template: Template = lambda t, p: conv2d_direct.schedule(t, p, knobs)  # noqa: E731
-    return _lowered(
-        graph, node, operator, program, "conv2d_direct", arrays, template, knobs, "conv2d_direct_cuda"
-    )
+    kernel = Kernel(name="conv2d_direct", schedule=conv2d_direct.schedule, tuned="conv2d_direct_cuda")
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
 
 
 def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winograd.Knobs) -> LoweredCudaNode:
@@ -117,8 +114,8 @@ def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winog
         )
     program = winograd_conv2d(shape, knobs.m, epilogue=operator.epilogue)
     arrays = {"W": transformed_weights(graph.constants[node.inputs[1]], knobs.m)}
-    template: Template = lambda t, p: winograd.schedule(t, p, knobs)  # noqa: E731
-    return _lowered(graph, node, operator, program, "winograd", arrays, template, knobs, "winograd_cuda")
+    kernel = Kernel(name="winograd", schedule=winograd.schedule, tuned="winograd_cuda")
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
 
 
 def shape_of(graph: Graph, node: Node, operator: Convolution) -> Shape:
@@ -145,10 +142,10 @@ def lower_conv_transpose(
     program = gemm_conv_transpose(shape, output_padding=more, block=block, epilogue=operator.epilogue)
     products = phase_products(shape, output_padding=more, block=block)
     arrays = {f"W{part.tag}": part.pack(weights) for part in products if part.depth is not None}
-    template: Template = lambda t, p: conv_transpose.schedule(t, p, knobs)  # noqa: E731
     # Without any tap there is nothing to cut up.
     tuned: CudaTemplate | None = "conv_transpose_cuda" if arrays else None
-    return _lowered(graph, node, operator, program, "conv_transpose", arrays, template, knobs, tuned)
+    kernel = Kernel(name="conv_transpose", schedule=conv_transpose.schedule, tuned=tuned)
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
 
 
 def lower_depthwise(
@@ -158,10 +155,12 @@ def lower_depthwise(
     window, sums = operator.window, FloatSums(epilogue=operator.epilogue)
     program = blocked_depthwise(shape_of(graph, node, operator), block=1, sums=sums)
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
-    template: Template = lambda t, p: depthwise.schedule(t, p, window, knobs)  # noqa: E731
-    tuned = "depthwise_cuda" if prod(window.kernel) <= depthwise.MOST_TAPS else None
-    name = f"depthwise {window}"
-    return _lowered(graph, node, operator, program, name, arrays, template, knobs, tuned, window=window)
+    kernel = Kernel(
+        name=f"depthwise {window}",
+        schedule=partial(depthwise.schedule, window=window),
+        tuned="depthwise_cuda" if prod(window.kernel) <= depthwise.MOST_TAPS else None,
+    )
+    return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs, window=window)
 
 
 def _of(knobs: object | None, kind: type[T]) -> T | None:
@@ -181,37 +180,33 @@ def _weights(graph: Graph, node: Node, operator: Convolution) -> np.ndarray:
 def _lowered(
     graph: Graph,
     node: Node,
-    operator: Convolution,
-    program: Program,
-    name: str,
-    arrays: dict[str, np.ndarray],
-    template: Template,
+    expression: Expression,
+    kernel: Kernel,
     knobs: object | None,
-    tuned: CudaTemplate | None = None,
+    *,
     packed: Sequence[str] = (),
     window: Window | None = None,
 ) -> LoweredCudaNode:
-    """The node of a program with parameters X, `arrays`, B and R as the epilogue says, and Y.
+    """The node of an expression with parameters X, its arrays, B and R as the convolution's epilogue says, and Y.
 
-    `tuned`, `packed` and `window` are its workload's template, constants and window.
+    `packed` and `window` are its workload's constants and window.
     """
-    ends = fused(graph, node, program)
+    assert isinstance(node.operator, Convolution)
+    ends = fused(graph, node, expression.program)
     bound = {"X": node.inputs[0], "Y": node.output}
     rest = list(node.inputs[2:])
-    if operator.epilogue.bias:
+    if node.operator.epilogue.bias:
         bound["B"] = rest.pop(0)
-    if operator.epilogue.operand:
+    if node.operator.epilogue.operand:
         bound["R"] = rest.pop(0)
     final = ends.program
-    name = name if knobs is None else f"{name} {knobs}"
-    workload = workload_of(tuned, final, packed, window)
     return lowered_node(
         graph,
         node,
-        name,
+        kernel.name if knobs is None else f"{kernel.name} {knobs}",
         ends,
-        lambda target: template(target, final),
+        lambda target: kernel.schedule(target, final, knobs=knobs),
         bound,
-        arrays,
-        workload=workload,
+        expression.arrays,
+        workload_of(kernel.tuned, final, packed, window),
     )
