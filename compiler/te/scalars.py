@@ -103,6 +103,16 @@ def elu(x: Expr, alpha: float = 1.0) -> Expr:
     return select(x < 0.0, (exp(x) - 1.0) * alpha, x)
 
 
+def selu(x: Expr, alpha: float, gamma: float) -> Expr:
+    """gamma * elu(x, alpha)."""
+    return elu(x, alpha) * gamma
+
+
+def celu(x: Expr, alpha: float = 1.0) -> Expr:
+    """x, and alpha * (exp(x / alpha) - 1) below 0."""
+    return select(x < 0.0, (exp(divide(x, alpha)) - 1.0) * alpha, x)
+
+
 def hard_sigmoid(x: Expr, alpha: float = 0.2, beta: float = 0.5) -> Expr:
     """alpha * x + beta within 0 .. 1."""
     return clip(x * alpha + beta, 0.0, 1.0)
@@ -143,6 +153,11 @@ def softplus(x: Expr) -> Expr:
     u = exp(negative(absolute(x)))
     w = u + 1.0
     return relu(x) + select(equal(w, 1.0), u, u * divide(log(w), w - 1.0))
+
+
+def mish(x: Expr) -> Expr:
+    """x * tanh(softplus(x))."""
+    return x * tanh(softplus(x))
 
 
 def power(x: Expr, exponent: float) -> Expr:

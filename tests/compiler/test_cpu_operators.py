@@ -13,13 +13,16 @@ from vdla.compiler.graph.errors import ModelError
 
 UNARY = {
     "Abs": {},
+    "Celu": {"alpha": 0.6},
     "Elu": {"alpha": 0.7},
     "Erf": {},
     "Exp": {},
     "HardSigmoid": {"alpha": 0.3},
     "HardSwish": {},
     "LeakyRelu": {"alpha": 0.2},
+    "Mish": {},
     "Neg": {},
+    "Selu": {"alpha": 1.2, "gamma": 0.8},
     "Sigmoid": {},
     "Softplus": {},
     "Softsign": {},
@@ -44,7 +47,8 @@ def behind_convolution(channels: int = 19, opset: int = 17) -> FloatNetwork:
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.parametrize("behind", ["convolution", "pool", "input"])
 def test_functions_of_one_tensor(name, behind) -> None:
-    net = FloatNetwork(2, 5, 6, 7) if behind == "input" else behind_convolution()
+    opset = 18 if name == "Mish" else 17
+    net = FloatNetwork(2, 5, 6, 7, opset=opset) if behind == "input" else behind_convolution(opset=opset)
     if behind == "pool":
         net.add("MaxPool", kernel_shape=[2, 2])
     net.add(name, **UNARY[name])

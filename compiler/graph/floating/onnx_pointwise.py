@@ -31,10 +31,11 @@ _PLAIN: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
         "HardSwish": scalars.hard_swish,
         "Softsign": scalars.softsign,
         "Softplus": scalars.softplus,
+        "Mish": scalars.mish,
     }
 )
 """Operators of one tensor and nothing else."""
-UNARY = frozenset([*_PLAIN, "Reciprocal", "LeakyRelu", "Elu", "HardSigmoid", "Gelu"])
+UNARY = frozenset([*_PLAIN, "Reciprocal", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "Gelu"])
 """Operators of one tensor, and numbers as attributes."""
 NARY = frozenset(["Add", "Sub", "Mul", "Div", "PRelu", "Max", "Min", "Sum"])
 """Operators of tensors that broadcast against each other."""
@@ -56,6 +57,15 @@ def import_unary(context: FloatContext, node: OnnxNode) -> None:
             body = scalars.leaky_relu(x, attribute("alpha", 0.01))
         case "Elu":
             body = scalars.elu(x, attribute("alpha", 1.0))
+        case "Selu":
+            # ONNX's defaults, as its operator's page has them.
+            alpha, gamma = (
+                attribute("alpha", 1.67326319217681884765625),
+                attribute("gamma", 1.05070102214813232421875),
+            )
+            body = scalars.selu(x, alpha, gamma)
+        case "Celu":
+            body = scalars.celu(x, attribute("alpha", 1.0))
         case "HardSigmoid":
             body = scalars.hard_sigmoid(x, attribute("alpha", 0.2), attribute("beta", 0.5))
         case "Gelu":
