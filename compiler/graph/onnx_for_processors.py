@@ -33,7 +33,7 @@ CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
 """Operators with nodes of their own, which are functions of one tensor behind one of those."""
 FUNCTIONS = UNARY - CHAINED | frozenset(
     (
-        *("Ceil", "Celu", "Cos", "Floor", "Mish", "Round", "Selu", "Sign", "Sin", "ThresholdedRelu"),
+        *("Ceil", "Cos", "Floor", "Round", "Sign", "Sin", "ThresholdedRelu"),
         *("Sub", "Div", "Pow", "Max", "Min"),
     )
 )
