@@ -27,7 +27,7 @@ from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.runtime.cpu_network import Launch
+from vdla.compiler.runtime.launch import Launch
 
 SECONDS = 0.6
 """What the rounds of a row should take at least, of each of its networks."""

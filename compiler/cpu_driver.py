@@ -26,8 +26,9 @@ from .graph.storage_plan import StoragePlan, check_plan, format_plan, plan_stora
 from .ir.types import DType
 from .kernel_steps import Compiled, Dump, compiled, float_graph, step_of, work_of
 from .passes.pipeline import dump_to
-from .runtime.cpu_network import CpuNetwork, Launch
-from .runtime.network_archive import NamedLaunch, NetworkCode
+from .runtime.cpu_network import CpuNetwork
+from .runtime.launch import Launch
+from .runtime.network_archive import NetworkCode
 from .schedule import Schedule
 from .target.cpu.background import LibraryInProgress
 from .target.cpu.code_worker import CodeWorker
@@ -110,7 +111,7 @@ def _network(
         def make(step: LoweredStep[CpuTarget], schedule: Schedule, number: int, dump: Dump | None) -> Kernel:
             return build(schedule.program, target, shared.worker)
 
-        launches: list[Launch] = []
+        launches: list[Launch[Kernel]] = []
         for kernel in compiled(
             work.steps, target, dump_passes, make, settle=lambda kernel: kernel.code, kernels=shared.made
         ):
@@ -148,7 +149,7 @@ def compile_cpu_ahead(
     """
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
     modules: dict[str, Module] = {}
-    launches: list[NamedLaunch] = []
+    launches: list[Launch[str]] = []
 
     def make(step: LoweredStep[CpuTarget], schedule: Schedule, number: int, dump: Dump | None) -> Module:
         return lower(schedule.program, target, function=f"vdla_kernel{number}")
@@ -163,9 +164,7 @@ def compile_cpu_ahead(
                 modules[module.function] = module
                 if growing is not None:
                     growing.add(module, kernel.step.name)
-            launches.append(
-                NamedLaunch(**work_of(kernel, module.parameters, np.reshape), function=module.function)
-            )
+            launches.append(Launch(**work_of(kernel, module.parameters, np.reshape), kernel=module.function))
             if told is not None:
                 told(len(launches), len(work.steps))
         code = growing.finish() if growing is not None and modules else None

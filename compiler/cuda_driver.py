@@ -19,10 +19,11 @@ from .graph.storage_plan import StoragePlan, check_plan, format_plan, plan_stora
 from .ir.printer import format_node
 from .kernel_steps import Dump, compiled, float_graph, step_of, work_of
 from .passes.pipeline import dump_to
-from .runtime.cpu_network import CpuNetwork, Launch
+from .runtime.cpu_network import CpuNetwork
 from .runtime.cuda_alone import graph_alone, network_alone
-from .runtime.cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
-from .runtime.network_archive import NamedLaunch, NetworkCode
+from .runtime.cuda_code import CompiledModule, CudaNetworkCode
+from .runtime.launch import Launch
+from .runtime.network_archive import NetworkCode
 from .schedule import Schedule
 from .target.cpu.kernel import Kernel, build
 from .target.cpu.machine import CpuTarget, host_target
@@ -75,7 +76,7 @@ def compile_cuda(
     nvrtc_version()
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
     modules: dict[str, _Compiling] = {}
-    launches: list[CudaLaunch] = []
+    launches: list[Launch[str]] = []
     with background() as pool:
 
         def make(
@@ -90,7 +91,7 @@ def compile_cuda(
             made = modules.setdefault(kernel.made.name, kernel.made)
             if kernel.dump is not None:
                 kernel.dump("cuda", made.module.source)
-            launches.append(CudaLaunch(**work_of(kernel, made.module.parameters), module=made.name))
+            launches.append(Launch(**work_of(kernel, made.module.parameters), kernel=made.name))
         done = [
             CompiledModule(name=made.name, module=made.module, cubin=made.cubin.result())
             for made in modules.values()
@@ -132,7 +133,7 @@ def compile_cuda_emulated(
     started = time.perf_counter()
     host = host_target()
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
-    launches: list[Launch] = []
+    launches: list[Launch[Kernel]] = []
 
     def make(step: LoweredStep[CudaTarget], schedule: Schedule, number: int, dump: Dump | None) -> Kernel:
         # In the order of the GPU's sums, so that their errors are seen here.
@@ -163,7 +164,7 @@ def compile_cuda_emulated_ahead(
     """`compile_cuda_emulated` as code for the processor `host`, to be kept. Raises UserError."""
     work = _lowered(model, target, batch, True, None, knobs)
     modules: dict[str, Module] = {}
-    launches: list[NamedLaunch] = []
+    launches: list[Launch[str]] = []
 
     def make(step: LoweredStep[CudaTarget], schedule: Schedule, number: int, dump: Dump | None) -> Module:
         program = emulate(prepare(schedule.program, target))
@@ -171,7 +172,7 @@ def compile_cuda_emulated_ahead(
 
     for kernel in compiled(work.steps, target, None, make):
         module = modules.setdefault(kernel.made.function, kernel.made)
-        launches.append(NamedLaunch(**work_of(kernel, module.parameters), function=module.function))
+        launches.append(Launch(**work_of(kernel, module.parameters), kernel=module.function))
     return NetworkCode(
         graph=work.graph,
         plan=work.plan,

@@ -210,8 +210,9 @@ class LlvmBackend:
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:
         """A scheduled expression as one kernel; a program runs its loops as they are."""
-        from ..runtime.cpu_network import CpuNetwork, Launch
+        from ..runtime.cpu_network import CpuNetwork
         from ..runtime.cuda_alone import graph_alone
+        from ..runtime.launch import Launch
         from ..schedule import Schedule
         from ..target.cpu.kernel import build
 

@@ -21,24 +21,8 @@ from ..target.cpu.machine import CpuTarget
 from ..target.cpu.pool import Pool
 from .caller_arrays import OutputArrays, accesses_of, address_of, direct_inputs, direct_outputs
 from .executable import Port
+from .launch import Launch
 from .network_inputs import check_inputs, input_ports, input_shapes, input_types, output_ports
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Launch:
-    """One kernel of a network with what it works on.
-
-    `tensors` by parameter are the network's, `constants` by parameter are arrays, packed as the kernel reads them.
-    `members` are the names of the ONNX nodes that it computes, `operations` its floating-point operations.
-    """
-
-    name: str
-    operator: str
-    members: tuple[str, ...]
-    operations: int
-    kernel: Kernel
-    tensors: Mapping[str, str]
-    constants: Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +49,7 @@ class CpuNetwork:
         *,
         graph: Graph,
         plan: StoragePlan,
-        launches: tuple[Launch, ...],
+        launches: tuple[Launch[Kernel], ...],
         target: CpuTarget,
         compile_seconds: float,
         quantized: frozenset[str] = frozenset(),
@@ -190,7 +174,7 @@ class CpuNetwork:
         inputs: Mapping[str, np.ndarray],
         *,
         clock: Callable[[], float] = time.perf_counter,
-        counted: Callable[[Launch], bool] = lambda launch: True,
+        counted: Callable[[Launch[Kernel]], bool] = lambda launch: True,
     ) -> float:
         """Seconds by `clock` of the `counted` kernels on one thread, without storing inputs and fetching outputs.
 

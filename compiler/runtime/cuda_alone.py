@@ -9,7 +9,8 @@ from ..graph.storage_plan import StoragePlan, plan_steps
 from ..ir.expr import Buffer
 from ..target.cuda.machine import CudaTarget
 from ..target.cuda.module import CudaModule
-from .cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
+from .cuda_code import CompiledModule, CudaNetworkCode
+from .launch import Launch
 
 
 def graph_alone(
@@ -38,12 +39,12 @@ def network_alone(
 ) -> CudaNetworkCode:
     """The network of a module that was compiled for `target`; `operator` names both."""
     graph, plan = graph_alone(module.parameters, module.outputs, operator)
-    launch = CudaLaunch(
+    launch = Launch(
         name=operator,
         operator=operator,
         members=(),
         operations=operations,
-        module=operator,
+        kernel=operator,
         tensors={parameter.name: parameter.name for parameter in module.parameters},
         constants={},
     )

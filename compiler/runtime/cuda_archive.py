@@ -27,8 +27,9 @@ from .archive import (
     write_archive,
 )
 from .archive_fields import Field
-from .cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
+from .cuda_code import CompiledModule, CudaNetworkCode
 from .cuda_launches import describe_kernel_launches, described_kernel_launches
+from .launch import Launch
 from .network_description import (
     ConstantPool,
     check_launch,
@@ -58,7 +59,7 @@ def save_cuda_network(path: Path, network: CudaNetworkCode) -> None:
         cubins += compiled.cubin
         sources.append(f"// {compiled.name}\n\n{compiled.module.source.rstrip()}\n")
     launches = [
-        {**describe_launch(number, launch, constants), "module": launch.module}
+        {**describe_launch(number, launch, constants), "module": launch.kernel}
         for number, launch in enumerate(network.launches)
     ]
     description = {
@@ -101,10 +102,10 @@ def load_cuda_network(path: Path, *, trusted: bool = False) -> CudaNetworkCode:
         if module.name in modules:
             raise entry.at("name").fail(f"is {module.name!r}, and so is another module's")
         modules[module.name] = module
-    launches: list[CudaLaunch] = []
+    launches: list[Launch[str]] = []
     for entry in document.at("launches").items():
         module = modules[entry.at("module").one_of(list(modules))]
-        launch = CudaLaunch(**launch_fields(entry, constants), module=module.name)
+        launch = Launch(**launch_fields(entry, constants), kernel=module.name)
         check_launch(entry, launch, module.module.parameters, module.module.outputs, graph, plan)
         launches.append(launch)
     return CudaNetworkCode(

@@ -201,7 +201,7 @@ class CudaNetwork:
         graph = self.device.capture(partial(self._launch, [number] * REPETITIONS)) if calls else None
         with closing(NetworkTimer(self.device, graph, REPETITIONS, self._lock)) as timer:
             milliseconds = median([timer.milliseconds() for _ in range(repeat)])
-        module = next(m.module for m in self.code.modules if m.name == launch.module)
+        module = next(m.module for m in self.code.modules if m.name == launch.kernel)
         size = sum(prod(p.shape) * p.dtype.bits // 8 for p in module.parameters)
         per_second = 1e3 / milliseconds if milliseconds else 0.0
         return DeviceTime(
@@ -222,7 +222,7 @@ class CudaNetwork:
         for number in numbers:
             for call in self._calls[number]:
                 self.device.launch(
-                    self._modules[self.code.launches[number].module],
+                    self._modules[self.code.launches[number].kernel],
                     call.function,
                     grid=call.grid,
                     block=call.block,
@@ -243,7 +243,7 @@ class CudaNetwork:
         for launch in self.code.launches:
             addresses = {p: base + self.code.plan.offsets[t] for p, t in launch.tensors.items()}
             addresses.update({p: base + places.constants[id(a)] for p, a in launch.constants.items()})
-            module = by_name[launch.module].module
+            module = by_name[launch.kernel].module
             calls.append(list(kernel_calls(module, addresses, base + places.workspace)))
         return calls
 

@@ -38,8 +38,9 @@ from .archive import (
     write_archive,
 )
 from .archive_fields import Field
-from .cpu_network import CpuNetwork, Launch
+from .cpu_network import CpuNetwork
 from .kernel_archive import bind_kernels, describe_kernels, read_modules
+from .launch import Launch
 from .network_description import (
     ConstantPool,
     check_launch,
@@ -58,19 +59,6 @@ NAME = "network"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NamedLaunch:
-    """A `cpu_network.Launch` whose kernel is the `function` of an object."""
-
-    name: str
-    operator: str
-    members: tuple[str, ...]
-    operations: int
-    function: str
-    tensors: Mapping[str, str]
-    constants: Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkCode:
     """A network compiled for `target`, which need not be this machine: `modules` are its kernels.
 
@@ -79,7 +67,7 @@ class NetworkCode:
 
     graph: Graph
     plan: StoragePlan
-    launches: tuple[NamedLaunch, ...]
+    launches: tuple[Launch[str], ...]
     target: CpuTarget
     modules: tuple[Module, ...]
     quantized: frozenset[str] = frozenset()
@@ -96,7 +84,7 @@ def save_network(path: Path, network: NetworkCode) -> None:
     if code is None and network.modules:
         code = emit_library(network.modules, network.target, name=NAME)
     launches = [
-        {**describe_launch(number, launch, constants), "function": launch.function}
+        {**describe_launch(number, launch, constants), "function": launch.kernel}
         for number, launch in enumerate(network.launches)
     ]
     description = {
@@ -177,7 +165,7 @@ def _read_launches(
     for entry in document.at("launches").items():
         module = known[entry.at("function").one_of(list(known))]
         fields = launch_fields(entry, constants)
-        launch = NamedLaunch(**fields, function=module.function)
+        launch = Launch(**fields, kernel=module.function)
         check_launch(entry, launch, module.parameters, module.outputs, graph, plan)
         launches.append((fields, module.function))
     return launches

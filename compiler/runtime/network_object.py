@@ -36,7 +36,7 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
             constants[f"launch{number}.{parameter}"] = array
         for parameter, tensor in launch.tensors.items():
             places[parameter] = ends.place(tensor, network.plan.offsets)
-        calls.append(Call(module=modules[launch.function], places=places))
+        calls.append(Call(module=modules[launch.kernel], places=places))
     for output, tensor in ends.copies.items():
         copy = _copy(graph.tensors[tensor], network.target, modules)
         if tensor in graph.constants:

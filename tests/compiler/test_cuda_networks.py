@@ -222,7 +222,7 @@ def test_archives_hold_the_whole_network(path: Path, tmp_path: Path):
         assert theirs.module.outputs == mine.module.outputs
         assert theirs.module.workspace_bytes == mine.module.workspace_bytes
     for mine, theirs in zip(code.launches, loaded.launches, strict=True):
-        assert (mine.name, mine.module, mine.tensors) == (theirs.name, theirs.module, theirs.tensors)
+        assert (mine.name, mine.kernel, mine.tensors) == (theirs.name, theirs.kernel, theirs.tensors)
         for name, array in mine.constants.items():
             np.testing.assert_array_equal(theirs.constants[name], array)
     assert loaded.plan == code.plan

@@ -12,9 +12,10 @@ from vdla.compiler.graph.storage_plan import StoragePlan
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime import cuda_memory
-from vdla.compiler.runtime.cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
+from vdla.compiler.runtime.cuda_code import CompiledModule, CudaNetworkCode
 from vdla.compiler.runtime.cuda_device import DeviceError
 from vdla.compiler.runtime.cuda_network import CudaNetwork
+from vdla.compiler.runtime.launch import Launch
 from vdla.compiler.target.cpu.errors import KernelArgumentError
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.module import (
@@ -77,12 +78,12 @@ def code(constant: np.ndarray = W, arch: str = "sm_90") -> CudaNetworkCode:
         ),
         plan=StoragePlan(offsets={"x": 64, "y": 0, "z": 128}, bytes=192, bytes_without_reuse=192),
         launches=(
-            CudaLaunch(
-                name="scale", members=("a", "b"), module="m0", tensors={"X": "x", "Y": "y"},
+            Launch(
+                name="scale", members=("a", "b"), kernel="m0", tensors={"X": "x", "Y": "y"},
                 constants={"W": constant}, **work,
             ),
-            CudaLaunch(
-                name="add", members=("c",), module="m1", tensors={"X": "y", "Y": "z"}, constants={}, **work
+            Launch(
+                name="add", members=("c",), kernel="m1", tensors={"X": "y", "Y": "z"}, constants={}, **work
             ),
         ),
         target=cuda_target(arch),
