@@ -2,11 +2,15 @@
 
     python benchmarks/shipped_records.py [--configs vta osdi18 edge8 tiny] [--trials 96] [--in-place 1500]
                                          [--jobs 2] [--write]
+    python benchmarks/shipped_records.py --measure [--configs ...] [--write]
 
 Each configuration gets `--trials` of the tuner for each of C1-C12 and D1-D9 by themselves, and for ResNet-18 the layers
 that are not among them, then `--in-place` trials in the whole network. The best of each workload is kept. With --write
 those of these configurations are replaced in compiler/tune/records/shipped/vdla.jsonl. Trials on `tiny`, whose array
 has 16 multipliers, take ten times as long as the others'.
+
+With --measure nothing is searched. The schedules that the file holds are measured again, as after a change of the
+compiler that alters their programs; where the default has become better, it takes their place.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,12 +28,15 @@ from pathlib import Path
 from vdla.codesign import models
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.tune_options import Options, Watchers
-from vdla.codesign.tune_run import tune_network, tune_workloads
+from vdla.codesign.tune_run import network_trials, tune_network, tune_workloads
 from vdla.codesign.workload_names import accelerator_workload
+from vdla.compiler.templates.vdla.read_workload import workload_from_dict
 from vdla.compiler.tune.measure.backends import InProcess
-from vdla.compiler.tune.records.book import best_records, shipped_files
+from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.measure.package_identity import compiler_identity
+from vdla.compiler.tune.records.book import best_records, shipped_book, shipped_files
 from vdla.compiler.tune.records.files import write_records
-from vdla.compiler.tune.records.network import is_trial_in_place
+from vdla.compiler.tune.records.network import best_settings, is_trial_in_place
 from vdla.compiler.tune.records.record import Record, describe_target
 from vdla.isa.config import load_config
 
@@ -65,6 +74,30 @@ def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[R
     return best_records((record for record in records if not is_trial_in_place(record)), 1), lines
 
 
+def measured(config: str, folder: Path) -> list[Record]:
+    """The shipped records of one preset, each with the cycles that its schedule takes today."""
+    machine, book = load_config(config), shipped_book()
+    path = folder / f"{NETWORK}-{config}.onnx"
+    models.write(path, NETWORK)
+    network = network_trials(path, machine)
+    again: list[Record] = []
+    for records, _ in shipped_files():
+        for record in records:
+            if record.task.target != describe_target(machine):
+                continue
+            if record.task.workload.get("template") == "network":
+                settings = best_settings(book, machine, network.key, network.workloads) or {}
+                cost, knobs = float(network.cycles(settings)), record.knobs
+            else:
+                task = AcceleratorTask.of(machine, workload_from_dict(record.task.workload))
+                choices = [(measure(task, knobs or None).cost, knobs) for knobs in (record.knobs, {})]
+                cost, knobs = min(choices, key=lambda choice: choice[0])
+            if cost != record.cost:
+                print(f"{config:8}{record.task.workload['template']:20}{record.cost:12,.0f}{cost:12,.0f}")
+            again.append(replace(record, cost=cost, knobs=knobs, compiler=compiler_identity("vdla")))
+    return again
+
+
 def main() -> None:
     """Tune, print, and replace the file if told to."""
     parser = argparse.ArgumentParser(
@@ -75,7 +108,15 @@ def main() -> None:
     parser.add_argument("--in-place", type=int, default=1500)
     parser.add_argument("--jobs", type=int, default=2, help="configurations at a time")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--measure", action="store_true", help="the same schedules again, without a search")
     options = parser.parse_args()
+    if options.measure:
+        print(f"{'config':8}{'template':20}{'recorded':>12}{'today':>12}  cycles")
+        with tempfile.TemporaryDirectory() as folder:
+            again = [measured(config, Path(folder)) for config in options.configs]
+        if options.write:
+            keep(options.configs, [record for records in again for record in records])
+        return
     with (
         tempfile.TemporaryDirectory() as folder,
         ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool,
@@ -86,10 +127,14 @@ def main() -> None:
     for _, lines in found:
         print(*lines, sep="\n")
     if options.write:
-        targets = [describe_target(load_config(config)) for config in options.configs]
-        others = [record for records, _ in shipped_files() for record in records]
-        kept = [record for record in others if record.task.target not in targets]
-        write_records(SHIPPED, kept + [record for records, _ in found for record in records])
+        keep(options.configs, [record for records, _ in found for record in records])
+
+
+def keep(configs: Sequence[str], records: list[Record]) -> None:
+    """Replaces the shipped records of these presets."""
+    targets = [describe_target(load_config(config)) for config in configs]
+    others = [record for shipped, _ in shipped_files() for record in shipped]
+    write_records(SHIPPED, [record for record in others if record.task.target not in targets] + records)
 
 
 if __name__ == "__main__":

@@ -221,7 +221,7 @@ def test_networks_are_run_and_compiled_with_records(vdla: Any, tmp_path: Path, n
     ("arguments", "words"),
     [
         (("--target", "cuda"), "; `vdla run MODEL.onnx --device cuda:emulated` needs no GPU"),
-        (("--target", "cuda", "--device", "cuda:emulated"), "say nothing of a GPU"),
+        (("--target", "cuda", "--device", "cuda:emulated"), "have no GPU times"),
         (("--target", "cuda", "--device", "gpu"), 'device "gpu"'),
         (("--target", "cuda -arch=sm_1"), "sm_1"),
         (("--target", "cuda,vdla"), "--target"),

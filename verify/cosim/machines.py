@@ -1,8 +1,9 @@
 """The machines that co-simulation covers unless told otherwise, and the memories that each is tried with.
 
 A fixed list, so that their libraries are built once. Together: blocks from 4 to 32, square and not, batch 1 and 2,
-buses from 64 to 512 bits, every combination of extensions, STORE.POST in one to four passes, one to eight accumulator
-banks, and queues and FIFOs from the smallest that the configuration allows (so that they fill) to those of the presets.
+buses from 64 to 512 bits, every combination of the default extensions, each other one with and without, STORE.POST in
+one to four passes, one to eight accumulator banks, and queues and FIFOs from the smallest that the configuration allows
+(so that they fill) to those of the presets.
 """
 
 from __future__ import annotations

@@ -185,4 +185,4 @@ def test_without_cocotb_one_line_says_what_to_install():
     outcome = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert outcome.returncode == 1
     last = outcome.stderr.splitlines()[-1]
-    assert last == "vdla.isa.errors.UserError: vdla.hw.bench needs cocotb: pip install 'vdla[bench]'"
+    assert last == "vdla.util.errors.UserError: vdla.hw.bench needs cocotb: pip install 'vdla[bench]'"

@@ -5,7 +5,7 @@ import pytest
 from vdla.compiler.driver import CompileError
 from vdla.isa.check import check
 from vdla.isa.config import load_config
-from vdla.isa.extensions import EXTENSIONS
+from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSIONS
 from vdla.isa.layout import decode_one, format_names
 from vdla.isa.program import to_bytes
 from vdla.isa.reference import run_reference
@@ -28,7 +28,11 @@ def test_the_machines_cover_what_the_list_promises():
     assert {machine.block_in for machine in MACHINES} >= {4, 8, 16, 32}
     assert {machine.batch for machine in MACHINES} == {1, 2}
     assert {8 * machine.memory.bus_bytes for machine in MACHINES} == {64, 128, 256, 512}
-    assert len({frozenset(machine.extensions) for machine in MACHINES}) == 2 ** len(EXTENSIONS)
+    extensions = [frozenset(machine.extensions) for machine in MACHINES]
+    default = frozenset(DEFAULT_EXTENSIONS)
+    assert len({found & default for found in extensions}) == 2 ** len(default)
+    for other in EXTENSIONS:
+        assert {other in found for found in extensions} == {True, False}
     assert {load_config("tiny"), load_config("edge8")} <= set(MACHINES)
     assert {machine.post_passes for machine in MACHINES} >= {1, 2, 4}
     assert 1 in {machine.token_queue_depth for machine in MACHINES}

@@ -127,7 +127,8 @@ def test_an_error_while_lowering_ends_the_thread(monkeypatch: pytest.MonkeyPatch
         for module in modules(target):
             growing.add(module)
         raise KeyboardInterrupt
-    assert threading.active_count() == before
+    # Threads of tests before may end meanwhile.
+    assert threading.active_count() <= before
 
 
 def test_libraries_are_read_as_they_were_written():
