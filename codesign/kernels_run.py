@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from vdla.compiler.backends.kernels import KernelCompiler, KernelDevice, KernelNetwork, Saved, Told
-from vdla.compiler.runtime.network_inputs import GraphInputs
+from vdla.compiler.runtime.executable import Executable
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.util.files import open_file
@@ -123,15 +123,14 @@ def is_compiled(path: Path) -> bool:
         return False
 
 
-def sample_inputs(network: GraphInputs) -> dict[str, np.ndarray]:
+def sample_inputs(network: Executable) -> dict[str, np.ndarray]:
     """Seeded inputs by name: of a normal distribution, for integers evenly distributed ones."""
     generator = np.random.default_rng(0)
     arrays: dict[str, np.ndarray] = {}
-    for name, shape in network.input_shapes.items():
-        dtype = network.input_types[name]
-        if dtype == np.float32:
-            arrays[name] = generator.standard_normal(shape, dtype=np.float32)
+    for port in network.inputs:
+        if port.dtype == np.float32:
+            arrays[port.name] = generator.standard_normal(port.shape, dtype=np.float32)
         else:
-            limits = np.iinfo(dtype)
-            arrays[name] = generator.integers(limits.min, limits.max + 1, shape, dtype=dtype)
+            limits = np.iinfo(port.dtype)
+            arrays[port.name] = generator.integers(limits.min, limits.max + 1, port.shape, dtype=port.dtype)
     return arrays

@@ -20,8 +20,9 @@ from .ir.printer import format_node
 from .kernel_steps import Dump, compiled, float_graph, step_of, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork
-from .runtime.cuda_alone import graph_alone, network_alone
+from .runtime.cuda_alone import network_alone
 from .runtime.cuda_code import CompiledModule, CudaNetworkCode
+from .runtime.kernel_alone import kernel_alone
 from .runtime.launch import Launch
 from .runtime.network_archive import NetworkCode
 from .schedule import Schedule
@@ -204,21 +205,10 @@ def emulate_cuda_schedule(
     """The same emulated on this processor."""
     started = time.perf_counter()
     kernel = build(emulate(prepare(schedule.program, target)))
-    graph, plan = graph_alone(kernel.program.parameters, kernel.outputs, operator)
-    launch = Launch(
-        name=operator,
+    return kernel_alone(
+        kernel,
         operator=operator,
-        members=(),
         operations=operations,
-        tensors={parameter.name: parameter.name for parameter in kernel.program.parameters},
-        constants={},
-        kernel=kernel,
-    )
-    return CpuNetwork(
-        graph=graph,
-        plan=plan,
-        launches=(launch,),
-        target=kernel.target,
         compile_seconds=time.perf_counter() - started,
     )
 

@@ -15,12 +15,12 @@ from ..report.console import PlainConsole
 from .output import Steps, end_failed
 
 if TYPE_CHECKING:
-    from vdla.compiler.runtime.network_inputs import GraphInputs
+    from vdla.compiler.runtime.executable import Executable
 
     from ..output_check import OutputCheck
 
 
-def network_inputs(network: GraphInputs, path: Path | None) -> Mapping[str, np.ndarray]:
+def network_inputs(network: Executable, path: Path | None) -> Mapping[str, np.ndarray]:
     """The arrays of the file, or seeded samples."""
     if path is not None:
         from vdla.compiler.runtime.network_inputs import check_inputs
@@ -29,7 +29,7 @@ def network_inputs(network: GraphInputs, path: Path | None) -> Mapping[str, np.n
         from ..evaluate import load_arrays
 
         try:
-            return load_arrays(path, lambda headers: check_inputs(network.graph, headers, frozenset()))
+            return load_arrays(path, lambda headers: check_inputs(network.name, network.inputs, headers))
         except KernelArgumentError as error:
             # The network knows arrays by name only.
             raise UserError(f"{path}: {error}") from None

@@ -16,11 +16,13 @@ from ..ir.stmt import Program
 from ..runtime import cuda_core
 from ..runtime.cpu_network import CpuNetwork
 from ..runtime.cuda_archive import check_cuda_network, load_cuda_network, save_cuda_network
+from ..runtime.cuda_code import CudaNetworkCode
 from ..runtime.cuda_device import Device
 from ..runtime.cuda_network import CudaNetwork, check_device
 from ..runtime.device_target import device_target
-from ..runtime.executable import Arrays, Executable, Port
+from ..runtime.executable import Arrays, Executable
 from ..runtime.network_archive import load_network, save_network
+from ..runtime.network_inputs import parameter_port
 from ..runtime.reshaped import ReshapedExecutable
 from ..schedule import Schedule
 from ..target.cpu.machine import host_target
@@ -31,7 +33,7 @@ from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.gpu.workload import CudaWorkload
 from ..tune.records.book import RecordBook
 from .backend import CompileOptions
-from .kernels import KernelNetwork, Peaks, Saved, Told, saved_of
+from .kernels import KernelNetwork, Peaks, Saved, Told, saved_code, saved_of
 
 EMULATED = "emulated"
 """The device that is this processor: the numbers are the GPU's, the times are not."""
@@ -80,6 +82,19 @@ class CudaCompiler:
 
         return knobs_from(records, GPU, self.target)
 
+    def code(
+        self,
+        model: Source,
+        *,
+        batch: int,
+        knobs: ChosenKnobs[CudaWorkload] | None,
+        dump_passes: Path | None,
+    ) -> CudaNetworkCode:
+        """A model, compiled but on no device."""
+        from ..cuda_driver import compile_cuda
+
+        return compile_cuda(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs)
+
     def save(
         self,
         path: Path,
@@ -91,16 +106,9 @@ class CudaCompiler:
         told: Told | None = None,
     ) -> Saved:
         """Compiles a model into an archive of cubins."""
-        from ..cuda_driver import compile_cuda
-
-        code = compile_cuda(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs)
+        code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes)
         save_cuda_network(path, code)
-        return Saved(
-            kernels=len(code.modules),
-            launches=len(code.launches),
-            arena_bytes=code.plan.bytes,
-            arena_bytes_without_reuse=code.plan.bytes_without_reuse,
-        )
+        return saved_code(code)
 
     def files(self, output: Path) -> tuple[Path, ...]:
         """An archive."""
@@ -146,9 +154,7 @@ class CudaDevice(CudaCompiler):
         told: Told | None = None,
     ) -> CudaNetwork:
         """Compiles a model and copies it to the device."""
-        from ..cuda_driver import compile_cuda
-
-        code = compile_cuda(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs)
+        code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes)
         return CudaNetwork(code, self.gpu)
 
     def load(self, path: Path, *, trusted: bool = False) -> CudaNetwork:
@@ -215,12 +221,7 @@ class EmulatedCudaDevice(CudaCompiler):
 
         code = compile_cuda_emulated_ahead(model, self.target, host_target(), batch=batch, knobs=knobs)
         save_network(path, code)
-        return Saved(
-            kernels=len(code.modules),
-            launches=len(code.launches),
-            arena_bytes=code.plan.bytes,
-            arena_bytes_without_reuse=code.plan.bytes_without_reuse,
-        )
+        return saved_code(code)
 
     def compile(
         self,
@@ -302,16 +303,12 @@ class CudaBackend:
 
     def compile(self, model: Source, options: CompileOptions) -> CudaNetwork | CpuNetwork:
         """A model as kernels of a GPU, in float32; quantized ones with the roundings of their QuantizeLinear nodes."""
-        from ..cuda_driver import compile_cuda
-
         device = self.open(options)
         knobs = device.knobs(options.records)
         if isinstance(device, EmulatedCudaDevice):
             return device.compile(model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes)
         with _owned(device):
-            code = compile_cuda(
-                model, device.target, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes
-            )
+            code = device.code(model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes)
             return OwningNetwork(code, device.gpu)
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
@@ -323,9 +320,7 @@ class CudaBackend:
         if isinstance(schedule, Program):
             # Kernels index arrays of one dimension.
             inner = self.build(generic_schedule(parse_target(options.target), flattened(schedule)), options)
-            ports = {
-                p.name: Port(name=p.name, dtype=p.dtype.numpy, shape=p.shape) for p in schedule.parameters
-            }
+            ports = {parameter.name: parameter_port(parameter) for parameter in schedule.parameters}
             return ReshapedExecutable(
                 inner,
                 tuple([ports[port.name] for port in inner.inputs]),

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from ..runtime.executable import Arrays, Executable
-from ..runtime.network_inputs import GraphInputs
 
 if TYPE_CHECKING:
     from ..graph.onnx_read import Source
+    from ..graph.storage_plan import StoragePlan
     from ..templates.chosen_knobs import ChosenKnobs
     from ..tune.records.book import RecordBook
 
@@ -42,6 +42,29 @@ class Saved:
     launches: int
     arena_bytes: int
     arena_bytes_without_reuse: int
+
+
+class _Code(Protocol):
+    """A compiled network, not loaded: what those of all targets have."""
+
+    @property
+    def modules(self) -> Sequence[object]: ...
+
+    @property
+    def launches(self) -> Sequence[object]: ...
+
+    @property
+    def plan(self) -> StoragePlan: ...
+
+
+def saved_code(code: _Code) -> Saved:
+    """The counts of a compiled network that was just saved."""
+    return Saved(
+        kernels=len(code.modules),
+        launches=len(code.launches),
+        arena_bytes=code.plan.bytes,
+        arena_bytes_without_reuse=code.plan.bytes_without_reuse,
+    )
 
 
 def saved_of(description: Mapping[str, Any], kernels: str) -> Saved:
@@ -85,7 +108,7 @@ class KernelTime(Protocol):
         ...
 
 
-class KernelNetwork(Executable, GraphInputs, Protocol):
+class KernelNetwork(Executable, Protocol):
     """A compiled network of kernels."""
 
     def run(self, inputs: Arrays, *, threads: int = 1) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from ..target.cpu.machine import CpuTarget, host_target, runs_here
 from ..target.cpu.options import parse_target
 from .backend import CompileOptions
 from .c_code import CODE, code_files
-from .kernels import KernelNetwork, Saved, Told, saved_of
+from .kernels import KernelNetwork, Saved, Told, saved_code, saved_of
 
 if TYPE_CHECKING:
     from ..graph.onnx_read import Source
@@ -100,12 +100,7 @@ class LlvmCompiler:
             save_network(path, code)
         else:
             write_code(code, path)
-        return Saved(
-            kernels=len(code.modules),
-            launches=len(code.launches),
-            arena_bytes=code.plan.bytes,
-            arena_bytes_without_reuse=code.plan.bytes_without_reuse,
-        )
+        return saved_code(code)
 
     def files(self, output: Path) -> tuple[Path, ...]:
         """An archive, or code with its header and a driver."""
@@ -210,26 +205,12 @@ class LlvmBackend:
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:
         """A scheduled expression as one kernel; a program runs its loops as they are."""
-        from ..runtime.cpu_network import CpuNetwork
-        from ..runtime.cuda_alone import graph_alone
-        from ..runtime.launch import Launch
+        from ..runtime.kernel_alone import kernel_alone
         from ..schedule import Schedule
         from ..target.cpu.kernel import build
 
         program = schedule.program if isinstance(schedule, Schedule) else schedule
-        target = self.open(options).target
-        kernel = build(program, target)
-        graph, plan = graph_alone(program.parameters, kernel.outputs, program.name)
-        launch = Launch(
-            name=program.name,
-            operator=program.name,
-            members=(),
-            operations=0,
-            tensors={parameter.name: parameter.name for parameter in program.parameters},
-            constants={},
-            kernel=kernel,
-        )
-        return CpuNetwork(graph=graph, plan=plan, launches=(launch,), target=target, compile_seconds=0.0)
+        return kernel_alone(build(program, self.open(options).target), operator=program.name)
 
     def load(self, path: Path, options: CompileOptions) -> CpuNetwork:
         """A network that `vdla compile --target llvm` wrote."""

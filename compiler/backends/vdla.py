@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ from ..ir.regions import write_buffers
 from ..ir.stmt import Program
 from ..passes.pipeline import run_pipeline
 from ..runtime.accelerator import AcceleratorExecutable, KernelExecutable
-from ..runtime.executable import Port
+from ..runtime.network_inputs import parameter_port
 from ..schedule import LegalityError, Schedule
 from ..target.vdla.emit import EmissionError
-from ..target.vdla.link_alone import link_alone
+from ..target.vdla.link_alone import buffer_bytes, link_alone
 from ..target.vdla.machine import scratchpad_depths
 from ..target.vdla.placement import PlacementError
 from ..templates.vdla.lower import pipeline
@@ -67,11 +66,11 @@ class VdlaBackend:
                 name=parameter.name,
                 kind="output" if parameter.name in written else "input",
                 address=alone.addresses[parameter.name],
-                size=prod(parameter.shape) * parameter.dtype.bits // 8,
+                size=buffer_bytes(parameter),
             )
             for parameter in program.parameters
         ]
-        ports = [Port(name=p.name, dtype=p.dtype.numpy, shape=p.shape) for p in program.parameters]
+        ports = [parameter_port(parameter) for parameter in program.parameters]
         return KernelExecutable(
             name=program.name,
             program=MachineProgram(

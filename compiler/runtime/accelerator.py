@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from vdla.isa.program import Program
 from vdla.sim import SimulationResult, simulate
-from vdla.util.errors import UserError
 
-from ..graph.host import InputError
 from .artifact import Compiled
 from .executable import Arrays, Port
 from .executor import run as execute
+from .network_inputs import check_inputs, input_ports, output_ports
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,16 +28,12 @@ class AcceleratorExecutable:
     @property
     def inputs(self) -> tuple[Port, ...]:
         """The model's inputs."""
-        return tuple(
-            [Port(name=i.name, dtype=np.dtype(i.dtype), shape=i.shape) for i in self.compiled.graph.inputs]
-        )
+        return input_ports(self.compiled.graph)
 
     @property
     def outputs(self) -> tuple[Port, ...]:
         """The model's outputs."""
-        return tuple(
-            [Port(name=o.name, dtype=np.dtype(o.dtype), shape=o.shape) for o in self.compiled.graph.outputs]
-        )
+        return output_ports(self.compiled.graph)
 
     @property
     def program(self) -> Program:
@@ -80,9 +75,12 @@ class KernelExecutable:
     def launch(self, inputs: Arrays | None = None) -> tuple[SimulationResult, dict[str, np.ndarray]]:
         """One launch: its timing and, with `inputs`, its outputs; without, nothing is computed."""
         memory = self.program.image.copy()
-        for name, array in {} if inputs is None else _checked(self.name, self.inputs, inputs).items():
-            segment = self.program.segment(name)
-            memory[segment.address : segment.address + segment.size] = array.reshape(-1).view(np.uint8)
+        if inputs is not None:
+            check_inputs(self.name, self.inputs, inputs)
+            for name, array in inputs.items():
+                segment = self.program.segment(name)
+                data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+                memory[segment.address : segment.address + segment.size] = data
         result = simulate(self.program.config, self.program.instructions, memory, data=inputs is not None)
         outputs: dict[str, np.ndarray] = {}
         for port in self.outputs if result.memory is not None else ():
@@ -100,19 +98,3 @@ class KernelExecutable:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _checked(kernel: str, ports: tuple[Port, ...], inputs: Arrays) -> dict[str, np.ndarray]:
-    """Contiguous arrays, one an input. InputError for others."""
-    needs = ", ".join(f"{port.name} {port.dtype} {list(port.shape)}" for port in ports)
-    names = {port.name for port in ports}
-    if wrong := sorted(inputs.keys() ^ names):
-        what = "has no input" if wrong[0] in inputs else "was given no array for"
-        raise InputError(f"{kernel} {what} {wrong[0]!r}; it takes {needs}")
-    for port in ports:
-        array = np.asarray(inputs[port.name])
-        if array.shape != port.shape or array.dtype != port.dtype:
-            raise UserError(
-                f"{kernel}: input {port.name!r} is {array.dtype} {list(array.shape)}; it takes {needs}"
-            )
-    return {port.name: np.ascontiguousarray(inputs[port.name]) for port in ports}

@@ -20,9 +20,8 @@ from ..target.cpu.kernel import BoundKernel, Kernel, aligned_empty, working_room
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.pool import Pool
 from .caller_arrays import OutputArrays, accesses_of, address_of, direct_inputs, direct_outputs
-from .executable import Port
 from .launch import Launch
-from .network_inputs import check_inputs, input_ports, input_shapes, input_types, output_ports
+from .network_inputs import GraphNetwork, check_inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ class LaunchTime:
     gflops: float
 
 
-class CpuNetwork:
+class CpuNetwork(GraphNetwork):
     """A compiled network. `graph` is the fused graph with layouts, `plan` says where its tensors lie.
 
     `quantized` are the float32 inputs that become integers: NaN has none, so they may hold none.
@@ -54,7 +53,7 @@ class CpuNetwork:
         compile_seconds: float,
         quantized: frozenset[str] = frozenset(),
     ) -> None:
-        self.graph = graph
+        super().__init__(graph)
         self.plan = plan
         self.launches = launches
         self.target = target
@@ -68,8 +67,7 @@ class CpuNetwork:
                 for name in direct_outputs(graph, plan, accesses)
             }
         )
-        types = input_types(graph)
-        self._expected = {name: (shape, types[name]) for name, shape in input_shapes(graph).items()}
+        self._expected = {port.name: (port.shape, port.dtype) for port in self.inputs}
         if problem := memory_problem(plan.bytes):
             raise MachineMemoryError(f"network '{graph.name}' {problem}; run it on a larger one")
         self._arena = aligned_empty((max(1, plan.bytes),), np.dtype(np.uint8))
@@ -80,31 +78,6 @@ class CpuNetwork:
         self._places: dict[int, dict[str, list[tuple[BoundKernel, int]]]] = {}
         # A pool's threads must end before the memory they look at goes.
         self._finalizer = weakref.finalize(self, _close, self._pools)
-
-    @property
-    def name(self) -> str:
-        """What the model calls itself."""
-        return self.graph.name
-
-    @property
-    def inputs(self) -> tuple[Port, ...]:
-        """What `run` takes."""
-        return input_ports(self.graph)
-
-    @property
-    def outputs(self) -> tuple[Port, ...]:
-        """What `run` gives."""
-        return output_ports(self.graph)
-
-    @property
-    def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The inputs' shapes by name."""
-        return input_shapes(self.graph)
-
-    @property
-    def input_types(self) -> dict[str, np.dtype]:
-        """The inputs' types by name: float32, in quantized networks int8 and uint8 too."""
-        return input_types(self.graph)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -139,13 +112,13 @@ class CpuNetwork:
                     break
             else:
                 return
-        check_inputs(self.graph, inputs, self.quantized)
+        check_inputs(self.name, self.inputs, inputs, self.quantized)
 
     def profile(
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
     ) -> tuple[LaunchTime, ...]:
         """Wall time of each kernel, in the order of their runs; arguments and errors as of `run`."""
-        check_inputs(self.graph, inputs, self.quantized)
+        check_inputs(self.name, self.inputs, inputs, self.quantized)
         if repeat < 1:
             raise KernelArgumentError(f"cannot profile {repeat} runs; ask for at least 1")
         with self._lock:
@@ -180,7 +153,7 @@ class CpuNetwork:
 
         Arguments and errors as of `run`.
         """
-        check_inputs(self.graph, inputs, self.quantized)
+        check_inputs(self.name, self.inputs, inputs, self.quantized)
         with self._lock:
             bound = self._ready(1)
             groups = [

@@ -18,15 +18,13 @@ from typing import Self
 
 import numpy as np
 
-from ..graph.graph import Graph
 from ..target.cpu.errors import KernelArgumentError
 from ..target.cuda.machine import CudaTarget, architecture_for
 from .cuda_code import CudaNetworkCode
 from .cuda_device import Device, DeviceError, DeviceGraph, DeviceModule
 from .cuda_launches import DeviceCall, kernel_calls, shared_bytes_of
 from .cuda_memory import Places, fill_with_ones, host_slots, upload_constants
-from .executable import Port
-from .network_inputs import check_inputs, input_ports, input_shapes, input_types, output_ports
+from .network_inputs import GraphNetwork, check_inputs
 
 REPETITIONS = 10
 """Runs of one kernel between the events of a profile, so that their resolution does not count."""
@@ -60,7 +58,7 @@ def check_device(device: Device, target: CudaTarget) -> None:
         )
 
 
-class CudaNetwork:
+class CudaNetwork(GraphNetwork):
     """A compiled network on `device`, which stays the caller's. Its memory and graph go with `close`, or with it.
 
     Runs take turns: a network has one arena. DeviceError where the code is not for this device or does not fit on it;
@@ -69,6 +67,7 @@ class CudaNetwork:
 
     def __init__(self, code: CudaNetworkCode, device: Device) -> None:
         check_device(device, code.target)
+        super().__init__(code.graph)
         self.code = code
         self.device = device
         # Timers of a network take turns with its runs, also those that a profile makes.
@@ -91,39 +90,9 @@ class CudaNetwork:
             self._finalizer = weakref.finalize(self, undo.pop_all().close)
 
     @property
-    def graph(self) -> Graph:
-        """The fused graph."""
-        return self.code.graph
-
-    @property
     def target(self) -> CudaTarget:
         """What it was compiled for."""
         return self.code.target
-
-    @property
-    def name(self) -> str:
-        """What the model calls itself."""
-        return self.graph.name
-
-    @property
-    def inputs(self) -> tuple[Port, ...]:
-        """What `run` takes."""
-        return input_ports(self.graph)
-
-    @property
-    def outputs(self) -> tuple[Port, ...]:
-        """What `run` gives."""
-        return output_ports(self.graph)
-
-    @property
-    def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The inputs' shapes by name."""
-        return input_shapes(self.graph)
-
-    @property
-    def input_types(self) -> dict[str, np.dtype]:
-        """The inputs' types by name."""
-        return input_types(self.graph)
 
     def run(self, inputs: Mapping[str, np.ndarray], *, threads: int = 1) -> dict[str, np.ndarray]:
         """One inference: fresh arrays of the outputs by name.
@@ -131,7 +100,7 @@ class CudaNetwork:
         Inputs are arrays in the model's shapes and types, with any strides. KernelArgumentError for others, DeviceError
         where the device fails.
         """
-        check_inputs(self.graph, inputs, frozenset())
+        check_inputs(self.name, self.inputs, inputs)
         with self._lock:
             self._store(inputs)
             if self._graph is not None:
@@ -163,7 +132,7 @@ class CudaNetwork:
         Only the first run is on these inputs: later kernels use their memory again, so others are on what these left
         there, at the same addresses. To be closed before the network is.
         """
-        check_inputs(self.graph, inputs, frozenset())
+        check_inputs(self.name, self.inputs, inputs)
         with self._lock:
             self._store(inputs)
             # What the copies read is the next run's to write.

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from ..graph.graph import Graph, GraphInput, GraphOutput
+from ..ir.expr import Buffer
 from ..target.cpu.errors import KernelArgumentError
 from .executable import Port
-
-
-class GraphInputs(Protocol):
-    """A network of kernels, as far as its inputs go."""
-
-    @property
-    def graph(self) -> Graph:
-        """The fused graph."""
-        ...
-
-    @property
-    def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The inputs' shapes by name."""
-        ...
-
-    @property
-    def input_types(self) -> dict[str, np.dtype]:
-        """The inputs' types by name."""
-        ...
-
-
-def input_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """The inputs' shapes by name."""
-    return {name: graph.tensors[name].shape for name in graph.input_names}
 
 
 def input_ports(graph: Graph) -> tuple[Port, ...]:
@@ -46,34 +22,65 @@ def output_ports(graph: Graph) -> tuple[Port, ...]:
     return tuple([_port(output) for output in graph.outputs])
 
 
+def parameter_port(parameter: Buffer) -> Port:
+    """A parameter of a kernel that is a network by itself."""
+    return Port(name=parameter.name, dtype=parameter.dtype.numpy, shape=parameter.shape)
+
+
 def _port(end: GraphInput | GraphOutput) -> Port:
     return Port(name=end.name, dtype=end.dtype.numpy, shape=end.shape)
 
 
-def input_types(graph: Graph) -> dict[str, np.dtype]:
-    """The inputs' types by name."""
-    return {name: graph.tensors[name].dtype.numpy for name in graph.input_names}
+class GraphNetwork:
+    """A network that computes `graph`, as far as its ends go."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.inputs = input_ports(graph)
+        self.outputs = output_ports(graph)
+
+    @property
+    def name(self) -> str:
+        """What the model calls itself."""
+        return self.graph.name
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The inputs' shapes by name."""
+        return {port.name: port.shape for port in self.inputs}
+
+    @property
+    def input_types(self) -> dict[str, np.dtype]:
+        """The inputs' types by name: float32, in quantized networks int8 and uint8 too."""
+        return {port.name: port.dtype for port in self.inputs}
 
 
-def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray], quantized: frozenset[str]) -> None:
-    """KernelArgumentError unless there is one array an input, of its shape and type; of `quantized` without NaN."""
-    shapes, types = input_shapes(graph), input_types(graph)
-    if unknown := sorted(inputs.keys() - shapes.keys()):
-        raise KernelArgumentError(f"{graph.name} has no input {unknown[0]!r}; it has {', '.join(shapes)}")
-    for name, shape in shapes.items():
-        if name not in inputs:
-            raise KernelArgumentError(f"{graph.name}: no array was given for input {name!r}")
-        array: object = inputs[name]
+def check_inputs(
+    name: str, inputs: Sequence[Port], arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()
+) -> None:
+    """KernelArgumentError unless there is one array an input, of its shape and type; of `quantized` without NaN.
+
+    `name` is what the network or kernel is called.
+    """
+    known = [port.name for port in inputs]
+    if unknown := sorted(arrays.keys() - known):
+        raise KernelArgumentError(f"{name} has no input {unknown[0]!r}; it has {', '.join(known)}")
+    for port in inputs:
+        if port.name not in arrays:
+            raise KernelArgumentError(f"{name}: no array was given for input {port.name!r}")
+        array: object = arrays[port.name]
         if not isinstance(array, np.ndarray):
-            raise KernelArgumentError(f"input {name!r} must be a numpy array, not {type(array).__name__}")
-        if array.dtype != types[name]:
             raise KernelArgumentError(
-                f"input {name!r} must be {types[name]}, not {array.dtype}; convert it with .astype"
+                f"input {port.name!r} must be a numpy array, not {type(array).__name__}"
             )
-        if array.shape != shape:
-            raise KernelArgumentError(f"input {name!r} must have shape {shape}, not {array.shape}")
-        # The least element is NaN where any is.
-        if name in quantized and array.size and np.isnan(array.min()):
+        if array.dtype != port.dtype:
             raise KernelArgumentError(
-                f"input {name!r} holds NaN, which has no quantized value; clean the input data first"
+                f"input {port.name!r} must be {port.dtype}, not {array.dtype}; convert it with .astype"
+            )
+        if array.shape != port.shape:
+            raise KernelArgumentError(f"input {port.name!r} must have shape {port.shape}, not {array.shape}")
+        # The least element is NaN where any is.
+        if port.name in quantized and array.size and np.isnan(array.min()):
+            raise KernelArgumentError(
+                f"input {port.name!r} holds NaN, which has no quantized value; clean the input data first"
             )

@@ -38,11 +38,15 @@ def link_alone(config: Config, kernel: Kernel, activations: AbstractSet[str]) ->
     image, places = Image(), dict[str, DramBuffer]()
     for buffer in kernel.parameters:
         if buffer.name not in activations:
-            places[buffer.name] = DramBuffer(image.reserve(buffer.name, "constant", _bytes(buffer)), False)
+            places[buffer.name] = DramBuffer(
+                image.reserve(buffer.name, "constant", buffer_bytes(buffer)), False
+            )
     low = image.size
     for buffer in kernel.parameters:
         if buffer.name in activations:
-            places[buffer.name] = DramBuffer(image.reserve(buffer.name, "activation", _bytes(buffer)), True)
+            places[buffer.name] = DramBuffer(
+                image.reserve(buffer.name, "activation", buffer_bytes(buffer)), True
+            )
     emission = image.begin(config, (low, image.size))
     LayerEmitter(emission, kernel, places, 0).run()
     memory = image.finish(emission, 0)
@@ -50,5 +54,6 @@ def link_alone(config: Config, kernel: Kernel, activations: AbstractSet[str]) ->
     return Alone(instructions=encode(emission), image=memory, addresses=addresses)
 
 
-def _bytes(buffer: Buffer) -> int:
+def buffer_bytes(buffer: Buffer) -> int:
+    """Bytes of a parameter in the image."""
     return prod(buffer.shape) * buffer.dtype.bits // 8
