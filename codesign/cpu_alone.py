@@ -10,7 +10,7 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +19,8 @@ from vdla.compiler.backends.llvm import LlvmDevice
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.partition import Region
 from vdla.compiler.runtime.heterogeneous_network import RegionTime, timed
-from vdla.compiler.tune.records.book import RecordBook
 
+from .divided_run import DividedRun
 from .kernels_run import compile_on
 
 PRODUCTS = frozenset(
@@ -77,28 +77,24 @@ def compiled_meanwhile(
 
 
 def run_cpu_alone(
-    model: Path,
+    run: DividedRun,
     regions: Sequence[Region],
     feeds: Mapping[str, np.ndarray],
-    target: str,
-    *,
-    cache: bool,
-    threads: int,
-    repeat: int,
-    records: RecordBook | None,
     remark: Callable[[str], None],
 ) -> CpuAlone:
     """The network of `vdla run --device cpu`, timed as regions of the CPU are, its time divided among `regions`.
 
-    Arguments as of `kernels_run.compile_on` and `HeterogeneousNetwork.time`. Raises UserError.
+    `feeds` are the network's inputs by name; `remark` as of `kernels_run.compile_on`. Raises UserError.
     """
     try:
-        compiled = compile_on(LlvmDevice(target), model, cache=cache, remark=remark, records=records)
+        compiled = compile_on(
+            LlvmDevice(run.target), run.model, replace(run.network, dump_passes=None), remark=remark
+        )
     except ModelError as error:
         return CpuAlone(regions={}, remark=str(error))
     with compiled.network as network:
-        _, seconds = timed(lambda: network.run(feeds, threads=threads), threads, repeat)
-        profile = network.profile(feeds, threads=threads, repeat=repeat)
+        _, seconds = timed(lambda: network.run(feeds, threads=run.threads), run.threads, run.repeat)
+        profile = network.profile(feeds, threads=run.threads, repeat=run.repeat)
     return CpuAlone(seconds=seconds, regions=divide_time(profile, regions, seconds))
 
 

@@ -16,7 +16,7 @@ from vdla.util.whole_files import write_whole
 from . import models
 from .evaluate import sample_arrays
 from .network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
-from .report.account_run import account_total
+from .report.account_run import account_total, run_account
 from .report.accounts import RunAccount
 from .report.plots import layers_png, roofline_png
 from .report.table import Variant
@@ -65,7 +65,7 @@ def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], No
     simulated = simulate_network(compiled, launches)
     begin("checking the outputs")
     check, _ = check_run(compiled, path, launches, simulated, "auto")
-    account = simulated.account(model, config, compiled, check)
+    account = run_account(model, compiled, simulated.simulation, simulated.seconds, check)
     begin("one virtual thread, longer latencies")
     variants = _variants(path, config)
     demo = Demo(

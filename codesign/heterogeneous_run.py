@@ -19,10 +19,10 @@ from vdla.compiler.runtime.heterogeneous_network import (
     RegionTime,
     run_region,
 )
-from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
 from .cpu_alone import CpuAlone
+from .divided_run import DividedRun
 from .evaluate import (
     INTERPRETER,
     Arrays,
@@ -229,19 +229,13 @@ def _top1(array: np.ndarray) -> list[int]:
 
 
 def account_division(
+    run: DividedRun,
     division: Division,
     times: Sequence[RegionTime],
     alone: CpuAlone,
     check: DivisionCheck,
-    *,
-    model: str,
-    config: Config,
-    cpu: str,
-    threads: int,
-    repeat: int,
-    by_cost: bool,
 ) -> DivisionAccount:
-    """The account of a run, named as the user named its parts."""
+    """Where the time of a run went, region by region."""
     regions = [
         RegionAccount(
             name=region.name,
@@ -258,14 +252,14 @@ def account_division(
         for region, spent in zip(division.network.regions, times, strict=True)
     ]
     return DivisionAccount(
-        model=model,
-        config=config.name,
-        warnings=config.warnings,
-        clock_hertz=config.clock_hertz,
-        cpu=cpu,
-        threads=threads,
-        repeat=repeat,
-        partition="cost" if by_cost else "support",
+        model=run.model.stem,
+        config=run.machine.name,
+        warnings=run.machine.warnings,
+        clock_hertz=run.machine.clock_hertz,
+        cpu=run.processor.cpu,
+        threads=run.threads,
+        repeat=run.repeat,
+        partition="cost" if run.by_cost else "support",
         regions=tuple(regions),
         costs=tuple(
             CostAccount(

@@ -13,12 +13,12 @@ import numpy as np
 from vdla.compiler.backends.kernels import KernelCompiler, KernelDevice, KernelNetwork, Saved, Told
 from vdla.compiler.runtime.executable import Executable
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-from vdla.compiler.tune.records.book import RecordBook
 from vdla.util.files import open_file
 from vdla.util.user_cache import CacheError
 from vdla.util.whole_files import copy_whole
 
 from .network_cache import cached_network
+from .network_options import NetworkOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,32 +46,30 @@ class SavedNetwork:
 def compile_on(
     device: KernelDevice,
     model: Path,
+    options: NetworkOptions,
     *,
-    batch: int = 1,
-    cache: bool = True,
-    dump_passes: Path | None = None,
     remark: Callable[[str], None],
-    records: RecordBook | None = None,
     told: Told | None = None,
 ) -> CompiledNetwork:
     """The network of the model in a file on a device.
 
-    With `cache`, and without passes to dump, the user's cache is asked first and keeps what is compiled; `remark` is
-    told where it cannot be written, and what else a user should know. `records` of the tuner set the knobs of the
-    kernels that they know; `told` hears how many kernels are done, of how many. Raises UserError.
+    `remark` is called with a sentence where the cache cannot be written, and with what else a user should know; `told`
+    with the number of kernels that are done, and of all. Raises UserError.
     """
     started = time.perf_counter()
     _remark(device, model, remark)
-    if cache and dump_passes is None:
+    if options.cache and options.dump_passes is None:
         try:
-            entry = cached_network(model, device, batch=batch, records=records, told=told)
+            entry = cached_network(model, device, batch=options.batch, records=options.records, told=told)
             network = device.load(entry.path, trusted=True)
             seconds = time.perf_counter() - started
             return CompiledNetwork(network=network, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:
             remark(f"compiled without the cache: {error}")
-    knobs = device.knobs(records)
-    network = device.compile(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
+    knobs = device.knobs(options.records)
+    network = device.compile(
+        model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes, told=told
+    )
     return CompiledNetwork(network=network, seconds=time.perf_counter() - started, cached=False, knobs=knobs)
 
 
@@ -79,12 +77,9 @@ def write_network(
     compiler: KernelCompiler,
     model: Path,
     output: Path,
+    options: NetworkOptions,
     *,
-    batch: int,
-    cache: bool,
-    dump_passes: Path | None,
     remark: Callable[[str], None],
-    records: RecordBook | None,
     told: Told | None = None,
 ) -> SavedNetwork:
     """Compiles a model into files (`KernelCompiler.files`); an archive comes from the cache, if it has it.
@@ -92,17 +87,19 @@ def write_network(
     Arguments and errors as of `compile_on`.
     """
     _remark(compiler, model, remark)
-    if cache and dump_passes is None and len(compiler.files(output)) == 1:
+    if options.cache and options.dump_passes is None and len(compiler.files(output)) == 1:
         try:
-            entry = cached_network(model, compiler, batch=batch, records=records, told=told)
+            entry = cached_network(model, compiler, batch=options.batch, records=options.records, told=told)
             copy_whole(entry.path, output)
             # The cache says that it is whole.
             saved = compiler.describe_saved(entry.path)
             return SavedNetwork(saved=saved, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:
             remark(f"compiled without the cache: {error}")
-    knobs = compiler.knobs(records)
-    saved = compiler.save(output, model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
+    knobs = compiler.knobs(options.records)
+    saved = compiler.save(
+        output, model, batch=options.batch, knobs=knobs, dump_passes=options.dump_passes, told=told
+    )
     return SavedNetwork(saved=saved, cached=False, knobs=knobs)
 
 

@@ -34,8 +34,7 @@ from .evaluate import (
     symmetric,
     top1_agrees,
 )
-from .report.account_run import account_layers, account_total
-from .report.accounts import CheckAccount, RunAccount
+from .report.accounts import CheckAccount
 from .verdict import LAYER_STEPS_TOLERANCE, STEPS_TOLERANCE, widened
 
 DIVIDE = "add --target vdla,llvm: the CPU then runs what the accelerator does not support"
@@ -61,19 +60,6 @@ class Simulated:
     def outputs(self) -> Arrays:
         """The outputs of all launches, concatenated on the first axis."""
         return join_launches(self.launches)
-
-    def account(
-        self, model: str, config: Config, compiled: Compiled, check: CheckAccount | None
-    ) -> RunAccount:
-        """The account of the first launch, named as the user named its parts."""
-        return RunAccount(
-            model=model,
-            config=config.name,
-            total=account_total(compiled, self.simulation, self.seconds),
-            layers=account_layers(compiled, self.simulation),
-            check=check,
-            warnings=config.warnings,
-        )
 
 
 def compile_network(

@@ -126,7 +126,11 @@ def simulate(
         begin = perf_counter()
         result, outputs = subject.launch(inputs)
         seconds = perf_counter() - begin
-        network = _network(subject, result, seconds) if isinstance(subject, AcceleratorExecutable) else None
+        network = None
+        if isinstance(subject, AcceleratorExecutable):
+            from ..report.account_run import run_account
+
+            network = run_account(subject.name, subject.compiled, result, seconds)
         return Report(program=subject.program, simulation=result, outputs=outputs, network=network)
     if isinstance(subject, Program | str | Path):
         program = subject if isinstance(subject, Program) else load_program(subject)
@@ -134,19 +138,4 @@ def simulate(
         return Report(program=program, simulation=result, outputs={})
     raise UserError(
         f'{subject.name}: is not compiled for the accelerator alone; compile it with target="vdla"'
-    )
-
-
-def _network(executable: AcceleratorExecutable, result: SimulationResult, seconds: float) -> RunAccount:
-    from ..report.account_run import account_layers, account_total
-    from ..report.accounts import RunAccount
-
-    config = executable.program.config
-    return RunAccount(
-        model=executable.name,
-        config=config.name,
-        total=account_total(executable.compiled, result, seconds),
-        layers=account_layers(executable.compiled, result),
-        check=None,
-        warnings=config.warnings,
     )

@@ -10,11 +10,11 @@ import typer
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 
+from ..network_options import NetworkOptions
 from .compile_accelerator import compile_for_accelerator
 from .compile_kernels import compile_kernels
 from .options import ConfigOption, DimOption, JsonOption, NoCacheOption, was_given
 from .records import RecordsOption, book_from
-from .run_options import ModelOptions
 from .targets import Targets, parse_targets
 
 
@@ -81,12 +81,8 @@ def compile_model(
             return
         advice = "leave it out with --target cuda" if targets.cuda else "leave it out, or add --target vdla"
         _refuse(context, ("config",), f"is for the accelerator; {advice}")
-        options = ModelOptions(
-            batch=batch,
-            cache=not no_cache,
-            check="auto",
-            dump_passes=dump_passes,
-            records=book_from(records),
+        options = NetworkOptions(
+            batch=batch, cache=not no_cache, dump_passes=dump_passes, records=book_from(records)
         )
         compiler = kernel_backend(target).compiler(CompileOptions(target=target))
         compile_kernels(model, output, compiler, options, json=json)

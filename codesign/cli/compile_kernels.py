@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,11 @@ from .records import applied_text
 if TYPE_CHECKING:
     from vdla.compiler.backends.kernels import KernelCompiler
 
-    from .run_options import ModelOptions
+    from ..network_options import NetworkOptions
 
 
 def compile_kernels(
-    model: Path, output: Path | None, compiler: KernelCompiler, options: ModelOptions, *, json: bool
+    model: Path, output: Path | None, compiler: KernelCompiler, options: NetworkOptions, *, json: bool
 ) -> None:
     """Writes what the name of `output` (MODEL.tar unless told) says. Raises UserError."""
     from ..kernels_run import write_network
@@ -34,11 +35,8 @@ def compile_kernels(
             compiler,
             model,
             output,
-            batch=options.batch,
-            cache=options.cache,
-            dump_passes=dumps,
+            replace(options, dump_passes=dumps),
             remark=note,
-            records=options.records,
             told=progress.reach,
         )
     seconds = time.perf_counter() - started

@@ -9,14 +9,17 @@ import typer
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 
+from ..network_options import NetworkOptions
 from .options import PROCESSOR, ConfigOption, DimOption, JsonOption, NoCacheOption
 from .records import RecordsOption, book_from
-from .run_accelerator import Engine, run_on_accelerator
+from .run_accelerator import run_on_accelerator
 from .run_divided import Partition, run_divided
 from .run_kernels import run_kernels
 from .run_options import (
+    AcceleratorOptions,
     Check,
     Device,
+    Engine,
     ModelOptions,
     RunOptions,
     check_target,
@@ -127,40 +130,32 @@ def run(
     from ..dimensions import sized_model
 
     with sized_model(model, dim or ()) as model:
-        if divided:
-            run_divided(
-                model,
-                config=config,
-                llvm=targets.llvm,
-                by_cost=partition is Partition.cost,
-                inputs=inputs,
-                outputs=outputs,
-                vthreads=vthreads,
-                dump_passes=dump_passes,
-                check=check.value,
-                threads=threads,
-                repeat=repeat,
-                records=records,
-                cache=not no_cache,
-                json=json,
+        options = RunOptions(
+            inputs=inputs, outputs=outputs, repeat=repeat, threads=threads, profile=profile, json=json
+        )
+
+        def of_model() -> ModelOptions:
+            network = NetworkOptions(
+                batch=batch, cache=not no_cache, dump_passes=dump_passes, records=book_from(records)
             )
-            return
+            return ModelOptions(network=network, check=check.value)
+
         if kind is Device.vdla:
-            run_on_accelerator(
-                model,
+            accelerator = AcceleratorOptions(
                 config=config,
+                virtual_threads=vthreads,
                 engine=engine,
-                inputs=inputs,
-                outputs=outputs,
-                vthreads=vthreads,
                 timing_only=timing_only,
                 trace=trace,
-                dump_passes=dump_passes,
-                program_out=program_out,
-                check=check.value,
-                records=book_from(records),
-                json=json,
+                program=program_out,
             )
+            if divided:
+                by_cost = partition is Partition.cost
+                run_divided(
+                    model, targets.llvm, accelerator, of_model(), options, by_cost=by_cost, records=records
+                )
+            else:
+                run_on_accelerator(model, accelerator, of_model(), options)
             return
         from vdla.compiler.backends.backend import CompileOptions
         from vdla.compiler.backends.table import kernel_backend
@@ -168,25 +163,16 @@ def run(
         from ..kernels_run import is_compiled
 
         text = (targets.cuda or "cuda") if kind is Device.cuda else target or "llvm"
-        of_model: ModelOptions | None = None
-        if is_compiled(model):
+        compiled = is_compiled(model)
+        if compiled:
             refuse_options_of_models(context)
         else:
             refuse_interpreter(check, kind)
-            of_model = ModelOptions(
-                batch=batch,
-                cache=not no_cache,
-                check=check.value,
-                dump_passes=dump_passes,
-                records=book_from(records),
-            )
         number = "emulated" if ordinal is None else str(ordinal)
         asked = CompileOptions(target=text, device=number if kind is Device.cuda else None)
         run_kernels(
             model,
             lambda: kernel_backend(text).open(asked),
-            of_model,
-            RunOptions(
-                inputs=inputs, outputs=outputs, repeat=repeat, threads=threads, profile=profile, json=json
-            ),
+            None if compiled else of_model(),
+            options,
         )

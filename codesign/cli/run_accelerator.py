@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,98 +13,83 @@ from vdla.util.user_files import check_destination, whole_directory
 from vdla.util.whole_files import write_whole
 
 from .output import Steps, end_failed, note, print_json, steps, text_console
+from .run_options import AcceleratorOptions, Engine, ModelOptions, RunOptions
 
 if TYPE_CHECKING:
     from vdla.compiler.driver import Compiled
-    from vdla.compiler.tune.records.book import RecordBook
 
     from ..evaluate import Arrays
     from ..network_run import Simulated
     from ..report.accounts import CheckAccount
 
 
-class Engine(StrEnum):
-    """What runs the compiled network."""
-
-    cycle = "cycle"
-    rtl = "rtl"
-
-
 def run_on_accelerator(
-    model: Path,
-    *,
-    config: str,
-    engine: Engine,
-    inputs: Path | None,
-    outputs: Path | None,
-    vthreads: int,
-    timing_only: bool,
-    trace: Path | None,
-    dump_passes: Path | None,
-    program_out: Path | None,
-    check: str,
-    records: RecordBook | None,
-    json: bool,
+    model: Path, options: AcceleratorOptions, of_model: ModelOptions, files: RunOptions
 ) -> None:
     """`vdla run` of a quantized model on the accelerator alone; ends the process where the RTL tells anything else.
 
     Raises UserError.
     """
     from ..network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
+    from ..report.account_run import run_account
     from .simulate import exit_on_deadlock
 
-    machine = load_config(config)
-    check_destination(outputs, trace, program_out, inputs=(model, inputs))
-    if timing_only and outputs is not None:
+    machine = load_config(options.config)
+    check_destination(files.outputs, options.trace, options.program, inputs=(model, files.inputs))
+    if options.timing_only and files.outputs is not None:
         raise UserError("--timing-only computes no outputs; leave out --outputs or --timing-only")
-    if engine is Engine.rtl and timing_only:
+    if options.engine is Engine.rtl and options.timing_only:
         raise UserError("--engine rtl always computes the data; leave out --timing-only")
-    if engine is Engine.rtl and trace is not None:
+    if options.engine is Engine.rtl and options.trace is not None:
         raise UserError("--trace is drawn from the simulator, not from --engine rtl; use --engine cycle")
-    with whole_directory(dump_passes) as dumps, steps() as progress, exit_on_deadlock():
+    with whole_directory(of_model.network.dump_passes) as dumps, steps() as progress, exit_on_deadlock():
         progress.begin(f"compiling {model.name} for {machine.name}")
         compiled = compile_network(
-            model, machine, virtual_threads=vthreads, dump_passes=dumps, records=records
+            model,
+            machine,
+            virtual_threads=options.virtual_threads,
+            dump_passes=dumps,
+            records=of_model.network.records,
         )
         progress.begin("preparing inputs")
         from ..evaluate import load_launches, sample_arrays
 
-        if inputs is None:
+        if files.inputs is None:
             launches = sample_arrays(compiled.graph, 1)
         else:
-            launches = load_launches(compiled.graph.inputs, inputs)
+            launches = load_launches(compiled.graph.inputs, files.inputs)
         progress.begin(LOADING)
         load_simulator()
-        if engine is Engine.rtl:
+        if options.engine is Engine.rtl:
             simulated = _run_on_rtl(compiled, launches, progress)
         else:
             progress.begin("simulating", total=len(launches))
             simulated = simulate_network(
                 compiled,
                 launches,
-                data=not timing_only,
-                where=str(inputs or model),
+                data=not options.timing_only,
+                where=str(files.inputs or model),
                 on_launch=progress.advance,
             )
         verdict = None
-        if not timing_only:
+        if not options.timing_only:
             progress.begin("checking the outputs")
-            verdict, remark = check_run(compiled, model, launches, simulated, check)
+            verdict, remark = check_run(compiled, model, launches, simulated, of_model.check)
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
-        if trace is not None:
+        if options.trace is not None:
             from ..report.timeline import timeline
 
             progress.begin("writing the timeline")
-            write_whole(trace, timeline(compiled.program, simulated.simulation))
-        if program_out is not None:
-            save_program(compiled.program, program_out)
-        if outputs is not None:
+            write_whole(options.trace, timeline(compiled.program, simulated.simulation))
+        if options.program is not None:
+            save_program(compiled.program, options.program)
+        if files.outputs is not None:
             from ..network_run import npz_bytes
 
-            write_whole(outputs, npz_bytes(simulated.outputs))
-        account = simulated.account(model.stem, machine, compiled, verdict)
-    if json:
+            write_whole(files.outputs, npz_bytes(simulated.outputs))
+        account = run_account(model.stem, compiled, simulated.simulation, simulated.seconds, verdict)
+    if files.json:
         print_json(account.to_dict())
         _end_checked(verdict)
         return

@@ -14,7 +14,7 @@ from vdla.util.user_files import check_destination, whole_directory
 from vdla.util.whole_files import write_whole
 
 from .output import end_failed, note, print_json, steps, text_console
-from .records import book_from
+from .run_options import AcceleratorOptions, ModelOptions, RunOptions
 
 if TYPE_CHECKING:
     from vdla.compiler.target.cpu.machine import CpuTarget
@@ -31,45 +31,44 @@ class Partition(StrEnum):
 
 def run_divided(
     model: Path,
-    *,
-    config: str,
     llvm: str,
+    accelerator: AcceleratorOptions,
+    of_model: ModelOptions,
+    options: RunOptions,
+    *,
     by_cost: bool,
-    inputs: Path | None,
-    outputs: Path | None,
-    vthreads: int,
-    dump_passes: Path | None,
-    check: str,
-    threads: int,
-    repeat: int,
     records: Sequence[str] | None,
-    cache: bool,
-    json: bool,
 ) -> None:
-    """`vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it), both with `records`, as
-    `--records` names them.
+    """`vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it).
 
-    What is timed is timed last, when nothing else runs any more. Raises UserError.
+    `records` are the files that the records of `of_model` are from. Times are measured last, when nothing else runs any
+    more. Raises UserError.
     """
-    machine = load_config(config)
-    check_destination(outputs, inputs=(model, inputs))
-    processor = _processor(llvm)
-    book = book_from(records)
+    check_destination(options.outputs, inputs=(model, options.inputs))
+    from ..divided_run import DividedRun
+
+    run = DividedRun(
+        model=model,
+        machine=load_config(accelerator.config),
+        target=llvm,
+        processor=_processor(llvm),
+        by_cost=by_cost,
+        threads=options.threads,
+        repeat=options.repeat,
+        network=of_model.network,
+    )
+    machine, processor = run.machine, run.processor
     from vdla.compiler.cpu_driver import SharedKernels
     from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 
     from ..cpu_alone import all_on_cpu, compiled_meanwhile, run_cpu_alone
-    from ..heterogeneous_run import (
-        account_division,
-        check_division,
-        run_launches,
-        sample_feeds,
-    )
+    from ..heterogeneous_run import account_division, check_division, run_launches, sample_feeds
     from ..network_run import LOADING, load_simulator
 
+    meanwhile = compiled_meanwhile(model, llvm, records) if run.network.cache else nullcontext(lambda: None)
     with (
-        whole_directory(dump_passes) as dumps,
-        compiled_meanwhile(model, llvm, records) if cache else nullcontext(lambda: None) as wait_for_whole,
+        whole_directory(run.network.dump_passes) as dumps,
+        meanwhile as wait_for_whole,
         SharedKernels() as kernels,
         steps() as progress,
     ):
@@ -81,29 +80,29 @@ def run_divided(
             machine,
             target=processor,
             by_cost=by_cost,
-            virtual_threads=vthreads,
-            threads=threads,
+            virtual_threads=accelerator.virtual_threads,
+            threads=run.threads,
             dump_passes=dumps,
-            records=book,
+            records=run.network.records,
             kernels=kernels,
         )
         with division.network as network:
             from ..evaluate import join_launches, load_launches
 
-            if inputs is None:
+            if options.inputs is None:
                 launches = [sample_feeds(network)]
             else:
-                launches = load_launches(network.inputs, inputs)
+                launches = load_launches(network.inputs, options.inputs)
             progress.begin("running", total=len(launches))
             results = run_launches(
                 network,
                 launches,
-                threads=threads,
-                where=str(inputs or model),
+                threads=run.threads,
+                where=str(options.inputs or model),
                 on_launch=progress.advance,
             )
             progress.begin("checking the outputs")
-            verdict, remark = check_division(model, network, launches, results, check)
+            verdict, remark = check_division(model, network, launches, results, of_model.check)
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
             offloaded = any(region.accelerated for region in network.regions)
@@ -111,38 +110,24 @@ def run_divided(
                 progress.begin(f"compiling all of it for {processor.cpu}")
                 wait_for_whole()
             progress.begin("timing")
-            times = network.time(results[0], threads=threads, repeat=repeat)
+            times = network.time(results[0], threads=run.threads, repeat=run.repeat)
             if offloaded:
                 alone = run_cpu_alone(
-                    model,
+                    run,
                     network.regions,
                     {port.name: results[0].tensors[port.name] for port in network.inputs},
-                    llvm,
-                    cache=cache,
-                    threads=threads,
-                    repeat=repeat,
-                    records=book,
-                    remark=note,
+                    note,
                 )
             else:
                 alone = all_on_cpu(times)
-        if outputs is not None:
+        if options.outputs is not None:
             from ..network_run import npz_bytes
 
-            write_whole(outputs, npz_bytes(join_launches([dict(result.outputs) for result in results])))
-    account = account_division(
-        division,
-        times,
-        alone,
-        verdict,
-        model=model.stem,
-        config=machine,
-        cpu=processor.cpu,
-        threads=threads,
-        repeat=repeat,
-        by_cost=by_cost,
-    )
-    if json:
+            write_whole(
+                options.outputs, npz_bytes(join_launches([dict(result.outputs) for result in results]))
+            )
+    account = account_division(run, division, times, alone, verdict)
+    if options.json:
         print_json(account.to_dict())
         _end_checked(verdict)
         return

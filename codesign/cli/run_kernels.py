@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ def run_kernels(
 
     compiled: CompiledNetwork | None = None
     verdict: OutputCheck | None = None
-    with whole_directory(model.dump_passes if model else None) as folder, steps() as progress:
+    with whole_directory(model.network.dump_passes if model else None) as folder, steps() as progress:
         device = open_device()
         try:
             try:
@@ -63,17 +63,14 @@ def run_kernels(
                     compiled = compile_on(
                         device,
                         path,
-                        batch=model.batch,
-                        cache=model.cache,
-                        dump_passes=folder,
+                        replace(model.network, dump_passes=folder),
                         remark=note,
-                        records=model.records,
                         told=progress.reach,
                     )
                     network = compiled.network
             except MachineMemoryError as error:
                 raise UserError(f"{path}: {error}") from None
-            if compiled is not None and model is not None and model.records is not None:
+            if compiled is not None and model is not None and model.network.records is not None:
                 note(applied_text(compiled.knobs))
             target = device.describe_network(network)
             with network:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 from vdla.util.errors import UserError
 
+from ..network_options import NetworkOptions
 from .options import was_given
 from .targets import Targets
-
-if TYPE_CHECKING:
-    from vdla.compiler.tune.records.book import RecordBook
 
 
 class Device(StrEnum):
@@ -23,6 +20,13 @@ class Device(StrEnum):
     vdla = "vdla"
     cpu = "cpu"
     cuda = "cuda"
+
+
+class Engine(StrEnum):
+    """What runs a network that is compiled for the accelerator."""
+
+    cycle = "cycle"
+    rtl = "rtl"
 
 
 class Check(StrEnum):
@@ -37,16 +41,13 @@ class Check(StrEnum):
 class ModelOptions:
     """Options of `vdla run` that only a model has, not a network that is compiled already."""
 
-    batch: int
-    cache: bool
+    network: NetworkOptions
     check: str
-    dump_passes: Path | None
-    records: RecordBook | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Options of `vdla run` on processors and GPUs: files of arrays, timed runs, threads, and what is printed."""
+    """Options of `vdla run` on all devices: files of arrays, timed runs, threads, and what is printed."""
 
     inputs: Path | None
     outputs: Path | None
@@ -54,6 +55,18 @@ class RunOptions:
     threads: int
     profile: bool
     json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorOptions:
+    """Options of `vdla run` that only the accelerator has: its configuration, what runs the program, and files."""
+
+    config: str
+    virtual_threads: int
+    engine: Engine = Engine.cycle
+    timing_only: bool = False
+    trace: Path | None = None
+    program: Path | None = None
 
 
 FOR_ALL = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "records", "dim", "json")

@@ -6,6 +6,8 @@ as commonly shipped (v1: the stride sits in a block's first 3x3 convolution). Mo
 et al., "Human-level control through deep reinforcement learning" (2015), extended data table 1.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from .layers import (
@@ -30,9 +32,8 @@ def _convolution(
     stride: int = 1,
     groups: int = 1,
     relu: bool = True,
-    padding: int | None = None,
 ) -> Convolution:
-    """A convolution whose padding, unless given, keeps the size at stride 1."""
+    """A convolution whose padding keeps the size at stride 1."""
     inputs, outputs = channels
     depth = inputs // groups
     deviation = np.sqrt(2.0 / (depth * kernel * kernel))
@@ -42,7 +43,7 @@ def _convolution(
         weight=rng.standard_normal((outputs, depth, kernel, kernel)) * deviation,
         bias=np.zeros(outputs),
         stride=stride,
-        padding=kernel // 2 if padding is None else padding,
+        padding=kernel // 2,
         groups=groups,
         relu=relu,
     )
@@ -120,9 +121,9 @@ def dqn(seed: int) -> Network:
     """DQN: the last 4 frames of 84x84 to the values of 18 actions, no padding anywhere."""
     rng = np.random.default_rng(seed)
     layers: tuple[Layer, ...] = (
-        _convolution(rng, "conv1", INPUT, (4, 32), 8, stride=4, padding=0),
-        _convolution(rng, "conv2", "conv1", (32, 64), 4, stride=2, padding=0),
-        _convolution(rng, "conv3", "conv2", (64, 64), 3, padding=0),
+        replace(_convolution(rng, "conv1", INPUT, (4, 32), 8, stride=4), padding=0),
+        replace(_convolution(rng, "conv2", "conv1", (32, 64), 4, stride=2), padding=0),
+        replace(_convolution(rng, "conv3", "conv2", (64, 64), 3), padding=0),
         _dense(rng, "fc1", "conv3", 7 * 7 * 64, 512, relu=True),
         _dense(rng, "fc2", "fc1", 512, 18, relu=False),
     )

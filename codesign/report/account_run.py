@@ -10,7 +10,7 @@ from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution,
 from vdla.compiler.graph.layout import pack_activation
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
 
-from .accounts import LayerAccount, TotalAccount
+from .accounts import CheckAccount, LayerAccount, RunAccount, TotalAccount
 from .split import layer_boundaries, layer_starts
 from .traffic import Unread, explain_excess, group_traffic
 
@@ -86,6 +86,25 @@ def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[La
             )
         )
     return tuple(layers)
+
+
+def run_account(
+    model: str,
+    compiled: Compiled,
+    simulation: SimulationResult,
+    simulate_seconds: float,
+    check: CheckAccount | None = None,
+) -> RunAccount:
+    """Totals and layers of one launch of `compiled`, named `model`; arguments as of `account_total`."""
+    config = compiled.program.config
+    return RunAccount(
+        model=model,
+        config=config.name,
+        total=account_total(compiled, simulation, simulate_seconds),
+        layers=account_layers(compiled, simulation),
+        check=check,
+        warnings=config.warnings,
+    )
 
 
 def account_total(compiled: Compiled, simulation: SimulationResult, simulate_seconds: float) -> TotalAccount:

@@ -1,0 +1,28 @@
+"""What one run of a network on accelerator and processor was asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.isa.config import Config
+
+from .network_options import NetworkOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DividedRun:
+    """`target` names the processor as `--target` does; each time is the median of `repeat` runs on `threads` threads.
+
+    With `by_cost` the accelerator gets those supported regions that cost less there, otherwise all of them.
+    """
+
+    model: Path
+    machine: Config
+    target: str
+    processor: CpuTarget
+    by_cost: bool
+    threads: int
+    repeat: int
+    network: NetworkOptions
