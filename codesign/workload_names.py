@@ -15,7 +15,7 @@ from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.conv_transpose import conv_transpose
 from vdla.compiler.te.ops.convolution import Convolution
-from vdla.compiler.te.ops.normalization import normalize
+from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
@@ -198,7 +198,7 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
             return SketchCpu(operator="softmax", expression=softmax(sizes, 1, width=width))
         case "normalization":
             rows, size = sizes
-            program = normalize(outer=rows, channels=1, size=size, epsilon=EPSILON, width=width)
+            program = normalize(Normalized(outer=rows, channels=1, size=size, epsilon=EPSILON), width=width)
             return SketchCpu(operator="normalization", constants=("S", "B"), expression=program)
         case "reduction":
             return SketchCpu(operator="reduction", expression=reduction(sizes, (1,), "sum", width=width))

@@ -71,28 +71,22 @@ def combine_add(
     return arithmetic.combine_add(a, b, constants, int(_one(low)), int(_one(high)))
 
 
-def combine_multiply(
-    first: ArrayLike,
-    second: ArrayLike,
-    zero_point_first: ArrayLike,
-    zero_point_second: ArrayLike,
-    ratio: ArrayLike,
-    zero_point: ArrayLike,
-    unsigned: ArrayLike,
-    low: ArrayLike,
-    high: ArrayLike,
-) -> NDArray[np.int8]:
-    """Stage B, product of two int8 tensors in the order of the model's inputs."""
+def combine_multiply(first: ArrayLike, second: ArrayLike, *constants: ArrayLike) -> NDArray[np.int8]:
+    """Stage B, product of two int8 tensors in the order of the model's inputs; constants as of `te.post.Combination`.
+
+    They are the zero points of both, the ratio, the result's zero point, unsigned, low and high.
+    """
+    zero_first, zero_second, ratio, zero_point, unsigned, low, high = map(_one, constants)
     return arithmetic.combine_multiply(
         np.asarray(first, np.int8),
         np.asarray(second, np.int8),
-        int(_one(zero_point_first)),
-        int(_one(zero_point_second)),
-        _one(ratio),
-        int(_one(zero_point)),
-        bool(_one(unsigned)),
-        int(_one(low)),
-        int(_one(high)),
+        int(zero_first),
+        int(zero_second),
+        ratio,
+        int(zero_point),
+        bool(unsigned),
+        int(low),
+        int(high),
     )
 
 

@@ -99,6 +99,25 @@ class Threads:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """A block has `group` rows and `lanes` threads (a power of two) for each, in `chunks` (of reductions alone) first.
+
+    By `columns`, neighbouring threads have neighbouring rows: what lies side by side then. `kept`: elements stay in
+    registers (softmax and normalizations).
+    """
+
+    group: int
+    lanes: int
+    columns: bool = False
+    kept: bool = False
+    chunks: int = 1
+
+    def threads(self, rows: int, size: int) -> Threads:
+        """The threads for `rows` of `size` elements."""
+        return Threads(rows=rows, size=size, group=self.group, lanes=self.lanes, columns=self.columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
     """Where a thread is: its row's place in the group, its lane, its step, and the element's position in the row.
 

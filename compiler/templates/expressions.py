@@ -38,7 +38,7 @@ from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
 from ..te.ops.lstm import lstm_steps
 from ..te.ops.movement import concat, gather, permute, remap
-from ..te.ops.normalization import normalize
+from ..te.ops.normalization import Normalized, normalize
 from ..te.ops.reduction import reduction
 from ..te.ops.relayout import relayout
 from ..te.ops.resize import axis_table, resize
@@ -135,16 +135,15 @@ def _softmax(graph: Graph, node: Node, operator: Softmax, width: int) -> Express
 
 def _normalization(graph: Graph, node: Node, operator: Normalization, width: int) -> Expression:
     outer, channels, size = normalization_sizes(graph, node, operator)
-    program = normalize(
+    sizes = Normalized(
         outer=outer,
         channels=channels,
         size=size,
         epsilon=operator.epsilon,
         by="channel" if operator.by_channel else "row",
         bias=len(node.own_inputs) == 3,
-        width=width,
     )
-    return Expression(program=program)
+    return Expression(program=normalize(sizes, width=width))
 
 
 def _reduction(graph: Graph, node: Node, operator: Reduction, width: int) -> Expression:

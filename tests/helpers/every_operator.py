@@ -31,7 +31,7 @@ from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.int8_pool import int8_average_pool, int8_max_pool
 from vdla.compiler.te.ops.lstm import lstm_steps
 from vdla.compiler.te.ops.movement import concat, gather, pad_runs, permute, remap, slice_runs
-from vdla.compiler.te.ops.normalization import normalize
+from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.quantization import load_activation, store_activation
 from vdla.compiler.te.ops.reduction import reduction
@@ -98,7 +98,7 @@ def programs() -> dict[str, Program]:
         "maximum of all": reduction((3, 4), (0, 1), "max"),
         "softmax": softmax((3, 13), -1, width=4),
         "softmax of columns": softmax((2, 5, 7), 1, width=4),
-        "normalization": normalize(outer=2, channels=2, size=13, epsilon=1e-5, width=4),
+        "normalization": normalize(Normalized(outer=2, channels=2, size=13, epsilon=1e-5), width=4),
         "element-wise": float_elementwise([(3, 4, 9), (1, 4, 1)], exp(argument(0)) + argument(1)),
         "permutation": permute((3, 5, 9), (2, 0, 1)),
         "concatenation": concat([(3, 4), (3, 5)], 1),

@@ -11,6 +11,7 @@ from ...ir.expr import Buffer, Const, Expr, Var, cast, maximum, minimum
 from ...ir.stmt import Assign, Program, Stmt, nest, seq
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
+from ..merge import Shape
 
 
 def int8_table(*, size: int, name: str = "int8_table") -> Program:
@@ -139,26 +140,19 @@ def _place(channel: Expr, blocks: int, block: int) -> tuple[Expr, Expr]:
 
 
 def int8_interleave(
-    *,
-    batch: int,
-    data: Part,
-    plane: Pair,
-    channels: int,
-    block: int,
-    outputs: Pair,
-    factors: Pair,
-    before: Pair,
-    stride: int,
-    name: str = "int8_interleave",
+    data: Shape, result: Shape, *, factors: Pair, before: Pair, stride: int, name: str = "int8_interleave"
 ) -> Program:
     """Y[n, c, y, x] = X[n, phase * stride + c, (y + top) // sy, (x + left) // sx], as `graph.Interleave` has it.
 
-    Parameters uint8 X [batch, blocks, height, width, block] and Y [batch, ceil(channels / block), OH, OW, block]. A
-    nest of loops n, o, y, x, j with the phase behind their names around "move" for each phase.
+    Parameters uint8 X of shape `data` [batch, blocks, height, width, block] and Y of shape `result`, which has as many
+    dimensions. A nest of loops n, o, y, x, j with the phase behind their names around "move" for each phase.
     """
-    (sy, sx), (top, left), (oh, ow) = factors, before, outputs
-    x_in = Buffer(name="X", shape=(batch, data.blocks, *plane, data.block), dtype=DType.UINT8)
-    y_out = Buffer(name="Y", shape=(batch, ceil_div(channels, block), oh, ow, block), dtype=DType.UINT8)
+    (sy, sx), (top, left) = factors, before
+    x_in, y_out = (
+        Buffer(name=n, shape=shape, dtype=DType.UINT8) for n, shape in (("X", data), ("Y", result))
+    )
+    batch, blocks, oh, ow, block = result
+    held = data[-1]
     moves: list[Stmt] = []
     for phase in range(sy * sx):
         # The first row and column of the phase.
@@ -170,15 +164,15 @@ def int8_interleave(
         channel = o * block + j + phase * stride
         value = x_in[
             n,
-            channel // data.block,
+            channel // held,
             y + (y0 + top) // sy,
             x + (x0 + left) // sx,
-            channel % data.block,
+            channel % held,
         ]
         move = Assign(
             name=f"move.{phase}", buffer=y_out, indices=(n, o, y * sy + y0, x * sx + x0, j), value=value
         )
-        loops = [(n, batch), (o, y_out.shape[1]), (y, rows), (x, columns), (j, block)]
+        loops = [(n, batch), (o, blocks), (y, rows), (x, columns), (j, block)]
         moves.append(nest(loops, move))
     return Program(name=name, parameters=(x_in, y_out), body=seq(*moves))
 

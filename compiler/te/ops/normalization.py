@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from ...ir.expr import Buffer, Var
@@ -12,29 +13,42 @@ from ..scalars import divide, sqrt
 from .common import parameters_of
 
 
-def normalize(
-    *,
-    outer: int,
-    channels: int,
-    size: int,
-    epsilon: float,
-    by: Literal["row", "channel"] = "row",
-    bias: bool = True,
-    width: int = 1,
-    name: str = "normalize",
-) -> Program:
-    """Y = (X - m) / sqrt(v + epsilon) * S + B, m and v the mean and variance of each row of `size` elements.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normalized:
+    """What is normalized: `channels` rows of `size` elements in each of `outer` images.
 
-    Parameters X and Y [outer, channels, size]; S, and B with a `bias`, are [size] `by` "row" (ONNX's LayerNormalization
-    of the last axes, channels = 1) or [channels] by "channel" (InstanceNormalization of outer images; with channels the
-    groups, the first step of GroupNormalization). The variance is the mean of squared distances, which does not cancel.
-    Stages follow each other in loops "image" and "row": `te.rows.fold_row` "sum" and "square" in `width` partial
-    results (a power of two), then the statement "scale".
+    Scale S, and B with a `bias`, are [size] `by` "row" (ONNX's LayerNormalization of the last axes, channels = 1) or
+    [channels] by "channel" (InstanceNormalization of outer images; with channels the groups, the first step of
+    GroupNormalization). `epsilon` is added to the variance.
     """
-    x, y = (Buffer(name=n, shape=(outer, channels, size), dtype=DType.FLOAT32) for n in "XY")
-    shape = (size,) if by == "row" else (channels,)
-    scale = Buffer(name="S", shape=shape, dtype=DType.FLOAT32)
-    shift = Buffer(name="B", shape=shape, dtype=DType.FLOAT32) if bias else None
+
+    outer: int
+    channels: int
+    size: int
+    epsilon: float
+    by: Literal["row", "channel"] = "row"
+    bias: bool = True
+
+    @property
+    def buffers(self) -> tuple[Buffer, Buffer, Buffer | None, Buffer]:
+        """The parameters X, S, B (None without a bias) and Y; X and Y are [outer, channels, size]."""
+        x, y = (
+            Buffer(name=n, shape=(self.outer, self.channels, self.size), dtype=DType.FLOAT32) for n in "XY"
+        )
+        shape = (self.size,) if self.by == "row" else (self.channels,)
+        scale, shift = (Buffer(name=n, shape=shape, dtype=DType.FLOAT32) for n in "SB")
+        return x, scale, shift if self.bias else None, y
+
+
+def normalize(sizes: Normalized, *, width: int = 1, name: str = "normalize") -> Program:
+    """Y = (X - m) / sqrt(v + sizes.epsilon) * S + B, m and v the mean and variance of each row.
+
+    The variance is the mean of squared distances, which does not cancel. Stages follow each other in loops "image" and
+    "row": `te.rows.fold_row` "sum" and "square" in `width` partial results (a power of two), then the statement
+    "scale".
+    """
+    x, scale, shift, y = sizes.buffers
+    size = sizes.size
     image, row = Var("image"), Var("row")
     width = row_width(size, width)
     total = fold_row("sum", "add", size, width, lambda p: x[image, row, p])
@@ -42,9 +56,9 @@ def normalize(
     squares = fold_row(
         "square", "add", size, width, lambda p: (x[image, row, p] - mean) * (x[image, row, p] - mean)
     )
-    deviation = sqrt(divide(squares.result, float(size)) + epsilon)
+    deviation = sqrt(divide(squares.result, float(size)) + sizes.epsilon)
     position, loops = row_loops("scale", size, width)
-    at = position if by == "row" else row
+    at = position if sizes.by == "row" else row
     value = divide(x[image, row, position] - mean, deviation) * scale[at]
     if shift is not None:
         value = value + shift[at]
@@ -53,5 +67,5 @@ def normalize(
     return Program(
         name=name,
         parameters=parameters_of(x, scale, shift, y),
-        body=nest([(image, outer), (row, channels)], body),
+        body=nest([(image, sizes.outer), (row, sizes.channels)], body),
     )

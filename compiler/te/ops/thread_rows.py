@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import Literal
 
 from ...ir.expr import Buffer, Const, Expr, Var, minimum
 from ...ir.stmt import Alloc, Assign, Program, Stmt, nest, seq
@@ -13,153 +13,173 @@ from ..blocks import ceil_div
 from ..merge import Shape, merge_axes
 from ..rows import Operator
 from ..scalars import divide, exp, log, sqrt
-from ..threads import Element, Threads, fold
+from ..threads import Element, Fold, Sharing, Threads, fold
 from .common import parameters_of
+from .normalization import Normalized
 from .reduction import Kind, reduced_value, reduction_result
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Rows:
+    """Rows of X shared out to blocks, with a result for each element; `place` of an outer index, a row and a position.
+
+    Each of the `outer` indices has rows of its own (None: there are no outer indices). With `kept` each thread reads
+    its elements once and has them in registers.
+    """
+
+    x: Buffer
+    threads: Threads
+    kept: bool
+    outer: int | None
+    place: Callable[[Expr, Expr, Expr], tuple[Expr, ...]]
+
+    @property
+    def grid(self) -> tuple[Expr, Var]:
+        """The outer index, and the block of rows: more blocks fit on axis x than on others."""
+        y, x = Var("block.y"), Var("block.x")
+        if self.outer is None:
+            return Const(0), x
+        return (y, x) if self.threads.blocks >= self.outer else (x, y)
+
+    def at(self, e: Element) -> tuple[Expr, ...]:
+        """The indices of an element."""
+        outer, block = self.grid
+        return self.place(outer, block * self.threads.group + e.row, e.position)
+
+    def value(self, e: Element) -> Expr:
+        """What is known of an element: X, or what its register keeps."""
+        return self.threads.kept("elements")[e.row, e.lane, e.step] if self.kept else self.x[self.at(e)]
+
+    def keep(self, statement: str, e: Element, value: Expr) -> tuple[Stmt, ...]:
+        """Puts a value of the element into its register, if it has one."""
+        if not self.kept:
+            return ()
+        held = self.threads.kept("elements")
+        indices = held[e.row, e.lane, e.step].indices
+        return (Assign(name=f"{statement}{e.suffix}", buffer=held, indices=indices, value=value),)
+
+    def load(self, e: Element) -> tuple[tuple[Stmt, ...], Expr]:
+        """An element as the first stage reads it."""
+        return self.keep("load", e, self.x[self.at(e)]), self.value(e)
+
+    def fold(
+        self, name: str, op: Operator, value: Callable[[Element], tuple[tuple[Stmt, ...], Expr]]
+    ) -> Fold:
+        """`te.threads.fold` of every row."""
+        return fold(self.threads, self.grid[1], name, op, value, unroll=self.kept)
+
+    def program(
+        self,
+        name: str,
+        parameters: tuple[Buffer, ...],
+        folds: Sequence[Fold],
+        result: Callable[[Element], Expr],
+    ) -> Program:
+        """The folds one after the other, then the stage "scale": every element of the last parameter is `result`."""
+        outer, block = self.grid
+
+        def scale(row: Expr, lane: Expr) -> Stmt:
+            def one(suffix: str, step: Expr, position: Expr) -> Stmt:
+                e = Element(suffix=suffix, row=row, lane=lane, step=step, position=position)
+                out = parameters[-1]
+                return Assign(name=f"scale{suffix}", buffer=out, indices=self.at(e), value=result(e))
+
+            return self.threads.each("scale", lane, one, unroll=self.kept)
+
+        body = self.threads.stage("scale", block, scale)
+        for one in reversed(folds):
+            body = one.around(body)
+        if self.kept:
+            body = Alloc(buffer=self.threads.kept("elements"), body=body)
+        around = [(block, self.threads.blocks)]
+        if isinstance(outer, Var) and self.outer is not None:
+            around.insert(0, (outer, self.outer))
+        return Program(name=name, parameters=parameters, body=nest(around, body))
+
+
 def thread_softmax(
-    shape: Shape,
-    axis: int,
-    *,
-    group: int,
-    lanes: int,
-    columns: bool,
-    kept: bool,
-    logarithm: bool = False,
-    name: str = "softmax",
+    shape: Shape, axis: int, sharing: Sharing, *, logarithm: bool = False, name: str = "softmax"
 ) -> Program:
     """`te.ops.softmax` with parameters X and Y [outer, size of the axis, inner], or [outer, size] where inner is 1.
 
-    Rows go to blocks as `te.threads.Threads` says, where inner is not 1 the inner ones of each outer index; with `kept`
-    each thread reads its elements once and has them in registers. Stages "max", "sum" (and "exp", where kept), "scale".
+    Rows are shared out as `sharing` says, where inner is not 1 the inner ones of each outer index. Stages "max", "sum"
+    (and "exp", where kept), "scale".
     """
     axis %= len(shape)
     outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     whole = (outer, size) if inner == 1 else (outer, size, inner)
     x, y = (Buffer(name=n, shape=whole, dtype=DType.FLOAT32) for n in "XY")
-    rows = outer if inner == 1 else inner
-    threads = Threads(rows=rows, size=size, group=group, lanes=lanes, columns=columns)
-    held = threads.kept("elements")
-    outermost, block = _grid(outer, threads) if inner != 1 else (Const(0), Var("block.x"))
-
-    def at(e: Element) -> tuple[Expr, ...]:
-        row = block * group + e.row
-        return (row, e.position) if inner == 1 else (outermost, e.position, row)
-
-    def mine(e: Element) -> Expr:
-        return held[e.row, e.lane, e.step] if kept else x[at(e)]
-
-    def keep(stage: str, e: Element, value: Expr) -> tuple[Stmt, ...]:
-        if not kept:
-            return ()
-        indices = held[e.row, e.lane, e.step].indices
-        return (Assign(name=f"{stage}{e.suffix}", buffer=held, indices=indices, value=value),)
-
-    greatest = fold(threads, block, "max", "max", lambda e: (keep("load", e, x[at(e)]), mine(e)), unroll=kept)
+    rows = _Rows(
+        x=x,
+        threads=sharing.threads(outer if inner == 1 else inner, size),
+        kept=sharing.kept,
+        outer=None if inner == 1 else outer,
+        place=lambda n, row, p: (row, p) if inner == 1 else (n, p, row),
+    )
+    greatest = rows.fold("max", "max", rows.load)
 
     def distance(e: Element) -> Expr:
-        return mine(e) - greatest.result(e.row)
+        return rows.value(e) - greatest.result(e.row)
 
     def term(e: Element) -> tuple[tuple[Stmt, ...], Expr]:
-        if not kept:
+        if not rows.kept:
             return (), exp(distance(e))
         if logarithm:
-            return keep("distance", e, distance(e)), exp(mine(e))
-        return keep("exp", e, exp(distance(e))), mine(e)
+            return rows.keep("distance", e, distance(e)), exp(rows.value(e))
+        return rows.keep("exp", e, exp(distance(e))), rows.value(e)
 
-    total = fold(threads, block, "sum", "add", term, unroll=kept)
+    total = rows.fold("sum", "add", term)
 
     def result(e: Element) -> Expr:
         if logarithm:
-            return (mine(e) if kept else distance(e)) - log(total.result(e.row))
-        return divide(mine(e) if kept else exp(distance(e)), total.result(e.row))
+            return (rows.value(e) if rows.kept else distance(e)) - log(total.result(e.row))
+        return divide(rows.value(e) if rows.kept else exp(distance(e)), total.result(e.row))
 
-    scale = _store(threads, block, "scale", y, at, result, unroll=kept)
-    body = greatest.around(total.around(scale))
-    if kept:
-        body = Alloc(buffer=held, body=body)
-    around = [(block, threads.blocks)]
-    if isinstance(outermost, Var):
-        around.insert(0, (outermost, outer))
-    return Program(name=name, parameters=(x, y), body=nest(around, body))
+    return rows.program(name, (x, y), (greatest, total), result)
 
 
-def thread_normalize(
-    *,
-    outer: int,
-    channels: int,
-    size: int,
-    epsilon: float,
-    by: Literal["row", "channel"],
-    bias: bool,
-    group: int,
-    lanes: int,
-    kept: bool,
-    name: str = "normalize",
-) -> Program:
-    """`te.ops.normalization.normalize`, with its parameters; `group`, `lanes` and `kept` as of `thread_softmax`.
+def thread_normalize(sizes: Normalized, sharing: Sharing, *, name: str = "normalize") -> Program:
+    """`te.ops.normalization.normalize`, with its parameters; rows are shared out as `sharing` says.
 
     Stages "sum", "square", "scale".
     """
-    x, y = (Buffer(name=n, shape=(outer, channels, size), dtype=DType.FLOAT32) for n in "XY")
-    shape = (size,) if by == "row" else (channels,)
-    scale = Buffer(name="S", shape=shape, dtype=DType.FLOAT32)
-    shift = Buffer(name="B", shape=shape, dtype=DType.FLOAT32) if bias else None
-    threads = Threads(rows=outer if channels == 1 else channels, size=size, group=group, lanes=lanes)
-    held = threads.kept("elements")
-    outermost, block = _grid(outer, threads) if channels != 1 else (Const(0), Var("block.x"))
-
-    def at(e: Element) -> tuple[Expr, ...]:
-        row = block * group + e.row
-        return (row, Const(0), e.position) if channels == 1 else (outermost, row, e.position)
-
-    def mine(e: Element) -> Expr:
-        return held[e.row, e.lane, e.step] if kept else x[at(e)]
-
-    def load(e: Element) -> tuple[tuple[Stmt, ...], Expr]:
-        if not kept:
-            return (), mine(e)
-        indices = held[e.row, e.lane, e.step].indices
-        return (Assign(name=f"load{e.suffix}", buffer=held, indices=indices, value=x[at(e)]),), mine(e)
-
-    total = fold(threads, block, "sum", "add", load, unroll=kept)
+    x, scale, shift, y = sizes.buffers
+    single = sizes.channels == 1
+    rows = _Rows(
+        x=x,
+        threads=sharing.threads(sizes.outer if single else sizes.channels, sizes.size),
+        kept=sharing.kept,
+        outer=None if single else sizes.outer,
+        place=lambda n, row, p: (row, Const(0), p) if single else (n, row, p),
+    )
+    total = rows.fold("sum", "add", rows.load)
 
     def distance(e: Element) -> Expr:
-        return mine(e) - divide(total.result(e.row), float(size))
+        return rows.value(e) - divide(total.result(e.row), float(sizes.size))
 
-    squares = fold(threads, block, "square", "add", lambda e: ((), distance(e) * distance(e)), unroll=kept)
+    squares = rows.fold("square", "add", lambda e: ((), distance(e) * distance(e)))
 
     def result(e: Element) -> Expr:
-        deviation = sqrt(divide(squares.result(e.row), float(size)) + epsilon)
-        place = at(e)[2] if by == "row" else at(e)[1]
+        deviation = sqrt(divide(squares.result(e.row), float(sizes.size)) + sizes.epsilon)
+        place = rows.at(e)[2 if sizes.by == "row" else 1]
         value = divide(distance(e), deviation) * scale[place]
         return value if shift is None else value + shift[place]
 
-    body = total.around(squares.around(_store(threads, block, "scale", y, at, result, unroll=kept)))
-    if kept:
-        body = Alloc(buffer=held, body=body)
-    around = [(block, threads.blocks)]
-    if isinstance(outermost, Var):
-        around.insert(0, (outermost, outer))
-    return Program(name=name, parameters=parameters_of(x, scale, shift, y), body=nest(around, body))
+    return rows.program(name, parameters_of(x, scale, shift, y), (total, squares), result)
 
 
 def thread_reduction(
     shape: Shape,
     axes: Sequence[int],
     kind: Kind,
+    sharing: Sharing,
     *,
-    group: int,
-    lanes: int,
-    columns: bool,
-    chunks: int = 1,
     beside: Sequence[Shape] = (),
     name: str = "reduction",
 ) -> Program:
-    """`te.ops.reduction` with its parameters; rows are the kept elements in their order, see `thread_softmax`.
+    """`te.ops.reduction` with its parameters; rows are the kept elements in their order, shared out as `sharing` says.
 
-    With several `chunks` each row is first cut into that many, each reduced by a block of `lanes` * `group` threads
+    With several chunks each row is first cut into that many, each reduced by a block of `lanes` * `group` threads
     into `chunk.sums` (stage "chunk"). Stage "reduce", statement "post".
     """
     merged = merge_axes(shape, axes, beside) or ((1, False),)
@@ -178,11 +198,12 @@ def thread_reduction(
 
     sums: Buffer | None = None
     first: list[Stmt] = []
+    chunks = sharing.chunks
     if chunks > 1:
         sums = Buffer(name="chunk.sums", shape=(rows, chunks), dtype=DType.FLOAT32)
         part = ceil_div(count, chunks)
         row, chunk = Var("chunk.block.y"), Var("chunk.block.x")
-        one = Threads(rows=1, size=part, group=1, lanes=group * lanes)
+        one = Threads(rows=1, size=part, group=1, lanes=sharing.group * sharing.lanes)
         partial = fold(
             one,
             Const(0),
@@ -201,22 +222,16 @@ def thread_reduction(
         )
         first.append(nest([(row, rows), (chunk, chunks)], partial.around(store)))
     block = Var("block.x")
-    threads = Threads(
-        rows=rows,
-        size=chunks if sums is not None else count,
-        group=group,
-        lanes=lanes,
-        columns=columns,
-    )
+    threads = sharing.threads(rows, chunks if sums is not None else count)
 
     def value(e: Element) -> tuple[tuple[Stmt, ...], Expr]:
-        row = block * group + e.row
+        row = block * threads.group + e.row
         return (), element(row, e.position) if sums is None else sums[row, e.position]
 
     total = fold(threads, block, "reduce", op, value)
 
     def post(row: Expr, _: Expr) -> Stmt:
-        at = _digits(block * group + row, y.shape)
+        at = _digits(block * threads.group + row, y.shape)
         return Assign(
             name="post", buffer=y, indices=tuple(at), value=reduction_result(kind, total.result(row), count)
         )
@@ -235,31 +250,3 @@ def _digits(number: Expr, sizes: Sequence[int]) -> list[Expr]:
         place = number if inside == 1 else number // inside
         places.append(place if d == 0 else place % size)
     return places
-
-
-def _grid(outer: int, threads: Threads) -> tuple[Var, Var]:
-    """Loops over what is outside of groups of rows, and over these: more blocks fit on axis x than on others."""
-    y, x = Var("block.y"), Var("block.x")
-    return (y, x) if threads.blocks >= outer else (x, y)
-
-
-def _store(
-    threads: Threads,
-    block: Expr,
-    name: str,
-    y: Buffer,
-    at: Callable[[Element], tuple[Expr, ...]],
-    value: Callable[[Element], Expr],
-    *,
-    unroll: bool,
-) -> Stmt:
-    """The stage that stores every element of a row."""
-
-    def stage(row: Expr, lane: Expr) -> Stmt:
-        def one(suffix: str, step: Expr, position: Expr) -> Stmt:
-            e = Element(suffix=suffix, row=row, lane=lane, step=step, position=position)
-            return Assign(name=f"{name}{suffix}", buffer=y, indices=at(e), value=value(e))
-
-        return threads.each(name, lane, one, unroll=unroll)
-
-    return threads.stage(name, block, stage)

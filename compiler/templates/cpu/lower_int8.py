@@ -294,14 +294,9 @@ def _part(tensor: Tensor) -> Part:
 def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNode:
     """Rows and columns of a transposed convolution's phases, side by side."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
-    batch, channels, height, width = out.shape
     program = int8_interleave(
-        batch=batch,
-        data=_part(data),
-        plane=(data.shape[2], data.shape[3]),
-        channels=channels,
-        block=out.block,
-        outputs=(height, width),
+        data.storage,
+        out.storage,
         factors=operator.factors,
         before=operator.before,
         stride=operator.stride,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, Literal, TypeAlias, get_args
 
 from ...ir.stmt import Program
 from ...target.cuda.machine import CudaTarget
 from ...te.merge import Shape, merge_axes
-from ...te.ops.normalization import normalize
+from ...te.ops.normalization import Normalized, normalize
 from ...te.ops.reduction import Kind, reduction
 from ...te.ops.softmax import softmax
 from ...te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
@@ -68,40 +68,26 @@ class RowOperator:
         """The program of threads and blocks, for `named.schedule`."""
         match self.operator:
             case "softmax" | "log_softmax":
-                return thread_softmax(
-                    self.shape,
-                    self.axes[0],
-                    group=knobs.group,
-                    lanes=knobs.lanes,
-                    columns=knobs.columns,
-                    kept=knobs.kept,
-                    logarithm=self.operator == "log_softmax",
-                )
+                logarithm = self.operator == "log_softmax"
+                return thread_softmax(self.shape, self.axes[0], knobs, logarithm=logarithm)
             case "row_normalization" | "channel_normalization":
-                outer, channels, size = self.shape
-                by_channel = self.operator == "channel_normalization"
-                return thread_normalize(
-                    outer=outer,
-                    channels=channels,
-                    size=size,
-                    epsilon=self.epsilon,
-                    by="channel" if by_channel else "row",
-                    bias=self.bias,
-                    group=min(knobs.group, channels if by_channel else outer),
-                    lanes=knobs.lanes,
-                    kept=knobs.kept,
-                )
+                sizes = self._normalized
+                rows = sizes.channels if sizes.by == "channel" else sizes.outer
+                return thread_normalize(sizes, replace(knobs, group=min(knobs.group, rows)))
             case kind:
-                return thread_reduction(
-                    self.shape,
-                    self.axes,
-                    kind,
-                    group=knobs.group,
-                    lanes=knobs.lanes,
-                    columns=knobs.columns,
-                    chunks=knobs.chunks,
-                    beside=beside,
-                )
+                return thread_reduction(self.shape, self.axes, kind, knobs, beside=beside)
+
+    @property
+    def _normalized(self) -> Normalized:
+        outer, channels, size = self.shape
+        return Normalized(
+            outer=outer,
+            channels=channels,
+            size=size,
+            epsilon=self.epsilon,
+            by="channel" if self.operator == "channel_normalization" else "row",
+            bias=self.bias,
+        )
 
     def plain(self) -> Program:
         """The tensor expression, whose parameters are those of `program`."""
@@ -109,15 +95,7 @@ class RowOperator:
             case "softmax" | "log_softmax":
                 return softmax(self.shape, self.axes[0], logarithm=self.operator == "log_softmax")
             case "row_normalization" | "channel_normalization":
-                outer, channels, size = self.shape
-                return normalize(
-                    outer=outer,
-                    channels=channels,
-                    size=size,
-                    epsilon=self.epsilon,
-                    by="channel" if self.operator == "channel_normalization" else "row",
-                    bias=self.bias,
-                )
+                return normalize(self._normalized)
             case kind:
                 return reduction(self.shape, self.axes, kind)
 

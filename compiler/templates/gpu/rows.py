@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from ...ir.kernels import WARP
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import ceil_div
+from ...te.threads import Sharing
 from .flat import THREADS
 
 RESIDENT = 1024
@@ -21,19 +21,7 @@ LONG = 1 << 15
 """Elements of a row from which on one block for it would leave the rest of a GPU idle for long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knobs:
-    """A block has `group` rows and `lanes` threads (a power of two) for each, in `chunks` (of reductions alone) first.
-
-    By `columns`, neighbouring threads have neighbouring rows: what lies side by side then. `kept`: elements stay in
-    registers (softmax and normalizations).
-    """
-
-    group: int
-    lanes: int
-    columns: bool = False
-    kept: bool = False
-    chunks: int = 1
+Knobs = Sharing
 
 
 def choose_knobs(target: CudaTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 from vdla.compiler.target.cpu.pool import Pool
-from vdla.compiler.te.ops.normalization import normalize
+from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.templates.cpu import rows as rows_cpu
 
 
@@ -42,15 +42,8 @@ def test_rows(outer, channels, size, by, bias, level):
     arrays = operands(outer, channels, size, by)
     if not bias:
         del arrays["B"]
-    program = normalize(
-        outer=outer,
-        channels=channels,
-        size=size,
-        epsilon=1e-3,
-        by=by,
-        bias=bias,
-        width=rows_cpu.row_partials(target),
-    )
+    sizes = Normalized(outer=outer, channels=channels, size=size, epsilon=1e-3, by=by, bias=bias)
+    program = normalize(sizes, width=rows_cpu.row_partials(target))
     shift = arrays.get("B", np.zeros_like(arrays["S"]))
     expected = exact(arrays["X"], arrays["S"], shift, 1e-3, by)
     (result,) = run(program, arrays, rows_cpu.schedule, target)
@@ -64,9 +57,8 @@ def test_rows(outer, channels, size, by, bias, level):
 def test_parallel(by):
     target = targets()[0]
     arrays = operands(6, 40, 130, by)
-    program = normalize(
-        outer=6, channels=40, size=130, epsilon=1e-5, by=by, width=rows_cpu.row_partials(target)
-    )
+    sizes = Normalized(outer=6, channels=40, size=130, epsilon=1e-5, by=by)
+    program = normalize(sizes, width=rows_cpu.row_partials(target))
     s = rows_cpu.schedule(target, program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool:

@@ -15,10 +15,12 @@ from vdla.compiler.ir.stmt import Program
 from vdla.compiler.target.cuda.options import parse_target
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
+from vdla.compiler.te.ops.normalization import Normalized
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
 from vdla.compiler.te.ops.tiled_permute import tiled_permute
 from vdla.compiler.te.scalars import argument, exp
+from vdla.compiler.te.threads import Sharing
 from vdla.compiler.templates.gpu import elementwise, gemv, generic, lstm, movement, named
 from vdla.compiler.templates.gpu.flat import flattened
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
@@ -77,14 +79,14 @@ def products() -> Iterator[Case]:
 def rows() -> Iterator[Case]:
     found: list[Program] = []
     for kept in (True, False):
-        found.append(thread_softmax((5, 37), -1, group=2, lanes=8, columns=False, kept=kept))
+        found.append(thread_softmax((5, 37), -1, Sharing(group=2, lanes=8, kept=kept)))
         found.append(
-            thread_softmax((2, 9, 40), 1, group=32, lanes=4, columns=True, kept=kept, logarithm=True)
+            thread_softmax((2, 9, 40), 1, Sharing(group=32, lanes=4, columns=True, kept=kept), logarithm=True)
         )
-        sizes = {"outer": 3, "channels": 5, "size": 19, "group": 2, "lanes": 8}
-        found.append(thread_normalize(**sizes, epsilon=1e-5, by="channel", bias=True, kept=kept))
-    found.append(thread_reduction((6, 5, 40), (0, 2), "max", group=2, lanes=32, columns=False))
-    found.append(thread_reduction((2, 3000), (1,), "mean", group=8, lanes=16, columns=False, chunks=9))
+        sizes = Normalized(outer=3, channels=5, size=19, epsilon=1e-5, by="channel")
+        found.append(thread_normalize(sizes, Sharing(group=2, lanes=8, kept=kept)))
+    found.append(thread_reduction((6, 5, 40), (0, 2), "max", Sharing(group=2, lanes=32)))
+    found.append(thread_reduction((2, 3000), (1,), "mean", Sharing(group=8, lanes=16, chunks=9)))
     for number, program in enumerate(found):
         yield Case(name=f"rows {number}", program=program, schedule=named.schedule(TARGET, program))
 

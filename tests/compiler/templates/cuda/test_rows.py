@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from campaign import examples
@@ -12,7 +14,9 @@ from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.te.ops.normalization import Normalized
 from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
+from vdla.compiler.te.threads import Sharing
 from vdla.compiler.templates.gpu import named
 from vdla.compiler.templates.gpu.flat import flattened
 from vdla.compiler.templates.gpu.rows import choose_knobs, choose_reduction_knobs
@@ -43,15 +47,8 @@ def data(*shape: int) -> np.ndarray:
 )
 def test_softmax(shape, group, lanes, kept, logarithm) -> None:
     x = data(*shape)
-    program = thread_softmax(
-        shape,
-        1,
-        group=group,
-        lanes=lanes,
-        columns=shape[2] > 1,
-        kept=kept,
-        logarithm=logarithm,
-    )
+    sharing = Sharing(group=group, lanes=lanes, columns=shape[2] > 1, kept=kept)
+    program = thread_softmax(shape, 1, sharing, logarithm=logarithm)
     expected = np.exp(x - x.max(axis=1, keepdims=True))
     expected /= expected.sum(axis=1, keepdims=True)
     found = run(program, X=x).reshape(shape)
@@ -70,17 +67,8 @@ def test_normalizations(shape, group, lanes, kept, bias) -> None:
     outer, channels, size = shape
     by = "channel" if channels > 1 else "row"
     x, scale, shift = data(*shape), *(data(channels if channels > 1 else size) + n for n in (0, 1))
-    program = thread_normalize(
-        outer=outer,
-        channels=channels,
-        size=size,
-        epsilon=1e-3,
-        by=by,
-        bias=bias,
-        group=group,
-        lanes=lanes,
-        kept=kept,
-    )
+    sizes = Normalized(outer=outer, channels=channels, size=size, epsilon=1e-3, by=by, bias=bias)
+    program = thread_normalize(sizes, Sharing(group=group, lanes=lanes, kept=kept))
     distance = x - x.mean(axis=2, keepdims=True)
     along = (channels, 1) if channels > 1 else (size,)
     expected = distance / np.sqrt((distance**2).mean(axis=2, keepdims=True) + 1e-3) * scale.reshape(along)
@@ -114,7 +102,8 @@ REDUCTIONS = {
 def test_reductions(shape, axes, kind, group, lanes, columns, chunks) -> None:
     axes = tuple(sorted(a for a in axes if a < len(shape)))
     x = data(*shape)
-    program = thread_reduction(shape, axes, kind, group=group, lanes=lanes, columns=columns, chunks=chunks)
+    sharing = Sharing(group=group, lanes=lanes, columns=columns, chunks=chunks)
+    program = thread_reduction(shape, axes, kind, sharing)
     expected = REDUCTIONS[kind](x, axis=axes)
     np.testing.assert_allclose(
         run(flattened(program), X=x).reshape(expected.shape), expected, rtol=1e-5, atol=1e-5
@@ -123,12 +112,12 @@ def test_reductions(shape, axes, kind, group, lanes, columns, chunks) -> None:
 
 def test_nan_and_infinities_pass_through() -> None:
     x = np.array([[1, np.nan, 3], [4, np.inf, 6], [-np.inf, -np.inf, 0]])
-    knobs = {"group": 2, "lanes": 2, "columns": False}
+    sharing = Sharing(group=2, lanes=2)
     with np.errstate(invalid="ignore"):
         expected = np.exp(x - x.max(axis=1, keepdims=True))
         expected /= expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(run(thread_softmax((3, 3), 1, kept=True, **knobs), X=x), expected)
-    greatest = thread_reduction((3, 3), (1,), "max", **knobs)
+    np.testing.assert_allclose(run(thread_softmax((3, 3), 1, replace(sharing, kept=True)), X=x), expected)
+    greatest = thread_reduction((3, 3), (1,), "max", sharing)
     np.testing.assert_array_equal(run(flattened(greatest), X=x), [np.nan, np.inf, 0])
 
 
@@ -154,9 +143,7 @@ def test_a_block_of_several_short_rows_reads_them_once_and_in_order() -> None:
     text = format_node(
         named.schedule(
             TARGET,
-            thread_softmax(
-                (100_000, 5), 1, group=knobs.group, lanes=knobs.lanes, columns=False, kept=knobs.kept
-            ),
+            thread_softmax((100_000, 5), 1, knobs),
         ).program
     )
     assert text.count("= X[") == 1
