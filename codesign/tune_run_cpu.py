@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.cpu_driver import compile_cpu, network_workloads
+from vdla.compiler.cpu_driver import CpuLowering, compile_cpu
+from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
 from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import CpuWorkload
@@ -47,7 +48,7 @@ def check_target(target: CpuTarget) -> None:
 
 def subjects_of(path: Path, target: CpuTarget) -> list[Subject[CpuWorkload]]:
     """The distinct workloads of a network, in its order, each with its nodes. UserError where there are none."""
-    subjects = subjects_of_nodes(network_workloads(path, target))
+    subjects = subjects_of_nodes(network_workloads(CpuLowering(target), path))
     if not subjects:
         raise UserError(
             f"{path}: has no layers that can be tuned on processors: convolutions, matrix products, pools, "

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.cuda_driver import compile_cuda, network_workloads
+from vdla.compiler.cuda_driver import compile_cuda
+from vdla.compiler.gpu_lowering import GpuLowering
+from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.runtime.cuda_core import open_device
 from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
@@ -49,7 +51,7 @@ def card_target(text: str, ordinal: int) -> CudaTarget:
 def subjects_of(path: Path, target: CudaTarget) -> list[Subject[CudaWorkload]]:
     """The distinct workloads of a network, in its order, each with its nodes; a node has one for each way to compute
     it. UserError where there are none."""
-    subjects = subjects_of_nodes(network_workloads(path, target))
+    subjects = subjects_of_nodes(network_workloads(GpuLowering(target), path))
     if not subjects:
         raise UserError(
             f"{path}: has no layers that can be tuned on GPUs: convolutions, matrix products, pools and element-wise "

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from vdla.compiler.cuda_driver import network_workloads
+from vdla.compiler.gpu_lowering import GpuLowering
+from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
@@ -91,7 +92,7 @@ def _of_model(text: str, target: CudaTarget) -> list[CudaWorkload]:
         )
     constants = () if operator == "matmul" else [name for name in shapes if name != "X"]
     model = _model(node, shapes, constants)
-    return [workload for _, workload in network_workloads(model, target)]
+    return [workload for _, workload in network_workloads(GpuLowering(target), model)]
 
 
 def _window(window: Window) -> dict[str, Any]:

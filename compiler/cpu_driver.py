@@ -6,7 +6,6 @@ Quantized models get integer operators, with the results of `graph.interpret` bi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,18 +15,26 @@ import numpy as np
 
 from .graph.errors import InvalidModelError, ModelError, NodeError
 from .graph.fuse import fuse
-from .graph.graph import Graph
+from .graph.graph import Graph, Node
 from .graph.int8_for_processors import converted_inputs, for_processors
 from .graph.onnx_import import import_model
 from .graph.onnx_read import Source, is_quantized, read_model
 from .graph.printer import format_graph
 from .graph.remove_dead import remove_dead
-from .graph.storage_plan import StoragePlan, check_plan, format_plan, plan_storage
 from .ir.types import DType
-from .kernel_steps import Compiled, Dump, compiled, float_graph, step_of, work_of
-from .passes.pipeline import dump_to
+from .kernel_driver import (
+    Compiled,
+    Dump,
+    Imported,
+    LoweredNetwork,
+    Maker,
+    Told,
+    float_graph,
+    lower_graph,
+    lower_model,
+    make_launches,
+)
 from .runtime.cpu_network import CpuNetwork
-from .runtime.launch import Launch
 from .runtime.network_archive import NetworkCode
 from .schedule import Schedule
 from .target.cpu.background import LibraryInProgress
@@ -37,13 +44,11 @@ from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
 from .templates.chosen_knobs import ChosenKnobs
 from .templates.cpu.lower import lower_node
+from .templates.cpu.lowered import LoweredCpuNode
 from .templates.cpu.tasks import CPU
 from .templates.cpu.workload import CpuWorkload
-from .templates.lowered_node import LoweredStep, Recorded
+from .templates.registry import Registry
 from .templates.space import Values
-
-Told = Callable[[int, int], object]
-"""Hears how many kernels are done, and of how many."""
 
 
 class SharedKernels:
@@ -84,9 +89,9 @@ def compile_cpu(
     whose code may come later. Raises UserError.
     """
     started = time.perf_counter()
-    target = host_target() if target is None else target
-    work = _lowered(model, target, batch, fusion, dump_passes, knobs)
-    return _network(work, target, dump_passes, started, told, kernels)
+    lowering = CpuLowering(host_target() if target is None else target)
+    work = lower_model(lowering, model, batch=batch, fusion=fusion, dump_passes=dump_passes, knobs=knobs)
+    return _network(work, started, dump_passes, told, kernels)
 
 
 def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwork:
@@ -94,37 +99,38 @@ def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwo
     started = time.perf_counter()
     target = host_target() if target is None else target
     ready = for_processors(graph, target.lanes(DType.INT32))
-    return _network(_planned(None, ready, target), target, None, started)
+    imported = Imported(graph=ready, label=None, quantized=converted_inputs(ready))
+    return _network(lower_graph(CpuLowering(target), imported), started)
 
 
 def _network(
-    work: _Lowered,
-    target: CpuTarget,
-    dump_passes: Path | None,
+    work: LoweredNetwork[CpuTarget],
     started: float,
+    dump_passes: Path | None = None,
     told: Told | None = None,
     kernels: SharedKernels | None = None,
 ) -> CpuNetwork:
+    target = work.lowering.target
     with ExitStack() as stack:
         shared = stack.enter_context(SharedKernels()) if kernels is None else kernels
 
-        def make(step: LoweredStep[CpuTarget], schedule: Schedule, number: int, dump: Dump | None) -> Kernel:
+        def make(node: LoweredCpuNode, schedule: Schedule, number: int, dump: Dump | None) -> Kernel:
             return build(schedule.program, target, shared.worker)
 
-        launches: list[Launch[Kernel]] = []
-        for kernel in compiled(
-            work.steps, target, dump_passes, make, settle=lambda kernel: kernel.code, kernels=shared.made
-        ):
-            launches.append(Launch(**work_of(kernel, kernel.made.program.parameters), kernel=kernel.made))
-            if told is not None:
-                told(len(launches), len(work.steps))
+        maker: Maker[CpuTarget, Kernel, Kernel] = Maker(
+            make=make,
+            parameters=lambda kernel: kernel.program.parameters,
+            kernel=lambda kernel, node: kernel,
+            settle=lambda kernel: kernel.code,
+        )
+        launches = make_launches(work, maker, dump_passes=dump_passes, told=told, kernels=shared.made)
         if kernels is None:
             for launch in launches:
                 launch.kernel.generated()
     return CpuNetwork(
         graph=work.graph,
         plan=work.plan,
-        launches=tuple(launches),
+        launches=launches,
         target=target,
         compile_seconds=time.perf_counter() - started,
         quantized=work.quantized,
@@ -147,31 +153,34 @@ def compile_cpu_ahead(
     To be saved (`runtime.network_archive`) or to become one function (`runtime.network_object`). With `library` the
     kernels become a static library of that name meanwhile, for the former. Raises UserError.
     """
-    work = _lowered(model, target, batch, fusion, dump_passes, knobs)
+    work = lower_model(
+        CpuLowering(target), model, batch=batch, fusion=fusion, dump_passes=dump_passes, knobs=knobs
+    )
     modules: dict[str, Module] = {}
-    launches: list[Launch[str]] = []
-
-    def make(step: LoweredStep[CpuTarget], schedule: Schedule, number: int, dump: Dump | None) -> Module:
-        return lower(schedule.program, target, function=f"vdla_kernel{number}")
-
     with ExitStack() as stack:
         growing = None
         if library is not None:
             growing = stack.enter_context(LibraryInProgress(target, name=library))
-        for kernel in compiled(work.steps, target, dump_passes, make):
-            module = kernel.made
+
+        def make(node: LoweredCpuNode, schedule: Schedule, number: int, dump: Dump | None) -> Module:
+            return lower(schedule.program, target, function=f"vdla_kernel{number}")
+
+        def kept(module: Module, node: str) -> str:
             if module.function not in modules:
                 modules[module.function] = module
                 if growing is not None:
-                    growing.add(module, kernel.step.name)
-            launches.append(Launch(**work_of(kernel, module.parameters, np.reshape), kernel=module.function))
-            if told is not None:
-                told(len(launches), len(work.steps))
+                    growing.add(module, node)
+            return module.function
+
+        maker: Maker[CpuTarget, Module, str] = Maker(
+            make=make, parameters=lambda module: module.parameters, kernel=kept, placed=np.reshape
+        )
+        launches = make_launches(work, maker, dump_passes=dump_passes, told=told)
         code = growing.finish() if growing is not None and modules else None
     return NetworkCode(
         graph=work.graph,
         plan=work.plan,
-        launches=tuple(launches),
+        launches=launches,
         target=target,
         modules=tuple(modules.values()),
         quantized=work.quantized,
@@ -179,111 +188,62 @@ def compile_cpu_ahead(
     )
 
 
-def network_workloads(
-    model: Source, target: CpuTarget, *, batch: int = 1, fusion: bool = True
-) -> list[tuple[str, CpuWorkload]]:
-    """The kernels of a network for `target` that can be tuned, in order: their nodes' names and their workloads.
+@dataclass(frozen=True, slots=True)
+class CpuLowering:
+    """Models as processors compute them (see `kernel_driver.Lowering`): those quantized throughout in integers."""
 
-    None of quantized networks. Raises UserError.
-    """
-    steps = _lowered(model, target, batch, fusion, None).steps
-    return [(step.name, step.workload) for step in steps if step.workload is not None]
+    target: CpuTarget
 
+    @property
+    def templates(self) -> Registry[CpuTarget, CpuWorkload]:
+        """Those of processors."""
+        return CPU
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Lowered:
-    """A network's tensors and where they lie, its kernels to be, and the inputs that may hold no NaN."""
+    def graph(self, model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> Imported:
+        """A graph of integers or, of a model that is not quantized throughout, of float32."""
+        read = read_model(model)
+        quantized, refusal = None, None
+        if is_quantized(read):
+            try:
+                quantized = import_model(read, batch=batch, processor=True)
+            except InvalidModelError:
+                raise
+            except ModelError as error:
+                # Quantized in parts: what rounds is computed in float32 then, with both roundings of every pair.
+                read, refusal = read_model(model), error
+        if quantized is not None:
+            name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
+            rewritten = rewrite(quantized)
+            graph = for_processors(rewritten, self.target.lanes(DType.INT32))
+            if dump is not None:
+                dump("import", format_graph(quantized))
+                dump(name, format_graph(rewritten))
+                dump("for-processors", format_graph(graph))
+        else:
+            try:
+                lanes = self.target.lanes(DType.FLOAT32)
+                graph = float_graph(read, lanes=lanes, batch=batch, fusion=fusion, dump=dump, join=True)
+            except NodeError as error:
+                # Constants behind scales, and operators on integers, are the other importer's: it knows what is wrong.
+                same = isinstance(refusal, NodeError) and refusal.node == error.node
+                if refusal is not None and (
+                    error.op_type.startswith("QLinear") or (same and error.op_type == "DequantizeLinear")
+                ):
+                    raise refusal from None
+                raise
+        return Imported(graph=graph, label=read.label, quantized=converted_inputs(graph))
 
-    graph: Graph
-    plan: StoragePlan
-    steps: tuple[LoweredStep[CpuTarget], ...]
-    quantized: frozenset[str] = frozenset()
+    def default(self, graph: Graph, node: Node) -> LoweredCpuNode | None:
+        """By the templates of processors."""
+        return lower_node(self.target, graph, node)
 
+    def methods(self, graph: Graph, node: Node) -> tuple[LoweredCpuNode, ...]:
+        """There is one way."""
+        lowered = lower_node(self.target, graph, node)
+        return () if lowered is None else (lowered,)
 
-def _lowered(
-    model: Source,
-    target: CpuTarget,
-    batch: int,
-    fusion: bool,
-    dump_passes: Path | None,
-    knobs: ChosenKnobs[CpuWorkload] | None = None,
-) -> _Lowered:
-    dump = None if dump_passes is None else dump_to(dump_passes)
-    read = read_model(model)
-    quantized, refusal = None, None
-    if is_quantized(read):
-        try:
-            quantized = import_model(read, batch=batch, processor=True)
-        except InvalidModelError:
-            raise
-        except ModelError as error:
-            # Quantized in parts: what rounds is computed in float32 then, with both roundings of every pair.
-            read, refusal = read_model(model), error
-    if quantized is not None:
-        name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
-        rewritten = rewrite(quantized)
-        graph = for_processors(rewritten, target.lanes(DType.INT32))
-        if dump is not None:
-            dump("import", format_graph(quantized))
-            dump(name, format_graph(rewritten))
-            dump("for-processors", format_graph(graph))
-        return _planned(read.label, graph, target, dump, knobs)
-    try:
-        lanes = target.lanes(DType.FLOAT32)
-        graph = float_graph(read, lanes=lanes, batch=batch, fusion=fusion, dump=dump, join=True)
-    except NodeError as error:
-        # Constants behind scales, and operators on integers, are the other importer's, which knows what is wrong.
-        same = isinstance(refusal, NodeError) and refusal.node == error.node
-        if refusal is not None and (
-            error.op_type.startswith("QLinear") or (same and error.op_type == "DequantizeLinear")
-        ):
-            raise refusal from None
-        raise
-    return _planned(read.label, graph, target, dump, knobs)
-
-
-def _planned(
-    label: str | None,
-    graph: Graph,
-    target: CpuTarget,
-    dump: Dump | None = None,
-    knobs: ChosenKnobs[CpuWorkload] | None = None,
-) -> _Lowered:
-    """A graph with layouts, where its tensors lie, and its kernels to be; the arena's size is checked for a `label`."""
-    plan = plan_storage(graph)
-    if label is not None:
-        check_plan(label, graph, plan)
-    if dump is not None:
-        dump("memory-plan", format_plan(graph, plan))
-    return _Lowered(
-        graph=graph,
-        plan=plan,
-        steps=tuple(_steps(graph, target, knobs)),
-        quantized=converted_inputs(graph),
-    )
-
-
-def _steps(
-    graph: Graph, target: CpuTarget, knobs: ChosenKnobs[CpuWorkload] | None
-) -> Iterator[LoweredStep[CpuTarget]]:
-    """The nodes that need a kernel."""
-    for node in graph.nodes:
-        lowered = lower_node(target, graph, node)
-        if lowered is not None:
-            step = replace(step_of(graph, lowered), workload=lowered.workload)
-            yield step if knobs is None else _with_records(step, target, knobs)
-
-
-def _with_records(
-    step: LoweredStep[CpuTarget], target: CpuTarget, knobs: ChosenKnobs[CpuWorkload]
-) -> LoweredStep[CpuTarget]:
-    if (workload := step.workload) is None:
-        return step
-
-    def with_knobs(values: Values) -> LoweredStep[CpuTarget]:
-        return replace(
-            step, schedule=partial(CPU.schedule, workload=workload, program=step.program, values=values)
-        )
-
-    recorded = Recorded(knobs=knobs, workload=workload, space=partial(CPU.space, target), step=with_knobs)
-    return replace(step, recorded=recorded)
+    def at_point(self, graph: Graph, lowered: LoweredCpuNode, values: Values) -> LoweredCpuNode:
+        """The same program with another schedule."""
+        assert lowered.workload is not None
+        schedule = partial(CPU.schedule, workload=lowered.workload, program=lowered.program, values=values)
+        return replace(lowered, schedule=schedule)

@@ -89,11 +89,12 @@ class CudaCompiler:
         batch: int,
         knobs: ChosenKnobs[CudaWorkload] | None,
         dump_passes: Path | None,
+        told: Told | None = None,
     ) -> CudaNetworkCode:
         """A model, compiled but on no device."""
         from ..cuda_driver import compile_cuda
 
-        return compile_cuda(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs)
+        return compile_cuda(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs, told=told)
 
     def save(
         self,
@@ -106,7 +107,7 @@ class CudaCompiler:
         told: Told | None = None,
     ) -> Saved:
         """Compiles a model into an archive of cubins."""
-        code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes)
+        code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
         save_cuda_network(path, code)
         return saved_code(code)
 
@@ -154,7 +155,7 @@ class CudaDevice(CudaCompiler):
         told: Told | None = None,
     ) -> CudaNetwork:
         """Compiles a model and copies it to the device."""
-        code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes)
+        code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
         return CudaNetwork(code, self.gpu)
 
     def load(self, path: Path, *, trusted: bool = False) -> CudaNetwork:
@@ -219,7 +220,9 @@ class EmulatedCudaDevice(CudaCompiler):
         """Compiles the emulated kernels into an archive of this processor."""
         from ..cuda_driver import compile_cuda_emulated_ahead
 
-        code = compile_cuda_emulated_ahead(model, self.target, host_target(), batch=batch, knobs=knobs)
+        code = compile_cuda_emulated_ahead(
+            model, self.target, host_target(), batch=batch, knobs=knobs, told=told
+        )
         save_network(path, code)
         return saved_code(code)
 
@@ -235,7 +238,9 @@ class EmulatedCudaDevice(CudaCompiler):
         """Compiles the emulated kernels in this process."""
         from ..cuda_driver import compile_cuda_emulated
 
-        return compile_cuda_emulated(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs)
+        return compile_cuda_emulated(
+            model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs, told=told
+        )
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
         """What `save` wrote into the cache; an archive that a user gives holds a GPU's machine code."""

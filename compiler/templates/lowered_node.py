@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -12,11 +12,8 @@ from ..graph.graph import Graph, Node
 from ..ir.hash import structural_hash
 from ..ir.stmt import Program
 from ..schedule import Schedule
-from .chosen_knobs import ChosenKnobs, Workload
-from .cpu.workload import CpuWorkload
 from .expressions import Expression
 from .fused import Fused, fused
-from .space import Space, Values
 
 Target = TypeVar("Target")
 """What a kernel is scheduled for."""
@@ -40,37 +37,6 @@ class LoweredNode(Generic[Target, Known]):
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     workload: Known | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoweredStep(Generic[Target]):
-    """A kernel to be, of whatever kind of graph and target: `LoweredNode`'s fields, with what profiles say of its node.
-
-    `members` are the names of the ONNX nodes that it computes, `operations` is what they count. `recorded` is how
-    records would have it, where a network is compiled with some.
-    """
-
-    name: str
-    operator: str
-    members: tuple[str, ...]
-    operations: int
-    key: str
-    program: Program
-    schedule: Callable[[Target], Schedule]
-    tensors: Mapping[str, str]
-    constants: Mapping[str, np.ndarray]
-    workload: CpuWorkload | None = None
-    recorded: Recorded[Target, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Recorded(Generic[Target, Workload]):
-    """Where records are asked for a kernel: what they know it as, its space, and the kernel with a point's knobs."""
-
-    knobs: ChosenKnobs[Workload]
-    workload: Workload
-    space: Callable[[Workload], Space]
-    step: Callable[[Values], LoweredStep[Target]]
 
 
 def lowered_node(

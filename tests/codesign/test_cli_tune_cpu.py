@@ -18,7 +18,8 @@ from vdla.codesign.tune_run_cpu import timed_on
 from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.backends.llvm import LlvmCompiler
-from vdla.compiler.cpu_driver import network_workloads
+from vdla.compiler.cpu_driver import CpuLowering
+from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import ElementwiseCpu
@@ -133,7 +134,7 @@ def test_a_network_takes_its_records(vdla, tmp_path, network):
 
 def test_records_are_part_of_what_a_cached_network_is_called(vdla, tmp_path, network):
     target = host_target()
-    workload = network_workloads(network, target)[0][1]
+    workload = network_workloads(CpuLowering(target), network)[0][1]
     record = {"version": 1, "workload": workload.to_dict(), "target": describe_target(target), "cost": 1.0}
     record |= {"unit": "seconds", "error": None, "trial": 0, "seed": 0, "strategy": "grid", "elapsed": 0.0}
     compiler = LlvmCompiler("llvm")
@@ -270,7 +271,7 @@ def test_programs_without_knobs_are_tuned_by_rules(vdla, tmp_path):
     net.add("Transpose", perm=[0, 1, 3, 2])
     net.add("MatMul", inputs=["x", net.last])
     net.shape = (1, 2, 40, 40)
-    assert cpu_workload(name, target) in [w for _, w in network_workloads(net.model(), target)]
+    assert cpu_workload(name, target) in [w for _, w in network_workloads(CpuLowering(target), net.model())]
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,7 @@ def test_functions_behind_sums_do_not_make_errors_of_roundings():
     net.add("MatMul", inputs=["x", net.last])
     net.add("Tanh", net.add("Mul", net.constant(np.float32(1.5))), inputs=[net.last])
     net.shape = (1, 2, 64, 64)
-    ((_, workload),) = network_workloads(net.model(), target)
+    ((_, workload),) = network_workloads(CpuLowering(target), net.model())
     assert load(describe_cpu(target, workload))(None).error is None
 
 

@@ -18,9 +18,10 @@ from vdla.codesign.tune_options import Options, Watchers
 from vdla.codesign.tune_run_cuda import subjects_of, timed_on
 from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_models import cuda_workloads
-from vdla.compiler.cuda_driver import network_workloads
+from vdla.compiler.gpu_lowering import GpuLowering
+from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.runtime import cuda_core
-from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.options import parse_target
 from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
@@ -164,8 +165,8 @@ def test_a_network_is_tuned_and_timed_before_and_after(
     assert "by the device's clock; 1 of" in tune_lines(document)[-1]
 
 
-def products_of(model: Path, target: CudaTarget) -> list[tuple[str, CudaWorkload]]:
-    return [(node, w) for node, w in network_workloads(model, target) if w.template == "gemm_cuda"]
+def products_of(lowering: GpuLowering, model: Path) -> list[tuple[str, CudaWorkload]]:
+    return [(node, w) for node, w in network_workloads(lowering, model) if w.template == "gemm_cuda"]
 
 
 def record(workload: Any, cost: float, target: Any = TARGET) -> Record:
@@ -175,7 +176,7 @@ def record(workload: Any, cost: float, target: Any = TARGET) -> Record:
 
 
 def test_the_method_with_the_best_record_is_taken(network: Path) -> None:
-    methods = {w.template: w for _, w in network_workloads(network, TARGET)}
+    methods = {w.template: w for _, w in network_workloads(GpuLowering(TARGET), network)}
     assert methods.keys() == {"conv2d_cuda", "conv2d_direct_cuda", "winograd_cuda"}
     ways = list(methods.values())
     costs = {"conv2d_cuda": 3e-6, "conv2d_direct_cuda": 2e-6, "winograd_cuda": 4e-6}
@@ -198,7 +199,7 @@ def test_the_method_with_the_best_record_is_taken(network: Path) -> None:
 
 
 def test_networks_are_run_and_compiled_with_records(vdla: Any, tmp_path: Path, network: Path) -> None:
-    methods = {w.template: w for _, w in network_workloads(network, TARGET)}
+    methods = {w.template: w for _, w in network_workloads(GpuLowering(TARGET), network)}
     records = tmp_path / "r.jsonl"
     with RecordWriter(records) as writer:
         for template, workload in methods.items():

@@ -7,7 +7,9 @@ import pytest
 from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from kernels import run
 from vdla.compiler import cpu_driver, cuda_driver
+from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.templates.cpu.tasks import CPU
@@ -49,7 +51,9 @@ def test_agrees_with_onnx_runtime(shape, axis, attributes) -> None:
 
 def test_is_tuned_on_processors_and_gpus() -> None:
     model, target, gpu = network((2, 3, 40, 31), 2), host_target(), cuda_target()
-    (workload,) = {w for _, w in cpu_driver.network_workloads(model, target) if w.template == "sketch_cpu"}
+    (workload,) = {
+        w for _, w in network_workloads(cpu_driver.CpuLowering(target), model) if w.template == "sketch_cpu"
+    }
     program = workload.program()
     arrays = inputs(program)
     space = CPU.space(target, workload)
@@ -57,7 +61,7 @@ def test_is_tuned_on_processors_and_gpus() -> None:
         s = CPU.schedule(target, workload, space.values(point))
         (found,) = run(program, arrays, lambda *_, s=s, **__: s, target)
         np.testing.assert_allclose(found, expected(program, arrays), rtol=1e-5, atol=1e-5)
-    (on_gpu,) = {w for _, w in cuda_driver.network_workloads(model, gpu) if w.template == "generic_cuda"}
+    (on_gpu,) = {w for _, w in network_workloads(GpuLowering(gpu), model) if w.template == "generic_cuda"}
     own = GPU.space(gpu, on_gpu)
     assert own.legal(own.point(GPU.default(gpu, on_gpu))[None]).all()
     for threads in (32, 1024):

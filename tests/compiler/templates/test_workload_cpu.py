@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork
 from onnx import TensorProto, helper, numpy_helper
-from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead, network_workloads
+from vdla.compiler.cpu_driver import CpuLowering, compile_cpu, compile_cpu_ahead
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.program_json import program_to_dict
+from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
@@ -203,14 +204,14 @@ def chain():
 
 def test_elementwise_nodes_are_workloads_fused_or_not():
     target = host_target()
-    apart = [workload for _, workload in network_workloads(chain(), target, fusion=False)]
+    apart = [workload for _, workload in network_workloads(CpuLowering(target), chain(), fusion=False)]
     assert [workload.shapes for workload in apart] == [
         ((2160,),),
         ((6, 40, 9), (1, 40, 1)),
         ((2160,),),
         ((2160,), (2160,)),
     ]
-    ((_, whole),) = network_workloads(chain(), target)
+    ((_, whole),) = network_workloads(CpuLowering(target), chain())
     assert sorted(whole.shapes) == [(1, 40, 1), (6, 40, 9)]
     assert [step[0] for step in whole.steps if step[0] != "constant"] == [
         "argument",
@@ -289,7 +290,7 @@ def test_a_network_takes_the_knobs_that_are_chosen_for_its_workloads():
     ]
     assert isinstance(knobs.applied[0], Conv2dCpu)
     asked = [*knobs.applied, *(workload for workload, _ in knobs.ignored)]
-    assert [workload for _, workload in network_workloads(model(), target)] == asked
+    assert [workload for _, workload in network_workloads(CpuLowering(target), model())] == asked
     # The ReLU is grafted onto the expression, so that it is none of the workload.
     assert knobs.applied[0].parts == Parts(bias=True)
     programs = [[structural_hash(launch.kernel.program) for launch in n.launches] for n in (default, tuned)]
@@ -323,7 +324,7 @@ def attention() -> bytes:
 
 def test_whole_programs_without_knobs_take_those_of_rules():
     target, built = host_target(), attention()
-    found = [w for _, w in network_workloads(built, target)]
+    found = [w for _, w in network_workloads(CpuLowering(target), built)]
     own = [w for w in found if isinstance(w, SketchCpu)]
     wanted = [
         "matmul",
@@ -363,4 +364,4 @@ def test_whole_programs_without_knobs_take_those_of_rules():
 def test_programs_that_take_no_time_are_not_tuned():
     net = FloatNetwork(1, 4, 4)
     net.add("Softmax", axis=-1)
-    assert network_workloads(net.model(), host_target()) == []
+    assert network_workloads(CpuLowering(host_target()), net.model()) == []

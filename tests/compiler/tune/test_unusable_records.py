@@ -10,7 +10,9 @@ import pytest
 from float_networks import FloatNetwork, relative
 from tuning_records import file_of, trial
 from vdla.compiler import cpu_driver, cuda_driver
+from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.ir import verify
+from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.target.cpu import errors as cpu_errors
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.errors import CompileError, LoweringError
@@ -43,7 +45,7 @@ FEEDS = {"x": np.random.default_rng(3).standard_normal((2, 300), dtype=np.float3
 
 def records(folder: Path, **knobs: dict[str, int]) -> Path:
     """A file of records for the network's workloads on the GPU, one for each of these templates."""
-    found = {w.template: w for _, w in cuda_driver.network_workloads(model(), TARGET)}
+    found = {w.template: w for _, w in network_workloads(GpuLowering(TARGET), model())}
     return file_of(
         folder,
         *(
@@ -145,7 +147,7 @@ def test_kernels_that_have_no_code(
 def test_kernels_of_processors_that_have_no_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception
 ) -> None:
-    _, dense = cpu_driver.network_workloads(model(), HERE)[0]
+    _, dense = network_workloads(cpu_driver.CpuLowering(HERE), model())[0]
     own = CPU.space(HERE, dense)
     values = own.values(own.sample(np.random.default_rng(1), 1)[0])
     task = Task(workload=dense.to_dict(), target=describe_target(HERE))

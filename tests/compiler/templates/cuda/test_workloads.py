@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork, relative
 from vdla.codesign.workload_models import cuda_workloads
-from vdla.compiler.cuda_driver import compile_cuda_emulated, network_workloads
+from vdla.compiler.cuda_driver import compile_cuda_emulated
+from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.ir.evaluate import evaluate
+from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cuda.emulate import emulate
@@ -65,7 +67,7 @@ def model_of_products() -> bytes:
 
 
 def workloads(target: CudaTarget, of: bytes | None = None) -> dict[str, CudaWorkload]:
-    return {w.template: w for _, w in network_workloads(of or model(), target)}
+    return {w.template: w for _, w in network_workloads(GpuLowering(target), of or model())}
 
 
 METHODS = {
@@ -130,7 +132,7 @@ def rows_network() -> bytes:
 
 
 def test_operators_of_rows_take_recorded_knobs_with_what_is_fused() -> None:
-    found = [w for _, w in network_workloads(rows_network(), TARGET) if w.rows is not None]
+    found = [w for _, w in network_workloads(GpuLowering(TARGET), rows_network()) if w.rows is not None]
     assert [w.rows.operator for w in found if w.rows is not None] == ["mean", "softmax"]
     own = {"group": 4, "lanes": 8}
     mean, softmax = found

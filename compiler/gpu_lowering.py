@@ -1,0 +1,55 @@
+"""Models as GPUs compute them, whatever language their kernels are written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .graph.errors import ModelError, NodeError
+from .graph.graph import Graph, Node
+from .graph.onnx_read import Source, model_label
+from .kernel_driver import Dump, Imported, float_graph
+from .target.cuda.machine import CudaTarget
+from .templates.gpu.lower import lower_cuda_node, lower_methods, lower_recorded
+from .templates.gpu.lowered import LoweredCudaNode
+from .templates.gpu.tasks import GPU
+from .templates.gpu.workload import CudaWorkload
+from .templates.registry import Registry
+from .templates.space import Values
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLowering:
+    """See `kernel_driver.Lowering`. All is computed in float32, quantized models (QDQ) with the roundings of their
+    pairs."""
+
+    target: CudaTarget
+
+    @property
+    def templates(self) -> Registry[CudaTarget, CudaWorkload]:
+        """Those of GPUs."""
+        return GPU
+
+    def graph(self, model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> Imported:
+        """A model's graph whose tensors lie as ONNX has them, since threads read along the width."""
+        try:
+            graph = float_graph(model, lanes=1, batch=batch, fusion=fusion, dump=dump)
+        except NodeError as error:
+            if error.op_type.startswith(("QLinear", "MatMulInteger", "ConvInteger")):
+                raise ModelError(
+                    f"{error}; on GPUs quantized models compute in float32, so give the form with QuantizeLinear and "
+                    "DequantizeLinear (QDQ)"
+                ) from None
+            raise
+        return Imported(graph=graph, label=model_label(model))
+
+    def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:
+        """By the templates of GPUs."""
+        return lower_cuda_node(self.target, graph, node)
+
+    def methods(self, graph: Graph, node: Node) -> tuple[LoweredCudaNode, ...]:
+        """Convolutions, for example, have several."""
+        return lower_methods(self.target, graph, node)
+
+    def at_point(self, graph: Graph, lowered: LoweredCudaNode, values: Values) -> LoweredCudaNode:
+        """Knobs of some operators of rows make another program."""
+        return lower_recorded(self.target, graph, lowered, values)

@@ -1,0 +1,315 @@
+"""The one driver of networks of kernels: a model becomes a graph, its nodes kernels, for whatever target.
+
+A target says how it imports and lowers (`Lowering`), and what a scheduled kernel becomes (`Maker`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from .graph.cost import count_operations
+from .graph.floating.onnx_import import import_float_model
+from .graph.floating.pipeline import graph_passes, run_graph_passes
+from .graph.graph import Graph, Node
+from .graph.onnx_read import ReadModel, Source
+from .graph.storage_plan import StoragePlan, check_plan, format_plan, plan_storage
+from .ir.expr import Buffer
+from .ir.printer import format_node
+from .passes.pipeline import dump_to
+from .runtime.launch import Launch
+from .schedule import Schedule
+from .schedule.pack import pack_arrays
+from .target.cpu.kernel import aligned_copy
+from .templates.chosen_knobs import ChosenKnobs, Made
+from .templates.lowered_node import LoweredNode
+from .templates.registry import Registry
+from .templates.space import Values
+
+Dump = Callable[[str, str], None]
+Told = Callable[[int, int], object]
+"""Called with the number of kernels that are done, and of all."""
+Target = TypeVar("Target")
+KernelT = TypeVar("KernelT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Imported:
+    """A model as the graph of its kernels. `quantized` are the float32 inputs that become integers; `label` names the
+    model in messages, None: the size of its arena is not checked."""
+
+    graph: Graph
+    label: str | None
+    quantized: frozenset[str] = frozenset()
+
+
+class Lowering(Protocol[Target]):
+    """How a target imports a model and lowers its nodes."""
+
+    @property
+    def target(self) -> Target:
+        """What kernels are scheduled for."""
+        ...
+
+    @property
+    def templates(self) -> Registry[Any, Any]:
+        """The templates of the nodes' workloads."""
+        ...
+
+    def graph(self, model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> Imported:
+        """A model's graph, which `dump` sees after every pass. Raises ModelError."""
+        ...
+
+    def default(self, graph: Graph, node: Node) -> LoweredNode[Target, Any] | None:
+        """A node as it is without records; None for one that needs no kernel."""
+        ...
+
+    def methods(self, graph: Graph, node: Node) -> Sequence[LoweredNode[Target, Any]]:
+        """Every way to compute a node that a tuner may choose, the `default` first; all are as exact."""
+        ...
+
+    def at_point(
+        self, graph: Graph, lowered: LoweredNode[Target, Any], values: Values
+    ) -> LoweredNode[Target, Any]:
+        """A node that has a workload, with the knobs of a point of that workload's space."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Recorded(Generic[Target]):
+    """Where records are asked for a kernel: its workload, and the node lowered with a point's knobs."""
+
+    knobs: ChosenKnobs[Any]
+    workload: Any
+    lower: Callable[[Values], LoweredNode[Target, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoweredNetwork(Generic[Target]):
+    """A network's tensors, where they lie, and its kernels to be: each node as it is without records, and how records
+    would have it, where the network is compiled with some."""
+
+    lowering: Lowering[Target]
+    graph: Graph
+    plan: StoragePlan
+    nodes: tuple[tuple[LoweredNode[Target, Any], Recorded[Target] | None], ...]
+    quantized: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Maker(Generic[Target, Made, KernelT]):
+    """What a scheduled kernel becomes.
+
+    `make` compiles one, given how many there are before it and where to dump; it may raise `chosen_knobs.UNUSABLE`, and
+    so may `settle`, which waits for what `make` left to a thread. `kernel` is what launches hold of it, given the name
+    of the node; `parameters` are in the order of its arguments. `placed` puts a constant in the shape of its parameter:
+    one that is only written to a file needs no place on a cache line, `np.reshape` does. `dumped` ends the dumps.
+    """
+
+    make: Callable[[LoweredNode[Target, Any], Schedule, int, Dump | None], Made]
+    parameters: Callable[[Made], tuple[Buffer, ...]]
+    kernel: Callable[[Made, str], KernelT]
+    settle: Callable[[Made], object] | None = None
+    placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] = aligned_copy
+    dumped: Callable[[Made, Dump], object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Compiled(Generic[Target, Made]):
+    """A node's kernel: `values` of records (None: the template's choice) and what was made of its `schedule`."""
+
+    lowered: LoweredNode[Target, Any]
+    values: Values | None
+    schedule: Schedule
+    made: Made
+    dump: Dump | None
+
+
+def float_graph(
+    model: Source | ReadModel,
+    *,
+    lanes: int,
+    batch: int,
+    fusion: bool,
+    dump: Dump | None,
+    join: bool = False,
+) -> Graph:
+    """An ONNX model as the graph of its kernels, for vectors of `lanes` elements; `dump` sees it after every pass.
+
+    `fusion` and `join` as of `graph_passes`. Raises ModelError.
+    """
+    graph = import_float_model(model, batch=batch)
+    return run_graph_passes(graph, graph_passes(lanes, fusion=fusion, join=join), dump)
+
+
+def lower_model(
+    lowering: Lowering[Target],
+    model: Source,
+    *,
+    batch: int = 1,
+    fusion: bool = True,
+    dump_passes: Path | None = None,
+    knobs: ChosenKnobs[Any] | None = None,
+) -> LoweredNetwork[Target]:
+    """A model with the kernels that it will have; `dump_passes` is a folder for the graph after each pass.
+
+    Raises UserError.
+    """
+    dump = None if dump_passes is None else dump_to(dump_passes)
+    imported = lowering.graph(model, batch=batch, fusion=fusion, dump=dump)
+    return lower_graph(lowering, imported, dump=dump, knobs=knobs)
+
+
+def lower_graph(
+    lowering: Lowering[Target],
+    imported: Imported,
+    *,
+    dump: Dump | None = None,
+    knobs: ChosenKnobs[Any] | None = None,
+) -> LoweredNetwork[Target]:
+    """`lower_model` from a graph with layouts on. Raises UserError where the arena of a labelled one is too large."""
+    graph = imported.graph
+    plan = plan_storage(graph)
+    if imported.label is not None:
+        check_plan(imported.label, graph, plan)
+    if dump is not None:
+        dump("memory-plan", format_plan(graph, plan))
+    nodes = [found for node in graph.nodes if (found := _lowered(lowering, graph, node, knobs)) is not None]
+    return LoweredNetwork(
+        lowering=lowering, graph=graph, plan=plan, nodes=tuple(nodes), quantized=imported.quantized
+    )
+
+
+def network_workloads(
+    lowering: Lowering[Any], model: Source, *, batch: int = 1, fusion: bool = True
+) -> list[tuple[str, Any]]:
+    """Every node of a network that can be tuned, by name, with its workload, in order. Raises UserError.
+
+    A node that can be computed in several ways comes once for each, first as it is without records.
+    """
+    graph = lowering.graph(model, batch=batch, fusion=fusion, dump=None).graph
+    found = ((node, lowering.methods(graph, node)) for node in graph.nodes)
+    return [(n.name, way.workload) for n, ways in found for way in ways if way.workload is not None]
+
+
+def make_launches(
+    network: LoweredNetwork[Target],
+    maker: Maker[Target, Made, KernelT],
+    *,
+    dump_passes: Path | None = None,
+    told: Told | None = None,
+    kernels: dict[str, Compiled[Target, Made]] | None = None,
+) -> tuple[Launch[KernelT], ...]:
+    """The kernels of a network as launches, in order; equal programs become one kernel.
+
+    `kernels` holds those that networks before made with this maker, and gets the new ones. Raises UserError.
+    """
+    launches: list[Launch[KernelT]] = []
+    for kernel in _kernels(network, maker, dump_passes, {} if kernels is None else kernels):
+        node, made = kernel.lowered.node, kernel.made
+        shapes = {parameter.name: parameter.shape for parameter in maker.parameters(made)}
+        packed = pack_arrays(kernel.schedule.trace, kernel.lowered.constants)
+        held = maker.kernel(made, node.name)
+        if kernel.dump is not None and maker.dumped is not None:
+            maker.dumped(made, kernel.dump)
+        launches.append(
+            Launch(
+                name=node.name,
+                operator=node.kind,
+                members=node.members,
+                operations=count_operations(network.graph, node),
+                kernel=held,
+                tensors=kernel.lowered.tensors,
+                constants={name: maker.placed(array, shapes[name]) for name, array in packed.items()},
+            )
+        )
+        if told is not None:
+            told(len(launches), len(network.nodes))
+    return tuple(launches)
+
+
+def _lowered(
+    lowering: Lowering[Target], graph: Graph, node: Node, knobs: ChosenKnobs[Any] | None
+) -> tuple[LoweredNode[Target, Any], Recorded[Target] | None] | None:
+    """A node, and in which way records would have it, if any do; None for one that needs no kernel."""
+    if knobs is None:
+        default = lowering.default(graph, node)
+        return None if default is None else (default, None)
+    methods = lowering.methods(graph, node)
+    known = [method for method in methods if method.workload is not None]
+    if not known:
+        return (methods[0], None) if methods else None
+    method = known[knobs.compare([way.workload for way in known])]
+    if len(known) > 1 and not knobs.choose(method.workload):
+        return method, None
+    at_point = partial(lowering.at_point, graph, method)
+    return methods[0], Recorded(knobs=knobs, workload=method.workload, lower=at_point)
+
+
+def _kernels(
+    network: LoweredNetwork[Target],
+    maker: Maker[Target, Made, Any],
+    dump_passes: Path | None,
+    kernels: dict[str, Compiled[Target, Made]],
+) -> Iterable[Compiled[Target, Made]]:
+    """Each node's kernel; those of equal programs share one schedule and what was made of it. With knobs of records
+    where these can be compiled."""
+    target = network.lowering.target
+    for number, (lowered, recorded) in enumerate(network.nodes):
+        name = re.sub("[^A-Za-z0-9_.-]+", "_", lowered.node.name)
+        folder = None if dump_passes is None else dump_passes / f"{number:03d}-{name}"
+        if (known := kernels.get(lowered.key)) is not None:
+            if known.values is not None and recorded is not None:
+                lowered = recorded.lower(known.values)
+            yield replace(known, lowered=lowered, dump=_dumped(lowered, known.schedule, folder))
+            continue
+        build = partial(_compiled, target=target, folder=folder, maker=maker, number=len(kernels))
+        kernel = None
+        if recorded is not None:
+            space = partial(network.lowering.templates.space, target)
+            kernel = recorded.knobs.made(recorded.workload, space, partial(_settled, recorded, build, maker))
+        kernels[lowered.key] = build(lowered, None) if kernel is None else kernel
+        yield kernels[lowered.key]
+
+
+def _settled(
+    recorded: Recorded[Target],
+    build: Callable[[LoweredNode[Target, Any], Values], Compiled[Target, Made]],
+    maker: Maker[Target, Made, Any],
+    values: Values,
+) -> Compiled[Target, Made]:
+    kernel = build(recorded.lower(values), values)
+    if maker.settle is not None:
+        maker.settle(kernel.made)
+    return kernel
+
+
+def _compiled(
+    lowered: LoweredNode[Target, Any],
+    values: Values | None,
+    *,
+    target: Target,
+    folder: Path | None,
+    maker: Maker[Target, Made, Any],
+    number: int,
+) -> Compiled[Target, Made]:
+    schedule = lowered.schedule(target)
+    dump = _dumped(lowered, schedule, folder)
+    made = maker.make(lowered, schedule, number, dump)
+    return Compiled(lowered=lowered, values=values, schedule=schedule, made=made, dump=dump)
+
+
+def _dumped(lowered: LoweredNode[Any, Any], schedule: Schedule, folder: Path | None) -> Dump | None:
+    """Begins the dumps of a node in its folder."""
+    if folder is None:
+        return None
+    dump = dump_to(folder)
+    dump("tensor-expression", format_node(lowered.program) + "\n")
+    dump("schedule", format_node(schedule.program) + "\n")
+    return dump
