@@ -24,7 +24,7 @@ from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.kernel import BoundKernel, build
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.blocked_conv2d import blocked_conv2d, blocked_depthwise
+from vdla.compiler.te.ops.blocked_convolution import blocked_convolution, blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.product import Matrices, product
@@ -61,7 +61,7 @@ def cases() -> dict[str, Case]:
             program=product(Matrices(rows=256, depth=256, columns=256)), template=dense_cpu.schedule
         ),
         "conv2d C2": Case(
-            program=blocked_conv2d(
+            program=blocked_convolution(
                 Convolution(batch=1, channels=64, height=56, width=56, filters=64, window=SAME),
                 block_in=16,
                 block_out=16,
@@ -69,7 +69,7 @@ def cases() -> dict[str, Case]:
             template=lambda target, program: conv2d_cpu.schedule(target, program, SAME),
         ),
         "conv2d C6": Case(
-            program=blocked_conv2d(
+            program=blocked_convolution(
                 Convolution(batch=1, channels=128, height=28, width=28, filters=128, window=SAME),
                 block_in=16,
                 block_out=16,

@@ -13,7 +13,7 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.conv_transpose import conv_transpose
+from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.product import Matrices, product
@@ -205,13 +205,19 @@ def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: Cpu
         case _:
             size, channels, filters, kernel, stride = sizes
             window, padding = transposed_window(text, kernel, stride)
-            program = conv_transpose(
+            program = blocked_convolution(
                 Convolution(
-                    batch=1, channels=channels, height=size, width=size, filters=filters, window=window
+                    batch=1,
+                    channels=channels,
+                    height=size,
+                    width=size,
+                    filters=filters,
+                    window=window,
+                    transposed=True,
+                    output_padding=padding,
                 ),
                 block_in=lanes if channels >= lanes else 1,
                 block_out=channel_block(filters, lanes),
-                output_padding=padding,
             )
             return SketchCpu(operator="conv_transpose", window=window, constants=("W",), expression=program)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..te.blocks import Pads, Pair, Window
-from ..te.ops.conv_transpose import transposed_outputs
+from ..te.ops.convolution import transposed_outputs
 from .geometry import automatic_pads, ceiling_pads, output_plane, window_extent
 from .onnx_context import NodeContext, OnnxNode
 

@@ -18,6 +18,7 @@ from ..graph.graph import Graph, Node, Tensor
 from ..graph.operators import (
     AveragePool,
     Concatenate,
+    Convolution,
     CumulativeSum,
     Elementwise,
     Gather,
@@ -34,6 +35,7 @@ from ..graph.operators import (
 from ..ir.expr import Expr
 from ..ir.stmt import Program
 from ..te.blocks import Window
+from ..te.ops.convolution import Convolution as Sizes
 from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
 from ..te.ops.lstm import lstm_steps
@@ -89,6 +91,22 @@ def computed(graph: Graph, node: Node) -> Any:
 def data_of(graph: Graph, node: Node) -> Tensor:
     """The first input of a node's operator, which lies as its output does."""
     return Tensor(name="data", shape=graph.data_shape(node), block=graph.tensors[node.output].block)
+
+
+def convolution_of(graph: Graph, node: Node, operator: Convolution) -> Sizes:
+    """The sizes of a convolution of the graph, and whether it is transposed."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    return Sizes(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+        groups=operator.groups,
+        transposed=operator.transposed,
+        output_padding=operator.output_padding,
+    )
 
 
 def channels_inside(data: Tensor) -> Callable[[tuple[Expr, ...]], Expr] | None:

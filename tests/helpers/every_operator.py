@@ -23,8 +23,12 @@ from vdla.compiler.te.ops import (
     max_pool,
     patch_conv2d,
 )
-from vdla.compiler.te.ops.blocked_conv2d import FloatSums, QuantizedSums, blocked_conv2d, blocked_depthwise
-from vdla.compiler.te.ops.conv_transpose import conv_transpose
+from vdla.compiler.te.ops.blocked_convolution import (
+    FloatSums,
+    QuantizedSums,
+    blocked_convolution,
+    blocked_depthwise,
+)
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
@@ -65,17 +69,17 @@ def programs() -> dict[str, Program]:
         "matmul, transposed": product(
             Matrices(rows=3, depth=4, columns=9, batch_x=(2,), batch_w=(1,), transposed_w=True)
         ),
-        "convolution": blocked_conv2d(
+        "convolution": blocked_convolution(
             Convolution(**{**BLOCKED, "channels": 4}, filters=8, window=SAME), block_in=2, block_out=4
         ),
-        "convolution, strided": blocked_conv2d(
+        "convolution, strided": blocked_convolution(
             Convolution(batch=2, channels=4, height=5, width=4, filters=6, window=STRIDED, groups=2),
             block_in=1,
             block_out=4,
             sums=FloatSums(epilogue=Epilogue(bias=True)),
         ),
         "depthwise": blocked_depthwise(Convolution(**BLOCKED, filters=5, window=SAME, groups=5), block=4),
-        "transposed": conv_transpose(
+        "transposed": blocked_convolution(
             Convolution(
                 batch=1,
                 channels=2,
@@ -83,6 +87,7 @@ def programs() -> dict[str, Program]:
                 width=3,
                 filters=4,
                 window=Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+                transposed=True,
             ),
             block_in=2,
             block_out=4,
@@ -107,7 +112,7 @@ def programs() -> dict[str, Program]:
         "relayout": relayout(batch=1, channels=5, plane=6, block_in=1, block_out=4),
         "resize": resize(outer=2, height=3, width=4, lanes=1, outputs=(5, 7), mode="linear"),
         "lstm": lstm_steps(steps=2, batch=2, hidden=5),
-        "int8 convolution": blocked_conv2d(
+        "int8 convolution": blocked_convolution(
             Convolution(batch=1, channels=4, height=3, width=4, filters=8, window=SAME),
             block_in=2,
             block_out=4,

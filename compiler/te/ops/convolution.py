@@ -1,16 +1,56 @@
-"""What a convolution computes, apart from how its tensors lie."""
+"""What a convolution computes, apart from how its tensors lie: its sizes, and which input meets which weight.
+
+Along an axis, outputs that use the same weights are a phase. An ordinary convolution is one phase; of a transposed one
+the outputs that leave the same rest modulo the stride are a phase, a dense convolution of the input with every
+stride-th tap, so that no product with an inserted zero is computed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
-from ..blocks import Pair, Window
+from ...ir.expr import Expr
+from ...ir.limits import MOST_PHASES
+from ..blocks import Pads, Pair, Window, ceil_div
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Along one axis, the outputs t * `every` + `rest` for t below `outputs`.
+
+    Each is the sum over m below `taps` of weight `first` + m * `step` times input t * `stride` + `base` + m * `reach`.
+    """
+
+    outputs: int
+    taps: int
+    rest: int = 0
+    every: int = 1
+    first: int = 0
+    step: int = 1
+    stride: int = 1
+    base: int = 0
+    reach: int = 1
+
+    def output(self, t: Expr) -> Expr:
+        """Where output t lies."""
+        return t * self.every + self.rest
+
+    def weight(self, m: Expr) -> Expr:
+        """The weight of tap m."""
+        return m * self.step + self.first
+
+    def read(self, t: Expr, m: Expr, pads: int = 0) -> Expr:
+        """The input that tap m of output t reads, of an input with `pads` in front."""
+        start = t * self.stride + (self.base + pads)
+        return start + m * self.reach if self.reach >= 0 else start - m * -self.reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
     """Sizes of a convolution, in elements; one of each channel by itself has as many groups as channels.
 
+    A `transposed` one, ONNX's ConvTranspose, has `output_padding` more rows and columns of outputs.
     ValueError if `groups` does not divide channels and filters.
     """
 
@@ -21,6 +61,8 @@ class Convolution:
     filters: int
     window: Window
     groups: int = 1
+    transposed: bool = False
+    output_padding: Pair = (0, 0)
 
     def __post_init__(self) -> None:
         if self.channels % self.groups or self.filters % self.groups:
@@ -40,5 +82,89 @@ class Convolution:
 
     @property
     def outputs(self) -> Pair:
-        """Rows and columns of the output; ValueError if the window does not fit."""
+        """Rows and columns of the output; ValueError if the window does not fit, or pads leave nothing."""
+        if self.transposed:
+            return transposed_outputs(self.window, self.height, self.width, self.output_padding)
         return self.window.outputs(self.height, self.width)
+
+    @property
+    def axes(self) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
+        """The phases of rows and of columns, in the order of their rests, those without taps included."""
+        window, outputs = self.window, self.outputs
+        rows, columns = (
+            _phases(size, kernel, stride, dilation, before)
+            if self.transposed
+            else (Phase(outputs=size, taps=kernel, stride=stride, base=-before, reach=dilation),)
+            for size, kernel, stride, dilation, before in zip(
+                outputs, window.kernel, window.strides, window.dilations, window.pads[:2], strict=True
+            )
+        )
+        return rows, columns
+
+    @property
+    def pads(self) -> Pads:
+        """Rows and columns around the input that taps reach."""
+        if not self.transposed:
+            return self.window.pads
+        (top, bottom), (left, right) = (
+            _margins(phases, size) for phases, size in zip(self.axes, (self.height, self.width), strict=True)
+        )
+        return top, left, bottom, right
+
+
+def transposed_outputs(window: Window, height: int, width: int, output_padding: Pair = (0, 0)) -> Pair:
+    """Output rows and columns of a transposed convolution; ValueError where nothing is left or strides are too long."""
+    top, left, bottom, right = window.pads
+    sizes: list[int] = []
+    for size, kernel, stride, dilation, pads, more in zip(
+        (height, width),
+        window.kernel,
+        window.strides,
+        window.dilations,
+        (top + bottom, left + right),
+        output_padding,
+        strict=True,
+    ):
+        outputs = (size - 1) * stride + (kernel - 1) * dilation + 1 + more - pads
+        if outputs < 1:
+            raise ValueError(f"pads of {pads} leave nothing of {outputs + pads} outputs")
+        sizes.append(outputs)
+    rows, columns = (min(stride, size) for stride, size in zip(window.strides, sizes, strict=True))
+    if rows * columns > MOST_PHASES:
+        raise ValueError(
+            f"strides {window.strides} make {rows * columns:,} convolutions, more than {MOST_PHASES:,}"
+        )
+    return sizes[0], sizes[1]
+
+
+def _phases(outputs: int, kernel: int, stride: int, dilation: int, before: int) -> tuple[Phase, ...]:
+    """The phases of a transposed convolution's axis with `before` pads in front."""
+    # Tap k of output y reads input (y + before - k * dilation) / stride, where that is whole.
+    common = gcd(stride, dilation)
+    step = stride // common
+    found: list[Phase] = []
+    for rest in range(min(stride, outputs)):
+        first = next(
+            (k for k in range(min(step, kernel)) if (rest + before - k * dilation) % stride == 0), None
+        )
+        found.append(
+            Phase(
+                outputs=ceil_div(outputs - rest, stride),
+                taps=0 if first is None else ceil_div(kernel - first, step),
+                rest=rest,
+                every=stride,
+                first=first or 0,
+                step=step,
+                base=0 if first is None else (rest + before - first * dilation) // stride,
+                reach=-(dilation // common),
+            )
+        )
+    return tuple(found)
+
+
+def _margins(phases: tuple[Phase, ...], size: int) -> Pair:
+    """How far the taps of a transposed convolution's axis reach beyond an input of `size`, before and behind it."""
+    used = [p for p in phases if p.taps]
+    before = max((-(p.base + (p.taps - 1) * p.reach) for p in used), default=0)
+    behind = max((p.outputs + p.base - size for p in used), default=0)
+    return max(before, 0), max(behind, 0)

@@ -23,11 +23,11 @@ def direct_conv2d(
     with an operand, Y [batch, filters, OH, OW]. Stages: copies `a` of W, as it lies, and `b` [batch, channels,
     (OH - 1) * SY + (KH - 1) * DY + 1, …] of X with its pads, but without what no window reads; `sum` like Y (statement
     "conv", loops conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw); loops n, f, y, x around "post" follow. The
-    sizes are the true ones: `schedule.pad` makes them multiples of tiles. ValueError if the window does not fit, or for
-    several groups.
+    sizes are the true ones: `schedule.pad` makes them multiples of tiles. ValueError if the window does not fit, for
+    several groups or a transposed one.
     """
-    if shape.groups > 1:
-        raise ValueError(f"a direct convolution has one group, not {shape.groups}")
+    if shape.groups > 1 or shape.transposed:
+        raise ValueError(f"a direct convolution has one group and is not transposed, unlike {shape}")
     epilogue = epilogue or Epilogue()
     window, batch, channels, filters = shape.window, shape.batch, shape.channels, shape.filters
     (taps_y, taps_x), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations

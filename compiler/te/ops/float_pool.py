@@ -58,7 +58,7 @@ def float_pool(
     """Y = the greatest value or the average of each window, in float32; NaN in a window is its greatest value.
 
     Parameters X [outer, height, width, lanes], Y [outer, OH, OW, lanes]: NCHW is outer = N * C, lanes = 1, NHWC is
-    outer = N, lanes = C, the blocks of `blocked_conv2d` are outer = batch * groups * CB, lanes = ci.
+    outer = N, lanes = C, the blocks of `blocked_convolution` are outer = batch * groups * CB, lanes = ci.
     Positions outside X never win and add nothing; a window of nothing else (pads and dilations may leave one) has the
     greatest value -inf. Averages divide by the window's positions inside X and `counted`
     around it (top, left, bottom, right): the model's pads for ONNX's count_include_pad, else zeros. Of none it is NaN.

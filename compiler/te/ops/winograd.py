@@ -103,7 +103,8 @@ def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
 def fits(shape: Convolution) -> bool:
     """Whether a convolution is one that this method is for: 3 x 3 taps side by side, stride 1, one group."""
     window, ones = shape.window, (1, 1)
-    return (window.kernel, window.strides, window.dilations, shape.groups) == ((TAPS, TAPS), ones, ones, 1)
+    plain = shape.groups == 1 and not shape.transposed
+    return plain and (window.kernel, window.strides, window.dilations) == ((TAPS, TAPS), ones, ones)
 
 
 def tile_counts(m: int, shape: Convolution) -> Pair:

@@ -33,7 +33,7 @@ PREFETCH_BYTES = 4096
 def schedule(
     target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """`te.ops.blocked_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+    """`te.ops.blocked_convolution` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
 
     `parallel`: tiles run on the threads of the kernel's pool."""
     shapes = {b.name: b.shape for b in program.parameters}

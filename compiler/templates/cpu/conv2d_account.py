@@ -84,7 +84,7 @@ class Shape:
 
 
 def shape_of(program: Program, window: Window) -> Shape:
-    """The sizes of a program made by `te.ops.blocked_conv2d` with this window."""
+    """The sizes of a program made by `te.ops.blocked_convolution` with this window."""
     shapes = {b.name: b.shape for b in program.parameters}
     batch, groups, blocks, oh, ow, co = shapes["Y"]
     loops = reduction_loops(program)

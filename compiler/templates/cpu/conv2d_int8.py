@@ -60,7 +60,7 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
 def schedule(
     target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """`te.ops.blocked_conv2d` of `QuantizedSums` with `knobs` (default: `choose_knobs`); W is packed.
+    """`te.ops.blocked_convolution` of `QuantizedSums` with `knobs` (default: `choose_knobs`); W is packed.
 
     `parallel`: tiles run on the threads of the kernel's pool."""
     shapes = {b.name: b.shape for b in program.parameters}

@@ -30,7 +30,7 @@ from .reduction_order import unrolled_steps
 
 
 def space(target: CpuTarget, program: Program, window: Window) -> Space:
-    """The space of `te.ops.blocked_conv2d` with this window; costs are seconds."""
+    """The space of `te.ops.blocked_convolution` with this window; costs are seconds."""
     shape = shape_of(program, window)
     lanes = min(shape.co, target.lanes(DType.FLOAT32))
     halves = (shape.co, lanes // 2) if shape.co == lanes > 1 else (shape.co,)

@@ -51,9 +51,9 @@ def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
 def schedule(
     target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """`te.ops.conv_transpose` for any shape and the `window` it was built with; W is packed, see `schedule.pack`.
+    """A transposed `te.ops.blocked_convolution` of any shape and the `window` it was built with.
 
-    `parallel`: tiles of each phase run on the threads of the kernel's pool."""
+    W is packed, see `schedule.pack`. `parallel`: tiles of each phase run on the threads of the kernel's pool."""
     knobs = knobs or choose_knobs(target, program)
     shapes = {b.name: b.shape for b in program.parameters}
     batch, groups, blocks, _, _, co = shapes["Y"]

@@ -80,7 +80,7 @@ def _ends_hold_borders(window: Window, axis: int, size: int, outputs: int, tile:
 def schedule(
     target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
-    """`te.ops.blocked_conv2d.blocked_depthwise` scheduled with `knobs` (default: `choose_knobs`).
+    """`te.ops.blocked_convolution.blocked_depthwise` scheduled with `knobs` (default: `choose_knobs`).
 
     `parallel`: blocks of channels run on the threads of the kernel's pool.
     """

@@ -58,7 +58,7 @@ class _Shape:
 
 
 def space(target: CpuTarget, program: Program, window: Window) -> Space:
-    """The space of `te.ops.blocked_conv2d.blocked_depthwise` with this window; costs are seconds."""
+    """The space of `te.ops.blocked_convolution.blocked_depthwise` with this window; costs are seconds."""
     shape = _shape(program, window)
     most = max(1, target.vector_registers - 2)
     default = default_values(target, program, window)

@@ -27,7 +27,7 @@ from ...ir.types import DType
 from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window, ceil_div
-from ...te.ops.blocked_conv2d import QuantizedSums, blocked_conv2d, blocked_depthwise
+from ...te.ops.blocked_convolution import QuantizedSums, blocked_convolution, blocked_depthwise
 from ...te.ops.convolution import Convolution
 from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.int8_channels import (
@@ -126,7 +126,7 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
         window=window,
         groups=groups,
     )
-    program = blocked_conv2d(
+    program = blocked_convolution(
         shape, block_in=data.block, block_out=out.block, sums=_quantized_sums(operator), name="int8_conv2d"
     )
     weight = np.zeros((groups, blocks_out * out.block, blocks_in * data.block, *window.kernel), np.int8)

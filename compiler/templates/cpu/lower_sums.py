@@ -11,9 +11,8 @@ from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution, Dense
 from ...schedule import Schedule
 from ...te.epilogue import Epilogue
-from ...te.ops.conv_transpose import conv_transpose
-from ...te.ops.convolution import Convolution as Shape
-from ..expressions import Expression
+from ...te.ops.blocked_convolution import FloatSums, blocked_convolution
+from ..expressions import Expression, convolution_of
 from ..fused import fused
 from ..lowered_node import lowered_node
 from . import conv2d_knobs as conv2d_cpu_knobs
@@ -26,32 +25,17 @@ from .workload import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
 def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
     """A convolution or transposed convolution, its weights in blocks of filters."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
-    batch, channels, height, width = data.shape
-    filters = out.shape[1]
-    window, groups = operator.window, operator.groups
+    shape = convolution_of(graph, node, operator)
+    filters, window, groups = shape.filters, shape.window, shape.groups
     workload: CpuWorkload | None = None
     if operator.transposed:
-        shape = Shape(
-            batch=batch,
-            channels=channels,
-            height=height,
-            width=width,
-            filters=filters,
-            window=window,
-            groups=groups,
-        )
-        program = conv_transpose(
-            shape,
-            block_in=data.block,
-            block_out=out.block,
-            output_padding=operator.output_padding,
-            epilogue=operator.epilogue,
-        )
+        sums = FloatSums(epilogue=operator.epilogue)
+        program = blocked_convolution(shape, block_in=data.block, block_out=out.block, sums=sums)
     else:
-        height, width = conv2d_cpu_knobs.flattened(window, height, width)
+        height, width = conv2d_cpu_knobs.flattened(window, shape.height, shape.width)
         workload = Conv2dCpu(
-            batch=batch,
-            channels=channels,
+            batch=shape.batch,
+            channels=shape.channels,
             height=height,
             width=width,
             filters=filters,

@@ -23,7 +23,7 @@ from ...ir.work import statement_runs
 from ...te.blocks import Pads, Window
 from ...te.epilogue import Activation, Epilogue
 from ...te.merge import Shape, merge_broadcast
-from ...te.ops.blocked_conv2d import FloatSums, blocked_conv2d, blocked_depthwise
+from ...te.ops.blocked_convolution import FloatSums, blocked_convolution, blocked_depthwise
 from ...te.ops.convolution import Convolution
 from ...te.ops.float_elementwise import float_elementwise
 from ...te.ops.float_pool import float_pool
@@ -64,7 +64,7 @@ class _Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv2dCpu(_Described):
-    """`te.ops.blocked_conv2d`, scheduled by `conv2d_cpu`; `height` and `width` as `flattened` leaves them."""
+    """`te.ops.blocked_convolution`, scheduled by `conv2d_cpu`; `height` and `width` as `flattened` leaves them."""
 
     template: Literal["conv2d_cpu"] = "conv2d_cpu"
     batch: int
@@ -90,12 +90,12 @@ class Conv2dCpu(_Described):
             groups=self.groups,
         )
         sums = FloatSums(epilogue=epilogue or self.parts.epilogue)
-        return blocked_conv2d(shape, block_in=self.block_in, block_out=self.block_out, sums=sums)
+        return blocked_convolution(shape, block_in=self.block_in, block_out=self.block_out, sums=sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepthwiseCpu(_Described):
-    """`te.ops.blocked_conv2d.blocked_depthwise`, scheduled by `depthwise_cpu`."""
+    """`te.ops.blocked_convolution.blocked_depthwise`, scheduled by `depthwise_cpu`."""
 
     template: Literal["depthwise_cpu"] = "depthwise_cpu"
     batch: int

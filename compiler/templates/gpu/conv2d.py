@@ -36,7 +36,7 @@ def choose_knobs(target: CudaTarget, program: Program) -> Tile:
 
 
 def schedule(target: CudaTarget, program: Program, knobs: Tile | None = None) -> Schedule:
-    """`te.ops.gemm_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+    """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
 
     Factors rounded to tf32 (`tensor_float`) are multiplied on tensor cores, as `gemm_mma` has them by default.
     """
@@ -71,7 +71,7 @@ def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) 
 
 
 def space(target: CudaTarget, program: Program) -> Space:
-    """The space of `te.ops.gemm_conv2d`, as `conv2d.schedule` takes it; costs are seconds."""
+    """The space of `te.ops.gemm_convolution`, as `conv2d.schedule` takes it; costs are seconds."""
     return replace(gemm_space.space_of(target, problem_of(program)), template="conv2d_cuda")
 
 

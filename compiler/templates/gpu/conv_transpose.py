@@ -1,4 +1,4 @@
-"""Transposed convolutions on a GPU: a tiled product for the phases that are alike, see `te.ops.gemm_conv_transpose`."""
+"""Transposed convolutions on a GPU: a tiled product for the phases that are alike, see `te.ops.gemm_convolution`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
 
 
 def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.gemm_conv_transpose` scheduled with `knobs` (default: `choose_knobs`).
+    """`te.ops.gemm_convolution` scheduled with `knobs` (default: `choose_knobs`).
 
     The parameters W, one for each product, are packed, see `schedule.pack`.
     """
@@ -61,7 +61,7 @@ def _schedule_without_taps(s: Schedule, program: Program, name: str) -> None:
 
 
 def space(target: CudaTarget, program: Program) -> Space:
-    """The space of `te.ops.gemm_conv_transpose`; costs are seconds. ValueError where no output has a tap."""
+    """The space of `te.ops.gemm_convolution`; costs are seconds. ValueError where no output has a tap."""
     parts = [gemm_space.space_of(target, problem) for problem in _problems(program).values()]
     if not parts:
         raise ValueError(f"{program.name} has no products: no output has a tap")

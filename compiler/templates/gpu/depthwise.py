@@ -77,7 +77,7 @@ def issue_cycles(
 
 
 def schedule(target: CudaTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.blocked_conv2d.blocked_depthwise` in blocks of one channel, with the `window` it was built with.
+    """`te.ops.blocked_convolution.blocked_depthwise` in blocks of one channel, with the `window` it was built with.
 
     W is packed, see `schedule.pack`, where the window is small enough for registers.
     """
@@ -119,7 +119,7 @@ MOST_INPUTS = 160
 
 
 def space(target: CudaTarget, program: Program, window: Window) -> Space:
-    """The space of `te.ops.blocked_conv2d.blocked_depthwise`, as `depthwise.schedule` takes it; costs are seconds.
+    """The space of `te.ops.blocked_convolution.blocked_depthwise`, as `depthwise.schedule` takes it; costs are seconds.
 
     ValueError for windows that are not held in registers, whose kernels have no knobs.
     """

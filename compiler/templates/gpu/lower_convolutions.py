@@ -14,13 +14,11 @@ from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
-from ...te.ops.blocked_conv2d import FloatSums, blocked_depthwise
-from ...te.ops.convolution import Convolution as Shape
+from ...te.ops.blocked_convolution import FloatSums, blocked_depthwise
 from ...te.ops.direct_conv2d import direct_conv2d
-from ...te.ops.gemm_conv2d import conv2d_depth, gemm_conv2d
-from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
+from ...te.ops.gemm_convolution import gemm_convolution, phase_products
 from ...te.ops.winograd import fits, transformed_weights, winograd_conv2d
-from ..expressions import Expression
+from ..expressions import Expression, convolution_of
 from ..fused import fused
 from ..lowered_node import lowered_node
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
@@ -46,10 +44,10 @@ def lower_convolution(
     if isinstance(knobs, conv2d_direct.Knobs):
         return lower_direct_conv2d(graph, node, operator, knobs)
     direct = lower_direct_conv2d(graph, node, operator) if knobs is None and operator.groups == 1 else None
-    if knobs is None and fits(shape_of(graph, node, operator)):
+    if knobs is None and fits(convolution_of(graph, node, operator)):
         # None where another method is expected to be faster.
         others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
-        knobs = winograd.wins(target, shape_of(graph, node, operator), others)
+        knobs = winograd.wins(target, convolution_of(graph, node, operator), others)
     if isinstance(knobs, winograd.Knobs):
         return lower_winograd(graph, node, operator, knobs)
     if direct is not None and conv2d_direct.is_faster(target, direct.program):
@@ -69,8 +67,8 @@ def lower_convolution_methods(
         direct = lower_direct_conv2d(graph, node, operator)
         if conv2d_direct.seconds_of(target, direct.program) < inf:
             others.append(direct)
-    if fits(shape_of(graph, node, operator)):
-        for m in exact_outputs(shape_of(graph, node, operator)):
+    if fits(convolution_of(graph, node, operator)):
+        for m in exact_outputs(convolution_of(graph, node, operator)):
             others.append(lower_winograd(graph, node, operator, winograd.Knobs(m=m)))
     return (default, *[other for other in others if other.workload != default.workload])
 
@@ -83,11 +81,11 @@ def lower_conv2d(
     knobs: conv2d.Knobs | None = None,
 ) -> LoweredCudaNode:
     """A convolution as a product of matrices, on tensor cores where `target` allows it (`tensor_float`)."""
-    shape = shape_of(graph, node, operator)
+    shape = convolution_of(graph, node, operator)
     block = conv2d.channel_block(shape.group_channels)
-    program = for_target(target, gemm_conv2d(shape, block=block, epilogue=operator.epilogue))
-    depth = conv2d_depth(shape.group_channels, operator.window, block)
-    arrays = {"W": depth.pack(_weights(graph, node, operator))}
+    program = for_target(target, gemm_convolution(shape, block=block, epilogue=operator.epilogue))
+    (product,) = phase_products(shape, block)
+    arrays = {"W": product.pack(_weights(graph, node, operator))}
     tuned: CudaTemplate = "gemm_mma_cuda" if is_rounded(program) else "conv2d_cuda"
     kernel = Kernel(name="conv2d", schedule=conv2d.schedule, tuned=tuned)
     return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs, packed=("W",))
@@ -97,7 +95,7 @@ def lower_direct_conv2d(
     graph: Graph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
 ) -> LoweredCudaNode:
     """A convolution whose input keeps its shape on the way into shared memory; ValueError for several groups."""
-    shape = shape_of(graph, node, operator)
+    shape = convolution_of(graph, node, operator)
     program = direct_conv2d(shape, epilogue=operator.epilogue)
     weights = graph.constants[node.inputs[1]]
     arrays = {"W": weights.transpose(1, 2, 3, 0).reshape(shape.channels, -1, len(weights))}
@@ -107,7 +105,7 @@ def lower_direct_conv2d(
 
 def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winograd.Knobs) -> LoweredCudaNode:
     """A convolution by Winograd's method, its weights transformed ahead; TypeError where it is for other windows."""
-    shape = shape_of(graph, node, operator)
+    shape = convolution_of(graph, node, operator)
     if not fits(shape):
         raise TypeError(
             f"{knobs!r} are no knobs of this convolution: Winograd's method takes 3 x 3 taps, stride 1"
@@ -118,29 +116,15 @@ def lower_winograd(graph: Graph, node: Node, operator: Convolution, knobs: winog
     return _lowered(graph, node, Expression(program=program, arrays=arrays), kernel, knobs)
 
 
-def shape_of(graph: Graph, node: Node, operator: Convolution) -> Shape:
-    """The sizes of a convolution, with the pads of its window and its groups."""
-    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
-    return Shape(
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=graph.tensors[node.output].shape[1],
-        window=operator.window,
-        groups=operator.groups,
-    )
-
-
 def lower_conv_transpose(
     graph: Graph, node: Node, operator: Convolution, knobs: conv_transpose.Knobs | None = None
 ) -> LoweredCudaNode:
     """A transposed convolution as products of matrices."""
-    shape = shape_of(graph, node, operator)
+    shape = convolution_of(graph, node, operator)
     weights = _weights(graph, node, operator)
-    block, more = conv2d.channel_block(shape.group_channels), operator.output_padding
-    program = gemm_conv_transpose(shape, output_padding=more, block=block, epilogue=operator.epilogue)
-    products = phase_products(shape, output_padding=more, block=block)
+    block = conv2d.channel_block(shape.group_channels)
+    program = gemm_convolution(shape, block=block, epilogue=operator.epilogue)
+    products = phase_products(shape, block)
     arrays = {f"W{part.tag}": part.pack(weights) for part in products if part.depth is not None}
     # Without any tap there is nothing to cut up.
     tuned: CudaTemplate | None = "conv_transpose_cuda" if arrays else None
@@ -153,7 +137,7 @@ def lower_depthwise(
 ) -> LoweredCudaNode:
     """A convolution of each channel by itself."""
     window, sums = operator.window, FloatSums(epilogue=operator.epilogue)
-    program = blocked_depthwise(shape_of(graph, node, operator), block=1, sums=sums)
+    program = blocked_depthwise(convolution_of(graph, node, operator), block=1, sums=sums)
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
     kernel = Kernel(
         name=f"depthwise {window}",

@@ -15,8 +15,7 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
-from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
-from vdla.compiler.te.ops.gemm_conv_transpose import gemm_conv_transpose
+from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.te.ops.product import Matrices, product, round_factors
 from vdla.compiler.te.ops.winograd import winograd_conv2d
 
@@ -135,10 +134,10 @@ def test_convolutions_of_gpus():
     """Their boxes are gathered, of what lies outside of the input too."""
     sizes = {"batch": 2, "channels": 4, "height": 5, "width": 6, "filters": 3, "window": SAME}
     for program in (
-        gemm_conv2d(Convolution(**sizes), block=4),
+        gemm_convolution(Convolution(**sizes), block=4),
         direct_conv2d(Convolution(**sizes)),
         winograd_conv2d(Convolution(**sizes), 2),
-        gemm_conv_transpose(Convolution(**sizes | {"window": STRIDED}), block=4),
+        gemm_convolution(Convolution(**sizes | {"window": STRIDED, "transposed": True}), block=4),
     ):
         arrays = arrays_of(program)
         found, wanted = evaluate(program, arrays), interpret(program, arrays)

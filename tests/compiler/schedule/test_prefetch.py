@@ -19,7 +19,7 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.module import lower
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.blocked_conv2d import blocked_conv2d
+from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 
@@ -106,7 +106,7 @@ def test_convolutions_ask_early_for_weights_that_the_first_level_cache_does_not_
     window = Window(kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1))
 
     def steps(size: int, channels: int, filters: int) -> set[str]:
-        program = blocked_conv2d(
+        program = blocked_convolution(
             Convolution(batch=1, channels=channels, height=size, width=size, filters=filters, window=window),
             block_in=16,
             block_out=16,

@@ -23,7 +23,7 @@ from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops.blocked_conv2d import FloatSums, blocked_conv2d, blocked_depthwise
+from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution, blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
@@ -126,7 +126,7 @@ WINDOWS = [
 @pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[-1:], ids=lambda t: t.cpu)
 @pytest.mark.parametrize(("window", "size"), WINDOWS)
 def test_conv2d(target, window, size):
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=1, channels=4, height=size[0], width=size[1], filters=14, window=window, groups=2),
         block_in=2,
         block_out=4,
@@ -138,7 +138,7 @@ def test_conv2d(target, window, size):
 def test_conv2d_in_blocks_of_rows_that_do_not_divide():
     target = host_target()
     window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=1, channels=2, height=7, width=4, filters=8, window=window), block_in=1, block_out=4
     )
     for rows, row_block in ((2, 4), (3, 3), (2, 6), (1, 7)):
@@ -149,7 +149,7 @@ def test_conv2d_in_blocks_of_rows_that_do_not_divide():
 @pytest.mark.parametrize("window", [Window(kernel=(1, 1)), Window(kernel=(1, 3), pads=(0, 1, 0, 1))])
 def test_conv2d_of_one_row_in_blocks_of_columns(window):
     target = host_target()
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=1, channels=6, height=1, width=23, filters=9, window=window),
         block_in=2,
         block_out=4,
@@ -165,7 +165,7 @@ def test_far_weights_of_sums_in_parts_are_asked_for_early():
     # As a vision transformer begins: loops of one iteration are in the nest of the parts and in the other.
     target = replace(host_target(), cache_bytes=(2**13, 2**15))
     window = Window(kernel=(16, 16), strides=(16, 16))
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=1, channels=3, height=16, width=16, filters=16, window=window),
         block_in=1,
         block_out=16,
@@ -177,7 +177,7 @@ def test_far_weights_of_sums_in_parts_are_asked_for_early():
 
 
 def test_long_rows_of_few_filters_are_cut_for_threads():
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=1, channels=32, height=1, width=3136, filters=64, window=Window(kernel=(1, 1))),
         block_in=16,
         block_out=16,
@@ -268,7 +268,7 @@ def test_parallel_kernels():
     target = host_target()
     window = WINDOWS[0][0]
     sizes = {"batch": 1, "channels": 8, "height": 6, "width": 5, "window": window}
-    conv = blocked_conv2d(Convolution(**sizes, filters=8), block_in=8, block_out=4)
+    conv = blocked_convolution(Convolution(**sizes, filters=8), block_in=8, block_out=4)
     depthwise = blocked_depthwise(Convolution(**sizes, filters=8, groups=8), block=2)
     plain, int8 = (
         product(Matrices(rows=9, depth=5, columns=70)),

@@ -10,7 +10,7 @@ from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.blocked_conv2d import FloatSums, blocked_conv2d
+from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv2d_choice as conv2d_cpu_choice
@@ -59,7 +59,7 @@ CASES = {
 def test_convolutions_compute_no_tap_of_pads_alone(name: str, part: int | None) -> None:
     kernel, strides, dilations, pads, (height, width) = CASES[name]
     window = Window(kernel=kernel, strides=strides, dilations=dilations, pads=pads)
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=1, channels=8, height=height, width=width, filters=12, window=window, groups=2),
         block_in=2,
         block_out=4,
@@ -98,7 +98,7 @@ def test_convolutions_compute_no_tap_of_pads_alone(name: str, part: int | None) 
 def test_tiles_of_far_apart_taps_are_small() -> None:
     """Of 3x3 taps 12 positions apart on 14 x 14, nine of 49 products are needed; whole rows would compute 0.43."""
     window = Window(kernel=(3, 3), dilations=(12, 12), pads=(12, 12, 12, 12))
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=1, channels=64, height=14, width=14, filters=64, window=window),
         block_in=16,
         block_out=16,

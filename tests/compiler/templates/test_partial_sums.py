@@ -9,7 +9,7 @@ from kernels import evaluate, run
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.blocked_conv2d import FloatSums, blocked_conv2d
+from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
@@ -32,7 +32,7 @@ CASES = [
 @pytest.mark.parametrize(("channels", "block", "kernel", "groups", "part"), representatives(CASES, 4))
 def test_parts_of_a_sum(channels, block, kernel, groups, part) -> None:
     window = Window(kernel=kernel, pads=(1, 0, 0, 1), strides=(1, 2))
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(
             batch=1, channels=channels, height=3, width=3, filters=groups * 17, window=window, groups=groups
         ),

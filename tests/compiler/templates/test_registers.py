@@ -9,8 +9,7 @@ from vdla.compiler.target.cpu.machine_code import optimise, target_machine
 from vdla.compiler.target.cpu.module import lower
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.blocked_conv2d import blocked_conv2d
-from vdla.compiler.te.ops.conv_transpose import conv_transpose
+from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.lstm import lstm_steps
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
@@ -68,7 +67,7 @@ def target(request):
 def test_conv2d(target, size, filters, stride):
     window = Window(kernel=(3, 3), strides=(stride, stride), pads=(1, 1, 1, 1))
     lanes = target.vector_bits // 32
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(
             batch=1,
             channels=64,
@@ -86,8 +85,8 @@ def test_conv2d(target, size, filters, stride):
 def test_conv_transpose(target):
     window = Window(kernel=(2, 2), strides=(1, 1), pads=(1, 1, 1, 1))
     lanes = target.vector_bits // 32
-    program = conv_transpose(
-        Convolution(batch=1, channels=lanes, height=17, width=17, filters=96, window=window),
+    program = blocked_convolution(
+        Convolution(batch=1, channels=lanes, height=17, width=17, filters=96, window=window, transposed=True),
         block_in=lanes,
         block_out=lanes,
     )

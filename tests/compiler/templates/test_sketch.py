@@ -21,7 +21,7 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops.blocked_conv2d import blocked_conv2d
+from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu.sketch import schedule as sketch_schedules
@@ -86,7 +86,7 @@ def test_kernels_on_threads(name, monkeypatch):
         assert_close(run_kernel(name, s, pool), name)
 
 
-CONVOLUTION = blocked_conv2d(
+CONVOLUTION = blocked_convolution(
     Convolution(batch=1, channels=64, height=28, width=28, filters=96, window=SAME), block_in=16, block_out=16
 )
 

@@ -10,7 +10,7 @@ from kernels import evaluate, run
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.blocked_conv2d import FloatSums, blocked_conv2d
+from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu.conv2d_choice import NEAR_SHARE, choose_knobs
@@ -51,7 +51,7 @@ CASES = [
 @pytest.mark.parametrize("threads", [False, True], ids=["one thread", "threads"])
 @pytest.mark.parametrize(("window", "size", "knobs"), CASES)
 def test_sums_in_memory_are_the_same(window, size, knobs, threads) -> None:
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=1, channels=28, height=size[0], width=size[1], filters=18, window=window),
         block_in=4,
         block_out=4,
@@ -75,7 +75,7 @@ def chosen(size: int, channels: int, filters: int, kernel: int, **more: bool) ->
     pad = kernel // 2
     window = Window(kernel=(kernel, kernel), pads=(pad, pad, pad, pad))
     height, width = (size, size) if kernel > 1 else (1, size * size)
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=1, channels=channels, height=height, width=width, filters=filters, window=window),
         block_in=16,
         block_out=16,

@@ -16,7 +16,7 @@ from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.conv_transpose import conv_transpose
+from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
@@ -54,8 +54,10 @@ SKETCH = SketchCpu(
     operator="conv_transpose",
     window=CONVOLUTION.window,
     constants=("W",),
-    expression=conv_transpose(
-        Convolution(batch=1, channels=2, height=2, width=3, filters=4, window=CONVOLUTION.window),
+    expression=blocked_convolution(
+        Convolution(
+            batch=1, channels=2, height=2, width=3, filters=4, window=CONVOLUTION.window, transposed=True
+        ),
         block_in=2,
         block_out=4,
     ),

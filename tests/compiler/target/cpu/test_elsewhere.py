@@ -26,7 +26,12 @@ from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te import functions
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
-from vdla.compiler.te.ops.blocked_conv2d import FloatSums, QuantizedSums, blocked_conv2d, blocked_depthwise
+from vdla.compiler.te.ops.blocked_convolution import (
+    FloatSums,
+    QuantizedSums,
+    blocked_convolution,
+    blocked_depthwise,
+)
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.post import Combination, Post
@@ -126,7 +131,7 @@ WINDOWS = [
 def convolution(case: int) -> tuple[Program, dict[str, np.ndarray], np.ndarray]:
     """A program, its arrays, and what the interpreter makes of them."""
     window, (height, width) = WINDOWS[case]
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=2, channels=6, height=height, width=width, filters=14, window=window, groups=2),
         block_in=3,
         block_out=8,
@@ -159,7 +164,7 @@ def quantized_convolution() -> tuple[Program, dict[str, np.ndarray], np.ndarray]
     """The same of a quantized one; the sum at its end needs fused multiply-adds."""
     window, (height, width) = WINDOWS[0]
     addition = Combination(kind="add", ratio_self=0.731, ratio_operand=1.25, offset=-101.7, unsigned=True)
-    program = blocked_conv2d(
+    program = blocked_convolution(
         Convolution(batch=1, channels=8, height=height, width=width, filters=32, window=window, groups=2),
         block_in=4,
         block_out=8,

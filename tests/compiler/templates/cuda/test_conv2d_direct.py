@@ -24,7 +24,7 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.convolution import Convolution as Shape
 from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
-from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
+from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.templates.gpu import conv2d_direct, conv2d_direct_space
 from vdla.compiler.templates.gpu.direct_knobs import Knobs
 from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
@@ -181,7 +181,7 @@ def test_what_it_refuses() -> None:
     net.convolution(4, (3, 3), group=2)
     with pytest.raises(ValueError, match="one group, not 2"):
         lowered_alone(net, knobs)
-    product = gemm_conv2d(
+    product = gemm_convolution(
         Shape(batch=1, channels=2, height=5, width=5, filters=2, window=Window(kernel=(3, 3)))
     )
     with pytest.raises(ValueError, match="no direct convolution"):

@@ -23,9 +23,9 @@ from vdla.compiler.target.cuda.module import lower
 from vdla.compiler.target.cuda.nvrtc import compile_cubin
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.blocked_conv2d import blocked_depthwise
+from vdla.compiler.te.ops.blocked_convolution import blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution as Shape
-from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
+from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.templates.gpu import conv2d, conv_transpose, depthwise
 from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
 from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
@@ -194,7 +194,7 @@ PAPER = {
 def test_defaults_fill_a_gpu(name) -> None:
     size, channels, filters, kernel, stride = PAPER[name]
     window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(kernel // 2,) * 4)
-    program = gemm_conv2d(
+    program = gemm_convolution(
         Shape(batch=1, channels=channels, height=size, width=size, filters=filters, window=window),
         block=conv2d.channel_block(channels),
     )
@@ -207,7 +207,7 @@ def test_defaults_fill_a_gpu(name) -> None:
 
 def test_gathering_divides_by_nothing_that_threads_differ_in() -> None:
     window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
-    program = gemm_conv2d(
+    program = gemm_convolution(
         Shape(batch=1, channels=64, height=16, width=16, filters=64, window=window),
         block=conv2d.channel_block(64),
     )

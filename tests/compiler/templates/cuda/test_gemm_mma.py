@@ -22,7 +22,7 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.convolution import Convolution
-from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
+from vdla.compiler.te.ops.gemm_convolution import gemm_convolution
 from vdla.compiler.te.ops.product import Matrices, product, round_factors, tensor_product
 from vdla.compiler.templates.gpu import gemm_mma, gemm_mma_space
 from vdla.compiler.templates.gpu.gemm_mma_knobs import (
@@ -167,7 +167,7 @@ def test_convolutions_and_batches_of_products_on_tensor_cores():
     """What has the stages of a product needs no template of its own, once its factors are rounded."""
     window = Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
     convolution = round_factors(
-        gemm_conv2d(
+        gemm_convolution(
             Convolution(batch=1, channels=8, height=5, width=5, filters=20, window=window, groups=2),
             block=4,
             epilogue=Epilogue(bias=True),

@@ -1,0 +1,272 @@
+"""Convolutions over activations in blocks of channels, as processors compute them, in float32 or quantized.
+
+Activations of quantized networks are unsigned (`te.ops.unsigned`), so that products are of uint8 and int8, as dot
+product instructions have them. The caller's bias makes up for it: `biases_of_unsigned`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+from ...ir.expr import Buffer, Const, Expr, Var, cast, select
+from ...ir.stmt import Alloc, Assign, Program, Stmt, nest, seq
+from ...ir.types import DType
+from ..blocks import Window, ceil_div
+from ..epilogue import Epilogue
+from ..post import Post, post_value
+from .common import parameters_of
+from .convolution import Convolution, Phase
+from .padded import padded_input
+from .sums import Loops, allocated, summed
+from .unsigned import held, stored_value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloatSums:
+    """Sums in float32, of what reads 0 outside the input.
+
+    Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] with a bias, R like Y with
+    an operand. Y is zero beyond the filters, whatever the parameters hold there.
+    """
+
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizedSums:
+    """Sums in int32, of what reads `pad_value` (an activation) outside the input, and the store pipeline's `post`.
+
+    Weights are int8[groups, filters, blocks of channels, KH, KW, channels of a block]. Parameters: P int32[blocks of Y,
+    2, lanes] (row 0 the biases, row 1 the bits of the float32 scales), R like Y where `post` combines with an operand.
+    """
+
+    pad_value: int
+    post: Post
+
+
+Sums: TypeAlias = FloatSums | QuantizedSums
+
+
+def blocked_convolution(
+    shape: Convolution,
+    *,
+    block_in: int,
+    block_out: int,
+    sums: Sums | None = None,
+    name: str | None = None,
+) -> Program:
+    """Y = what `sums` (by default `FloatSums()`) makes of the sum over the window and the group's channels of W * X.
+
+    Parameters, with ci, co = block_in, block_out, CB and OB the blocks of a group's channels and filters: X [batch,
+    groups, CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW] (of quantized networks [groups, OB * co, CB,
+    KH, KW, ci]; of transposed convolutions ONNX's with its first two dimensions exchanged within each group), those of
+    `sums` (B [groups, OB * co], P [groups * OB, 2, co]), Y [batch, groups, OB, OH, OW, co].
+    Where ci or co does not divide a group's channels or filters, X, W and what else is read are zero beyond them.
+    A block of 1 is plain NCHW. Intermediates: `padded` (statement "pad") where taps reach beyond X, `sum` (statement
+    "conv", loops conv.n, conv.g, conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y,
+    x, j around "post" follow. A transposed convolution has these for each of its phases y, x, with .y.x behind all
+    names ("conv.0.1", "conv.0.1.n", "n.0.1"). On an input of one position without pads it is the `product` of ONNX's W
+    as [channels, filters * KH * KW], which computes no taps in vain.
+    ValueError if the window does not fit, or nothing is left between the pads.
+    """
+    ci, co, groups = block_in, block_out, shape.groups
+    cb, ob = ceil_div(shape.group_channels, ci), ceil_div(shape.group_filters, co)
+    quantized = isinstance(sums, QuantizedSums)
+    kernel = shape.window.kernel
+    channels = (cb, *kernel, ci) if quantized else (cb * ci, *kernel)
+
+    def factors(data: Buffer, weight: Buffer, at: _Place) -> tuple[Expr, Expr]:
+        (n, g, o), (ic, k), j = at.outer, at.channel, at.lane
+        tap = (ic, *at.tap, k) if quantized else (ic * ci + k, *at.tap)
+        return data[n, g, ic, *at.position, k], weight[g, o * co + j, *tap]
+
+    layout = _Layout(
+        data=(shape.batch, groups, cb, shape.height, shape.width, ci),
+        weight=(groups, ob * co, *channels),
+        outer={"n": shape.batch, "g": groups, "o": ob},
+        lanes=co,
+        channels=(cb, ci),
+        factors=factors,
+        channel=lambda n, g, o, y, x, j: (g, o * co + j),
+        block=lambda n, g, o, y, x, j: g * ob + o,
+        bias=(groups, ob * co),
+        filters=shape.group_filters,
+    )
+    return _program(
+        name or ("conv_transpose" if shape.transposed else "conv2d"), shape, layout, sums or FloatSums()
+    )
+
+
+def blocked_depthwise(
+    shape: Convolution, *, block: int, sums: Sums | None = None, name: str = "depthwise"
+) -> Program:
+    """`blocked_convolution` of each channel by itself, which `shape` says by its groups.
+
+    Parameters, with CB the blocks of channels: X [batch, CB, height, width, block], W [KH, KW, CB * block], those of
+    `sums` (B [CB * block], P [CB, 2, block]), Y [batch, CB, OH, OW, block]. Intermediates as of `blocked_convolution`,
+    with loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. ValueError for a channel that
+    has not one filter of its own, or if the window does not fit.
+    """
+    if not shape.groups == shape.channels == shape.filters:
+        raise ValueError(
+            f"a depthwise convolution has a filter for each channel, not {shape.filters} in {shape.groups} groups "
+            f"for {shape.channels}"
+        )
+    blocks = ceil_div(shape.channels, block)
+
+    def factors(data: Buffer, weight: Buffer, at: _Place) -> tuple[Expr, Expr]:
+        (n, c), j = at.outer, at.lane
+        return data[n, c, *at.position, j], weight[*at.tap, c * block + j]
+
+    layout = _Layout(
+        data=(shape.batch, blocks, shape.height, shape.width, block),
+        weight=(*shape.window.kernel, blocks * block),
+        outer={"n": shape.batch, "c": blocks},
+        lanes=block,
+        channels=None,
+        factors=factors,
+        channel=lambda n, c, y, x, j: (c * block + j,),
+        block=lambda n, c, y, x, j: c,
+        bias=(blocks * block,),
+        filters=shape.channels,
+    )
+    return _program(name, shape, layout, sums or FloatSums())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Place:
+    """Where a product is: loops outside of an output's position, its lane, block and place of the input's channel, the
+    input's row and column, and those of the weight."""
+
+    outer: tuple[Expr, ...]
+    lane: Expr
+    channel: tuple[Expr, ...]
+    position: tuple[Expr, Expr]
+    tap: tuple[Expr, Expr]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Layout:
+    """Shapes of X and W, loops around positions, lanes of an output, blocks of channels and channels of one that are
+    summed up (None: none are), and where an output's bias lies: at `channel` of B, in block `block` of P.
+
+    `factors` are those of a product, of X (or `padded`) and W. `filters` are a group's, without those that fill up the
+    last block.
+    """
+
+    data: tuple[int, ...]
+    weight: tuple[int, ...]
+    outer: Loops
+    lanes: int
+    channels: tuple[int, int] | None
+    factors: Callable[[Buffer, Buffer, _Place], tuple[Expr, Expr]]
+    channel: Callable[..., tuple[Expr, ...]]
+    block: Callable[..., Expr]
+    bias: tuple[int, ...]
+    filters: int
+
+
+def _program(name: str, shape: Convolution, layout: _Layout, sums: Sums) -> Program:
+    """The program of a convolution whose tensors lie as `layout` says."""
+    quantized = isinstance(sums, QuantizedSums)
+    types = (DType.UINT8, DType.INT8, DType.INT32) if quantized else (DType.FLOAT32,) * 3
+    x_in = Buffer(name="X", shape=layout.data, dtype=types[0])
+    weight = Buffer(name="W", shape=layout.weight, dtype=types[1])
+    y_out = Buffer(name="Y", shape=(*layout.outer.values(), *shape.outputs, layout.lanes), dtype=types[0])
+    pads = shape.pads
+    outside = sums.pad_value if isinstance(sums, QuantizedSums) else 0.0
+    data, pad = padded_input(x_in, Window(kernel=(1, 1), pads=pads), outside)
+    match sums:
+        case FloatSums():
+            parameters, result = _float_finish(sums, layout, y_out)
+        case QuantizedSums():
+            parameters, result = _quantized_finish(sums, layout, y_out)
+    stages: list[Stmt] = []
+    totals: list[Buffer] = []
+    for rows in shape.axes[0]:
+        for columns in shape.axes[1]:
+            tag = f".{rows.rest}.{columns.rest}" if shape.transposed else ""
+            outputs = {**layout.outer, "y": rows.outputs, "x": columns.outputs, "j": layout.lanes}
+            before, behind = ({}, {}) if layout.channels is None else _channel_loops(layout.channels)
+            terms = {**before, "kh": rows.taps, "kw": columns.taps, **behind}
+            total = Buffer(name=f"sum{tag}", shape=tuple(outputs.values()), dtype=types[2])
+
+            def value(
+                *at: Var,
+                rows: Phase = rows,
+                columns: Phase = columns,
+                terms: Loops = terms,
+                total: Buffer = total,
+            ) -> Expr:
+                *outer, y, x, j = at[: -len(terms)]
+                of = dict(zip(terms, at[-len(terms) :], strict=True))
+                place = _Place(
+                    outer=tuple(outer),
+                    lane=j,
+                    channel=tuple([of[loop] for loop in ("ic", "k") if loop in of]),
+                    position=(rows.read(y, of["kh"], pads[0]), columns.read(x, of["kw"], pads[1])),
+                    tap=(rows.weight(of["kh"]), columns.weight(of["kw"])),
+                )
+                of_data, of_weight = layout.factors(data, weight, place)
+                return cast(of_data, total.dtype) * cast(of_weight, total.dtype)
+
+            loops = [Var(f"{loop}{tag}") for loop in outputs]
+            *outer, y, x, j = loops
+            at = (*outer, rows.output(y), columns.output(x), j)
+            summing = rows.taps > 0 and columns.taps > 0
+            finished = result(total[tuple(loops)] if summing else Const(0, total.dtype), at)
+            post = Assign(name=f"post{tag}", buffer=y_out, indices=at, value=finished)
+            stage = nest(list(zip(loops, outputs.values(), strict=True)), post)
+            if summing:
+                stage = seq(summed(f"conv{tag}", total, outputs, terms, value), stage)
+                if shape.transposed:
+                    stage = Alloc(buffer=total, body=stage)
+                else:
+                    totals.append(total)
+            stages.append(stage)
+    body = allocated([*([data] if pad else []), *totals], seq(*pad, *stages))
+    return Program(name=name, parameters=parameters_of(x_in, weight, *parameters, y_out), body=body)
+
+
+def _channel_loops(channels: tuple[int, int]) -> tuple[Loops, Loops]:
+    """The loops over blocks of channels, around those over taps, and over the channels of a block, inside of them."""
+    return {"ic": channels[0]}, {"k": channels[1]}
+
+
+_Finished: TypeAlias = tuple[tuple[Buffer | None, ...], Callable[[Expr, tuple[Expr, ...]], Expr]]
+"""Parameters of what follows a sum, and an output's value for its sum and indices."""
+
+
+def _float_finish(sums: FloatSums, layout: _Layout, out: Buffer) -> _Finished:
+    epilogue = sums.epilogue
+    bias = Buffer(name="B", shape=layout.bias, dtype=DType.FLOAT32) if epilogue.bias else None
+    operand = Buffer(name="R", shape=out.shape, dtype=DType.FLOAT32) if epilogue.operand else None
+
+    def value(total: Expr, at: tuple[Expr, ...]) -> Expr:
+        channel = layout.channel(*at)
+        result = epilogue.value(
+            total, None if bias is None else bias[channel], None if operand is None else operand[at]
+        )
+        if layout.filters % out.shape[-1]:
+            # 0 * infinity is no zero, and an epilogue may make something else of one.
+            return select(channel[-1] < layout.filters, result, 0.0)
+        return result
+
+    return (bias, operand), value
+
+
+def _quantized_finish(sums: QuantizedSums, layout: _Layout, out: Buffer) -> _Finished:
+    parameters = Buffer(name="P", shape=(prod(out.shape[1:-3]), 2, out.shape[-1]), dtype=DType.INT32)
+    operand = Buffer(name="R", shape=out.shape, dtype=DType.UINT8) if sums.post.has_operand else None
+
+    def value(total: Expr, at: tuple[Expr, ...]) -> Expr:
+        block, lane = layout.block(*at), at[-1]
+        second = None if operand is None else stored_value(operand[at])
+        return held(
+            post_value(total + parameters[block, 0, lane], parameters[block, 1, lane], second, sums.post)
+        )
+
+    return (parameters, operand), value

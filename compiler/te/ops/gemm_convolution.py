@@ -1,0 +1,255 @@
+"""Convolutions as products of matrices, one of which is gathered from the input, as GPUs compute them.
+
+Nothing is stored as a matrix: a schedule gathers tile by tile. Indices outside the input read as zero, so that pads and
+what is beyond the last channel or image need no case of their own. A convolution is one product; of a transposed one
+the phases (`Convolution.axes`) with as many taps and outputs are the matrices of one product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ir.expr import Buffer, Const, Expr, Load, Var
+from ...ir.stmt import Assign, Program, Stmt, nest, seq
+from ...ir.types import DType
+from ..blocks import Pair, Window
+from ..epilogue import Epilogue
+from .common import parameters_of
+from .convolution import Convolution, Phase
+from .gathered_product import Depth, GatheredProduct, Place
+
+
+def is_pointwise(window: Window) -> bool:
+    """Whether every output is computed from one position of the input, its own."""
+    return window.kernel == (1, 1) and window.strides == (1, 1) and not any(window.pads)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseGroup:
+    """Phases of an axis that follow one another, with as many taps and outputs each.
+
+    The base of the m-th is that of the first one plus (m + `offset`) // `stride`.
+    """
+
+    members: tuple[Phase, ...]
+    offset: int
+    stride: int
+
+    @property
+    def first(self) -> Phase:
+        """The one with the least rest."""
+        return self.members[0]
+
+    def base(self, m: Expr) -> Expr:
+        """`Phase.base` of the m-th."""
+        return (m + self.offset) // self.stride + self.first.base
+
+
+def _groups(axis: Sequence[Phase]) -> tuple[PhaseGroup, ...]:
+    """The phases of an axis, in the order of their rests, in groups as long as possible."""
+    groups: list[PhaseGroup] = []
+    for phase in axis:
+        joined = _group((*groups[-1].members, phase)) if groups else None
+        if joined is not None:
+            groups[-1] = joined
+        else:
+            groups.append(PhaseGroup(members=(phase,), offset=0, stride=phase.every))
+    return tuple(groups)
+
+
+def _group(members: tuple[Phase, ...]) -> PhaseGroup | None:
+    """These phases as a group; None if they are none."""
+    first = members[0]
+    if any((p.taps, p.outputs) != (first.taps, first.outputs) for p in members):
+        return None
+    for offset in range(first.every):
+        if all(p.base - first.base == (m + offset) // first.every for m, p in enumerate(members)):
+            return PhaseGroup(members=members, offset=offset, stride=first.every)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseProduct:
+    """Phases whose sums are one product: a group of rows' with a group of columns'. Its names end with `tag`.
+
+    `depth` is None where there are no taps: nothing is summed.
+    """
+
+    rows: PhaseGroup
+    columns: PhaseGroup
+    depth: Depth | None
+    tag: str
+
+    @property
+    def outputs(self) -> Pair:
+        """Rows and columns of a phase."""
+        return self.rows.first.outputs, self.columns.first.outputs
+
+    @property
+    def matrices(self) -> Pair:
+        """Phases of rows and of columns."""
+        return len(self.rows.members), len(self.columns.members)
+
+    def pack(self, weights: np.ndarray) -> np.ndarray:
+        """Of weights [groups, filters, channels, KH, KW] those used, [groups, rows, columns, depth, filters].
+
+        Without the dimensions of size 1 among the first three; ValueError without taps.
+        """
+        if self.depth is None:
+            raise ValueError(f"phases{self.tag} have no taps")
+        chosen = [
+            [
+                self.depth.pack(weights[..., row.first :: row.step, column.first :: column.step])
+                for column in self.columns.members
+            ]
+            for row in self.rows.members
+        ]
+        matrices = np.moveaxis(np.array(chosen), 2, 0)
+        batch = [size for size in matrices.shape[:3] if size > 1]
+        return matrices.reshape(*batch, *matrices.shape[3:])
+
+
+def phase_products(shape: Convolution, block: int = 1) -> tuple[PhaseProduct, ...]:
+    """What a convolution consists of; ValueError where it has no outputs.
+
+    Sums go through blocks of `block` channels; without taps beside one another there is no need of blocks.
+    """
+    rows, columns = map(_groups, shape.axes)
+    products: list[PhaseProduct] = []
+    for row in rows:
+        for column in columns:
+            taps = (row.first.taps, column.first.taps)
+            depth = Depth(channels=shape.group_channels, taps=taps, block=1 if taps == (1, 1) else block)
+            tag = f"_{row.first.rest}_{column.first.rest}" if products else ""
+            products.append(
+                PhaseProduct(rows=row, columns=column, depth=depth if all(taps) else None, tag=tag)
+            )
+    return tuple(products)
+
+
+def gemm_convolution(
+    shape: Convolution, *, block: int = 1, epilogue: Epilogue | None = None, name: str | None = None
+) -> Program:
+    """Y = epilogue(sum over the window and the group's channels of W * X) in float32; X reads 0 outside.
+
+    Parameters, with C and M a group's channels and filters: X [batch, groups, C, height, width] ([..., height * width]
+    where `is_pointwise`, if not transposed), for every one of `phase_products` with taps W{tag} as its `pack` makes it
+    of weights [groups, M, C, KH, KW], B [groups, M] with a bias, R like Y with an operand, Y [batch, groups, M, OH, OW]
+    (if not transposed [..., OH * OW]). Stages as of `GatheredProduct.stages`, matrices are (groups, phases of rows, of
+    columns), columns j = (n * OH + y) * OW + x; without taps loops b0{tag}, b1{tag}, b2{tag}, i{tag}, j{tag} around
+    "post{tag}". ValueError if the window does not fit, or where nothing is left between the pads.
+    """
+    epilogue = epilogue or Epilogue()
+    batch, groups, channels, filters = shape.batch, shape.groups, shape.group_channels, shape.group_filters
+    pointwise = not shape.transposed and is_pointwise(shape.window)
+    oh, ow = shape.outputs
+
+    def buffer(name: str, *sizes: int) -> Buffer:
+        return Buffer(name=name, shape=sizes, dtype=DType.FLOAT32)
+
+    plane = (shape.height * shape.width,) if pointwise else (shape.height, shape.width)
+    x_in = buffer("X", batch, groups, channels, *plane)
+    y_out = buffer("Y", batch, groups, filters, *((oh, ow) if shape.transposed else (oh * ow,)))
+    bias = buffer("B", groups, filters) if epilogue.bias else None
+    operand = buffer("R", *y_out.shape) if epilogue.operand else None
+    weights: list[Buffer] = []
+    stages: list[Stmt] = []
+    for part in phase_products(shape, block):
+        matrices = (groups, *part.matrices)
+        columns = batch * part.outputs[0] * part.outputs[1]
+        target = _phase_target(part) if shape.transposed else _target(shape)
+        if part.depth is None:
+            g, p, q, i, j = (Var(f"{name}{part.tag}") for name in ("b0", "b1", "b2", "i", "j"))
+            at = target((g, p, q), i, j)
+            value = epilogue.value(
+                Const(0.0, DType.FLOAT32),
+                None if bias is None else bias[g, i],
+                None if operand is None else Load(operand, at),
+            )
+            post = Assign(name=f"post{part.tag}", buffer=y_out, indices=at, value=value)
+            stages.append(nest([*zip((g, p, q), matrices, strict=True), (i, filters), (j, columns)], post))
+            continue
+        several = [size for size in matrices if size > 1]
+        weights.append(buffer(f"W{part.tag}", *several, part.depth.size, filters))
+        product = GatheredProduct(
+            matrices=matrices,
+            rows=filters,
+            depth=part.depth.size,
+            columns=columns,
+            source=_phase_source(part, part.depth) if shape.transposed else _source(shape, part.depth),
+            target=target,
+            bias=lambda matrix, i: (matrix[0], i),
+            # A box of one channel or position has no dimension to cut tiles of.
+            plain=pointwise and batch == 1 and channels > 1 and oh * ow > 1,
+            tag=part.tag,
+        )
+        stages.append(product.stages(x_in, weights[-1], bias, operand, y_out, epilogue))
+    parameters = parameters_of(x_in, *weights, bias, operand, y_out)
+    name = name or ("conv_transpose" if shape.transposed else "conv2d")
+    return Program(name=name, parameters=parameters, body=seq(*stages))
+
+
+_Source = Callable[[Sequence[Expr], Expr, Expr], Place]
+
+
+def _source(shape: Convolution, depth: Depth) -> _Source:
+    """The element of X of the product k of output j; of a pointwise convolution X has rows and columns in one."""
+    (sy, sx), (dy, dx), (top, left, _, _) = shape.window.strides, shape.window.dilations, shape.window.pads
+    oh, ow = shape.outputs
+
+    def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Place:
+        channel, kh, kw = depth.place(k)
+        image, position = j // (oh * ow), j % (oh * ow)
+        if is_pointwise(shape.window):
+            return image, matrix[0], channel, position
+        row, column = position // ow, position % ow
+        return image, matrix[0], channel, row * sy + kh * dy - top, column * sx + kw * dx - left
+
+    return source
+
+
+def _target(shape: Convolution) -> _Source:
+    """The element of Y [batch, groups, filters, OH * OW] that output j of filter i is."""
+    oh, ow = shape.outputs
+
+    def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Place:
+        if shape.batch == 1:
+            return Const(0), matrix[0], i, j
+        return j // (oh * ow), matrix[0], i, j % (oh * ow)
+
+    return target
+
+
+def _phase_source(part: PhaseProduct, depth: Depth) -> _Source:
+    """`_source` of a transposed convolution's phases."""
+
+    def source(matrix: Sequence[Expr], k: Expr, j: Expr) -> Place:
+        g, p, q = matrix
+        image, row, column = _position(part, j)
+        channel, kh, kw = depth.place(k)
+        row = row + part.rows.base(p) - kh * -part.rows.first.reach
+        column = column + part.columns.base(q) - kw * -part.columns.first.reach
+        return image, g, channel, row, column
+
+    return source
+
+
+def _phase_target(part: PhaseProduct) -> _Source:
+    """The element of Y [batch, groups, filters, OH, OW] of a transposed convolution's phases."""
+
+    def target(matrix: Sequence[Expr], i: Expr, j: Expr) -> Place:
+        g, p, q = matrix
+        image, row, column = _position(part, j)
+        rows, columns = part.rows.first, part.columns.first
+        return image, g, i, row * rows.every + p + rows.rest, column * columns.every + q + columns.rest
+
+    return target
+
+
+def _position(part: PhaseProduct, j: Expr) -> tuple[Expr, Expr, Expr]:
+    """Image, row and column of a phase of output j."""
+    rows, columns = part.outputs
+    return j // (rows * columns), j % (rows * columns) // columns, j % columns
