@@ -26,8 +26,10 @@ def direct_conv2d(
     sizes are the true ones: `schedule.pad` makes them multiples of tiles. ValueError if the window does not fit, for
     several groups or a transposed one.
     """
-    if shape.groups > 1 or shape.transposed:
-        raise ValueError(f"a direct convolution has one group and is not transposed, unlike {shape}")
+    if shape.groups > 1:
+        raise ValueError(f"a direct convolution has one group, not {shape.groups}")
+    if shape.transposed:
+        raise ValueError("a direct convolution is not transposed")
     epilogue = epilogue or Epilogue()
     window, batch, channels, filters = shape.window, shape.batch, shape.channels, shape.filters
     (taps_y, taps_x), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
