@@ -8,6 +8,7 @@ architecture whitepapers (A100, GA102, Ada, H100) and data sheets.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 KIB = 1024
 
@@ -22,6 +23,19 @@ LOCAL_BYTES = 512 * KIB
 """Local memory of a thread."""
 REGISTERS_PER_THREAD = 255
 REGISTERS_PER_BLOCK = 64 * KIB
+
+
+Capability = Literal[
+    "mma",
+    "wgmma",
+    "int8 dot products",
+    "asynchronous copies",
+    "bulk copies",
+    "overlapping kernels",
+]
+"""What some GPUs have and others have not: products of matrices by a warp ("mma") or by four ("wgmma"), sums of four
+products of int8, copies into shared memory that one thread ("asynchronous") or a whole block ("bulk") waits for later,
+and kernels that wait themselves for the one before them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +68,17 @@ class Architecture:
     float32_lanes: int
     tensor_rates: tuple[int, int, int]
     card: Card
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What its instructions can do (PTX ISA: "mma", "dp4a", "cp.async" from sm_80 on; "cp.async.bulk.tensor" and
+        "griddepcontrol" from sm_90 on; "wgmma" on sm_90a alone)."""
+        found: set[Capability] = {"mma", "int8 dot products", "asynchronous copies"}
+        if self.capability >= (9, 0):
+            found |= {"bulk copies", "overlapping kernels"}
+        if self.exact:
+            found.add("wgmma")
+        return frozenset(found)
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
         """Whether a device of a compute capability runs cubins of this architecture.

@@ -131,7 +131,7 @@ def has_thread_copies(body: Stmt) -> bool:
 def check_bulk_copies(kernel: Kernel, target: CudaTarget) -> None:
     """LoweringError for bulk copies where there are none, and for uses of swizzled buffers that find nothing."""
     copies = list(bulk_copies(kernel.body))
-    if copies and target.architecture.capability < CAPABILITY:
+    if copies and not target.has("bulk copies"):
         raise LoweringError(
             f"`{summarize(copies[0])}` stands in no loop over threads, and {target.arch} has no copies of a whole "
             "block; share it out to threads, or generate code with -arch=sm_90"

@@ -23,7 +23,6 @@ from .text import (
     CONDITIONAL,
     PRODUCT,
     SUM,
-    TYPES,
     Text,
     call,
     conversion,
@@ -45,9 +44,9 @@ _ONE = Const(1)
 def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
     """The moves of a copy, in loops over what one move does not hold.
 
-    An asynchronous copy whose elements are too narrow, or not aligned, for the hardware happens at once, which is as
-    right. LoweringError for asynchronous copies between other memories than the device's and the block's, or with a
-    pad that is not zero.
+    An asynchronous copy happens at once, which is as right, where the hardware has none, or its elements are too narrow
+    for it or not aligned. LoweringError for asynchronous copies between other memories than the device's and the
+    block's, or with a pad that is not zero.
     """
     _Move(kernel, copy).emit()
 
@@ -69,7 +68,11 @@ class _Move:
         self.to = self.values.storages[copy.destination.buffer.name]
         self.of = self.values.storages[copy.source.buffer.name]
         self.element_bytes = copy.source.buffer.dtype.bits // 8
-        self.asynchronous = copy.asynchronous and copy.source.buffer.dtype is copy.destination.buffer.dtype
+        self.asynchronous = (
+            kernel.asynchronous
+            and copy.asynchronous
+            and copy.source.buffer.dtype is copy.destination.buffer.dtype
+        )
         if copy.asynchronous:
             self.check_asynchronous()
         ranges = self.values.ranges
@@ -197,43 +200,45 @@ class _Move:
         destination, origin = copy.destination.buffer, copy.source.buffer
         if lanes == 1:
             value = Text(self.values.element(origin, tuple(of)).text)
-            pad = None if copy.pad is None else literal(copy.pad.value, origin.dtype)
+            pad = None if copy.pad is None else literal(values.dialect, copy.pad.value, origin.dtype)
             if pad is not None and origin.dtype in (DType.FLOAT16, DType.BFLOAT16):
                 pad = values.narrowed(
-                    literal(copy.pad.value if copy.pad is not None else 0, DType.FLOAT32), origin.dtype
+                    literal(values.dialect, copy.pad.value if copy.pad is not None else 0, DType.FLOAT32),
+                    origin.dtype,
                 )
             value = _guarded(inside, value, pad)
             if destination.dtype is not origin.dtype:
-                value = conversion(TYPES[destination.dtype], value)
+                value = conversion(values.type_of(destination.dtype), value)
             self.kernel.source.line(f"{values.element(destination, tuple(to)).text} = {value.text};")
             return
-        values.used.add("Vector")
-        vector = f"Vector<{TYPES[origin.dtype]}, {lanes}>"
+        vector, dialect = values.vector(origin.dtype, lanes), values.dialect
         for storage in (self.to, self.of):
             if storage.space == "register":
                 self.kernel.aligned.add(storage.buffer.name)
-        value = Text(f"*(const {vector}*){values.pointer(origin, source)}", 15)
+        value = Text(
+            f"*({dialect.pointer(vector, self.of.space, const=True)}){values.pointer(origin, source)}", 15
+        )
         pad = None
         if copy.pad is not None:
             one = values.emit(copy.pad).text
-            pad = Text(
-                f"{vector}{{}}" if copy.pad.value == 0 else f"{vector}{{{{{', '.join([one] * lanes)}}}}}"
-            )
+            braces = dialect.zeros if copy.pad.value == 0 else f"{{{{{', '.join([one] * lanes)}}}}}"
+            pad = Text(dialect.compound.format(vector) + braces)
         value = _guarded(inside, value, pad)
-        self.kernel.source.line(f"*({vector}*){values.pointer(destination, target)} = {value.text};")
+        place = f"({dialect.pointer(vector, self.to.space)}){values.pointer(destination, target)}"
+        self.kernel.source.line(f"*{place} = {value.text};")
 
     def asynchronous_move(
         self, target: LinearForm, source: LinearForm, inside: list[Text], left: Text | None, lanes: int
     ) -> None:
         """One move by the hardware, which fills with zeros what it is not told to read."""
         values, size = self.values, lanes * self.element_bytes
-        count = integer(size)
+        count = integer(values.dialect, size)
         if left is not None:
-            rest = operation("*", PRODUCT, left, integer(self.element_bytes))
-            count = call("min", integer(size), rest)
+            rest = operation("*", PRODUCT, left, integer(values.dialect, self.element_bytes))
+            count = call("min", integer(values.dialect, size), rest)
             # Nothing is left of a move that begins behind the end.
-            count = call("max", integer(0), count)
-        count = _guarded(inside, count, integer(0))
+            count = call("max", integer(values.dialect, 0), count)
+        count = _guarded(inside, count, integer(values.dialect, 0))
         name = f"copy_async_{size}"
         values.used.add(name)
         to = values.pointer(self.copy.destination.buffer, target)

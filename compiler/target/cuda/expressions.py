@@ -1,4 +1,4 @@
-"""Values of IR expressions as C++ expressions.
+"""Values of IR expressions as expressions of C.
 
 Arithmetic keeps the IR's rounding: nothing is contracted but what a Reduce adds (`fmaf`), and 16-bit floats round
 after every operation.
@@ -14,6 +14,7 @@ from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Loa
 from ...ir.printer import format_expr
 from ...ir.simplify import simplify, simplify_form
 from ...ir.types import DType
+from .dialect import Dialect
 from .errors import LoweringError
 from .functions import call_function
 from .indices import Index, comparison, index
@@ -26,7 +27,6 @@ from .text import (
     PRODUCT,
     RELATION,
     SUM,
-    TYPES,
     Text,
     call,
     conversion,
@@ -55,7 +55,8 @@ class ExpressionEmitter:
     those in `named` have a variable.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
         self.ranges: dict[str, Interval | Expr] = {}
         self.variables: dict[str, str] = {}
         self.storages: dict[str, Storage] = {}
@@ -75,17 +76,19 @@ class ExpressionEmitter:
         dtype = dtype_of(expr)
         match expr:
             case Const(value=value) if dtype in (DType.FLOAT16, DType.BFLOAT16):
-                return self.narrowed(literal(value, DType.FLOAT32), dtype)
+                return self.narrowed(literal(self.dialect, value, DType.FLOAT32), dtype)
             case Const(value=value):
                 return (
-                    literal(value, dtype) if dtype is not DType.INT64 else index(self, linear_form(expr)).text
+                    literal(self.dialect, value, dtype)
+                    if dtype is not DType.INT64
+                    else index(self, linear_form(expr)).text
                 )
             case Load(buffer=buffer, indices=indices):
                 return self.element(buffer, indices)
             case Var(name=name) if dtype is not DType.INT64:
                 return Text(self.variables[name])
             case Call(function=function, arguments=arguments):
-                return call_function(self.used, function, [self.as_float(a) for a in arguments], dtype)
+                return call_function(self, function, [self.as_float(a) for a in arguments], dtype)
         if dtype is DType.INT64:
             return index(self, linear_form(expr)).text
         match expr:
@@ -134,10 +137,10 @@ class ExpressionEmitter:
         elif narrow or _fits(interval(expr, self.ranges)):
             result = operation(op, _PRECEDENCE[op], a, b)
         else:
-            # Sums wrap; in C++ only those of unsigned numbers do.
+            # Sums wrap; in C only those of unsigned numbers do.
             x, y = conversion(_UNSIGNED, a), conversion(_UNSIGNED, b)
             result = conversion("int", operation(op, _PRECEDENCE[op], x, y))
-        return conversion(TYPES[dtype], result) if narrow else result
+        return conversion(self.type_of(dtype), result) if narrow else result
 
     def divide(self, expr: Binary, a: Text, b: Text) -> Text:
         """a // b or a % b of integers of at most 32 bits."""
@@ -154,7 +157,7 @@ class ExpressionEmitter:
         if dtype not in (DType.FLOAT16, DType.BFLOAT16):
             return self.emit(expr)
         if isinstance(expr, Const):
-            return literal(expr.value, DType.FLOAT32)
+            return literal(self.dialect, expr.value, DType.FLOAT32)
         self.used.add(dtype.value)
         return call("to_float", self.emit(expr))
 
@@ -178,13 +181,31 @@ class ExpressionEmitter:
         else:
             text = self.as_float(value)
         if dtype is DType.BOOL:
-            zero = literal(0, DType.FLOAT32 if source.is_float else DType.INT32)
+            zero = literal(self.dialect, 0, DType.FLOAT32 if source.is_float else DType.INT32)
             return operation("!=", EQUALITY, text, zero)
         if dtype.is_float:
             return self.narrowed(text if source.is_float else conversion("float", text), dtype)
         if source.is_float and dtype is not DType.INT32:
             text = conversion("int", text)
-        return conversion(TYPES[dtype], text)
+        return conversion(self.type_of(dtype), text)
+
+    # Types
+
+    def type_of(self, dtype: DType) -> str:
+        """The type of elements; LoweringError where the language has none."""
+        if dtype not in self.dialect.types:
+            raise LoweringError(f"{self.dialect.name} has no code for {dtype}; compute in float32")
+        return self.dialect.types[dtype]
+
+    def vector(self, dtype: DType, count: int) -> str:
+        """The type of neighbours that one access takes."""
+        given = {"type": self.type_of(dtype), "count": count}
+        name = self.dialect.vector.format(**given)
+        if self.dialect.vector_definition:
+            self.defined[name] = self.dialect.vector_definition.format(vector=name, **given)
+        else:
+            self.used.add("Vector")
+        return name
 
     # Memory
 

@@ -9,11 +9,16 @@ tanhf 1, logf 1, erff 2 units in the last place, division and square root correc
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ...ir.types import DType
 from . import bulk_copies, mma_functions, wgmma_emit
+from .dialect import Dialect
 from .errors import LoweringError
 from .text import PRODUCT, Text, call, operation
+
+if TYPE_CHECKING:
+    from .expressions import ExpressionEmitter
 
 _FLOAT16 = """\
 struct float16 { unsigned short bits; };
@@ -112,32 +117,74 @@ FUNCTIONS = {
 }
 """Definitions by name, in the order in which they are written; `float16` and `bfloat16` with their conversions."""
 
-NAMES = frozenset(
+_NAMES = frozenset(
     {*FUNCTIONS, *wgmma_emit.NAMES, *bulk_copies.NAMES, "to_float", "to_float16", "to_bfloat16"}
 )
 """What the definitions call theirs."""
 _MATH = {"exp": "expf", "tanh": "tanhf", "log": "logf", "sqrt": "sqrtf", "erf": "erff"}
 """Functions of te.scalars that the math library has."""
 _OURS = ("sigmoid", "round_tf32")
+"""Those that a dialect may define as functions."""
+
+CUDA = Dialect(
+    name="CUDA C++",
+    types={
+        DType.INT8: "signed char",
+        DType.UINT8: "unsigned char",
+        DType.INT32: "int",
+        DType.INT64: "long long",
+        DType.FLOAT16: "float16",
+        DType.BFLOAT16: "bfloat16",
+        DType.FLOAT32: "float",
+        DType.BOOL: "bool",
+    },
+    wide="long long",
+    unsigned_wide="unsigned long long",
+    wide_suffix="LL",
+    float_of_bits="__uint_as_float",
+    float_of_int="__int_as_float",
+    math=_MATH,
+    fused="fmaf",
+    spaces={"global": "", "shared": "", "register": ""},
+    restrict="__restrict__",
+    aligned="alignas(16)",
+    thread="threadIdx.{axis}",
+    block="blockIdx.{axis}",
+    kernel='extern "C" __global__ void __launch_bounds__({threads}) {function}(',
+    barrier="__syncthreads();",
+    vector="Vector<{type}, {count}>",
+    vector_definition="",
+    compound="{}",
+    zeros="{}",
+    shared_array="__shared__ alignas({alignment}) {type} {name}[{elements}];",
+    # Of an extern array NVRTC takes no alignas at this place.
+    shared_block="__shared__ __align__({alignment}) unsigned char shared[{bytes}];",
+    shared_dynamic="extern __shared__ __align__({alignment}) unsigned char shared[];",
+    functions=FUNCTIONS,
+    names=_NAMES,
+)
+"""CUDA C++; float16 and bfloat16 are those of `FUNCTIONS`."""
 
 
-def definitions(names: Iterable[str]) -> str:
+def definitions(dialect: Dialect, names: Iterable[str]) -> str:
     """The text of the functions of these names; a name that is not known is a KeyError."""
     wanted = set(names)
-    if unknown := wanted - FUNCTIONS.keys():
+    if unknown := wanted - dialect.functions.keys():
         raise KeyError(sorted(unknown)[0])
-    return "\n".join(text for name, text in FUNCTIONS.items() if name in wanted)
+    return "\n".join(text for name, text in dialect.functions.items() if name in wanted)
 
 
-def call_function(used: set[str], name: str, arguments: Sequence[Text], dtype: DType) -> Text:
+def call_function(values: ExpressionEmitter, name: str, arguments: Sequence[Text], dtype: DType) -> Text:
     """The value of a scalar function of the IR (`Call`); LoweringError for functions without code on this target."""
     if name == "divide" and len(arguments) == 2 and dtype is DType.FLOAT32:
         return operation("/", PRODUCT, *arguments)
     if name == "float32_from_bits" and len(arguments) == 1:
-        return call("__int_as_float", *arguments)
-    if name not in (*_MATH, *_OURS) or len(arguments) != 1 or dtype is not DType.FLOAT32:
-        known = ", ".join(("divide", "float32_from_bits", *_MATH, *_OURS))
+        return call(values.dialect.float_of_int, *arguments)
+    math = values.dialect.math
+    ours = [own for own in _OURS if own in values.dialect.functions]
+    if name not in (*math, *ours) or len(arguments) != 1 or dtype is not DType.FLOAT32:
+        known = ", ".join(("divide", "float32_from_bits", *math, *ours))
         raise LoweringError(f"function {name} has no code on this target; there are {known}")
-    if name in _OURS:
-        used.add(name)
-    return call(_MATH.get(name, name), *arguments)
+    if name in ours:
+        values.used.add(name)
+    return call(math.get(name, name), *arguments)

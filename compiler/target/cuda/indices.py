@@ -15,6 +15,7 @@ from ...ir.expr import Binary, Call, Cast, Const, Expr, Load, Operator, Select, 
 from ...ir.printer import format_expr
 from ...ir.types import DType
 from ...ir.visit import free_vars
+from .dialect import Dialect
 from .errors import LoweringError
 from .text import (
     BIT_AND,
@@ -39,14 +40,14 @@ _LIMIT, _LIMIT_64 = 2**31, 2**63
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An integer expression: its text, and whether its type is long long rather than int."""
+    """An integer expression: its text, and whether its type has 64 bits rather than 32."""
 
     text: Text
     wide: bool
 
-    def as_wide(self) -> Text:
-        """The text as a long long."""
-        return self.text if self.wide else conversion("long long", self.text)
+    def as_wide(self, dialect: Dialect) -> Text:
+        """The text in 64 bits."""
+        return self.text if self.wide else conversion(dialect.wide, self.text)
 
 
 def index(values: ExpressionEmitter, form: LinearForm) -> Index:
@@ -66,42 +67,48 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
     constant = form.constant
     if order and order[0][1] < 0 and constant > 0:
         # Rather a constant in front than a factor of -1.
-        result, constant = integer(constant, wide=wide), 0
+        result, constant = integer(values.dialect, constant, wide=wide), 0
     for atom, coefficient in order:
         held = _atom(values, atom)
         most, size = sizes[atom], abs(coefficient)
         # The first term makes all further sums wide; a product that leaves 32 bits must be wide itself.
         narrow = most is not None and size * most < _LIMIT
-        text = held.text if narrow and not (wide and result is None) else held.as_wide()
+        text = held.text if narrow and not (wide and result is None) else held.as_wide(values.dialect)
         if result is None:
-            result = text if coefficient == 1 else operation("*", PRODUCT, text, integer(coefficient))
+            result = (
+                text
+                if coefficient == 1
+                else operation("*", PRODUCT, text, integer(values.dialect, coefficient))
+            )
             continue
-        term = text if size == 1 else operation("*", PRODUCT, text, integer(size))
+        term = text if size == 1 else operation("*", PRODUCT, text, integer(values.dialect, size))
         result = operation("+" if coefficient > 0 else "-", SUM, result, term)
     if result is None:
-        return Index(integer(form.constant), not -_LIMIT < form.constant < _LIMIT)
+        return Index(integer(values.dialect, form.constant), not -_LIMIT < form.constant < _LIMIT)
     if constant:
-        result = operation("+" if constant > 0 else "-", SUM, result, integer(abs(constant)))
+        result = operation("+" if constant > 0 else "-", SUM, result, integer(values.dialect, abs(constant)))
     return Index(result, wide)
 
 
 def _wrapping(values: ExpressionEmitter, form: LinearForm) -> Text:
-    """A sum of numbers from memory, which wraps as unsigned ones do in C++."""
+    """A sum of numbers from memory, which wraps as unsigned ones do in C."""
     result: Text | None = None
     for atom, coefficient in form.terms.items():
-        term = _unsigned(_atom(values, atom))
+        term = _unsigned(values, _atom(values, atom))
         if coefficient != 1:
-            factor = conversion("unsigned long long", integer(coefficient))
+            factor = conversion(values.dialect.unsigned_wide, integer(values.dialect, coefficient))
             term = operation("*", PRODUCT, term, factor)
         result = term if result is None else operation("+", SUM, result, term)
     assert result is not None
     if form.constant:
-        result = operation("+", SUM, result, conversion("unsigned long long", integer(form.constant)))
-    return conversion("long long", result)
+        result = operation(
+            "+", SUM, result, conversion(values.dialect.unsigned_wide, integer(values.dialect, form.constant))
+        )
+    return conversion(values.dialect.wide, result)
 
 
-def _unsigned(held: Index) -> Text:
-    return conversion("unsigned long long", held.as_wide())
+def _unsigned(values: ExpressionEmitter, held: Index) -> Text:
+    return conversion(values.dialect.unsigned_wide, held.as_wide(values.dialect))
 
 
 def comparison(values: ExpressionEmitter, op: str, precedence: int, a: LinearForm, b: LinearForm) -> Text:
@@ -150,20 +157,20 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
         case Binary(op="min" | "max" as op, a=a, b=b):
             x, y = index(values, linear_form(a)), index(values, linear_form(b))
             if x.wide != y.wide:
-                return Index(call(op, x.as_wide(), y.as_wide()), True)
+                return Index(call(op, x.as_wide(values.dialect), y.as_wide(values.dialect)), True)
             return Index(call(op, x.text, y.text), x.wide)
         case Binary(op="*", a=a, b=b):
             x, y = index(values, linear_form(a)), index(values, linear_form(b))
             size = _most(values, atom)
             if size is None or size >= _LIMIT_64:
-                product = operation("*", PRODUCT, _unsigned(x), _unsigned(y))
-                return Index(conversion("long long", product), True)
+                product = operation("*", PRODUCT, _unsigned(values, x), _unsigned(values, y))
+                return Index(conversion(values.dialect.wide, product), True)
             wide = x.wide or y.wide or size >= _LIMIT
-            return Index(operation("*", PRODUCT, x.as_wide() if wide else x.text, y.text), wide)
+            return Index(operation("*", PRODUCT, x.as_wide(values.dialect) if wide else x.text, y.text), wide)
         case Select(condition=condition, then=then, otherwise=otherwise):
             x, y = index(values, linear_form(then)), index(values, linear_form(otherwise))
             wide = x.wide or y.wide
-            sides = [(s.as_wide() if wide else s.text).within(CONDITIONAL) for s in (x, y)]
+            sides = [(s.as_wide(values.dialect) if wide else s.text).within(CONDITIONAL) for s in (x, y)]
             chosen = f"{values.emit(condition).within(CONDITIONAL + 1)} ? {sides[0]} : {sides[1]}"
             return Index(Text(chosen, CONDITIONAL), wide)
         case Cast(value=value) if dtype_of(value).is_integer or dtype_of(value) is DType.BOOL:
@@ -172,7 +179,7 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
                 text = conversion("int", text)
             return Index(text, False)
         case Cast(value=value):
-            return Index(conversion("long long", values.as_float(value)), True)
+            return Index(conversion(values.dialect.wide, values.as_float(value)), True)
         case Load() | Call():
             return Index(values.emit(atom), True)
     raise LoweringError(f"no code for the index {format_expr(atom)}")
@@ -200,7 +207,7 @@ def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Inde
     name = "floor_divide" if op == "//" else "floor_modulo"
     values.used.add(name)
     if wide:
-        return Index(call(name, x.as_wide(), y.as_wide()), True)
+        return Index(call(name, x.as_wide(values.dialect), y.as_wide(values.dialect)), True)
     return Index(call(name, x.text, y.text), False)
 
 

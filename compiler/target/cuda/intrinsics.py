@@ -15,6 +15,7 @@ from ...ir.printer import format_region, summarize
 from ...ir.stmt import Intrinsic, IntrinsicDeclaration, Reduce, Region, nest
 from ...ir.types import DType
 from . import mma, mma_emit, mma_fragments, wgmma, wgmma_emit
+from .architectures import Capability
 from .errors import LoweringError
 
 if TYPE_CHECKING:
@@ -60,6 +61,13 @@ def emission_of(declaration: IntrinsicDeclaration) -> Emission:
         if declaration.name.startswith(prefix):
             return emission
     raise LoweringError(f"the instruction {declaration.name} is not one of this target")
+
+
+def capability_of(declaration: IntrinsicDeclaration) -> Capability:
+    """What a GPU must have for an instruction."""
+    if lanes_of(declaration) == 1:
+        return "int8 dot products"
+    return "wgmma" if lanes_of(declaration) == mma_fragments.WARPGROUP else "mma"
 
 
 def lanes_of(declaration: IntrinsicDeclaration) -> int:

@@ -15,7 +15,7 @@ from .accumulate import neutral
 from .copies import emit_copy
 from .indices import Index, index
 from .intrinsics import emission_of
-from .text import CONDITIONAL, SUM, TYPES, UNARY, Text, call, operation
+from .text import CONDITIONAL, SUM, UNARY, Text, call, operation
 
 if TYPE_CHECKING:
     from .expressions import ExpressionEmitter
@@ -42,7 +42,7 @@ def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
     for division in repeated:
         held = index(values, linear_form(division))
         name = kernel.names.make("quotient" if division.op == "//" else "rest")
-        source.line(f"const {'long long' if held.wide else 'int'} {name} = {held.text.text};")
+        source.line(f"const {values.dialect.wide if held.wide else 'int'} {name} = {held.text.text};")
         values.named[division] = Index(Text(name), held.wide)
     _emit(kernel, statement)
     values.named.clear()
@@ -86,7 +86,7 @@ def _emit(kernel: KernelEmitter, statement: Leaf) -> None:
 def _assign(kernel: KernelEmitter, buffer: Buffer, target: str, value: Text) -> None:
     """An element's new value; a scalar declared on the line before begins with it."""
     lines = kernel.source.lines
-    if lines and lines[-1].strip() == f"{TYPES[buffer.dtype]} {target};":
+    if lines and lines[-1].strip() == f"{kernel.values.type_of(buffer.dtype)} {target};":
         lines[-1] = f"{lines[-1].removesuffix(';')} = {value.text};"
     else:
         kernel.source.line(f"{target} = {value.text};")
@@ -116,7 +116,7 @@ def _combined(values: ExpressionEmitter, reduce: Reduce, held: Text, value: Expr
     if reduce.op == "add" and dtype is DType.FLOAT32:
         match value:
             case Binary(op="*", a=a, b=b):
-                return call("fmaf", values.emit(a), values.emit(b), held)
+                return call(values.dialect.fused, values.emit(a), values.emit(b), held)
         return operation("+", SUM, held, values.emit(value))
     # A variable stands for what is held.
     total = Var("total'", dtype)

@@ -61,7 +61,7 @@ def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None,
             emit_where(kernel, conditions, loop.body, inside)
         return
     end = index(values, linear_form(extent))
-    counter = "long long" if end.wide else "int"
+    counter = values.dialect.wide if end.wide else "int"
     values.variables[loop.name] = name
     values.ranges[loop.name] = loop_range(extent)
     with kernel.source.block(f"for ({counter} {name} = 0; {name} < {end.text.within(SUM)}; ++{name})"):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from .architectures import ARCHITECTURES, Architecture
+from .architectures import ARCHITECTURES, THREADS_PER_BLOCK, Architecture, Capability
 from .errors import CudaTargetError
+
+if TYPE_CHECKING:
+    from .dialect import Dialect
 
 Precision = Literal["float32", "tf32", "float16", "bfloat16", "int8"]
 """Inputs of multiply-adds: float32 on ordinary lanes, the others on tensor cores."""
@@ -48,10 +51,39 @@ class CudaTarget:
         """The compute capability, (9, 0) for sm_90 and sm_90a."""
         return self.architecture.capability
 
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What templates and passes may make use of."""
+        return self.architecture.capabilities
+
+    def has(self, capability: Capability) -> bool:
+        """Whether it can do this."""
+        return capability in self.capabilities
+
+    @property
+    def dialect(self) -> Dialect:
+        """The language of its kernels."""
+        # Its functions include those of instructions, which know targets.
+        from .functions import CUDA
+
+        return CUDA
+
+    @property
+    def threads_per_block(self) -> int:
+        """The most threads of a block."""
+        return THREADS_PER_BLOCK
+
+    @property
+    def float32_lanes(self) -> int:
+        """Multiply-adds of float32 a clock of a multiprocessor."""
+        return self.architecture.float32_lanes
+
     def peak(self, precision: Precision = "float32") -> float:
         """Operations a second of dense products, an addition and a multiplication counted as two, at `clock`."""
-        rates = self.architecture
-        rate = rates.float32_lanes if precision == "float32" else rates.tensor_rates[_RATES[precision]]
+        if precision == "float32":
+            rate = self.float32_lanes
+        else:
+            rate = self.architecture.tensor_rates[_RATES[precision]]
         return 2.0 * rate * self.multiprocessors * self.clock
 
     @property

@@ -1,4 +1,4 @@
-"""A whole program as CUDA C++ and the launches that run it, which are plain data."""
+"""A whole program as text and the launches that run it, which are plain data."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...ir.stmt import Alloc, For, Program, Seq, Stmt
 from ...ir.visit import free_vars
 from .bulk_copies import TensorMap, bulk_copies
 from .errors import LoweringError
-from .functions import NAMES, definitions
+from .functions import definitions
 from .launch_shape import AXES, Shape, shape_of
 from .machine import CudaTarget
 from .shared_memory import SharedPlan, plan_shared
-from .statements import THREAD, KernelEmitter
+from .statements import THREAD, KernelEmitter, coordinate
 from .storage import ALIGNMENT, buffer_bytes, in_device_memory
-from .text import TYPES, Names, Source
+from .text import Names, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,6 @@ OVERLAPPED_BLOCKS = 4
 """Blocks of a multiprocessor up to which a kernel waits itself for the one before it. Where more of them wait, that
 takes longer than a launch does. On an H100: 0.26 us less of 132 small blocks, 0.17 us more of 1056; kernels of 392 as
 depthwise convolutions have them take 0.2 to 0.3 us less."""
-OVERLAP_CAPABILITY = (9, 0)
-"""From which on kernels can wait for others (PTX ISA, "griddepcontrol")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +85,8 @@ class KernelLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaModule:
-    """One program: CUDA C++ with its kernels (`extern "C"`), and their launches in order, each after the one before.
+    """One program: the text of its kernels in their target's dialect, and their launches in order, each after the one
+    before.
 
     `parameters` are the arrays it works on, `outputs` the names of those it writes; `workspace_bytes` of memory hold
     what kernels hand on to one another. Arrays and workspace begin at multiples of `storage.ALIGNMENT` bytes, and
@@ -105,7 +104,7 @@ def lower(program: Program, target: CudaTarget, *, name: str = "kernel") -> Cuda
     """The module of a program in kernel form, as `prepare` leaves it.
 
     Kernels are called `name`, numbered if there are several. LoweringError where the program is not in kernel form,
-    or has something that CUDA C++ has not.
+    or has something that the target's language has not.
     """
     if (reason := kernel_obstacle(program)) is not None:
         raise LoweringError(f"{program.name}: {reason}")
@@ -125,7 +124,8 @@ class _Outline:
 
     def __init__(self, target: CudaTarget, name: str, program: Program) -> None:
         # Made legal, and numbered if there are several.
-        self.target, self.name = target, Names(NAMES).make(name)
+        self.target, self.dialect = target, target.dialect
+        self.name = Names(self.dialect.names).make(name)
         self.parameters = {p.name for p in program.parameters}
         self.many = len(kernels(program)) > 1
         self.texts: list[str] = []
@@ -140,8 +140,9 @@ class _Outline:
 
     def source(self) -> str:
         """The text of all kernels, after the functions that they call."""
+        functions = definitions(self.dialect, self.used)
         return "\n".join(
-            [text for text in (definitions(self.used), *self.defined.values(), *self.texts) if text]
+            [text for text in (self.dialect.prelude, functions, *self.defined.values(), *self.texts) if text]
         )
 
     def host(self, statement: Stmt, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
@@ -198,14 +199,14 @@ class _Outline:
         must not change while such a kernel runs (PTX ISA, "ld.global.nc"), and one that overlaps runs while the one
         before it still writes. That nothing changed lies in it, is said by what is changed.
         """
-        const = "" if changed else "const "
-        restrict = "__restrict__ " if changed or not self.overlaps(shape) else ""
-        return f"{const}{TYPES[buffer.dtype]}* {restrict}{name}"
+        restrict = f"{self.dialect.restrict} " if changed or not self.overlaps(shape) else ""
+        pointer = self.dialect.pointer(self.dialect.types[buffer.dtype], "global", const=not changed)
+        return f"{pointer} {restrict}{name}"
 
     def overlaps(self, shape: Shape) -> bool:
         """Whether a kernel is better launched while the one before it ends."""
         few = prod(shape.grid) <= OVERLAPPED_BLOCKS * self.target.multiprocessors
-        return few and self.target.capability >= OVERLAP_CAPABILITY
+        return few and self.target.has("overlapping kernels")
 
     def array(self, buffer: str) -> ParameterArgument | WorkspaceArgument:
         """Where a buffer in the device's memory begins."""
@@ -219,7 +220,7 @@ class _Outline:
         shape, ranges = shape_of(kernel), loop_ranges(kernel.host)
         number = len(self.texts)
         function = f"{self.name}_{number}" if self.many else self.name
-        names = Names(frozenset({function, *NAMES}))
+        names = Names(frozenset({function, *self.dialect.names}))
         changed = {b.name for b in shape.writes}
         touched = {b.name: b for b in (*shape.writes, *shape.reads) if b.scope == "dram"}
         by_address = _by_address(kernel)
@@ -236,7 +237,7 @@ class _Outline:
             parameters.append(self.parameter(buffer, held.name, shape, changed=buffer.name in changed))
         variables = {n: names.make(n) for n in iteration}
         shared = plan_shared(kernel, names)
-        emitter = KernelEmitter(kernel, shape, shared, names, source)
+        emitter = KernelEmitter(self.target, kernel, shape, shared, names, source)
         values = emitter.values
         values.storages |= storages
         values.ranges |= ranges
@@ -252,9 +253,9 @@ class _Outline:
         maps = emitter.tensor_maps
         parameters += [f"const __grid_constant__ TensorMap {map_name}" for map_name in maps.values()]
         parameters += [f"int {variables[n]}" for n in iteration]
-        head = [*shared.declarations(), *blocks]
+        head = [*shared.declarations(self.dialect), *blocks]
         head += [
-            f"const int {THREAD[f'thread.{axis}']} = threadIdx.{axis};"
+            f"const int {THREAD[f'thread.{axis}']} = {coordinate(self.dialect.thread, axis)};"
             for axis in AXES
             if axis in emitter.threads_used
         ]
@@ -262,7 +263,8 @@ class _Outline:
         if self.overlaps(shape):
             values.used.add("wait_for_kernels")
             head.append("wait_for_kernels();")
-        signature = f'extern "C" __global__ void __launch_bounds__({shape.threads}) {function}('
+        sizes = dict(zip(AXES, shape.block, strict=True))
+        signature = self.dialect.kernel.format(function=function, threads=shape.threads, **sizes)
         lines = [signature, f"    {', '.join(parameters)}) {{", *(f"    {line}" for line in head)]
         self.texts.append("\n".join([*lines, *source.lines, "}", ""]))
         self.used |= values.used

@@ -12,16 +12,17 @@ from math import prod
 from ...ir.bounds import interval, loop_ranges
 from ...ir.kernels import Kernel, is_thread_loop, kernel_obstacle, kernels, threads_of
 from ...ir.printer import summarize
-from ...ir.stmt import Copy, Program
+from ...ir.stmt import Copy, Intrinsic, Program
 from ...ir.visit import walk
 from ...passes.insert_barriers import insert_barriers
 from ...passes.narrow_allocations import narrow_allocations
 from ...passes.pipeline import Pass, run_pipeline
 from ...passes.sum_in_blocks import sum_in_blocks
 from . import wgmma
-from .architectures import BLOCK_LIMITS, GRID_LIMITS, KIB, THREADS_PER_BLOCK
+from .architectures import BLOCK_LIMITS, GRID_LIMITS, KIB
 from .bulk_copies import check_bulk_copies
 from .errors import LoweringError
+from .intrinsics import capability_of
 from .machine import CudaTarget
 from .races import check_races
 from .shared_memory import plan_shared
@@ -70,7 +71,7 @@ def check_limits(program: Program, target: CudaTarget) -> None:
     """LoweringError for more threads, blocks or shared memory than a kernel may have."""
     for kernel in kernels(program):
         _check_grid(kernel)
-        _check_block(kernel)
+        _check_block(kernel, target)
         held = shared_bytes(kernel)
         if held > target.shared_bytes_per_block:
             raise LoweringError(
@@ -92,7 +93,7 @@ def _check_grid(kernel: Kernel) -> None:
         loops = (*loops, loop)
 
 
-def _check_block(kernel: Kernel) -> None:
+def _check_block(kernel: Kernel, target: CudaTarget) -> None:
     threads = threads_of(kernel)
     for kind, count in threads.items():
         if count > BLOCK_LIMITS[kind[-1]]:
@@ -100,10 +101,11 @@ def _check_block(kernel: Kernel) -> None:
                 f"{kernel.name}: {count} threads along {kind[-1]}, but a block has at most {BLOCK_LIMITS[kind[-1]]}; "
                 "split the loop"
             )
-    if (total := prod(threads.values())) > THREADS_PER_BLOCK:
+    if (total := prod(threads.values())) > target.threads_per_block:
         shape = " x ".join(str(n) for n in threads.values())
         raise LoweringError(
-            f"{kernel.name}: {shape} = {total} threads, but a block has at most {THREADS_PER_BLOCK}; split the loops"
+            f"{kernel.name}: {shape} = {total} threads, but a block has at most {target.threads_per_block}; "
+            "split the loops"
         )
 
 
@@ -139,11 +141,16 @@ def check_order(program: Program, target: CudaTarget) -> None:
 def check_instructions(program: Program, target: CudaTarget) -> None:
     """LoweringError for instructions that the architecture has not."""
     for kernel in kernels(program):
-        if target.arch != wgmma.ARCHITECTURE and has_products(kernel.body):
+        if not target.has("wgmma") and has_products(kernel.body):
             raise LoweringError(
                 f"{kernel.name}: wgmma is an instruction of {wgmma.ARCHITECTURE} alone, and {target.arch} has none; "
                 f"generate code with -arch={wgmma.ARCHITECTURE}, or multiply with mma"
             )
+        for node in walk(kernel.body):
+            if isinstance(node, Intrinsic) and not target.has(needed := capability_of(node.declaration)):
+                raise LoweringError(
+                    f"`{summarize(node)}` needs {needed}, which {target.arch} has not; leave its loops as they are"
+                )
         check_bulk_copies(kernel, target)
 
 

@@ -11,8 +11,9 @@ from ...ir.stmt import Alloc, Stmt
 from ...ir.visit import children
 from .architectures import STATIC_SHARED_BYTES
 from .bulk_copies import groups_needed, swizzled_buffers
+from .dialect import Dialect
 from .storage import SHARED_ALIGNMENT, buffer_bytes
-from .text import TYPES, Names
+from .text import Names
 
 MBARRIER = 8
 """Bytes of an mbarrier, and its alignment (PTX ISA, "mbarrier")."""
@@ -47,26 +48,28 @@ class SharedPlan:
         """What a launch must ask for: nothing as long as a static array does."""
         return self.bytes if self.bytes > STATIC_SHARED_BYTES else 0
 
-    def declarations(self) -> list[str]:
+    def declarations(self, dialect: Dialect) -> list[str]:
         """The lines at a kernel's beginning that declare the buffers."""
         if not self.places:
             return []
         own = not any(place.reused for place in self.places.values())
         if own and not self.dynamic_bytes:
             lines = [
-                f"__shared__ alignas({self.alignment}) {TYPES[p.buffer.dtype]} {p.name}[{prod(p.buffer.shape)}];"
+                dialect.shared_array.format(
+                    alignment=self.alignment,
+                    type=dialect.types[p.buffer.dtype],
+                    name=p.name,
+                    elements=prod(p.buffer.shape),
+                )
                 for p in self.places.values()
             ]
             if self.groups:
                 lines.append(f"__shared__ alignas({MBARRIER}) {_WORD} {self.arrived}[{self.groups}];")
             return lines
-        # Of an extern array NVRTC takes no alignas at this place.
-        head = f"__align__({self.alignment}) unsigned char shared"
-        lines = [
-            f"extern __shared__ {head}[];" if self.dynamic_bytes else f"__shared__ {head}[{self.bytes}];"
-        ]
+        block = dialect.shared_dynamic if self.dynamic_bytes else dialect.shared_block
+        lines = [block.format(alignment=self.alignment, bytes=self.bytes)]
         for p in self.places.values():
-            pointer = f"{TYPES[p.buffer.dtype]}*"
+            pointer = dialect.pointer(dialect.types[p.buffer.dtype], "shared")
             lines.append(f"{pointer} const {p.name} = ({pointer})(shared + {p.offset});")
         if self.groups:
             offset = self.bytes - self.groups * MBARRIER

@@ -1,4 +1,4 @@
-"""The body of a kernel as C++: what a block does in order, and inside of phases what each of its threads does.
+"""The body of a kernel as C: what a block does in order, and inside of phases what each of its threads does.
 
 At block level loops run alike for all threads, and barriers, commits and waits stand there. A phase begins with a
 loop over threads; threads beyond its extent pass it by, and so do all but the first along axes that it has no loop
@@ -40,12 +40,13 @@ from .intrinsics import emission_of, lanes_of
 from .launch_shape import AXES, Shape, missing_axes
 from .leaves import emit_leaf
 from .loops import below, emit_loop, emit_where
+from .machine import CudaTarget
 from .mma_emit import fragment_storage
 from .mma_fragments import Fragment
 from .overlap import overlapping_loops
 from .shared_memory import SharedPlan
 from .storage import Storage, in_registers, in_shared_memory
-from .text import EQUALITY, TYPES, Names, Source, Text, conjunction
+from .text import EQUALITY, Names, Source, Text, conjunction
 from .vectorize import vectorized
 from .wgmma_emit import has_products, only_products, overlapped, products, wait_products
 
@@ -55,18 +56,31 @@ LONG_NAME = 20
 """Characters beyond which a loop over blocks is not called after its loop."""
 
 
+def coordinate(text: str, axis: str) -> str:
+    """A thread's or block's coordinate along an axis, as a dialect writes it."""
+    return text.format(axis=axis, number=AXES.index(axis))
+
+
 class KernelEmitter:
     """Emits the body of one kernel into `source`."""
 
     def __init__(
-        self, kernel: Kernel, shape: Shape, shared: SharedPlan, names: Names, source: Source
+        self,
+        target: CudaTarget,
+        kernel: Kernel,
+        shape: Shape,
+        shared: SharedPlan,
+        names: Names,
+        source: Source,
     ) -> None:
         self.kernel = kernel
         self.shape = shape
         self.shared = shared
         self.names = names
         self.source = source
-        self.values = ExpressionEmitter()
+        self.values = ExpressionEmitter(target.dialect)
+        # Copies that threads issue and wait for later; without them they happen at once.
+        self.asynchronous = target.has("asynchronous copies")
         self.extents: dict[str, int] = dict(zip(AXES, shape.block, strict=True))
         self.threads_used: set[str] = set()
         self.aligned: set[str] = set()
@@ -86,7 +100,7 @@ class KernelEmitter:
         self.swizzled = swizzled_buffers(kernel.body)
         self.groups = names.make("groups") if shared.groups else ""
         self.tensor_maps: dict[tuple[str, TensorMap], str] = {}
-        self._thread_copies = has_thread_copies(kernel.body) or not shared.groups
+        self._thread_copies = self.asynchronous and (has_thread_copies(kernel.body) or not shared.groups)
 
     def finish(self) -> None:
         """Aligns the arrays in registers that are moved as vectors."""
@@ -94,7 +108,7 @@ class KernelEmitter:
             if name in self.aligned:
                 text = self.source.lines[line]
                 indent = len(text) - len(text.lstrip())
-                self.source.lines[line] = f"{text[:indent]}alignas(16) {text[indent:]}"
+                self.source.lines[line] = f"{text[:indent]}{self.values.dialect.aligned} {text[indent:]}"
 
     def fresh(self, name: str) -> str:
         """A buffer's name that no buffer of the program has."""
@@ -117,7 +131,7 @@ class KernelEmitter:
                 long = len(loop.name) > LONG_NAME
                 name = values.variables[loop.name] = self.names.make(f"b{axis}" if long else loop.name)
                 comment = f"  // {_printable(loop.name)}" if long else ""
-                lines.append(f"const int {name} = blockIdx.{axis};{comment}")
+                lines.append(f"const int {name} = {coordinate(values.dialect.block, axis)};{comment}")
             conditions += below(self, loop.name, extent, grid[axis])
         emit_where(self, conditions, self.kernel.body, self.block_level)
         return lines
@@ -166,7 +180,7 @@ class KernelEmitter:
                     self.values.used.add("show_to_products")
                     self.source.line("show_to_products();")
                 self._hidden = False
-                self.source.line("__syncthreads();")
+                self.source.line(self.values.dialect.barrier)
             case Commit():
                 if self._thread_copies:
                     self.values.used.add("commit_async")
@@ -287,7 +301,7 @@ class KernelEmitter:
             self.values.used.add(storage.buffer.dtype.value)
         size = "" if storage.scalar else f"[{storage.elements}]"
         self._declared.append((len(self.source.lines), storage.buffer.name))
-        self.source.line(f"{TYPES[storage.buffer.dtype]} {storage.name}{size};")
+        self.source.line(f"{self.values.type_of(storage.buffer.dtype)} {storage.name}{size};")
 
     @contextmanager
     def scope(self) -> Iterator[None]:

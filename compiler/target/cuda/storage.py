@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd, prod
-from typing import Literal
 
 from ...ir.affine import LinearForm
 from ...ir.expr import Buffer
-
-Space = Literal["global", "shared", "register"]
-"""Memory of the device, of a block, or of a thread."""
+from .dialect import Space
 
 ALIGNMENT = 64
 """Alignment in bytes of every array in device memory, which plans of memory keep (`graph.storage_plan`)."""

@@ -1,4 +1,4 @@
-"""CUDA C++ as text: types, literals, expressions with their precedence, names, indented lines."""
+"""C as text: literals, expressions with their precedence, names, indented lines."""
 
 from __future__ import annotations
 
@@ -11,18 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...ir.types import DType
-
-TYPES = {
-    DType.INT8: "signed char",
-    DType.UINT8: "unsigned char",
-    DType.INT32: "int",
-    DType.INT64: "long long",
-    DType.FLOAT16: "float16",
-    DType.BFLOAT16: "bfloat16",
-    DType.FLOAT32: "float",
-    DType.BOOL: "bool",
-}
-"""The types of elements; float16 and bfloat16 are those of `functions`."""
+from .dialect import Dialect
 
 PRIMARY, UNARY, PRODUCT, SUM, SHIFT, RELATION, EQUALITY, BIT_AND, AND, OR, CONDITIONAL = range(16, 5, -1)
 """Precedence of operators, tighter ones higher."""
@@ -60,7 +49,7 @@ def conjunction(conditions: Sequence[Text]) -> str:
     return " && ".join(condition.within(AND) for condition in conditions)
 
 
-def literal(value: int | float | bool, dtype: DType) -> Text:
+def literal(dialect: Dialect, value: int | float | bool, dtype: DType) -> Text:
     """A constant; floats are written so that reading them gives the same bits."""
     if dtype is DType.BOOL:
         return Text("true" if value else "false")
@@ -68,22 +57,22 @@ def literal(value: int | float | bool, dtype: DType) -> Text:
         # The least value of a type has no literal of its own.
         if dtype is DType.INT32 and value == -(2**31):
             return Text("(-2147483647 - 1)")
-        return integer(int(value), wide=dtype is DType.INT64)
+        return integer(dialect, int(value), wide=dtype is DType.INT64)
     number = float(np.float32(value))
     if not math.isfinite(number):
         bits = np.float32(number).view(np.uint32)
-        return Text(f"__uint_as_float(0x{bits:08x}u)")
+        return Text(f"{dialect.float_of_bits}(0x{bits:08x}u)")
     digits = str(np.float32(number))
     if not any(c in digits for c in ".e"):
         digits += ".0"
     return Text(f"{digits}f", UNARY if digits.startswith("-") else PRIMARY)
 
 
-def integer(value: int, *, wide: bool = False) -> Text:
-    """An integer literal; beyond 32 bits, or `wide`, a long long."""
+def integer(dialect: Dialect, value: int, *, wide: bool = False) -> Text:
+    """An integer literal; beyond 32 bits, or `wide`, one of 64."""
     if value == -(2**63):
-        return Text("(-9223372036854775807LL - 1)")
-    suffix = "LL" if wide or not -(2**31) < value < 2**31 else ""
+        return Text(f"(-9223372036854775807{dialect.wide_suffix} - 1)")
+    suffix = dialect.wide_suffix if wide or not -(2**31) < value < 2**31 else ""
     return Text(f"{value}{suffix}", UNARY if value < 0 else PRIMARY)
 
 
@@ -98,7 +87,7 @@ _KEYWORDS = """
     double2 size_t min max abs exp log tanh erf sqrt fmaf expf logf tanhf erff sqrtf fabsf shared tx ty tz
 """
 _RESERVED = frozenset(_KEYWORDS.split())
-"""Words of C++, and what CUDA C++ and our texts have in every kernel."""
+"""Words of C++, and what CUDA C++ and our texts have in every kernel; other dialects have `names` besides."""
 
 
 class Names:

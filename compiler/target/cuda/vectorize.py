@@ -21,7 +21,6 @@ from ...ir.visit import (
 )
 from .loops import emit_loop
 from .storage import Storage
-from .text import TYPES
 
 if TYPE_CHECKING:
     from .statements import KernelEmitter
@@ -131,7 +130,9 @@ class _Vectors:
         for load, own in self.loads.values():
             vector, name = self.declare(load.buffer, own)
             pointer = self.first(load.buffer, load.indices)
-            self.kernel.source.line(f"const {vector} {name} = *(const {vector}*){pointer};")
+            self.kernel.source.line(
+                f"const {vector} {name} = *({self.pointer(load.buffer, vector, const=True)}){pointer};"
+            )
         for assign, own in self.stores.values():
             vector, name = self.declare(assign.buffer, own)
             self.kernel.source.line(f"{vector} {name};")
@@ -141,12 +142,12 @@ class _Vectors:
         for assign, own in self.stores.values():
             vector = self.type_of(own)
             name = self.values.storages[own.name].name.removesuffix(".at")
-            self.kernel.source.line(f"*({vector}*){self.first(assign.buffer, assign.indices)} = {name};")
+            pointer = f"({self.pointer(assign.buffer, vector)}){self.first(assign.buffer, assign.indices)}"
+            self.kernel.source.line(f"*{pointer} = {name};")
 
     def declare(self, buffer: Buffer, own: Buffer) -> tuple[str, str]:
         """The type and name of a vector of elements of a buffer."""
         name = self.kernel.names.make(f"{buffer.name}.vector")
-        self.values.used.add("Vector")
         self.values.storages[own.name] = Storage(
             buffer=own,
             name=f"{name}.at",
@@ -158,7 +159,11 @@ class _Vectors:
         return self.type_of(own), name
 
     def type_of(self, own: Buffer) -> str:
-        return f"Vector<{TYPES[own.dtype]}, {self.count}>"
+        return self.values.vector(own.dtype, self.count)
+
+    def pointer(self, buffer: Buffer, vector: str, *, const: bool = False) -> str:
+        """The type of a pointer to a vector where a buffer lies."""
+        return self.values.dialect.pointer(vector, self.values.storages[buffer.name].space, const=const)
 
     def first(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """The address of the first iteration's element."""

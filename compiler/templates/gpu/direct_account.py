@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from ...ir.kernels import WARP
-from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK
+from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
 from ...target.cuda.machine import CudaTarget
 from ..space import Columns, combined
 from .direct_knobs import Knobs, Layer
@@ -83,7 +83,7 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
     vectors = np.where(filters % VECTOR == 0, VECTOR, np.where(filters % 2 == 0, 2, 1))
     copies, vector_copies = ceil_divided(inputs, threads), ceil_divided(weights, threads * vectors)
     limits = {
-        "threads of a block": (threads >= WARP) & (threads <= THREADS_PER_BLOCK),
+        "threads of a block": (threads >= WARP) & (threads <= target.threads_per_block),
         "threads along z": c["threads_z"] <= THREADS_ALONG_Z,
         "registers of a thread": registers <= REGISTERS_PER_THREAD,
         "registers of a block": registers * threads <= REGISTERS_PER_BLOCK,
@@ -107,7 +107,7 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
     pieces = ceil_divided(
         c["filters"], np.where(c["filters"] % VECTOR == 0, VECTOR, np.where(c["filters"] % 2 == 0, 2, 1))
     )
-    lanes = SCHEDULERS * WARP / target.architecture.float32_lanes
+    lanes = SCHEDULERS * WARP / target.float32_lanes
     depth = channels * taps
     instructions = depth * (products * lanes + pieces + positions)
     instructions = instructions + GATHER_INSTRUCTIONS * copies + COPY_INSTRUCTIONS * vector_copies
@@ -133,7 +133,7 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
     moved += 4.0 * layer.batch * layer.filters * oh * ow
     memory = moved / target.memory_bandwidth
     computed = blocks.astype(np.float64) * filters * rows * columns * layer.channels * taps
-    multiplied = computed / (target.multiprocessors * target.architecture.float32_lanes * target.clock)
+    multiplied = computed / (target.multiprocessors * target.float32_lanes * target.clock)
     quantities = {
         "blocks": blocks,
         "blocks at once": resident,

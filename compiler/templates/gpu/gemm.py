@@ -25,7 +25,7 @@ def choose_knobs(target: CudaTarget, program: Program, constants: Sequence[str] 
     """Defaults for any shape of what has the stages of `te.ops.product`; `constants` as of `schedule`."""
     if gemm_wgmma.applies(target, program, constants):
         return gemm_wgmma.default_knobs(target, program, constants)
-    if is_rounded(program) or gemm_mma.is_half(program):
+    if is_rounded(program) or (gemm_mma.is_half(program) and target.has("mma")):
         return gemm_mma.choose_knobs(target, gemm_mma.described(program))
     problem = problem_of(program)
     if problem.rows <= gemv.MOST_ROWS:

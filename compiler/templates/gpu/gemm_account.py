@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from ...ir.kernels import WARP
-from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK
+from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
 from ...target.cuda.machine import CudaTarget
 from ..space import Columns, combined
 from .tile import VECTOR, Tile
@@ -100,7 +100,7 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
     registers = 8 * ceil_divided(c["thread_rows"] * c["thread_columns"] + held + OTHER_REGISTERS, 8)
     shared = 4 * c["stages"] * c["depth"] * (c["rows"] + c["columns"])
     limits = {
-        "threads of a block": (threads >= WARP) & (threads <= THREADS_PER_BLOCK),
+        "threads of a block": (threads >= WARP) & (threads <= target.threads_per_block),
         "registers of a thread": registers <= REGISTERS_PER_THREAD,
         "registers of a block": registers * threads <= REGISTERS_PER_BLOCK,
         "shared memory of a block": shared <= target.shared_bytes_per_block,
@@ -141,7 +141,7 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
     gathered = problem.copy_instructions * c["columns"] / np.maximum(threads, 1)
     instructions = products + row_loads + column_loads + COPY_INSTRUCTIONS * copied / VECTOR + gathered
     # Multiply-adds beyond what a scheduler issues, where the processor has fewer lanes.
-    instructions = instructions + products * (SCHEDULERS * WARP / target.architecture.float32_lanes - 1)
+    instructions = instructions + products * (SCHEDULERS * WARP / target.float32_lanes - 1)
     # Threads of a warp that read the same element are served at once.
     wide = np.minimum(x, WARP)
     high = np.maximum(WARP // np.maximum(wide, 1), 1)
@@ -168,7 +168,7 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
     cycles = cycles + np.where(c["splits"] > 1, again, 0.0)
     moved = 4.0 * problem.batch * sum(a * b for a, b in _faces(problem))
     memory = moved / target.memory_bandwidth
-    lanes = target.multiprocessors * target.architecture.float32_lanes
+    lanes = target.multiprocessors * target.float32_lanes
     whole = (
         ceil_divided(size["rows"], c["rows"])
         * c["rows"]

@@ -42,7 +42,7 @@ def applies(target: CudaTarget, program: Program, constants: Sequence[str] = ())
     both factors, and there are more rows than an `mma` has; of types that must lie along the depth, also whether that
     is faster than `gemm_mma`, with a transposition if one is needed.
     """
-    if target.arch != ARCHITECTURE:
+    if not target.has("wgmma"):
         return False
     try:
         a, b = factors(program)
@@ -79,7 +79,7 @@ def schedule(
     together.
     """
     where = f"cannot tile {program.name} for warpgroups: "
-    if target.arch != ARCHITECTURE:
+    if not target.has("wgmma"):
         raise LegalityError(f"{where}{target.arch} has no wgmma, {ARCHITECTURE} has", program, "gemm")
     s = Schedule(program)
     if factors(program)[0].dtype not in HALVES:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...ir.kernels import WARP
 from ...ir.stmt import Program
-from ...target.cuda.architectures import BLOCK_LIMITS, REGISTERS_PER_THREAD, THREADS_PER_BLOCK
+from ...target.cuda.architectures import BLOCK_LIMITS, REGISTERS_PER_THREAD
 from ...target.cuda.machine import CudaTarget
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from .gemm import problem_of
@@ -66,15 +66,15 @@ def _account(target: CudaTarget, problem: Problem, moved: int, points: Columns) 
     # Elements beyond the borders are multiplied, too.
     whole = steps * at_once * ceil_divided(problem.columns, columns) * columns
     moving = moving_seconds(
-        target, moved, blocks, np.minimum(threads, THREADS_PER_BLOCK), 4.0 * VECTOR * unroll
+        target, moved, blocks, np.minimum(threads, target.threads_per_block), 4.0 * VECTOR * unroll
     )
     issued = steps * unroll * VECTOR * (problem.rows + 1) + (groups + members) * problem.rows
     warps = ceil_divided(threads, WARP) * ceil_divided(blocks, target.multiprocessors)
-    lanes = target.architecture.float32_lanes // WARP
+    lanes = target.float32_lanes // WARP
     issuing = issued * warps / lanes / target.clock
     return Account(
         limits={
-            "threads of a block": (threads <= THREADS_PER_BLOCK) & (threads >= WARP // 4),
+            "threads of a block": (threads <= target.threads_per_block) & (threads >= WARP // 4),
             "threads along an axis": groups <= BLOCK_LIMITS["z"],
             "shared memory": shared <= SHARED_BYTES,
             "registers": (registers <= REGISTERS_PER_THREAD)

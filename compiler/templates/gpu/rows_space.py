@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from ...ir.kernels import WARP
-from ...target.cuda.architectures import GRID_LIMITS, THREADS_PER_BLOCK
+from ...target.cuda.architectures import GRID_LIMITS
 from ...target.cuda.machine import CudaTarget
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from .gemm_account import ceil_divided
@@ -80,12 +80,12 @@ def _account(target: CudaTarget, operator: RowOperator, moved: int, least: int, 
     blocks = np.where((chunks == 1) & (beside == 1), ceil_divided(rows, group), blocks)
     read = one if operator.is_reduction else np.where(kept == 1, one, 3 * one)
     at_once = 4.0 * np.where(kept == 1, steps, np.minimum(steps, LOADS))
-    resident = np.minimum(threads, THREADS_PER_BLOCK)
+    resident = np.minimum(threads, target.threads_per_block)
     seconds = read * moving_seconds(target, moved, blocks, resident, at_once)
     most = 2 * max(1, size)
     return Account(
         limits={
-            "threads of a block": (threads <= THREADS_PER_BLOCK) & (threads >= least),
+            "threads of a block": (threads <= target.threads_per_block) & (threads >= least),
             "threads with nothing to do": (lanes < most)
             & ((group < 2 * rows) | (chunks > 1))
             & (chunks * 2 <= most),

@@ -17,7 +17,7 @@ def for_target(target: CudaTarget, program: Program) -> Program:
 
     That is where `target.tensor_float` allows it and fragments are not mostly padding; else the same object.
     """
-    if not target.tensor_float:
+    if not (target.tensor_float and target.has("mma")):
         return program
     sizes = [find_loop(program, f"gemm.{d}").extent for d in "ij"]
     if any(getattr(size, "value", 0) < LEAST for size in sizes):

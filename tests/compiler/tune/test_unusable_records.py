@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.target.cpu import errors as cpu_errors
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.errors import CompileError, LoweringError
-from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.gpu import rows_space
 from vdla.compiler.templates.gpu.tasks import GPU
@@ -57,7 +58,14 @@ def records(folder: Path, **knobs: dict[str, int]) -> Path:
 
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """The space of rows allows more threads than a block has."""
-    monkeypatch.setattr(rows_space, "THREADS_PER_BLOCK", 1 << 20)
+
+    class Wide(CudaTarget):
+        @property
+        def threads_per_block(self) -> int:
+            return 1 << 20
+
+    space = rows_space.space
+    monkeypatch.setattr(rows_space, "space", lambda target, rows: space(Wide(**asdict(target)), rows))
 
 
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:

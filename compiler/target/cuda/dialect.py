@@ -1,0 +1,71 @@
+"""What the C of one GPU language writes differently from another's: types, qualifiers, names, kernels' heads.
+
+The printers of loops and expressions (`statements`, `expressions`, `module`, ...) are the same for all of them and ask
+their dialect for words. `functions.CUDA` is CUDA C++; a target names its own (`CudaTarget.dialect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ...ir.types import DType
+
+Space = Literal["global", "shared", "register"]
+"""Memory of the device, of a block, or of a thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dialect:
+    """The words of one language.
+
+    `types` of elements in memory; a type that is missing has no code. `wide` is a signed integer of 64 bits, whose
+    literals end with `wide_suffix`. `float_of_bits` and `float_of_int` name functions that take the bits of a float as
+    unsigned and as int. `math` names the scalar functions of the IR, and `fused` a fused multiply-add.
+
+    `spaces` and `restrict` qualify pointers. `aligned` declares 16 bytes of alignment, `thread` and `block` a
+    coordinate along an {axis} ("x") with its {number}. `kernel` begins a kernel's head: {function}, {threads} and
+    those along each axis, {x}, {y} and {z}. `barrier` makes all threads of a block wait for each other.
+
+    `vector` is the type of {count} neighbours of a {type}, which has the array `at`; `vector_definition` is its
+    definition, or "" where `functions` has one for all, called "Vector". A value is `compound` and braces, which are
+    `zeros` for zeros.
+
+    Shared memory of {bytes} bytes is `shared_block`, or `shared_dynamic` where launches give the size; a single buffer
+    of it `shared_array` ({type}, {name}, {elements}).
+
+    `functions` are definitions by name, of what printers may call; `names` what must not be the name of anything else.
+    `prelude` stands before all other text.
+    """
+
+    name: str
+    types: Mapping[DType, str]
+    wide: str
+    unsigned_wide: str
+    wide_suffix: str
+    float_of_bits: str
+    float_of_int: str
+    math: Mapping[str, str]
+    fused: str
+    spaces: Mapping[Space, str]
+    restrict: str
+    aligned: str
+    thread: str
+    block: str
+    kernel: str
+    barrier: str
+    vector: str
+    vector_definition: str
+    compound: str
+    zeros: str
+    shared_array: str
+    shared_block: str
+    shared_dynamic: str
+    functions: Mapping[str, str]
+    names: frozenset[str]
+    prelude: str = ""
+
+    def pointer(self, type_text: str, space: Space, *, const: bool = False) -> str:
+        """The type of a pointer into a space."""
+        return f"{self.spaces[space]}{'const ' if const else ''}{type_text}*"
