@@ -6,6 +6,7 @@ All that is computed is float32: quantized models (QDQ) compute in float32 too, 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,9 @@ from .templates.chosen_knobs import ChosenKnobs
 from .templates.gpu.lowered import LoweredCudaNode
 from .templates.gpu.workload import CudaWorkload
 
+Assemble = Callable[[str], bytes]
+"""Makes what a device loads of a module's text."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Compiling:
@@ -54,18 +58,22 @@ def compile_cuda(
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[CudaWorkload] | None = None,
     told: Told | None = None,
+    assemble: Assemble | None = None,
 ) -> CudaNetworkCode:
     """Compile an ONNX model (a path, or the bytes of one) for a GPU, which this machine need not have.
 
     `runtime.cuda_network.CudaNetwork` runs what comes of it, `runtime.cuda_archive` keeps it. A dynamic first dimension
     of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own. `dump_passes` names a folder
-    that gets the graph after every pass, and every kernel before and after its schedule, with its barriers, and as CUDA
-    C++. Equal programs become one kernel. `knobs` are those of records (None: defaults). `told` as of
-    `kernel_driver`. Raises UserError, also where the extra `cuda` is not installed.
+    that gets the graph after every pass, and every kernel before and after its schedule, with its barriers, and in the
+    target's language. Equal programs become one kernel. `knobs` are those of records (None: defaults). `told` as of
+    `kernel_driver`. `assemble` makes code of kernels' text, NVRTC unless told. Raises UserError, also where the extra
+    `cuda` is not installed and NVRTC is needed.
     """
     started = time.perf_counter()
-    # Says at once whether there is a compiler, and loads it before several threads ask for it.
-    nvrtc_version()
+    if assemble is None:
+        # Says at once whether there is a compiler, and loads it before several threads ask for it.
+        nvrtc_version()
+        assemble = _cubins(target)
     work = lower_model(
         GpuLowering(target), model, batch=batch, fusion=fusion, dump_passes=dump_passes, knobs=knobs
     )
@@ -75,7 +83,7 @@ def compile_cuda(
         def make(node: LoweredCudaNode, schedule: Schedule, number: int, dump: Dump | None) -> _Compiling:
             name = f"{node.node.kind.lower()}{number}"
             module = lower(prepare(schedule.program, target, dump=dump), target, name=name)
-            cubin = pool.submit(cached_cubin, module.source, target.arch)
+            cubin = pool.submit(assemble, module.source)
             return _Compiling(name=name, module=module, cubin=cubin)
 
         maker: Maker[CudaTarget, _Compiling, str] = Maker(
@@ -83,7 +91,7 @@ def compile_cuda(
             parameters=lambda made: made.module.parameters,
             kernel=lambda made, node: modules.setdefault(made.name, made).name,
             settle=lambda made: made.cubin.result(),
-            dumped=lambda made, dump: dump("cuda", made.module.source),
+            dumped=lambda made, dump: dump(target.described["kind"], made.module.source),
         )
         launches = make_launches(work, maker, dump_passes=dump_passes, told=told)
         done = [
@@ -98,6 +106,10 @@ def compile_cuda(
         modules=tuple(done),
         compile_seconds=time.perf_counter() - started,
     )
+
+
+def _cubins(target: CudaTarget) -> Assemble:
+    return lambda source: cached_cubin(source, target.arch)
 
 
 def compile_cuda_emulated(
@@ -174,14 +186,22 @@ def compile_cuda_emulated_ahead(
 
 
 def compile_cuda_schedule(
-    schedule: Schedule, target: CudaTarget, *, operator: str, operations: int
+    schedule: Schedule,
+    target: CudaTarget,
+    *,
+    operator: str,
+    operations: int,
+    assemble: Assemble | None = None,
 ) -> CudaNetworkCode:
-    """A scheduled program alone as a network: its parameters are inputs and outputs. Raises UserError."""
+    """A scheduled program alone as a network: its parameters are inputs and outputs. `assemble` as of `compile_cuda`.
+
+    Raises UserError.
+    """
     started = time.perf_counter()
     module = lower(prepare(schedule.program, target), target, name=operator.lower())
     return network_alone(
         module,
-        cached_cubin(module.source, target.arch),
+        (assemble or _cubins(target))(module.source),
         target,
         operator=operator,
         operations=operations,

@@ -79,7 +79,9 @@ def compile_model(
                 model, output, config=config, dump_passes=dump_passes, records=book_from(records), json=json
             )
             return
-        advice = "leave it out with --target cuda" if targets.cuda else "leave it out, or add --target vdla"
+        advice = "leave it out, or add --target vdla"
+        if targets.gpu:
+            advice = f"leave it out with --target {targets.gpu_name}"
         _refuse(context, ("config",), f"is for the accelerator; {advice}")
         options = NetworkOptions(
             batch=batch, cache=not no_cache, dump_passes=dump_passes, records=book_from(records)

@@ -113,7 +113,7 @@ def run(
     where the time went. With --device cpu or cuda:0, or what `vdla compile` wrote: runs it on this processor or a GPU.
     """
     targets = parse_targets("vdla" if target is None else target)
-    kind, ordinal = find_device(device, model, targets)
+    kind, gpu = find_device(device, model, targets)
     if model.suffix == ".tar":
         if target is not None:
             refuse_options_of_models(context)
@@ -162,14 +162,14 @@ def run(
 
         from ..kernels_run import is_compiled
 
-        text = (targets.cuda or "cuda") if kind is Device.cuda else target or "llvm"
+        name, _, number = (gpu or "").partition(":")
+        text = (targets.gpu or name) if gpu is not None else target or "llvm"
         compiled = is_compiled(model)
         if compiled:
             refuse_options_of_models(context)
         else:
             refuse_interpreter(check, kind)
-        number = "emulated" if ordinal is None else str(ordinal)
-        asked = CompileOptions(target=text, device=number if kind is Device.cuda else None)
+        asked = CompileOptions(target=text, device=number or None)
         run_kernels(
             model,
             lambda: kernel_backend(text).open(asked),

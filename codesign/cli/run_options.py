@@ -19,7 +19,7 @@ class Device(StrEnum):
 
     vdla = "vdla"
     cpu = "cpu"
-    cuda = "cuda"
+    gpu = "gpu"
 
 
 class Engine(StrEnum):
@@ -71,7 +71,7 @@ class AcceleratorOptions:
 
 FOR_ALL = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "records", "dim", "json")
 FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
-FOR_CUDA = ("repeat", "profile", "batch", "no_cache")
+FOR_GPUS = ("repeat", "profile", "batch", "no_cache")
 FOR_DIVIDED = ("config", "partition", "vthreads", "repeat", "threads", "no_cache")
 """Parameters of `vdla run` for all devices, for processors, for GPUs, and for models that accelerator and processor
 share; all but those for processors and the partition are the accelerator's."""
@@ -79,62 +79,64 @@ FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "no_c
 """Parameters for models on processors and GPUs, which networks that are compiled already do not have."""
 
 
-def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device, int | None]:
-    """What to run on, and which GPU by its number (None: emulated). Raises UserError."""
+def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device, str | None]:
+    """What to run on, and which GPU, as in "cuda:0" and "cuda:emulated"; None for others. Raises UserError."""
+    from vdla.compiler.backends.table import GPUS, gpu_of
+
     compiled = model.suffix == ".tar"
-    if compiled or (text is not None and text.startswith("cuda")):
-        from vdla.compiler.runtime.archive import is_for_gpu
-
-        for_gpu = is_for_gpu(model)
-    else:
-        for_gpu = False
+    name, _, number = (text or "").partition(":")
+    for_gpu = gpu_of(model) if compiled or name in GPUS else None
     if text is None:
-        if targets.cuda or for_gpu:
-            return Device.cuda, 0
+        if gpu := targets.gpu_name or for_gpu:
+            return Device.gpu, f"{gpu}:0"
         return (Device.cpu if compiled or not targets.vdla else Device.vdla), None
-    if text.partition(":")[0] == "cuda":
-        if compiled and not for_gpu and model.exists():
+    if name in GPUS:
+        if compiled and for_gpu != name and model.exists():
             raise UserError(
-                f"{model}: was not compiled for a GPU; leave out --device {text}, or give the model"
+                f"{model}: was not compiled for {GPUS[name].device}; leave out --device {text}, or give the model"
             )
-        if text == "cuda:emulated":
-            return Device.cuda, None
-        from vdla.compiler.runtime.cuda_device import parse_device
-
-        return Device.cuda, parse_device(text)
+        number = number if text != name else "0"
+        emulated = GPUS[name].emulated
+        if not (number.isdecimal() and number.isascii()) and not (emulated and number == "emulated"):
+            otherwise = f", or {name}:emulated for none" if emulated else ""
+            raise UserError(
+                f'device "{text}": write {name}:0 for the first GPU, {name}:1 for the next one{otherwise}'
+            )
+        return Device.gpu, f"{name}:{number}"
     if text not in ("vdla", "cpu"):
+        gpus = ", ".join(f"{name}:0 ({gpu.device} by its number)" for name, gpu in GPUS.items())
+        raise UserError(f"--device {text}: is not one of vdla, cpu, {gpus} and cuda:emulated")
+    if for_gpu is not None:
         raise UserError(
-            f"--device {text}: is not one of vdla, cpu, cuda:0 (a GPU by its number) and cuda:emulated"
+            f"{model}: was compiled for {GPUS[for_gpu].device}; run it with --device {for_gpu}:0, or give the model"
         )
-    if for_gpu:
-        raise UserError(f"{model}: was compiled for a GPU; run it with --device cuda:0, or give the model")
     return Device(text), None
 
 
 def check_target(target: str, targets: Targets, kind: Device, device: str | None) -> None:
     """UserError for a target that is not the device's."""
     if kind is Device.vdla and not targets.vdla:
-        if targets.cuda:
+        if targets.gpu:
             raise UserError(f"--device vdla: --target {target} is for a GPU; leave out one of them")
         raise UserError(
             f"--device vdla: --target {target} is for a processor; take --target vdla,{targets.llvm} to use both"
         )
-    if kind is Device.cpu and targets.cuda:
+    if kind is Device.cpu and targets.gpu:
         raise UserError(
             f"--device cpu: --target {target} is for a GPU; take --device cuda:emulated to emulate it"
         )
     if kind is Device.cpu and targets.vdla:
         raise UserError(f"--device cpu: --target {target} names the accelerator; leave out one of them")
-    if kind is Device.cuda and not targets.cuda:
+    if kind is Device.gpu and device is not None and targets.gpu_name != (name := device.partition(":")[0]):
         raise UserError(
-            f"--device {device}: --target {target} is not for a GPU; leave it out, or take --target cuda"
+            f"--device {device}: --target {target} is not for a GPU; leave it out, or take --target {name}"
         )
 
 
 def refuse_interpreter(check: Check, device: Device) -> None:
     """UserError for a comparison with the interpreter on a processor or a GPU."""
     if check is Check.interpreter:
-        where = "GPUs" if device is Device.cuda else "processors"
+        where = "GPUs" if device is Device.gpu else "processors"
         raise UserError(f"--check interpreter is for the accelerator; on {where} take --check onnxruntime")
 
 
@@ -147,8 +149,8 @@ def refuse_options_of_others(context: typer.Context, device: Device, *, divided:
         if device is Device.cpu:
             if name not in FOR_CPU:
                 raise UserError(f"{option} is for the accelerator; leave it out on a cpu")
-        elif device is Device.cuda:
-            if name not in FOR_CUDA:
+        elif device is Device.gpu:
+            if name not in FOR_GPUS:
                 owner = "processors" if name == "threads" else "the accelerator"
                 raise UserError(f"{option} is for {owner}; leave it out on a GPU")
         elif divided:

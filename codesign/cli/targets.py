@@ -10,24 +10,35 @@ from vdla.util.errors import UserError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """Whether `--target` names the accelerator, and the processor or GPU as their parsers take it ("" for none)."""
+    """Whether `--target` names the accelerator, and the processor or GPU as their parsers take it ("" for none).
+
+    A GPU is any of `backends.table.GPUS`.
+    """
 
     vdla: bool = False
     llvm: str = ""
-    cuda: str = ""
+    gpu: str = ""
+
+    @property
+    def gpu_name(self) -> str:
+        """The backend of the GPU, "" for none."""
+        return self.gpu.split()[0] if self.gpu else ""
 
 
 def parse_targets(text: str) -> Targets:
     """The targets of a list such as "vdla,llvm -mattr=+avx2,+fma", or a GPU alone ("cuda ..."). Raises UserError."""
-    parts = [part.strip() for part in re.split(r",(?=\s*(?:vdla|llvm|cuda)\b)", text)]
+    from vdla.compiler.backends.table import GPUS
+
+    parts = [part.strip() for part in re.split(rf",(?=\s*(?:{'|'.join(('vdla', 'llvm', *GPUS))})\b)", text)]
     words = [part.split()[:1] for part in parts]
-    if words == [["cuda"]]:
-        return Targets(cuda=parts[0])
+    if len(words) == 1 and words[0] and words[0][0] in GPUS:
+        return Targets(gpu=parts[0])
     llvm = [part for part, word in zip(parts, words, strict=True) if word == ["llvm"]]
     vdla = [part for part in parts if part == "vdla"]
     if len(llvm) + len(vdla) != len(parts) or len(llvm) > 1 or len(vdla) > 1:
+        gpus = " and ".join(f"{name} ({gpu.device})" for name, gpu in GPUS.items())
         raise UserError(
             f'--target "{text}": there are vdla (the accelerator), llvm (this processor), vdla,llvm for both, and '
-            "cuda (a GPU)"
+            f"{gpus}"
         )
     return Targets(vdla=bool(vdla), llvm=llvm[0] if llvm else "")

@@ -21,20 +21,22 @@ def place_of(
     """The processor or GPU that --target names; None for the accelerator. Raises UserError, also for options of
     others."""
     targets = parse_targets(target)
-    if device is not None and not targets.cuda:
+    if device is not None and not targets.gpu:
         raise UserError(f"--device {device}: is for GPUs; leave it out, or add --target cuda")
-    if not targets.llvm and not targets.cuda:
+    if not targets.llvm and not targets.gpu:
         return None
     if targets.vdla:
         raise UserError(f'--target "{target}": tune for one target at a time, vdla, llvm or cuda')
     for name in ("config", "in_place"):
         if was_given(context, name):
-            kind = "cuda" if targets.cuda else "llvm"
+            kind = "cuda" if targets.gpu else "llvm"
             raise UserError(
                 f"--{name.replace('_', '-')} is for the accelerator; leave it out with --target {kind}"
             )
-    if targets.cuda:
-        return _gpu(targets.cuda, device or "cuda:0", workers, scheduler)
+    if targets.gpu:
+        if targets.gpu_name != "cuda":
+            raise UserError(f'--target "{target}": is not tuned yet; tune for vdla, llvm or cuda')
+        return _gpu(targets.gpu, device or "cuda:0", workers, scheduler)
     if workers is not None and workers > 1 and scheduler is None:
         raise UserError(
             f"--workers {workers}: a processor measures one candidate at a time, as others would slow it down; leave "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ from ..graph.onnx_read import Source, is_quantized
 from ..ir.stmt import Program
 from ..runtime import cuda_core
 from ..runtime.cpu_network import CpuNetwork
-from ..runtime.cuda_archive import check_cuda_network, load_cuda_network, save_cuda_network
+from ..runtime.cuda_archive import CUBINS, check_cuda_network, load_cuda_network, save_cuda_network
 from ..runtime.cuda_code import CudaNetworkCode
 from ..runtime.cuda_device import Device
 from ..runtime.cuda_network import CudaNetwork, check_device
@@ -61,9 +61,21 @@ class CudaCompiler:
         """The architecture."""
         return self.target.arch
 
+    archive = CUBINS
+    """Its files."""
+
+    @property
+    def assemble(self) -> Callable[[str], bytes] | None:
+        """What makes code of kernels' text; None: NVRTC."""
+        return None
+
     def describe(self) -> dict[str, Any]:
+        """The GPU."""
+        return self.describe_target(self.target)
+
+    def describe_target(self, target: CudaTarget) -> dict[str, Any]:
         """Architecture, and whether products may round their inputs to tf32."""
-        return _describe(self.target)
+        return {"arch": target.arch, "tf32": target.tensor_float}
 
     def decided(self) -> Mapping[str, Any]:
         """The GPU, and the version of NVIDIA's compiler."""
@@ -94,7 +106,15 @@ class CudaCompiler:
         """A model, compiled but on no device."""
         from ..cuda_driver import compile_cuda
 
-        return compile_cuda(model, self.target, batch=batch, dump_passes=dump_passes, knobs=knobs, told=told)
+        return compile_cuda(
+            model,
+            self.target,
+            batch=batch,
+            dump_passes=dump_passes,
+            knobs=knobs,
+            told=told,
+            assemble=self.assemble,
+        )
 
     def save(
         self,
@@ -108,7 +128,7 @@ class CudaCompiler:
     ) -> Saved:
         """Compiles a model into an archive of cubins."""
         code = self.code(model, batch=batch, knobs=knobs, dump_passes=dump_passes, told=told)
-        save_cuda_network(path, code)
+        save_cuda_network(path, code, self.archive)
         return saved_code(code)
 
     def files(self, output: Path) -> tuple[Path, ...]:
@@ -119,7 +139,7 @@ class CudaCompiler:
 
     def describe_saved(self, path: Path) -> Saved:
         """Counts of an archive, which is looked at as a whole."""
-        return saved_of(check_cuda_network(path), "modules")
+        return saved_of(check_cuda_network(path, self.archive), "modules")
 
 
 @dataclass(frozen=True)
@@ -160,7 +180,7 @@ class CudaDevice(CudaCompiler):
 
     def load(self, path: Path, *, trusted: bool = False) -> CudaNetwork:
         """Copies an archive's code to the device."""
-        return CudaNetwork(load_cuda_network(path, trusted=trusted), self.gpu)
+        return CudaNetwork(load_cuda_network(path, self.archive, trusted=trusted), self.gpu)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float]:
         """By the device's events, without copies."""
@@ -168,7 +188,7 @@ class CudaDevice(CudaCompiler):
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
         """The GPU that its code is for."""
-        return _describe(_on_gpu(network).target)
+        return self.describe_target(_on_gpu(network).target)
 
     def profile_title(self, network: KernelNetwork) -> str:
         """The network's name."""
@@ -286,7 +306,7 @@ class OwningNetwork(CudaNetwork):
 
 @dataclass(frozen=True, slots=True)
 class CudaBackend:
-    """See `backend.Backend`."""
+    """See `backend.Backend`; for devices of any language that kernels are printed in."""
 
     name: str = "cuda"
 
@@ -324,7 +344,7 @@ class CudaBackend:
 
         if isinstance(schedule, Program):
             # Kernels index arrays of one dimension.
-            inner = self.build(generic_schedule(parse_target(options.target), flattened(schedule)), options)
+            inner = self.build(generic_schedule(self.compiler(options).target, flattened(schedule)), options)
             ports = {parameter.name: parameter_port(parameter) for parameter in schedule.parameters}
             return ReshapedExecutable(
                 inner,
@@ -336,7 +356,9 @@ class CudaBackend:
         if isinstance(device, EmulatedCudaDevice):
             return emulate_cuda_schedule(schedule, device.target, operator=name, operations=0)
         with _owned(device):
-            code = compile_cuda_schedule(schedule, device.target, operator=name, operations=0)
+            code = compile_cuda_schedule(
+                schedule, device.target, operator=name, operations=0, assemble=device.assemble
+            )
             return OwningNetwork(code, device.gpu)
 
     def load(self, path: Path, options: CompileOptions) -> CudaNetwork:
@@ -347,15 +369,11 @@ class CudaBackend:
                 f"{path}: holds machine code of a GPU, which is not emulated; compile the model instead"
             )
         with _owned(device):
-            return OwningNetwork(load_cuda_network(path), device.gpu)
+            return OwningNetwork(load_cuda_network(path, device.archive), device.gpu)
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
         """The GPU that the target names."""
-        return {"target": self.name, **asdict(parse_target(options.target))}
-
-
-def _describe(target: CudaTarget) -> dict[str, Any]:
-    return {"arch": target.arch, "tf32": target.tensor_float}
+        return {"target": self.name, **asdict(self.compiler(options).target)}
 
 
 def _on_gpu(network: KernelNetwork) -> CudaNetwork:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 
 from vdla.util.errors import UserError
@@ -20,6 +22,32 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Modules that hold a `BACKEND` each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A backend of devices with numbers: what one is called, the member of archives that are for it, and whether
+    kernels can be emulated without one."""
+
+    device: str
+    member: str
+    emulated: bool
+
+
+GPUS: Mapping[str, Gpu] = MappingProxyType(
+    {
+        "cuda": Gpu(device="a GPU", member="kernels.cu", emulated=True),
+    }
+)
+
+
+def gpu_of(path: Path) -> str | None:
+    """Which of `GPUS` an archive is for; None for other files, and those that cannot be read."""
+    from ..runtime.archive import first_member
+
+    names = {gpu.member: name for name, gpu in GPUS.items()}
+    member = first_member(path, names)
+    return None if member is None else names[member]
 
 
 def kernel_backend(target: str) -> KernelBackend:

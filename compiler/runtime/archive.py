@@ -13,7 +13,7 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -86,13 +86,13 @@ def _size(content: Content) -> int:
     return sum(memoryview(part).nbytes for part in _parts(content))
 
 
-def is_for_gpu(path: Path) -> bool:
-    """Whether a file is an archive of code for a GPU, whole or not; False where it cannot be read."""
+def first_member(path: Path, names: Collection[str]) -> str | None:
+    """The first of these members that an archive has, whole or not; None where it cannot be read."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
-            return any(entry.name == CUDA_SOURCE for entry in _headers(file))
+            return next((entry.name for entry in _headers(file) if entry.name in names), None)
     except _UNREADABLE:
-        return False
+        return None
 
 
 def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool = False) -> dict[str, bytes]:

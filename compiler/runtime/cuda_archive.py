@@ -10,9 +10,10 @@ sha256              of them all, so that damage is seen before any of it runs
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..target.cuda.architectures import ARCHITECTURES
 from ..target.cuda.machine import CudaTarget
@@ -44,12 +45,25 @@ from .network_description import (
 
 FORMAT = 2
 """Goes up when the description or the way that kernels are called changes."""
-CUBINS = "cubins.bin"
-WHAT = "network compiled for a GPU"
 
 
-def save_cuda_network(path: Path, network: CudaNetworkCode) -> None:
-    """Writes an archive whole or not at all; equal networks give equal files. ProgramError if it cannot be written."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveKind:
+    """Archives of one kind of GPU: the members that hold the modules' code, and all of their text (None: the code is
+    text), and what reads a target."""
+
+    code: str
+    text: str | None
+    target: Callable[[Field], CudaTarget]
+    what: str = "network compiled for a GPU"
+
+
+def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | None = None) -> None:
+    """Writes an archive whole or not at all; equal networks give equal files. ProgramError if it cannot be written.
+
+    `kind` is `CUBINS` unless told, here and below.
+    """
+    kind = kind or CUBINS
     constants = ConstantPool()
     sources: list[str] = []
     cubins = bytearray()
@@ -70,35 +84,34 @@ def save_cuda_network(path: Path, network: CudaNetworkCode) -> None:
         "launches": launches,
         "constants": constants.entries,
     }
-    files: dict[str, Content] = {
-        CUDA_SOURCE: "\n\n".join(sources).encode(),
-        CUBINS: bytes(cubins),
-        CONSTANTS: constants.parts,
-    }
-    write_archive(path, description, files)
+    files: dict[str, Content] = {} if kind.text is None else {kind.text: "\n\n".join(sources).encode()}
+    write_archive(path, description, {**files, kind.code: bytes(cubins), CONSTANTS: constants.parts})
 
 
-def check_cuda_network(path: Path) -> dict[str, Any]:
+def check_cuda_network(path: Path, kind: ArchiveKind | None = None) -> dict[str, Any]:
     """The description of an archive that is whole, for whatever GPU it is; ArchiveError for others."""
-    files = _read(path)
+    files = _read(path, kind or CUBINS)
     read_description(path, files[DESCRIPTION], FORMAT)
     return json.loads(files[DESCRIPTION])
 
 
-def load_cuda_network(path: Path, *, trusted: bool = False) -> CudaNetworkCode:
+def load_cuda_network(
+    path: Path, kind: ArchiveKind | None = None, *, trusted: bool = False
+) -> CudaNetworkCode:
     """The network of an archive; its graph has tensors but no nodes, its modules no text.
 
     ArchiveError for a file that is no such network, or was changed. Whether a device can run it, that is seen there.
     The checksum of one that is `trusted` (it comes sealed from this user's cache) is not computed.
     """
-    files = _read(path, trusted=trusted)
+    kind = kind or CUBINS
+    files = _read(path, kind, trusted=trusted)
     document = read_description(path, files[DESCRIPTION], FORMAT)
     constants = read_constants(document, files[CONSTANTS])
     graph = described_graph(document, constants)
     plan = described_plan(document, graph)
     modules: dict[str, CompiledModule] = {}
     for entry in document.at("modules").items():
-        module = _module(entry, files[CUBINS])
+        module = _module(entry, files[kind.code], kind)
         if module.name in modules:
             raise entry.at("name").fail(f"is {module.name!r}, and so is another module's")
         modules[module.name] = module
@@ -112,18 +125,23 @@ def load_cuda_network(path: Path, *, trusted: bool = False) -> CudaNetworkCode:
         graph=graph,
         plan=plan,
         launches=tuple(launches),
-        target=_target(document.at("target")),
+        target=kind.target(document.at("target")),
         modules=tuple(modules.values()),
     )
 
 
-def _read(path: Path, *, trusted: bool = False) -> dict[str, bytes]:
-    return read_archive(path, (CUDA_SOURCE, CUBINS, CONSTANTS), what=WHAT, trusted=trusted)
+def _read(path: Path, kind: ArchiveKind, *, trusted: bool = False) -> dict[str, bytes]:
+    text = () if kind.text is None else (kind.text,)
+    return read_archive(path, (*text, kind.code, CONSTANTS), what=kind.what, trusted=trusted)
 
 
-def _target(fields: Field) -> CudaTarget:
-    return CudaTarget(
-        arch=fields.at("arch").one_of([row.name for row in ARCHITECTURES]),
+CudaTargetT = TypeVar("CudaTargetT", bound=CudaTarget)
+
+
+def read_target(fields: Field, kind: type[CudaTargetT], names: Sequence[str], **others: Any) -> CudaTargetT:
+    """The target of a description, of an architecture that is among `names`; `others` are fields of its own kind."""
+    return kind(
+        arch=fields.at("arch").one_of(names),
         multiprocessors=fields.at("multiprocessors").integer(1),
         threads_per_multiprocessor=fields.at("threads_per_multiprocessor").integer(1),
         blocks_per_multiprocessor=fields.at("blocks_per_multiprocessor").integer(1),
@@ -135,7 +153,16 @@ def _target(fields: Field) -> CudaTarget:
         clock=fields.at("clock").number(),
         memory_bandwidth=fields.at("memory_bandwidth").number(),
         cache_bytes=fields.at("cache_bytes").integer(),
+        **others,
     )
+
+
+CUBINS = ArchiveKind(
+    code="cubins.bin",
+    text=CUDA_SOURCE,
+    target=lambda fields: read_target(fields, CudaTarget, [row.name for row in ARCHITECTURES]),
+)
+"""Machine code of NVIDIA's GPUs, and CUDA C++ for people."""
 
 
 def _describe_module(compiled: CompiledModule, offset: int) -> dict[str, Any]:
@@ -153,11 +180,11 @@ def _describe_module(compiled: CompiledModule, offset: int) -> dict[str, Any]:
     }
 
 
-def _module(entry: Field, cubins: bytes) -> CompiledModule:
+def _module(entry: Field, cubins: bytes, kind: ArchiveKind) -> CompiledModule:
     start, size = entry.at("cubin_offset").integer(), entry.at("cubin_bytes").integer()
     if start + size > len(cubins):
         raise entry.at("cubin_bytes").fail(
-            f"is {size}, and as many from {start} end beyond the {len(cubins)} of {CUBINS}"
+            f"is {size}, and as many from {start} end beyond the {len(cubins)} of {kind.code}"
         )
     parameters, workspace = read_parameters(entry), entry.at("workspace_bytes").integer()
     return CompiledModule(

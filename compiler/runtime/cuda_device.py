@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from vdla.util.errors import UserError
 
+from ..target.cuda.architectures import THREADS_PER_BLOCK
 from ..target.cuda.bulk_copies import TensorMap
 
 ORDINAL = "cuda:"
@@ -39,7 +40,7 @@ class DeviceError(UserError):
 class DeviceProperties:
     """What the driver says of a GPU: compute capability as (9, 0), bytes, Hz, and bytes a second of its memory.
 
-    `memory_bandwidth` is 0 where the driver does not say.
+    `memory_bandwidth` is 0 where the driver does not say. `threads_per_block`: the most that a block may have.
     """
 
     name: str
@@ -53,6 +54,7 @@ class DeviceProperties:
     clock_hz: int
     memory_bandwidth: int
     cache_bytes: int
+    threads_per_block: int = THREADS_PER_BLOCK
 
 
 class Closable(Protocol):

@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 
 from ..target.cpu.errors import KernelArgumentError
-from ..target.cuda.machine import CudaTarget, architecture_for
+from ..target.cuda.machine import CudaTarget
 from .cuda_code import CudaNetworkCode
 from .cuda_device import Device, DeviceError, DeviceGraph, DeviceModule
 from .cuda_launches import DeviceCall, kernel_calls, shared_bytes_of
@@ -49,13 +49,10 @@ class DeviceTime:
 
 def check_device(device: Device, target: CudaTarget) -> None:
     """DeviceError where code for `target` does not run on a device."""
-    properties = device.properties
-    if not target.architecture.runs_on(properties.capability):
-        major, minor = properties.capability
-        raise DeviceError(
-            f"{device.label}: is a {properties.name} of compute capability {major}.{minor}, and code for {target.arch} "
-            f"does not run on it; compile with -arch={architecture_for(properties.capability).name}"
-        )
+    p = device.properties
+    reason = target.refusal(p.name, p.capability, p.threads_per_block, p.shared_bytes_per_block)
+    if reason is not None:
+        raise DeviceError(f"{device.label}: {reason}")
 
 
 class CudaNetwork(GraphNetwork):

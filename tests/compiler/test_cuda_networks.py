@@ -17,6 +17,7 @@ from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, operator_cases
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler import cuda_driver
+from vdla.compiler.backends.table import gpu_of
 from vdla.compiler.cuda_driver import (
     compile_cuda,
     compile_cuda_emulated,
@@ -26,7 +27,7 @@ from vdla.compiler.cuda_driver import (
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime import cuda_archive
-from vdla.compiler.runtime.archive import ArchiveError, is_for_gpu
+from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.network_archive import load_network, save_network
@@ -213,7 +214,7 @@ def path(saved: bytes, tmp_path: Path) -> Path:
 
 def test_archives_hold_the_whole_network(path: Path, tmp_path: Path):
     code, loaded = compile_cuda(model(), TARGET), load_cuda_network(path)
-    assert is_for_gpu(path) and loaded.target == TARGET
+    assert gpu_of(path) == "cuda" and loaded.target == TARGET
     assert [m.cubin for m in loaded.modules] == [m.cubin for m in code.modules]
     assert all(m.cubin.startswith(b"\x7fELF") for m in loaded.modules)
     for mine, theirs in zip(code.modules, loaded.modules, strict=True):
@@ -236,7 +237,7 @@ def test_damaged_and_foreign_archives_are_refused(path: Path, tmp_path: Path):
     with pytest.raises(ArchiveError, match="does not belong there"):
         load_network(path)
     save_network(tmp_path / "cpu.tar", compile_cuda_emulated_ahead(model(), TARGET, host_target()))
-    assert not is_for_gpu(tmp_path / "cpu.tar")
+    assert gpu_of(tmp_path / "cpu.tar") is None
     with pytest.raises(ArchiveError, match=r"code\.a"):
         load_cuda_network(tmp_path / "cpu.tar")
     with load_network(tmp_path / "cpu.tar") as network:

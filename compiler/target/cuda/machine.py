@@ -68,6 +68,17 @@ class CudaTarget:
 
         return CUDA
 
+    def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
+        """Why a device (compute capability, most threads and bytes of shared memory of a block) does not run code for
+        this; None where it does."""
+        if self.architecture.runs_on(capability):
+            return None
+        major, minor = capability
+        return (
+            f"is a {name} of compute capability {major}.{minor}, and code for {self.arch} does not run on it; compile "
+            f"with -arch={architecture_for(capability).name}"
+        )
+
     @property
     def threads_per_block(self) -> int:
         """The most threads of a block."""

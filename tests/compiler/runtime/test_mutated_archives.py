@@ -18,10 +18,11 @@ import pytest
 from archives import members, rewrite
 from campaign import representatives
 from float_networks import FloatNetwork
+from vdla.compiler.backends.table import gpu_of
 from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.cuda_driver import compile_cuda
 from vdla.compiler.runtime import trial_run
-from vdla.compiler.runtime.archive import ArchiveError, checksum, is_for_gpu, write_archive
+from vdla.compiler.runtime.archive import ArchiveError, checksum, write_archive
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.runtime.trial_run import run_in_trial
@@ -269,7 +270,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path):
             load(tmp_path / "folder.tar")
         with pytest.raises(ArchiveError, match="cannot be read: a pipe or device and no file"):
             load(Path("/dev/zero"))
-    assert not is_for_gpu(tmp_path / "net.tar")
+    assert gpu_of(tmp_path / "net.tar") is None
 
 
 # --- first runs -----------------------------------------------------------------------------------------
