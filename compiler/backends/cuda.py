@@ -194,7 +194,7 @@ class CudaDevice(CudaCompiler):
         """The network's name."""
         return network.name
 
-    def peaks(self, network: KernelNetwork) -> Peaks:
+    def peaks(self, network: KernelNetwork) -> Peaks | None:
         """The card's peak in float32 (tf32 where the target allows it) and its memory's bandwidth."""
         target = _on_gpu(network).target
         operations = target.peak("tf32" if target.tensor_float else "float32")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...ir.types import DType
+from .errors import LoweringError
 
 Space = Literal["global", "shared", "register"]
 """Memory of the device, of a block, or of a thread."""
@@ -65,6 +66,12 @@ class Dialect:
     functions: Mapping[str, str]
     names: frozenset[str]
     prelude: str = ""
+
+    def type_of(self, dtype: DType) -> str:
+        """The type of elements; LoweringError where the language has none."""
+        if dtype not in self.types:
+            raise LoweringError(f"{self.name} has no code for {dtype}; compute in float32")
+        return self.types[dtype]
 
     def pointer(self, type_text: str, space: Space, *, const: bool = False) -> str:
         """The type of a pointer into a space."""

@@ -193,9 +193,7 @@ class ExpressionEmitter:
 
     def type_of(self, dtype: DType) -> str:
         """The type of elements; LoweringError where the language has none."""
-        if dtype not in self.dialect.types:
-            raise LoweringError(f"{self.dialect.name} has no code for {dtype}; compute in float32")
-        return self.dialect.types[dtype]
+        return self.dialect.type_of(dtype)
 
     def vector(self, dtype: DType, count: int) -> str:
         """The type of neighbours that one access takes."""

@@ -200,7 +200,7 @@ class _Outline:
         before it still writes. That nothing changed lies in it, is said by what is changed.
         """
         restrict = f"{self.dialect.restrict} " if changed or not self.overlaps(shape) else ""
-        pointer = self.dialect.pointer(self.dialect.types[buffer.dtype], "global", const=not changed)
+        pointer = self.dialect.pointer(self.dialect.type_of(buffer.dtype), "global", const=not changed)
         return f"{pointer} {restrict}{name}"
 
     def overlaps(self, shape: Shape) -> bool:

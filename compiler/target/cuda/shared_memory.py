@@ -57,7 +57,7 @@ class SharedPlan:
             lines = [
                 dialect.shared_array.format(
                     alignment=self.alignment,
-                    type=dialect.types[p.buffer.dtype],
+                    type=dialect.type_of(p.buffer.dtype),
                     name=p.name,
                     elements=prod(p.buffer.shape),
                 )
@@ -69,7 +69,7 @@ class SharedPlan:
         block = dialect.shared_dynamic if self.dynamic_bytes else dialect.shared_block
         lines = [block.format(alignment=self.alignment, bytes=self.bytes)]
         for p in self.places.values():
-            pointer = dialect.pointer(dialect.types[p.buffer.dtype], "shared")
+            pointer = dialect.pointer(dialect.type_of(p.buffer.dtype), "shared")
             lines.append(f"{pointer} const {p.name} = ({pointer})(shared + {p.offset});")
         if self.groups:
             offset = self.bytes - self.groups * MBARRIER
