@@ -18,6 +18,7 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
         "vdla": "vdla.compiler.backends.vdla",
         "llvm": "vdla.compiler.backends.llvm",
         "cuda": "vdla.compiler.backends.cuda",
+        "opencl": "vdla.compiler.backends.opencl",
         "vdla,llvm": "vdla.compiler.backends.divided",
     }
 )
@@ -37,6 +38,7 @@ class Gpu:
 GPUS: Mapping[str, Gpu] = MappingProxyType(
     {
         "cuda": Gpu(device="a GPU", member="kernels.cu", emulated=True),
+        "opencl": Gpu(device="an OpenCL device", member="kernels.cl", emulated=False),
     }
 )
 

@@ -1,0 +1,93 @@
+"""The shipped networks on an OpenCL device: outputs against our LLVM backend's, and times beside it.
+
+    python benchmarks/opencl.py [--device N] [--only NAME ...] [--rounds N] [--json] [--write]
+
+Networks are float32, batch 1. `ratio` is LLVM's time on one thread over OpenCL's, by the device's clock without copies:
+on POCL both run on the same processor, OpenCL on all its cores, with schedules that are made for GPUs. Exit code 1
+where outputs differ by more than the tolerance, relative to the largest; then nothing is written. `--write`: to
+benchmarks/results/opencl.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from statistics import median
+from typing import Any
+
+from vdla.benchmarks.harness.case import relative_error
+from vdla.benchmarks.harness.gpu_models import inputs_of
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign.models import FLOAT_NAMES, NAMES, build
+from vdla.compiler.runtime.cuda_network import CudaNetwork
+from vdla.compiler.runtime.opencl_device import open_device
+from vdla.compiler.target.cuda.tolerances import MODEL_TOLERANCE
+
+import vdla
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", type=int, default=0)
+    parser.add_argument("--only", nargs="*", default=[], choices=[*NAMES, *FLOAT_NAMES], metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.write and arguments.only:
+        parser.error("--write takes all networks: leave out --only")
+    rows: list[dict[str, Any]] = []
+    for name in arguments.only or (*NAMES, *FLOAT_NAMES):
+        row = measured(name, arguments.device, arguments.rounds)
+        rows.append(row)
+        if not arguments.json:
+            print(
+                f"{name:16} OpenCL {row['opencl_ms']:>10.3f} ms  LLVM {row['llvm_ms']:>8.3f} ms"
+                f"  ratio {row['ratio']:.4f}  error {row['error']:.1e}",
+                flush=True,
+            )
+    with open_device(arguments.device) as device:
+        document = {
+            "device": {"name": device.properties.name, "driver": device.properties.driver},
+            "tolerance": MODEL_TOLERANCE,
+            "ratio_is": "LLVM's time on one thread / OpenCL's by the device's clock",
+            "rows": rows,
+        }
+    if arguments.json:
+        print(json.dumps(document))
+    if wrong := [row["name"] for row in rows if not row["error"] <= MODEL_TOLERANCE]:
+        print(f"error: outputs differ: {', '.join(wrong)}", file=sys.stderr)
+        sys.exit(1)
+    if arguments.write:
+        write_results("opencl", document, packages=("pyopencl", "pocl-binary-distribution"))
+
+
+def measured(name: str, device: int, rounds: int) -> dict[str, Any]:
+    """A network's times in milliseconds, medians of interleaved runs, and its greatest relative error."""
+    model = build(name, "float")
+    inputs = inputs_of(model)
+    with vdla.compile(model, "opencl", device=device) as network, vdla.compile(model, "llvm") as reference:
+        expected, got = reference.run(inputs), network.run(inputs)
+        error = max(relative_error(got[output], values) for output, values in expected.items())
+        ours, theirs = [], []
+        for _ in range(rounds):
+            assert isinstance(network, CudaNetwork)
+            ours += network.time(inputs, repeat=1)
+            started = time.perf_counter()
+            reference.run(inputs)
+            theirs.append((time.perf_counter() - started) * 1e3)
+    return {
+        "name": name,
+        "opencl_ms": round(median(ours), 3),
+        "llvm_ms": round(median(theirs), 3),
+        "ratio": round(median(b / a for a, b in zip(ours, theirs, strict=True)), 5),
+        "error": error,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""An OpenCL device through pyopencl: the only module that calls it. See `cuda_device.Device`, which this is one of.
+
+Memory is shared virtual memory (OpenCL 2.0), which has addresses as kernels' arguments need them: anywhere in a piece.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from vdla.util.errors import UserError
+
+from .cuda_device import (
+    Argument,
+    DeviceError,
+    DeviceGraph,
+    DeviceMemory,
+    DeviceModule,
+    DeviceProperties,
+    PinnedMemory,
+    TensorAt,
+)
+
+ORDINAL = "opencl:"
+"""What stands before a device's number."""
+OPTIONS = ("-cl-std=CL1.2",)
+CORRECTLY_ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
+_LOG_LINES = 3
+"""Of a failed compilation that a message quotes."""
+
+
+def pyopencl() -> ModuleType:
+    """The bindings. UserError where the extra is not installed."""
+    try:
+        return importlib.import_module("pyopencl")
+    except ImportError:
+        raise DeviceError(
+            'running on OpenCL devices needs the extra `opencl`: pip install "vdla[opencl]"'
+        ) from None
+
+
+def devices() -> list[Any]:
+    """The devices of all platforms, in the loader's order; DeviceError where there is none."""
+    cl = pyopencl()
+    try:
+        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    except cl.Error as error:
+        found = []
+        if "PLATFORM_NOT_FOUND" not in str(error):
+            raise DeviceError(f"OpenCL: listing the platforms failed: {_line(error)}") from None
+    if not found:
+        raise DeviceError(
+            "OpenCL: this machine has no platform; install the device's driver, or `pip install "
+            "pocl-binary-distribution`, which runs kernels on the processor"
+        )
+    return found
+
+
+def open_device(ordinal: int = 0) -> OpenClDevice:
+    """The device of this number, with a queue of its own. DeviceError where there is no such device."""
+    found = devices()
+    if ordinal >= len(found):
+        known = ", ".join(f"{ORDINAL}{i} ({device.name})" for i, device in enumerate(found))
+        raise DeviceError(f"{ORDINAL}{ordinal}: there is no such device; this machine has {known}")
+    return OpenClDevice(pyopencl(), found[ordinal], f"{ORDINAL}{ordinal}")
+
+
+class OpenClDevice:
+    """A `Device` through pyopencl."""
+
+    def __init__(self, cl: ModuleType, device: Any, label: str) -> None:
+        self._cl, self._device, self._label = cl, device, label
+        version = device.version.split()[1].split(".")
+        self._properties = DeviceProperties(
+            name=device.name,
+            capability=(int(version[0]), int(version[1])),
+            driver=f"{device.platform.name} {device.driver_version}",
+            multiprocessors=device.max_compute_units,
+            memory_bytes=device.global_mem_size,
+            shared_bytes_per_block=device.local_mem_size,
+            shared_bytes_per_multiprocessor=device.local_mem_size,
+            registers_per_multiprocessor=0,
+            clock_hz=device.max_clock_frequency * 1_000_000,
+            memory_bandwidth=0,
+            cache_bytes=device.global_mem_cache_size,
+            threads_per_block=device.max_work_group_size,
+        )
+        with self._calling("opening it"):
+            shared = device.svm_capabilities if self._properties.capability >= (2, 0) else 0
+            if not shared & cl.device_svm_capabilities.COARSE_GRAIN_BUFFER:
+                raise DeviceError(
+                    f"{label}: {device.name} has no shared virtual memory (OpenCL 2.0), where arrays have addresses; "
+                    "take another device"
+                )
+            self._context = cl.Context([device])
+            self._queue = cl.CommandQueue(
+                self._context, properties=cl.command_queue_properties.PROFILING_ENABLE
+            )
+        rounded = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+        self._options = [*OPTIONS, *([CORRECTLY_ROUNDED] if rounded else [])]
+        self._captured: list[_Call] | None = None
+        # One at a time sets the arguments of a kernel and launches it, or captures.
+        self._lock = threading.RLock()
+
+    @property
+    def label(self) -> str:
+        """See `Device`, as for all below."""
+        return self._label
+
+    @property
+    def properties(self) -> DeviceProperties:
+        """What the driver says; "capability" is the version of OpenCL."""
+        return self._properties
+
+    def allocate(self, size: int) -> DeviceMemory:
+        """Coarse-grained shared virtual memory."""
+        cl = self._cl
+        if size > self._device.max_mem_alloc_size:
+            raise DeviceError(
+                f"{self._label}: out of device memory: {size:,} bytes are needed, and one piece has at most "
+                f"{self._device.max_mem_alloc_size:,}; take a smaller batch"
+            )
+        with self._calling(f"allocating {size:,} bytes"):
+            return _Memory(
+                cl.SVMAllocation(self._context, size, 0, cl.svm_mem_flags.READ_WRITE, queue=self._queue)
+            )
+
+    def allocate_pinned(self, size: int) -> PinnedMemory:
+        """The host's memory: that of a processor is the device's as well."""
+        return _Pinned(np.zeros(size, np.uint8))
+
+    def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
+        """Compiles the text that OpenCL's code is; DeviceError with the log where that fails."""
+        cl = self._cl
+        with self._calling("compiling kernels"):
+            try:
+                # The platform keeps what it has compiled.
+                program = cl.Program(self._context, cubin.decode()).build(self._options, cache_dir=False)
+            except cl.RuntimeError as error:
+                raise DeviceError(f"{self._label}: kernels do not compile: {_log(error)}") from None
+            return _Module({name: cl.Kernel(program, name) for name in functions})
+
+    def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
+        """In the queue's turn; the source must stay as it is until then."""
+        with self._calling("copying"):
+            self._cl.enqueue_copy(self._queue, self._at(address, size), source.array[start : start + size])
+
+    def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
+        """In the queue's turn."""
+        with self._calling("copying"):
+            self._cl.enqueue_copy(
+                self._queue, destination.array[start : start + size], self._at(address, size)
+            )
+
+    def launch(
+        self,
+        module: DeviceModule,
+        function: str,
+        *,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: tuple[Argument, ...],
+        overlaps: bool = False,
+    ) -> None:
+        """Into the queue, or into the graph that is being captured; shared memory is the kernel's own."""
+        assert isinstance(module, _Module)
+        call = _Call(
+            function=function,
+            kernel=module.kernels[function],
+            size=(grid[0] * block[0], grid[1] * block[1], grid[2] * block[2]),
+            group=block,
+            arguments=tuple([self._encoded(argument) for argument in arguments]),
+        )
+        if self._captured is not None:
+            self._captured.append(call)
+        else:
+            self._enqueue(call)
+
+    def capture(self, work: Callable[[], None]) -> DeviceGraph:
+        """The launches, to be repeated."""
+        with self._lock:
+            self._captured = []
+            try:
+                work()
+                return _Graph(tuple(self._captured))
+            finally:
+                self._captured = None
+
+    def run(self, graph: DeviceGraph) -> None:
+        """One launch after the other."""
+        self._run(graph)
+
+    def milliseconds(self, graph: DeviceGraph) -> float:
+        """From the start of the first kernel to the end of the last, by the device's clock."""
+        events = self._run(graph)
+        with self._calling("timing kernels"):
+            events[-1].wait()
+            return (events[-1].profile.end - events[0].profile.start) / 1e6
+
+    def synchronize(self) -> None:
+        """Where kernels' own mistakes come to light."""
+        with self._calling("running"):
+            self._queue.finish()
+
+    def close(self) -> None:
+        """Waits for what runs."""
+        with contextlib.suppress(Exception):
+            self._queue.finish()
+
+    def __enter__(self) -> OpenClDevice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self, graph: DeviceGraph) -> list[Any]:
+        assert isinstance(graph, _Graph)
+        with self._lock:
+            return [self._enqueue(call) for call in graph.calls]
+
+    def _enqueue(self, call: _Call) -> Any:
+        with self._lock, self._calling(f"launching {call.function}"):
+            for index, argument in enumerate(call.arguments):
+                call.kernel.set_arg(index, argument)
+            return self._cl.enqueue_nd_range_kernel(self._queue, call.kernel, call.size, call.group)
+
+    def _encoded(self, argument: Argument) -> Any:
+        assert not isinstance(argument, TensorAt), "no target without bulk copies has tensor maps"
+        # pyopencl takes addresses from arrays only; kernels know how long theirs are.
+        return argument if isinstance(argument, np.integer) else self._at(argument, 1)
+
+    def _at(self, address: int, size: int) -> Any:
+        return self._cl.SVM(np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)))
+
+    @contextlib.contextmanager
+    def _calling(self, doing: str) -> Iterator[None]:
+        """Whatever pyopencl raises, as DeviceError."""
+        try:
+            yield
+        except UserError:
+            raise
+        except (self._cl.Error, MemoryError) as error:
+            raise DeviceError(f"{self._label}: {doing} failed: {_line(error)}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """A launch with its arguments as pyopencl takes them."""
+
+    function: str
+    kernel: Any
+    size: tuple[int, int, int]
+    group: tuple[int, int, int]
+    arguments: tuple[Any, ...]
+
+
+class _Memory:
+    def __init__(self, allocation: Any) -> None:
+        self._allocation = allocation
+        self.address = int(allocation.svm_ptr)
+
+    def close(self) -> None:
+        if self._allocation is not None:
+            self._allocation.release()
+            self._allocation = None
+
+
+class _Pinned:
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def close(self) -> None:
+        self.array = np.zeros(0, np.uint8)
+
+
+class _Module:
+    def __init__(self, kernels: dict[str, Any]) -> None:
+        self.kernels = kernels
+
+    def close(self) -> None:
+        self.kernels = {}
+
+
+class _Graph:
+    def __init__(self, calls: tuple[_Call, ...]) -> None:
+        self.calls = calls
+
+    def close(self) -> None:
+        self.calls = ()
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _log(error: BaseException) -> str:
+    """What the compiler says is wrong, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if "error" in line.lower()]
+    return "; ".join(lines[:_LOG_LINES]) or _line(error)

@@ -1,0 +1,140 @@
+"""Which OpenCL devices code is generated for: limits of a work-group, and the options that set them.
+
+A work-group is a block, a work-item a thread, local memory is shared memory. Kernels make use of nothing else, so code
+runs on every device whose limits are these or more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from vdla.util.errors import UserError
+
+from ..cuda.architectures import KIB, Capability
+from ..cuda.dialect import Dialect
+from ..cuda.machine import CudaTarget
+
+NAME = "opencl"
+THREADS, LOCAL_BYTES = "-threads", "-local-bytes"
+_THREADS, _LOCAL_BYTES = 256, 32 * KIB
+"""What every device has that is worth a kernel: 32 KiB are the least of the full profile (OpenCL 1.2 specification,
+table 4.3, CL_DEVICE_LOCAL_MEM_SIZE), 256 work-items what GPUs of all makers allow."""
+_MOST_THREADS = 1 << 16
+
+
+class OpenClTargetError(UserError):
+    """A target's options are wrong; the message says which there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenClTarget(CudaTarget):
+    """An OpenCL device; `work_items` is the most of a work-group."""
+
+    work_items: int
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """None: OpenCL C of version 1.2 has local memory and barriers."""
+        return frozenset()
+
+    @property
+    def dialect(self) -> Dialect:
+        """OpenCL C."""
+        from .dialect import OPENCL
+
+        return OPENCL
+
+    @property
+    def threads_per_block(self) -> int:
+        """Work-items of a work-group."""
+        return self.work_items
+
+    @property
+    def float32_lanes(self) -> int:
+        """What a device has OpenCL does not say; estimates take a vector of 512 bits."""
+        return 16
+
+    def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
+        """Why a device does not run code for this; None where it does."""
+        if threads < self.work_items:
+            return (
+                f"{name} has {threads} work-items a group, fewer than {self.work_items}; compile with "
+                f"{THREADS}={threads}"
+            )
+        if shared_bytes < self.shared_bytes_per_block:
+            return (
+                f"{name} has {shared_bytes} bytes of local memory, less than {self.shared_bytes_per_block}; compile "
+                f"with {LOCAL_BYTES}={shared_bytes}"
+            )
+        return None
+
+    @property
+    def described(self) -> dict[str, str]:
+        """The device as tuning records name it; those of one name are a family."""
+        return {
+            "kind": NAME,
+            "arch": self.arch,
+            "card": self.card,
+            "family": self.card,
+            "digest": self.digest,
+        }
+
+
+def opencl_target(work_items: int = _THREADS, local_bytes: int = _LOCAL_BYTES) -> OpenClTarget:
+    """A device with these limits; all else is for estimates alone, those of a small GPU."""
+    return OpenClTarget(
+        arch=NAME,
+        multiprocessors=16,
+        threads_per_multiprocessor=4 * work_items,
+        blocks_per_multiprocessor=16,
+        shared_bytes_per_block=local_bytes,
+        shared_bytes_per_multiprocessor=2 * local_bytes,
+        registers_per_multiprocessor=64 * KIB,
+        card="any",
+        clock=1e9,
+        memory_bandwidth=1e11,
+        cache_bytes=KIB**2,
+        work_items=work_items,
+    )
+
+
+def of_device(
+    target: OpenClTarget, *, text: str, name: str, units: int, threads: int, local_bytes: int, clock: float
+) -> OpenClTarget:
+    """The target `text` on a device: limits that it leaves open are the device's own, as far as kernels use them."""
+    given = {word.partition("=")[0] for word in text.split()}
+    work_items = target.work_items if THREADS in given else min(threads, 1024)
+    local = target.shared_bytes_per_block if LOCAL_BYTES in given else min(local_bytes, 48 * KIB)
+    return replace(
+        opencl_target(work_items, local), card=name, multiprocessors=units, clock=clock or target.clock
+    )
+
+
+def parse_target(text: str) -> OpenClTarget:
+    """The device that `text` names: "opencl", then -threads=N (work-items of a group) and -local-bytes=N.
+
+    OpenClTargetError names what is wrong and what there is.
+    """
+    words = text.split()
+    if not words or words[0] != NAME:
+        raise OpenClTargetError(f'target "{text}" does not begin with "{NAME}"')
+    given: dict[str, int] = {}
+    for word in words[1:]:
+        option, _, value = word.partition("=")
+        if option not in (THREADS, LOCAL_BYTES):
+            raise OpenClTargetError(
+                f"unknown target option {option}; there are {THREADS}=N and {LOCAL_BYTES}=N"
+            )
+        if option in given:
+            raise OpenClTargetError(f"target option {option} is given twice")
+        if not value.isdecimal() or not value.isascii() or len(value) > 9:
+            raise OpenClTargetError(f"target option {option} needs a number: {option}={_THREADS}")
+        given[option] = int(value)
+    threads, local_bytes = given.get(THREADS, _THREADS), given.get(LOCAL_BYTES, _LOCAL_BYTES)
+    if not 32 <= threads <= _MOST_THREADS:
+        raise OpenClTargetError(f"{THREADS}={threads}: kernels need 32 to {_MOST_THREADS} work-items a group")
+    if local_bytes < KIB:
+        raise OpenClTargetError(
+            f"{LOCAL_BYTES}={local_bytes}: kernels need {KIB} bytes of local memory at least"
+        )
+    return opencl_target(threads, local_bytes)

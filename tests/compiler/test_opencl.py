@@ -1,0 +1,243 @@
+"""OpenCL on POCL, which runs kernels on the processor: operators, scheduled programs, networks, files, refusals."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from archives import members
+from cuda_texts import CASES
+from float_networks import FloatNetwork, runtime
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from random_expressions import ROW, SIZE, TYPES, J, buffers, expressions
+from vdla.benchmarks.harness.case import relative_error
+from vdla.benchmarks.harness.float64 import float64_outputs
+from vdla.benchmarks.harness.gpu_models import inputs_of, layer_cases, operator_cases
+from vdla.codesign.models import build, sample_inputs
+from vdla.compiler.ir.expr import Buffer, Const, Var
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.stmt import Assign, For, Program, seq
+from vdla.compiler.ir.types import DType
+from vdla.compiler.runtime.cuda_device import DeviceError
+from vdla.compiler.runtime.opencl_device import open_device
+from vdla.compiler.target.cuda.errors import LoweringError
+from vdla.compiler.te.functions import FUNCTIONS
+
+import vdla
+
+CONVOLUTIONS = ("C2", "D2")
+"""Beside the operators: one of 3 x 3 taps, and a depthwise one."""
+TWICE = (
+    "sigmoid",
+    "exp",
+    "erf",
+    "softmax_channels",
+    "average_pool",
+    "transpose_heads",
+    "transpose_width",
+    "multiply_channels",
+    "batched_product",
+    "lstm_both_ways",
+)
+"""Of families that others are of, too: POCL takes its time to compile."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory):
+    """POCL keeps compiled kernels, and so does `vdla`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(case for case in operator_cases() if case.name not in TWICE),
+        *(case for case in layer_cases() if case.name in CONVOLUTIONS),
+    ],
+    ids=lambda case: case.name,
+)
+def test_every_family_of_operators(case):
+    model = case.make(True)
+    inputs = inputs_of(model)
+    with vdla.compile(model, "opencl") as network:
+        got = network.run(inputs)
+    for name, values in float64_outputs(model, inputs).items():
+        assert relative_error(got[name], values) < 1e-6
+
+
+SCHEDULED = sorted(CASES.keys() - {"halves", "whole-blocks"})
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_scheduled_programs(name: str):
+    """Local memory, copies that run ahead elsewhere, vectors, trees of sums, and loops of the host."""
+    program = CASES[name]()
+    rng = np.random.default_rng(7)
+    arrays = {p.name: rng.standard_normal(p.shape, dtype=np.float32) for p in program.parameters}
+    with vdla.build(vdla.Schedule(program), "opencl") as kernel:
+        inputs = {port.name: arrays[port.name] for port in kernel.inputs}
+        got = kernel.run(inputs)
+    expected = interpret(program, arrays, functions=FUNCTIONS)
+    for output, values in got.items():
+        np.testing.assert_allclose(values, expected[output], rtol=1e-5, atol=1e-5)
+
+
+def test_expressions_without_a_schedule():
+    x = vdla.placeholder("X", (7, 33))
+    y = vdla.compute("Y", (7, 33), lambda i, j: vdla.maximum(x[i, j], 0.0) * 2.0)
+    data = np.random.default_rng(0).standard_normal((7, 33)).astype(np.float32)
+    data[0, 0] = np.nan
+    with vdla.build(vdla.program_of(y), "opencl") as kernel:
+        np.testing.assert_array_equal(kernel.run({"X": data})["Y"], np.maximum(data, 0) * 2)
+
+
+@settings(max_examples=2, phases=[Phase.generate], deadline=None)
+@given(st.data())
+def test_random_expressions_of_every_type(data):
+    """Bit for bit, sums that leave their type included."""
+    body = []
+    for dtype in TYPES:
+        to = Buffer(name=f"out_{dtype.value}", shape=(SIZE, 3), dtype=dtype)
+        body.append(Assign(name=to.name, buffer=to, indices=(ROW, J), value=data.draw(expressions(3)(dtype))))
+    inner = For(var=J, extent=Const(3), body=seq(*body))
+    threads = For(var=ROW, extent=Const(SIZE), body=inner, kind="thread.x")
+    block = For(var=Var("b"), extent=Const(1), body=threads, kind="block.x")
+    outputs = tuple(statement.buffer for statement in body)
+    program = Program(name="random", parameters=(*buffers().values(), *outputs), body=block)
+    rng = np.random.default_rng(1)
+    arrays = {}
+    for p in program.parameters:
+        if p.dtype is DType.FLOAT32:
+            arrays[p.name] = (rng.standard_normal(p.shape) * 8).astype(np.float32)
+        elif p.dtype is DType.BOOL:
+            arrays[p.name] = rng.integers(0, 2, p.shape).astype(bool)
+        else:
+            low, high = p.dtype.limits
+            arrays[p.name] = rng.integers(max(low, -100000), min(high, 100000), p.shape).astype(p.dtype.numpy)
+    with np.errstate(all="ignore"):
+        expected = interpret(program, arrays, functions=FUNCTIONS)
+    with vdla.build(vdla.Schedule(program), "opencl") as kernel:
+        got = kernel.run({port.name: arrays[port.name] for port in kernel.inputs})
+    for output in outputs:
+        np.testing.assert_array_equal(got[output.name], expected[output.name])
+
+
+def test_a_shipped_network():
+    model, feeds = build("small_cnn", "float"), {"input": sample_inputs("small_cnn", 1)}
+    with vdla.compile(model, "opencl") as network:
+        got = network.run(feeds)
+    assert relative_error(got["output"], runtime(model.SerializeToString(), feeds)["output"]) < 1e-5
+
+
+def test_commands(vdla, tmp_path: Path):  # the command, not the module
+    name = "mlp"
+    model = build(name, "float")
+    onnx.save(model, tmp_path / "net.onnx")
+    feeds = {"input": sample_inputs(name, 1)}
+    np.savez(tmp_path / "in.npz", **feeds)
+    arrays = ("--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "out.npz")
+    document = vdla("run", tmp_path / "net.onnx", "--target", "opencl", *arrays, "--json").document()
+    assert document["device"] == "opencl:0" and document["check"]["max_relative_error"] < 1e-5
+    with np.load(tmp_path / "out.npz") as got:
+        assert relative_error(got["output"], float64_outputs(model, feeds)["output"]) < 1e-5
+    saved = ("-o", tmp_path / "net.tar", "--json")
+    document = vdla("compile", tmp_path / "net.onnx", "--target", "opencl", *saved).document()
+    assert document["target"] == {"threads": 256, "local_bytes": 32768}
+    text = members(tmp_path / "net.tar")["kernels.cl"].decode()
+    assert "kernel __attribute__((reqd_work_group_size(" in text and "get_group_id(0)" in text
+    again = vdla("run", tmp_path / "net.tar", *arrays, "--profile", "--json").document()
+    assert again["target"] == document["target"] and len(again["profile"]) == document["launches"]
+    with np.load(tmp_path / "out.npz") as got:
+        assert relative_error(got["output"], float64_outputs(model, feeds)["output"]) < 1e-5
+
+
+def small() -> bytes:
+    net = FloatNetwork(2, 6)
+    net.add("Tanh")
+    return net.model()
+
+
+def test_there_is_no_such_device():
+    with pytest.raises(DeviceError, match=r"opencl:7: there is no such device; this machine has opencl:0 \("):
+        vdla.compile(small(), "opencl", device=7)
+    with pytest.raises(vdla.UserError, match="have numbers from 0 on"):
+        vdla.compile(small(), "opencl", device="first")
+
+
+def test_there_is_no_platform(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importlib.import_module("pyopencl"), "get_platforms", list)
+    with pytest.raises(DeviceError, match=r"no platform; install .* pocl-binary-distribution"):
+        vdla.compile(small(), "opencl")
+
+
+def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyopencl", None)
+    with pytest.raises(DeviceError, match=r'pip install "vdla\[opencl\]"'):
+        vdla.compile(small(), "opencl")
+
+
+def test_kernels_that_do_not_compile():
+    """The compiler's own words are in the message."""
+    with (
+        open_device() as device,
+        pytest.raises(DeviceError, match=r"do not compile: .*undeclared identifier"),
+    ):
+        device.load(b"kernel void f(global float* x) { x[0] = nothing; }", {"f": 0})
+
+
+def test_work_groups_are_limited():
+    with pytest.raises(DeviceError, match=r"work-items a group, fewer than 60000; compile with -threads=\d+"):
+        vdla.compile(small(), "opencl -threads=60000")
+    with pytest.raises(DeviceError, match=r"bytes of local memory, less than 999999999; compile with -local"):
+        vdla.compile(small(), "opencl -local-bytes=999999999")
+    three = CASES["pipelined-gemm"]()
+    with pytest.raises(
+        LoweringError, match=r"3.0 KiB of shared memory, but a block of opencl has at most 1.0 KiB"
+    ):
+        vdla.build(vdla.Schedule(three), "opencl -local-bytes=1024")
+    with open_device() as device:
+        module = device.load(b"kernel void f(global float* x) { x[0] = 1.0f; }", {"f": 0})
+        memory = device.allocate(64)
+        with pytest.raises(DeviceError, match=r"launching f failed: .*WORK_GROUP_SIZE"):
+            device.launch(
+                module,
+                "f",
+                grid=(1, 1, 1),
+                block=(1 << 20, 1, 1),
+                shared_bytes=0,
+                arguments=(memory.address,),
+            )
+        memory.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("opencl -arch=sm_90", "unknown target option -arch"),
+        ("opencl -threads=7", "need 32 to"),
+        ("opencl -threads", "needs a number"),
+        ("opencl -local-bytes=1", "need 1024 bytes"),
+        ("opencl -threads=64 -threads=64", "given twice"),
+    ],
+)
+def test_options_that_are_none(text: str, message: str):
+    with pytest.raises(vdla.UserError, match=message):
+        vdla.compile(small(), text)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("halves", "OpenCL C has no code for b?float16"),
+        ("whole-blocks", "opencl has no copies of a whole block"),
+    ],
+)
+def test_what_it_has_not_is_refused(name: str, message: str):
+    with pytest.raises(LoweringError, match=message):
+        vdla.build(vdla.Schedule(CASES[name]()), "opencl -local-bytes=100000")
