@@ -18,7 +18,7 @@ from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from .borders import has_loop, parallel_loop, parts_of, peel_ragged
-from .conv2d_choice import choose_knobs
+from .conv2d_default import choose_knobs
 from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE, Knobs, part_blocks, reduction_loops
 from .live_taps import Taps, taps_of
 from .partial_sums import named, sum_in_memory, sum_in_parts

@@ -16,7 +16,8 @@ from ...target.cpu.intrinsics import DOT_DEPTH, DOT_LANES, dot_u8s8
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window, ceil_div
 from .borders import parallel_loop, parts_of, peel_ragged
-from .conv2d_knobs import choose_positions, row_block
+from .conv2d_cost import shape_of
+from .conv2d_default import choose_positions, choose_row_block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +47,15 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
     # A block of filters may take several registers.
     room = replace(target, vector_registers=max(3, target.vector_registers // registers))
     if oh == ow == 1:
-        _, samples, vectors = choose_positions(room, 1, batch, blocks, depth)
+        _, samples, vectors = choose_positions(room, (1, batch, blocks), depth)
         return Knobs(rows=1, columns=1, vectors=vectors, row_block=1, samples=samples)
-    rows, columns, vectors = choose_positions(room, oh, ow, blocks, depth)
+    tile = choose_positions(room, (oh, ow, blocks), depth)
+    rows, columns, vectors = tile
     return Knobs(
         rows=rows,
         columns=columns,
         vectors=vectors,
-        row_block=row_block(target, program, window, rows, ceil_div(blocks, vectors)).size,
+        row_block=choose_row_block(target, shape_of(program, window), tile),
     )
 
 

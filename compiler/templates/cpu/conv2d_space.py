@@ -12,7 +12,7 @@ from ...ir.types import DType
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ..space import Axis, Space, Values
-from .conv2d_account import (
+from .conv2d_cost import (
     INNER,
     PANELS,
     TILES,
@@ -23,7 +23,7 @@ from .conv2d_account import (
     shape_of,
     statements_of,
 )
-from .conv2d_choice import choose_knobs
+from .conv2d_default import choose_knobs
 from .conv2d_knobs import Knobs
 from .peak import MOST_STATEMENTS, PART_SIZES, SLACK, UNROLLED, block_sizes
 from .reduction_order import unrolled_steps

@@ -16,7 +16,7 @@ from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from .borders import parallel_loop, peel_ragged
-from .conv2d_knobs import choose_positions
+from .conv2d_default import choose_positions
 
 FILTERS = 4
 """Filters of a tile whose vectors run over columns: each vector of the input is used so many times."""
@@ -44,7 +44,7 @@ def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
         rows = max(1, (target.vector_registers - vectors) // (2 * (vectors + 1)))
         return Knobs(rows=min(oh, rows), columns=target.lanes(DType.FLOAT32), vectors=vectors)
     depth = shapes["X"][2] * shapes["X"][5] * max(1, _taps(extents, main))
-    rows, columns, vectors = choose_positions(target, oh, ow, blocks, depth)
+    rows, columns, vectors = choose_positions(target, (oh, ow, blocks), depth)
     return Knobs(rows=rows, columns=columns, vectors=vectors)
 
 

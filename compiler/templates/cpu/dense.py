@@ -17,7 +17,7 @@ from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
 from .borders import parallel_loop, peel_ragged
 from .partial_sums import part_size, sum_in_parts
-from .register_tile import choose_tile
+from .register_tile import MAXIMUM_ROWS, choose_tile
 
 PAGE = 4096
 """Bytes after which addresses fall into the same sets of a first-level cache of 64 sets of 64 bytes: in one of 32 KiB 8
@@ -51,15 +51,21 @@ class Knobs:
 
 def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knobs:
     """Defaults for any size, from the sizes of registers and caches alone."""
-    tile = choose_tile(target, rows, columns, depth, DType.FLOAT32)
+    tile_rows, vectors = matrix_tile(target, rows, columns, depth, DType.FLOAT32)
     row_bytes = depth * DType.FLOAT32.bits // 8
     sets = PAGE // gcd(row_bytes, PAGE)
     return Knobs(
-        rows=tile.rows,
-        vectors=tile.vectors,
-        row_block=row_block(target, rows, tile.rows, row_bytes),
-        stage=tile.rows >= target.cache_bytes[0] // PAGE * sets,
+        rows=tile_rows,
+        vectors=vectors,
+        row_block=row_block(target, rows, tile_rows, row_bytes),
+        stage=tile_rows >= target.cache_bytes[0] // PAGE * sets,
     )
+
+
+def matrix_tile(target: CpuTarget, rows: int, columns: int, depth: int, dtype: DType) -> tuple[int, int]:
+    """Rows and vectors of the cheapest tile for sums of `dtype` of `depth` products each."""
+    sizes = (1, rows, -(-columns // target.lanes(dtype)))
+    return choose_tile(target, sizes, depth, (1, MAXIMUM_ROWS, target.vector_registers))[1:]
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:

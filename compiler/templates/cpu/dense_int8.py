@@ -9,17 +9,16 @@ from ...schedule import Schedule
 from ...target.cpu.intrinsics import DOT_DEPTH, dot_u8s8
 from ...target.cpu.machine import CpuTarget
 from .borders import parallel_loop, parts_of, peel_ragged
-from .dense import Knobs, cut_tiles, product_sizes, row_block
-from .register_tile import choose_tile
+from .dense import Knobs, cut_tiles, matrix_tile, product_sizes, row_block
 
 
 def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knobs:
     """Defaults for any size; X is never staged."""
-    tile = choose_tile(target, rows, columns, -(-depth // DOT_DEPTH), DType.INT32)
+    tile_rows, vectors = matrix_tile(target, rows, columns, -(-depth // DOT_DEPTH), DType.INT32)
     return Knobs(
-        rows=tile.rows,
-        vectors=tile.vectors,
-        row_block=row_block(target, rows, tile.rows, depth),
+        rows=tile_rows,
+        vectors=vectors,
+        row_block=row_block(target, rows, tile_rows, depth),
         stage=False,
     )
 

@@ -26,12 +26,10 @@ from .peak import (
     UNROLLED,
     block_sizes,
     least_cycles,
-    registers_fit,
     rounded_block,
-    tile_step_cycles,
     written_out,
 )
-from .register_tile import TILE_OVERHEAD
+from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
 BLOCKS: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
 TILES: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
@@ -77,7 +75,7 @@ def space(target: CpuTarget, program: Program) -> Space:
     e = {axis.name: values.ravel() for axis, values in zip(tile, grid, strict=True)}
     # Bounds fall with the length of parts.
     e["part"] = np.ones_like(e["rows"])
-    kept = registers_fit(target, e["rows"], e["vectors"])
+    kept = fits(target, e["rows"], e["vectors"])
     floor = _bound(target, size, {name: values[kept] for name, values in e.items()}).min()
     column = {name: np.array([value]) for name, value in default.items()}
     most = max(MOST_STATEMENTS, int(_statements(size, _effective(size, column))[0]))
@@ -180,7 +178,7 @@ def _account(target: CpuTarget, size: _Size, most: int, points: Columns) -> Acco
     width = vectors * e["lanes"]
     row_tiles, column_tiles = -(-size.rows // rows), -(-size.columns // width)
     row_blocks, column_blocks = -(-size.rows // e["row_block"]), -(-size.columns // e["column_block"])
-    step = tile_step_cycles(rows, vectors)
+    step = step_cycles(rows, vectors)
     busy = (step * size.depth + TILE_OVERHEAD * rows) * row_tiles * column_tiles / 2
     block_rows, block_columns = (
         np.minimum(e["row_block"], size.rows),
@@ -201,7 +199,7 @@ def _account(target: CpuTarget, size: _Size, most: int, points: Columns) -> Acco
     products = 1.0 * size.rows * size.depth * size.columns
     level1, level2 = target.cache_bytes
     limits = {
-        "the registers": registers_fit(target, rows, vectors),
+        "the registers": fits(target, rows, vectors),
         "the length of partial sums": e["part"] <= max(LONGEST, size.default_part),
         "the size of the code": statements <= most,
         # Staged rows lie in pieces of a vector, in which a last, shorter part cannot be proven to end.

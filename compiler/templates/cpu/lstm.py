@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import ceil_div
 from .borders import peel_ragged
-from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, TILE_OVERHEAD, fits, step_cycles
+from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles
 from .vectors import GRAIN, vectorize_loop
 
 
@@ -29,20 +31,17 @@ def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
     """Defaults for any size."""
     _, _, batch, hidden = next(p.shape for p in program.parameters if p.name == "Y")
     columns = ceil_div(hidden, target.lanes(DType.FLOAT32))
-    best: tuple[float, int, int] | None = None
-    for vectors in range(1, min(columns, LATENCY_SUMS // 4) + 1):
-        for rows in range(1, min(batch, MAXIMUM_ROWS) + 1):
-            if (rows, vectors) != (1, 1) and not fits(target, rows, 4 * vectors):
-                break
-            cost = 0.0
-            for height, n in ((rows, batch // rows), (batch % rows, 1)):
-                for width, m in ((vectors, columns // vectors), (columns % vectors, 1)):
-                    if height and width:
-                        cost += n * m * (step_cycles(height, 4 * width) * hidden + TILE_OVERHEAD * height)
-            if best is None or cost < best[0]:
-                best = (cost, rows, vectors)
-    assert best is not None
-    return Knobs(rows=best[1], vectors=best[2])
+    sizes = (1, batch, columns)
+    grid = np.meshgrid(
+        np.arange(1, min(columns, LATENCY_SUMS // 4) + 1),
+        np.arange(1, min(batch, MAXIMUM_ROWS) + 1),
+        indexing="ij",
+    )
+    vectors, rows = (axis.ravel() for axis in grid)
+    kept = fits(target, rows, 4 * vectors) | ((rows == 1) & (vectors == 1))
+    cost = tile_cycles(sizes, (1, rows, vectors), hidden, split=4)
+    best = int(np.argmin(np.where(kept, cost, np.inf)))
+    return Knobs(rows=int(rows[best]), vectors=int(vectors[best]))
 
 
 def schedule(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from ...target.cpu.machine import CpuTarget
-from .register_tile import ELEMENT_COST, LATENCY_SUMS, LOAD_SHARE, VECTOR_COST
 
 CLOCK_HERTZ = 6.0e9
 """No processor's clock is faster; the true one is unknown, so that bounds in seconds stay below any measurement."""
@@ -53,20 +52,6 @@ def least_cycles(
         overlapped = 1 + LOOK_AHEAD / (chain * (sums + 1))
         cycles += count * np.maximum(sums / rate, latency / overlapped) * (tile > 0)
     return cycles * steps
-
-
-def registers_fit(target: CpuTarget, rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """As `register_tile.fits`, of many tiles: bool [n]."""
-    steps = vectors + (1 if target.fused_multiply_add else 2)
-    return rows * vectors + steps <= target.vector_registers
-
-
-def tile_step_cycles(
-    rows: np.ndarray, vectors: np.ndarray, vector_cost: float | np.ndarray = VECTOR_COST
-) -> np.ndarray:
-    """As `register_tile.step_cycles`, of many tiles: float64 [n]."""
-    loads = ELEMENT_COST * rows + vector_cost * vectors
-    return np.maximum(np.maximum(rows * vectors, loads), LATENCY_SUMS) + LOAD_SHARE * loads
 
 
 def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:

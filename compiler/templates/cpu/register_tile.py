@@ -1,10 +1,11 @@
-"""The size of a register tile: how many rows and vectors of columns one innermost kernel sums up at a time."""
+"""Register tiles: what a step of one costs, which fit into the registers, and the cheapest for a box of sums."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import product
 
-from ...ir.types import DType
+import numpy as np
+
 from ...target.cpu.machine import CpuTarget
 
 LATENCY_SUMS = 8
@@ -18,46 +19,65 @@ MAXIMUM_ROWS = 10
 TILE_OVERHEAD = 12.0
 """Steps' worth of starting and storing a tile, in cycles a row of it."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterTile:
-    """`rows` x `vectors` accumulators."""
-
-    rows: int
-    vectors: int
+Number = int | np.ndarray
 
 
-def fits(target: CpuTarget, rows: int, vectors: int) -> bool:
-    """Whether the sums, one vector of each column and one broadcast element fit into the registers.
+def fits(target: CpuTarget, rows: Number, vectors: Number) -> np.ndarray:
+    """Whether the sums, one vector of each column and one broadcast element fit into the registers: bool.
 
     A step must go through the rows and, for each, through the columns: the other way round the elements of all rows are
     held at once. Without fused multiplication products need a register, too.
     """
     steps = vectors + (1 if target.fused_multiply_add else 2)
-    return rows * vectors + steps <= target.vector_registers
+    return np.asarray(rows * vectors + steps <= target.vector_registers)
 
 
-def step_cycles(rows: int, vectors: int, vector_cost: float = VECTOR_COST) -> float:
-    """Cycles of one step of the innermost loop on a tile; `vector_cost`: of loading a vector of a column."""
+def step_cycles(rows: Number, vectors: Number, vector_cost: float | np.ndarray = VECTOR_COST) -> np.ndarray:
+    """Cycles of one step of the innermost loop on tiles; `vector_cost`: of loading a vector of a column."""
     loads = ELEMENT_COST * rows + vector_cost * vectors
-    return max(rows * vectors, loads, LATENCY_SUMS) + LOAD_SHARE * loads
+    return np.maximum(np.maximum(rows * vectors, loads), LATENCY_SUMS) + LOAD_SHARE * loads
 
 
-def choose_tile(target: CpuTarget, rows: int, columns: int, depth: int, dtype: DType) -> RegisterTile:
-    """The tile with the least estimated time for `rows` x `columns` sums of `depth` products each."""
-    vectors = -(-columns // target.lanes(dtype))
-    best: tuple[float, int, int] | None = None
-    for v in range(1, min(vectors, target.vector_registers) + 1):
-        for r in range(1, min(rows, MAXIMUM_ROWS) + 1):
-            if not fits(target, r, v):
-                break
-            cost = 0.0
-            for height, n in ((r, rows // r), (rows % r, 1)):
-                for width, m in ((v, vectors // v), (vectors % v, 1)):
-                    if height and width:
-                        cost += n * m * (step_cycles(height, width) * depth + TILE_OVERHEAD * height)
-            key = (cost, -r * v, v)
-            if best is None or key < best:
-                best = key
-    assert best is not None
-    return RegisterTile(rows=-best[1] // best[2], vectors=best[2])
+def tile_cycles(
+    sizes: tuple[int, int, int],
+    tile: tuple[Number, Number, Number],
+    depth: float | np.ndarray,
+    vector_cost: float | np.ndarray = VECTOR_COST,
+    split: int = 1,
+) -> np.ndarray:
+    """Multiplications' worth of time of a box of sums in tiles, smaller ones where they do not divide it: float64.
+
+    `sizes` and `tile` are rows, columns and blocks of filters; each element of a block is `split` vectors, each sum has
+    `depth` products.
+    """
+    cost = np.zeros(np.broadcast_shapes(*(np.shape(t) for t in tile)))
+    parts = [((t, size // t), (size % t, 1)) for size, t in zip(sizes, tile, strict=True)]
+    for (height, n), (width, m), (blocks, k) in product(*parts):
+        positions = height * width
+        each = step_cycles(positions, blocks * split, vector_cost) * depth + TILE_OVERHEAD * positions
+        cost = cost + np.where(positions * blocks > 0, n * m * k * each, 0.0)
+    return cost
+
+
+def choose_tile(
+    target: CpuTarget,
+    sizes: tuple[int, int, int],
+    depth: int,
+    most: tuple[int, int, int],
+    shares: tuple[np.ndarray, np.ndarray] | None = None,
+    vector_cost: float = VECTOR_COST,
+) -> tuple[int, int, int]:
+    """The rows, columns and blocks of filters of the tile with the least `tile_cycles`; of equal ones the largest.
+
+    `most` are rows, positions and blocks of filters at most. `shares`: of the products of tiles of 1, 2, ... rows, and
+    of so many columns, those that are computed at all (None: all are).
+    """
+    limits = (min(sizes[0], most[0]), min(sizes[1], target.vector_registers), min(sizes[2], most[2]))
+    grid = np.meshgrid(*(np.arange(1, limit + 1) for limit in limits), indexing="ij")
+    rows, columns, vectors = (axis.ravel() for axis in grid)
+    kept = (rows * columns <= most[1]) & fits(target, rows * columns, vectors)
+    rows, columns, vectors = rows[kept], columns[kept], vectors[kept]
+    share = 1.0 if shares is None else shares[0][rows - 1] * shares[1][columns - 1]
+    cost = tile_cycles(sizes, (rows, columns, vectors), depth * share, vector_cost)
+    best = int(np.lexsort((rows, vectors, -rows * columns * vectors, cost))[0])
+    return int(rows[best]), int(columns[best]), int(vectors[best])

@@ -27,7 +27,7 @@ from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolut
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
-from vdla.compiler.templates.cpu import conv2d_choice as conv2d_cpu_choice
+from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
@@ -182,7 +182,7 @@ def test_long_rows_of_few_filters_are_cut_for_threads():
         block_in=16,
         block_out=16,
     )
-    knobs = conv2d_cpu_choice.choose_knobs(host_target(), program, Window(kernel=(1, 1)), parallel=True)
+    knobs = conv2d_cpu_default.choose_knobs(host_target(), program, Window(kernel=(1, 1)), parallel=True)
     assert knobs.column_block is not None
     assert 3136 / knobs.column_block >= 8
 

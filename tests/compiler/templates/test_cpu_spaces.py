@@ -15,7 +15,7 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.scalars import argument
-from vdla.compiler.templates.cpu import conv2d_choice as conv2d_cpu_choice
+from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
 from vdla.compiler.templates.cpu import conv2d_space as conv2d_cpu_space
 from vdla.compiler.templates.cpu.tasks import CPU
@@ -161,7 +161,7 @@ DEEP = Conv2dCpu(
 
 def test_sums_in_memory_are_an_axis_of_the_space():
     program, values = DEEP.program(), CPU.default(SERVER, DEEP)
-    default = conv2d_cpu_choice.choose_knobs(SERVER, program, DEEP.window)
+    default = conv2d_cpu_default.choose_knobs(SERVER, program, DEEP.window)
     point = conv2d_cpu_space.knobs_of(program, DEEP.window, values)
     assert default.strips is not None
     for name in ("rows", "columns", "vectors", "row_block", "part", "strips"):

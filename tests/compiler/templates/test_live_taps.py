@@ -13,7 +13,7 @@ from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
-from vdla.compiler.templates.cpu import conv2d_choice as conv2d_cpu_choice
+from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default
 from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
 from vdla.compiler.templates.cpu.live_taps import LEAST_DEAD, taps_of
 
@@ -78,7 +78,7 @@ def test_convolutions_compute_no_tap_of_pads_alone(name: str, part: int | None) 
                 np.moveaxis(arrays["W"], 3 + axis, 0)[k] = np.nan
                 dead += 1
     assert dead >= (4 if name == "beyond the input" else 0)
-    default = conv2d_cpu_choice.choose_knobs(host_target(), program, window)
+    default = conv2d_cpu_default.choose_knobs(host_target(), program, window)
     for knobs in (
         conv2d_cpu_knobs.Knobs(rows=2, columns=3, vectors=1, row_block=3, column_block=4, part=part),
         conv2d_cpu_knobs.Knobs(
@@ -103,6 +103,6 @@ def test_tiles_of_far_apart_taps_are_small() -> None:
         block_in=16,
         block_out=16,
     )
-    knobs = conv2d_cpu_choice.choose_knobs(host_target(), program, window)
+    knobs = conv2d_cpu_default.choose_knobs(host_target(), program, window)
     rows, columns = taps_of(window, 14, 14)
     assert rows.live(knobs.rows, knobs.row_block) * columns.live(knobs.columns, 14) < 0.3

@@ -13,7 +13,7 @@ from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
-from vdla.compiler.templates.cpu.conv2d_choice import NEAR_SHARE, choose_knobs
+from vdla.compiler.templates.cpu.conv2d_default import NEAR_SHARE, choose_knobs
 from vdla.compiler.templates.cpu.conv2d_knobs import Knobs
 
 SERVER = replace(

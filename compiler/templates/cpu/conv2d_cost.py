@@ -1,4 +1,9 @@
-"""What is known of many settings of a convolution's knobs on a processor, without scheduling any of them."""
+"""The cost model of convolutions on a processor: what is known of many settings of the knobs without scheduling any.
+
+Sums lie in registers or in memory. In registers a tile is finished before the next one, so that all of a panel's
+weights pass by for each tile. In memory a part of the weights stays in the first-level cache while all tiles of a block
+pass by, for the price of a load and a store of every sum a part. That pays for deep sums.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,6 @@ from ...passes.sum_in_blocks import LONGEST
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ..space import Account, Axis, Columns
-from .conv2d_choice import NEAR_VECTOR_COST, PAGE_BYTES, STORED_CYCLES, STREAM_SHARE, input_pages, page_cycles
 from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE, part_blocks, reduction_loops
 from .live_taps import Taps, taps_of
 from .peak import (
@@ -24,19 +28,36 @@ from .peak import (
     MEMORY_BYTES_CYCLE,
     Sides,
     least_cycles,
-    registers_fit,
     rounded_block,
-    tile_step_cycles,
     written_out,
 )
 from .reduction_order import unrolled_steps
-from .register_tile import TILE_OVERHEAD, VECTOR_COST
+from .register_tile import VECTOR_COST, fits, step_cycles, tile_cycles
 
 PANELS: tuple[Literal["inside", "between", "outside"], ...] = ("inside", "between", "outside")
 TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
 INNER: tuple[Literal["filters", "positions"], ...] = ("filters", "positions")
 MOST_WORKSPACE = 1 << 28
 """Bytes of copies."""
+STORED_CYCLES = 6.0
+"""Of adding a vector of a part's sums to those in the second-level cache (512 channels, 1x1, 28 x 28: 6 to 9)."""
+NEAR_VECTOR_COST = 0.5
+"""As `register_tile.VECTOR_COST`, of weights in the first-level cache."""
+STREAM_SHARE = 0.5
+"""Of the inputs' bytes from beyond the second-level cache, what waits where sums lie in memory: a part's blocks of
+channels are few streams, which processors fetch ahead (1x1, 2048 channels: all positions at once are 9% faster than
+eighths)."""
+FEW_LIVE = 0.75
+"""Share of products with the input, not its pads, below which leaving out the others is counted. Above it, tiles of few
+positions, which leave out more, lose as much to loading weights (at 0.91, 44 ms for 26 with 512 channels and filters on
+28 x 28)."""
+PAGE_BYTES = 4096
+NEAR_PAGES = 64
+"""Pages that a processor finds at once (Zen 64 to 72, Golden Cove 96 in its first-level buffer of translations)."""
+INPUT_PAGE_CYCLES, WEIGHT_PAGE_CYCLES = 25.0, 8.0
+"""Of going to another page where a tile goes through more than NEAR_PAGES: the loads of an input start anew in each,
+those of weights go on. Of 1x1 convolutions on 28 x 28 with 512, 768, 1024 and 2048 channels, tiles whose sums stay in
+registers take 0.92, 1.05, 1.14 and 1.25 of the time of those whose sums lie in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +99,12 @@ class Shape:
         return self.depth * rows.live(1, rows.outputs) * columns.live(1, columns.outputs)
 
     @property
+    def few_taps(self) -> bool:
+        """Whether so many taps read pads alone that leaving them out is counted."""
+        rows, columns = self.taps
+        return rows.live(1, rows.outputs) * columns.live(1, columns.outputs) <= FEW_LIVE
+
+    @property
     def copies(self) -> tuple[Literal["none", "rows", "columns", "whole"], ...]:
         """Of which part of the input copies may be made."""
         return ("rows", "columns", "whole") if self.padded else ("none", "rows", "columns")
@@ -97,6 +124,7 @@ def shape_of(program: Program, window: Window) -> Shape:
     ]
     part = part_blocks(program)
     depth = prod(loops.values())
+    element = program.parameters[0].dtype.bits // 8
     return Shape(
         outer=batch * groups,
         blocks=blocks,
@@ -109,8 +137,8 @@ def shape_of(program: Program, window: Window) -> Shape:
         columns=spans[1],
         loops=loops,
         orders=tuple((*order, *single) for order in permutations(looping)),
-        in_bytes=4 * prod(shapes["X"][2:3]) * shapes["X"][5],
-        weight_bytes=4 * prod(shapes["W"][1:]),
+        in_bytes=element * shapes["X"][2] * shapes["X"][5],
+        weight_bytes=element * prod(shapes["W"][1:]),
         out_bytes=4 * prod(shapes["Y"]),
         padded=any(window.pads),
         default_terms=depth if part is None else depth // loops["ic"] * part,
@@ -187,7 +215,7 @@ def least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> floa
     e = {axis.name: values.ravel() for axis, values in zip(tile, grid, strict=True)}
     # Bounds fall with the length of parts.
     e["part"] = np.ones_like(e["rows"])
-    kept = registers_fit(target, e["rows"] * e["columns"], e["vectors"] * (shape.co // e["lanes"]))
+    kept = fits(target, e["rows"] * e["columns"], e["vectors"] * (shape.co // e["lanes"]))
     return float(bound(target, shape, {name: values[kept] for name, values in e.items()}).min())
 
 
@@ -201,41 +229,68 @@ def statements_of(shape: Shape, e: Columns) -> np.ndarray:
     return tiles * (shape.co // e["lanes"]) * (e["unroll"] + FRAME)
 
 
-def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
-    """The account of many points, whose kernels may have `most` statements."""
-    e = effective(shape, points)
-    rows, columns, panels = e["rows"], e["columns"], e["panels"]
-    positions, vectors = rows * columns, e["vectors"] * (shape.co // e["lanes"])
-    stored = e["strips"] > 0
-    step = tile_step_cycles(positions, vectors, np.where(stored, NEAR_VECTOR_COST, VECTOR_COST))
-    tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
-    panel_count = -(-shape.blocks // e["vectors"])
-    live = _live(shape.taps[0], rows, e["row_block"]) * _live(shape.taps[1], columns, e["column_block"])
-    busy = (step * shape.depth * live + TILE_OVERHEAD * positions) * tiles * panel_count / 2
-    vectors_out = shape.outer * shape.oh * shape.ow * shape.blocks * (shape.co // e["lanes"])
-    parts = -(-shape.depth // e["part"])
-    busy += np.where(stored, STORED_CYCLES * parts * vectors_out, 0.0)
-    statements = statements_of(shape, e)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cycles:
+    """Cycles of one thread for many points: arithmetic, waiting for pages and for weights that do not stay, waiting for
+    bytes from beyond the second-level cache, copying. `near` are the bytes that have to stay in that cache."""
+
+    busy: np.ndarray
+    turning: np.ndarray
+    waiting: np.ndarray
+    copying: np.ndarray
+    near: np.ndarray
+    remote: np.ndarray
+    copied: np.ndarray
+    sums_bytes: np.ndarray
+    block_bytes: np.ndarray
+    box: np.ndarray
+    copy: np.ndarray
+
+    @property
+    def total(self) -> np.ndarray:
+        """All of them."""
+        return self.busy + self.turning + self.waiting + self.copying
+
+
+def arithmetic_cycles(shape: Shape, e: Columns) -> np.ndarray:
+    """Cycles of the products of points, and of adding parts to sums in memory."""
+    split, stored = shape.co // e["lanes"], e["strips"] > 0
+    live: float | np.ndarray = 1.0
+    if shape.few_taps:
+        live = _live(shape.taps[0], e["rows"], e["row_block"])
+        live = live * _live(shape.taps[1], e["columns"], e["column_block"])
+    busy = np.zeros(len(split))
+    for vectors in np.unique(split):
+        here = split == vectors
+        busy[here] = tile_cycles(
+            (shape.oh, shape.ow, shape.blocks),
+            (e["rows"][here], e["columns"][here], e["vectors"][here]),
+            (shape.depth * live * np.ones(len(split)))[here],
+            np.where(stored, NEAR_VECTOR_COST, VECTOR_COST)[here],
+            int(vectors),
+        )
+    adding = STORED_CYCLES * -(-shape.depth // e["part"]) * shape.oh * shape.ow * shape.blocks * split
+    return shape.outer * (busy / 2 + np.where(stored, adding, 0.0))
+
+
+def cycles(target: CpuTarget, shape: Shape, e: Columns) -> Cycles:
+    """The cost of points with these effective values."""
+    rows, columns, stored = e["rows"], e["columns"], e["strips"] > 0
+    outside, between = (e["panels"] == PANELS.index(name) for name in ("outside", "between"))
     block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)
-    taken_rows = _taken(*shape.rows, block_rows)
-    taken_columns = _taken(*shape.columns, block_columns)
-    whole = shape.in_bytes * shape.height * shape.width
+    taken_rows, taken_columns = _taken(*shape.rows, block_rows), _taken(*shape.columns, block_columns)
     row_count, column_count = -(-shape.oh // block_rows), -(-shape.ow // block_columns)
-    panel_bytes = shape.weight_bytes / panel_count
+    panel_count = -(-shape.blocks // e["vectors"])
     # Filters whose sums lie in memory at a time, and what is there beside their inputs.
     filters = np.minimum(e["vectors"] * np.maximum(e["strips"], 1), shape.blocks)
     passes = -(-shape.blocks // filters)
     share = e["part"] / shape.depth
     sums_bytes = np.where(stored, 4 * shape.co * filters * block_rows * block_columns, 0)
-    near_bytes = np.where(
-        stored, sums_bytes + shape.weight_bytes * filters / shape.blocks * share, panel_bytes
-    )
-    between, outside = panels == PANELS.index("between"), panels == PANELS.index("outside")
+    part_bytes = shape.weight_bytes * filters / shape.blocks * share
+    near_bytes = np.where(stored, sums_bytes + part_bytes, shape.weight_bytes / panel_count)
     # Positions that all panels pass over, or that pass over a panel, before the next ones come.
     block_bytes = shape.in_bytes * np.where(
-        outside,
-        shape.height * shape.width,
-        taken_rows * np.where(between, shape.width, taken_columns),
+        outside, shape.height * shape.width, taken_rows * np.where(between, shape.width, taken_columns)
     )
     count = np.where(outside, 1, row_count * np.where(between, 1, column_count))
     near = 0.75 * target.cache_bytes[1]
@@ -244,32 +299,88 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
     inputs_again = np.where(near_bytes + block_bytes > near, passes, 1) * np.where(stored, STREAM_SHARE, 1)
     remote = shape.outer * (shape.weight_bytes * weights_again + count * block_bytes * inputs_again)
     copy = np.array([("none", "rows", "columns", "whole").index(name) for name in shape.copies])[e["copy"]]
+    nothing, whole = 0 * taken_rows, shape.height * shape.width
     box = shape.in_bytes * np.choose(
-        copy,
-        [
-            0 * taken_rows,
-            taken_rows * shape.width,
-            taken_rows * taken_columns,
-            0 * taken_rows + shape.height * shape.width,
-        ],
+        copy, [nothing, taken_rows * shape.width, taken_rows * taken_columns, nothing + whole]
     )
-    times = np.choose(copy, [1 + 0 * row_count, row_count, row_count * column_count, 1 + 0 * row_count])
+    times = np.choose(copy, [nothing + 1, row_count, row_count * column_count, nothing + 1])
     repeated = np.where((outside & (copy != 3)) | (between & (copy == 2)), passes, 1)
     copied = shape.outer * box * times * repeated
-    span, lines = _taken(*shape.rows, rows), rows * shape.loops["kh"]
+    span = _taken(*shape.rows, rows)
     inputs = input_pages(
         shape.loops["ic"],
         shape.in_bytes / shape.loops["ic"],
         (shape.height, shape.width),
         span,
-        np.minimum(span, lines),
+        np.minimum(span, rows * shape.loops["kh"]),
         _taken(*shape.columns, columns),
     )
     # Where sums stay in registers, all of a panel passes by for each tile.
-    turning = page_cycles(inputs, panel_bytes / PAGE_BYTES) * tiles * panel_count
-    turning += np.where(panel_bytes > near, tiles * shape.weight_bytes / REMOTE_BYTES_CYCLE, 0.0)
+    tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
+    panel = shape.weight_bytes * np.minimum(e["vectors"] / shape.blocks, 1)
+    turning = page_cycles(inputs, panel / PAGE_BYTES) * tiles * panel_count
+    turning += np.where(panel > near, tiles * shape.weight_bytes / REMOTE_BYTES_CYCLE, 0.0)
+    return Cycles(
+        busy=arithmetic_cycles(shape, e),
+        turning=np.where(stored, 0.0, turning),
+        waiting=remote / REMOTE_BYTES_CYCLE,
+        # A small padded copy is still in the first-level cache when it is read.
+        copying=copied * np.where(stored | (box >= near / 4), 2, 1) / COPY_BYTES_CYCLE,
+        near=near_bytes + block_bytes * share,
+        remote=remote,
+        copied=copied,
+        sums_bytes=sums_bytes,
+        block_bytes=block_bytes,
+        box=box,
+        copy=copy,
+    )
+
+
+def input_pages(
+    blocks: int,
+    position: float,
+    plane: tuple[int, int],
+    span: np.ndarray,
+    lines: np.ndarray,
+    width: np.ndarray,
+) -> np.ndarray:
+    """Pages of the input that a tile goes through.
+
+    In each of the `blocks` of channels, a `plane` of rows and columns of `position` bytes, it reads `lines` rows of
+    `width` positions, of `span` rows that follow one another.
+    """
+    pages = blocks * lines * width * position / PAGE_BYTES
+    if position * plane[0] * plane[1] <= PAGE_BYTES:
+        # Planes within a page follow one another.
+        return pages
+    return pages + blocks * np.minimum(1 + position * (span - 1) * plane[1] / PAGE_BYTES, lines)
+
+
+def page_cycles(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Cycles that a tile waits for pages that it goes through, of the input and of weights."""
+    waited = inputs * INPUT_PAGE_CYCLES + weights * WEIGHT_PAGE_CYCLES
+    return np.where(inputs + weights > NEAR_PAGES, waited, 0.0)
+
+
+def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
+    """The account of many points, whose kernels may have `most` statements."""
+    e = effective(shape, points)
+    cost = cycles(target, shape, e)
+    rows, columns, panels = e["rows"], e["columns"], e["panels"]
+    positions, vectors = rows * columns, e["vectors"] * (shape.co // e["lanes"])
+    step = step_cycles(positions, vectors, np.where(e["strips"] > 0, NEAR_VECTOR_COST, VECTOR_COST))
+    tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
+    panel_count = -(-shape.blocks // e["vectors"])
+    vectors_out = shape.outer * shape.oh * shape.ow * shape.blocks * (shape.co // e["lanes"])
+    statements = statements_of(shape, e)
+    block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)
+    whole = shape.in_bytes * shape.height * shape.width
+    row_count, column_count = -(-shape.oh // block_rows), -(-shape.ow // block_columns)
+    panel_bytes = shape.weight_bytes / panel_count
+    copy, box, block_bytes, sums_bytes = cost.copy, cost.box, cost.block_bytes, cost.sums_bytes
+    remote, copied = cost.remote, cost.copied
     limits = {
-        "the registers": registers_fit(target, positions, vectors),
+        "the registers": fits(target, positions, vectors),
         "the length of partial sums": e["part"] <= max(LONGEST, shape.default_terms),
         "the size of the code": statements <= most,
         # What a last, smaller block or tile reads of an input without pads cannot be proven to lie inside it.
@@ -289,11 +400,8 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
     order = np.array([[o.index(loop) + 1 for loop in ("ic", "kh", "kw", "k")] for o in shape.orders])
     level1, level2 = target.cache_bytes
     quantities = {
-        "estimated cycles": busy
-        + np.where(stored, 0.0, turning)
-        + remote / REMOTE_BYTES_CYCLE
-        + copied / COPY_BYTES_CYCLE,
-        "arithmetic cycles": busy,
+        "estimated cycles": cost.total,
+        "arithmetic cycles": cost.busy,
         "multiplications": 1.0 * vectors_out * shape.depth,
         "tiles": tiles * panel_count,
         "depth": np.full(len(rows), float(shape.depth)),
@@ -310,7 +418,7 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
         / (shape.outer * shape.oh * shape.ow * shape.blocks),
         "steps written out": e["unroll"],
         "statements": statements,
-        "parts": parts,
+        "parts": -(-shape.depth // e["part"]),
         "strips": 1 + e["strips"],
         "sums in memory to level 2": sums_bytes / level2,
         "vectors of a block": shape.co // e["lanes"],

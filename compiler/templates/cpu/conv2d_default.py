@@ -1,0 +1,205 @@
+"""The default knobs of a convolution on a CPU: those of least cost by `conv2d_cost`, found in two steps.
+
+First the register tile with the least arithmetic, then the blocks of positions that move the least bytes, and that
+threads share best; with sums in registers, and with sums in memory. All constants are those of the cost model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...ir.stmt import Program
+from ...passes.sum_in_blocks import BLOCK_TERMS
+from ...target.cpu.machine import CpuTarget
+from ...te.blocks import Window, ceil_div
+from ..space import Columns
+from .borders import team_times
+from .conv2d_cost import NEAR_VECTOR_COST, Cycles, Shape, cycles, shape_of
+from .conv2d_knobs import Knobs
+from .partial_sums import even_part
+from .register_tile import VECTOR_COST, choose_tile
+
+MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
+"""Rows, positions and blocks of filters of a tile: more positions, of few filters, wait for their loads (28 of one
+block are 20% slower than 16)."""
+MOST_BLOCKS = 64
+"""Blocks into which a row of outputs is cut at most: enough for any cache, and for the threads of a pool."""
+NEAR_SHARE = 2 / 3
+"""Of the first-level cache, for the weights of a part: the rest is the input's."""
+NEAR_TERMS = 128
+"""Terms of a part at least: tiles have so few filters that their weights fit."""
+EQUAL = 0.001
+"""Of costs, less than the model can tell apart: of such blocks of rows the smallest are taken, which any number of
+threads shares well."""
+MOST_TRIED = 4
+"""Numbers of blocks of positions that are tried with sums in memory, for threads to share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """Knobs, their cycles on one thread `alone`, and with those that threads spend where they share the work."""
+
+    knobs: Knobs
+    alone: float
+    cycles: float
+    turning: float
+
+
+def choose_knobs(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Knobs:
+    """Defaults for any shape, from the sizes of registers and caches alone; `parallel`: also good for many threads."""
+    shape = shape_of(program, window)
+    registers = _in_registers(target, shape, parallel)
+    if not registers.turning:
+        return registers.knobs
+    memory = _in_memory(target, shape, parallel)
+    # One thread must not pay for what many gain.
+    if memory is None or registers.alone <= memory.alone or registers.cycles <= memory.cycles:
+        return registers.knobs
+    return memory.knobs
+
+
+def choose_positions(
+    target: CpuTarget,
+    sizes: tuple[int, int, int],
+    depth: int,
+    shape: Shape | None = None,
+    vector_cost: float = VECTOR_COST,
+    most_vectors: int = MOST_VECTORS,
+) -> tuple[int, int, int]:
+    """The rows, columns and blocks of filters of the cheapest tile of `sizes`, which are those of all outputs.
+
+    `shape`: of a convolution that leaves out taps that read pads alone.
+    """
+    shares = None
+    if shape is not None and shape.few_taps:
+        rows, columns = shape.taps
+        shares = (
+            np.array([rows.live(n, sizes[0]) for n in range(1, min(sizes[0], MOST_ROWS) + 1)]),
+            np.array(
+                [columns.live(n, sizes[1]) for n in range(1, min(sizes[1], target.vector_registers) + 1)]
+            ),
+        )
+    most = (MOST_ROWS, MOST_POSITIONS, most_vectors)
+    return choose_tile(target, sizes, depth, most, shares, vector_cost)
+
+
+def choose_row_block(target: CpuTarget, shape: Shape, tile: tuple[int, int, int]) -> int:
+    """How many rows of outputs to do at a time with a tile of rows, columns and blocks of filters, on one thread."""
+    sizes = np.arange(tile[0], shape.oh + tile[0], tile[0])
+    cost = cycles(target, shape, _points(shape, tile, sizes, np.full_like(sizes, shape.ow)))
+    return int(sizes[int(np.argmin(cost.waiting + cost.copying))])
+
+
+def _in_registers(target: CpuTarget, shape: Shape, parallel: bool) -> _Found:
+    """The best knobs of sums in registers."""
+    tile = choose_positions(target, (shape.oh, shape.ow, shape.blocks), shape.depth, shape)
+    rows, columns, vectors = tile
+    if shape.oh == 1:
+        count = ceil_div(shape.ow, columns)
+        sizes = np.array([ceil_div(count, n) * columns for n in range(1, min(count, MOST_BLOCKS) + 1)])
+        e = _points(shape, tile, np.ones_like(sizes), sizes)
+    else:
+        sizes = np.arange(rows, shape.oh + rows, rows)
+        e = _points(shape, tile, sizes, np.full_like(sizes, shape.ow))
+    best = _best(target, shape, e, parallel, 0.0 if shape.oh == 1 else EQUAL)
+    block = int(sizes[best[0]])
+    knobs = Knobs(rows=rows, columns=columns, vectors=vectors, row_block=block)
+    return _found(best, replace(knobs, row_block=1, column_block=block) if shape.oh == 1 else knobs)
+
+
+def _in_memory(target: CpuTarget, shape: Shape, parallel: bool) -> _Found | None:
+    """The best knobs of sums in memory; None where a part is all of a sum, or nothing stays in the caches."""
+    held = int(NEAR_SHARE * target.cache_bytes[0]) // (4 * shape.co)
+    most = max(1, min(MOST_VECTORS, held // NEAR_TERMS))
+    tile = choose_positions(
+        target, (shape.oh, shape.ow, shape.blocks), shape.depth, shape, NEAR_VECTOR_COST, most
+    )
+    rows, columns, vectors = tile
+    channel_blocks = shape.loops["ic"]
+    unit = shape.depth // channel_blocks
+    part = even_part(channel_blocks, max(1, min(BLOCK_TERMS, held // vectors) // unit))
+    if part >= channel_blocks:
+        return None
+    one_row = shape.oh == 1
+    along, step = (shape.ow, columns) if one_row else (shape.oh, rows)
+    tiles = ceil_div(along, step)
+    pieces = [min(1 << n, tiles) for n in range((2 * tiles - 1).bit_length())]
+    strips = [1]
+    while vectors * strips[-1] < shape.blocks:
+        strips.append(min(2 * strips[-1], ceil_div(shape.blocks, vectors)))
+    best: _Found | None = None
+    for count in strips:
+        sizes = np.array([ceil_div(tiles, n) * step for n in pieces])
+        blocks = (np.ones_like(sizes), sizes) if one_row else (sizes, np.full_like(sizes, shape.ow))
+        e = _points(shape, tile, *blocks, part=part * unit, strips=count)
+        fitting = np.flatnonzero(cycles(target, shape, e).near <= 0.75 * target.cache_bytes[1])
+        fitting = fitting[: MOST_TRIED if parallel else 1]
+        if not len(fitting):
+            break
+        found = _best(target, shape, {name: column[fitting] for name, column in e.items()}, parallel)
+        block = int(sizes[fitting[found[0]]])
+        knobs = Knobs(rows=rows, columns=columns, vectors=vectors, row_block=block, part=part, strips=count)
+        if best is None or found[2] < best.cycles:
+            best = _found(found, replace(knobs, row_block=1, column_block=block) if one_row else knobs)
+    return best
+
+
+def _points(
+    shape: Shape,
+    tile: tuple[int, int, int],
+    row_blocks: np.ndarray,
+    column_blocks: np.ndarray,
+    *,
+    part: int | None = None,
+    strips: int = 0,
+) -> Columns:
+    """Points of one tile in these blocks, all other knobs as defaults have them."""
+    values = dict(zip(("rows", "columns", "vectors"), tile, strict=True))
+    values |= {"panels": 0, "tiles": 0, "copy": 0, "lanes": shape.co, "strips": strips}
+    values["part"] = shape.default_terms if part is None else part
+    fixed = {name: np.full(len(row_blocks), value, np.int64) for name, value in values.items()}
+    return {**fixed, "row_block": row_blocks, "column_block": column_blocks}
+
+
+_Best = tuple[int, float, float, float]
+"""The number of a point, its cycles alone, those with threads', and its `Cycles.turning`."""
+
+
+def _best(target: CpuTarget, shape: Shape, e: Columns, parallel: bool, equal: float = 0.0) -> _Best:
+    """The first point of least cost, or of a cost that is `equal` to this share.
+
+    `parallel`: the cost on one thread and on teams of threads together.
+    """
+    cost = cycles(target, shape, e)
+    alone = cost.total
+    total = alone + (_shared(shape, e, cost) if parallel else 0.0)
+    best = int(np.argmax(total <= total.min() * (1 + equal)))
+    return best, float(alone[best]), float(total[best]), float(cost.turning[best])
+
+
+def _found(best: _Best, knobs: Knobs) -> _Found:
+    return _Found(knobs=knobs, alone=best[1], cycles=best[2], turning=best[3])
+
+
+def _shared(shape: Shape, e: Columns, cost: Cycles) -> np.ndarray:
+    """Cycles that threads spend on each point if they share its best loop, see `borders.team_times`."""
+    found: list[float] = []
+    # Where sums stay in registers, what they take beyond full speed is not counted as work that is cut into pieces:
+    # blocks are then as small as threads like them (fitted to layers of ResNet-18 and DenseNet-121 on two threads).
+    full = shape.outer * shape.oh * shape.ow * shape.blocks * shape.depth / 2
+    shared = np.where(e["strips"] > 0, cost.busy, full)
+    for i in range(len(cost.busy)):
+        rows, block, columns = (int(e[name][i]) for name in ("rows", "row_block", "column_block"))
+        filters = int(e["vectors"][i]) * max(1, int(e["strips"][i]))
+        counts = {"n": float(shape.outer), "block": max(1.0, shape.ow / columns)}
+        if shape.oh > 1:
+            counts["block"] = max(1.0, shape.oh / block)
+        counts["panel"] = max(1.0, shape.blocks / filters)
+        if shape.oh > 1 and not e["strips"][i]:
+            counts["tile"] = max(1.0, min(block, shape.oh) / rows)
+        copying = {"block": float(cost.copying[i])}
+        least = min(team_times(counts, float(shared[i] + cost.waiting[i]), copying).values())
+        found.append(least + float(cost.busy[i] + cost.turning[i] - shared[i]))
+    return np.array(found)
