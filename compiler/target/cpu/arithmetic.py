@@ -40,15 +40,15 @@ def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
     return block.select(negative, block.binary("sub", quotient, constant(1, dtype)), quotient)
 
 
-def convert(block: Block, declarations: set[str], value: Value, dtype: DType) -> Value:
+def convert(block: Block, value: Value, dtype: DType) -> Value:
     """A value converted as `Cast` says; floats beyond int64 saturate there first, NaN is 0."""
     source = value.dtype
     if source is dtype:
         return value
     if source in HALF_FLOATS:
-        return convert(block, declarations, widen(block, value), dtype)
+        return convert(block, widen(block, value), dtype)
     if dtype in HALF_FLOATS:
-        return narrow(block, convert(block, declarations, value, DType.FLOAT32), dtype)
+        return narrow(block, convert(block, value, DType.FLOAT32), dtype)
     if dtype is DType.BOOL:
         zero = constant(0, source)
         comparison = "fcmp une" if source is DType.FLOAT32 else "icmp ne"
@@ -59,10 +59,9 @@ def convert(block: Block, declarations: set[str], value: Value, dtype: DType) ->
         word = "uitofp" if unsigned else "sitofp"
     elif source is DType.FLOAT32:
         wide = type_text(DType.INT64, value.lanes)
-        name = f"@llvm.fptosi.sat.{suffix(DType.INT64, value.lanes)}.{suffix(source, value.lanes)}"
-        declarations.add(f"declare {wide} {name}({value.type})")
-        whole = block.define(f"call {wide} {name}({value.typed})", DType.INT64, value.lanes)
-        return convert(block, declarations, whole, dtype)
+        name = f"llvm.fptosi.sat.{suffix(DType.INT64, value.lanes)}.{suffix(source, value.lanes)}"
+        whole = Value(block.call(wide, name, (value.type, value.text)), DType.INT64, value.lanes)
+        return convert(block, whole, dtype)
     elif max(source.bits, 1) >= dtype.bits and source is not DType.BOOL:
         if source.bits == dtype.bits:
             return Value(value.text, dtype, value.lanes)

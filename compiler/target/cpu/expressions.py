@@ -76,7 +76,6 @@ class ExpressionEmitter:
         self.vector: VectorLoop | None = None
         self.mask: Value | None = None
         self.guarded = False
-        self.declarations: set[str] = set()
         self.forms: dict[tuple[int, str], _Access] = {}
         self.functions: dict[int, tuple[Expr, tuple[DType, Decided]]] = {}
 
@@ -119,20 +118,18 @@ class ExpressionEmitter:
             case Binary(op=op, a=a, b=b):
                 return self.arithmetic(op, a, b)
             case Cast(value=value):
-                return convert(self.block, self.declarations, self.expr(value), dtype)
+                return convert(self.block, self.expr(value), dtype)
             case Select():
                 return self.select(expr)
             case Call(function=function, arguments=arguments):
                 values = [self.expr(a) for a in arguments]
                 known = [self.known(a) for a in arguments]
-                quantized = call_quantized(
-                    self.block, self.declarations, self.target, function, values, known
-                )
+                quantized = call_quantized(self.block, self.target, function, values, known)
                 if quantized is not None:
                     return quantized
                 if function == "round_tf32":
                     return round_tf32(self.block, values[0])
-                return call_function(self.block, self.declarations, function, values, dtype)
+                return call_function(self.block, function, values, dtype)
         raise LoweringError(f"no code for {format_expr(expr)}")
 
     def variable(self, name: str) -> Value:
@@ -302,11 +299,11 @@ class ExpressionEmitter:
 
         def emit() -> str:
             if stride == 1 and offsets is None:
-                return masked_load(block, self.declarations, pointer, dtype, lanes, mask)
+                return masked_load(block, pointer, dtype, lanes, mask)
             if 1 < stride <= MAXIMUM_STRIDE and offsets is None:
-                return strided_load(block, self.declarations, pointer, stride, dtype, lanes, mask)
+                return strided_load(block, pointer, stride, dtype, lanes, mask)
             places = pointers(block, pointer, stride, offsets, dtype, lanes)
-            return gather(block, self.declarations, places, dtype, lanes, mask)
+            return gather(block, places, dtype, lanes, mask)
 
         loaded = block.load(origin, (pointer, stride, offsets, lanes, mask), emit)
         return from_memory(block, Value(loaded, dtype, lanes))
@@ -340,17 +337,17 @@ class ExpressionEmitter:
             mask = self.mask
             if mask is not None and storage.on_stack:
                 # As above, at a place that is not known here.
-                old = masked_load(block, self.declarations, pointer, dtype, lanes, None)
+                old = masked_load(block, pointer, dtype, lanes, None)
                 value = block.select(mask, value, from_memory(block, Value(old, dtype, lanes)))
                 mask = None
             text = to_memory(block, value)
-            masked_store(block, self.declarations, pointer, text, dtype, lanes, mask)
+            masked_store(block, pointer, text, dtype, lanes, mask)
             return
         if stride in SPREAD_STRIDES and offsets is None and self.mask is None:
-            spread_store(block, self.declarations, pointer, stride, value)
+            spread_store(block, pointer, stride, value)
             return
         places = pointers(block, pointer, stride, offsets, dtype, lanes)
-        scatter(block, self.declarations, places, value, dtype, self.mask)
+        scatter(block, places, value, dtype, self.mask)
 
     def slot_lanes(self, place: Place) -> int:
         """The lanes of an access to a stack slot that `Slots` can follow; 0 for others."""

@@ -29,11 +29,9 @@ ERFC_TERMS = (0.28222203254699707, 0.280037522315979, 0.2606724500656128, 0.1273
 """erfc x * exp(x**2) / t over t = 1 / (1 + x / 2) for x from 1 to 4.4; relative error 2e-9."""
 
 
-def call_function(
-    block: Block, declarations: set[str], name: str, arguments: list[Value], dtype: DType
-) -> Value:
+def call_function(block: Block, name: str, arguments: list[Value], dtype: DType) -> Value:
     """The value of `name(arguments)`, lane by lane; LoweringError for functions without code on this target."""
-    m = _Math(block, declarations)
+    m = _Math(block)
     if name == "divide" and len(arguments) == 2 and dtype is DType.FLOAT32:
         return m.divide(*arguments)
     functions: dict[str, Callable[[Value], Value]] = {
@@ -54,9 +52,8 @@ def call_function(
 class _Math:
     """Arithmetic on float32 values of any number of lanes."""
 
-    def __init__(self, block: Block, declarations: set[str]) -> None:
+    def __init__(self, block: Block) -> None:
         self.block = block
-        self.declarations = declarations
 
     def number(self, value: float, like: Value) -> Value:
         return constant(value, DType.FLOAT32, like.lanes)
@@ -94,8 +91,8 @@ class _Math:
 
     def intrinsic(self, name: str, x: Value) -> Value:
         suffix = "f32" if x.lanes == 1 else f"v{x.lanes}f32"
-        self.declarations.add(f"declare {x.type} @llvm.{name}.{suffix}({x.type})")
-        return self.block.define(f"call {x.type} @llvm.{name}.{suffix}({x.typed})", DType.FLOAT32, x.lanes)
+        text = self.block.call(x.type, f"llvm.{name}.{suffix}", (x.type, x.text))
+        return Value(text, DType.FLOAT32, x.lanes)
 
     def bits(self, x: Value) -> Value:
         """The int32 with the bits of a float32."""

@@ -12,7 +12,7 @@ from ...ir.types import DType
 from ...schedule.prefetch import AHEAD, PREFIX
 from .errors import LoweringError
 from .storage import ALIGNMENT
-from .text import type_text
+from .text import first_lanes, type_text
 
 if TYPE_CHECKING:
     from .expressions import ExpressionEmitter
@@ -78,23 +78,22 @@ def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
         weights = block.assign(f"load {octets}, ptr {pointers[2]}, align 1")
     else:
         # In units of a sum, which all processors with masks have.
-        name = f"@llvm.masked.load.v{width}i32.p0"
-        values.declarations.add(f"declare {vector} {name}(ptr, <{width} x i1>, {vector})")
-        mask = ", ".join(f"i1 {'true' if i < lanes else 'false'}" for i in range(width))
-        part = block.assign(
-            f"call {vector} {name}(ptr align 1 {pointers[2]}, <{width} x i1> <{mask}>, {vector} zeroinitializer)"
+        mask = first_lanes(lanes, width)
+        part = block.call(
+            vector,
+            f"llvm.masked.load.v{width}i32.p0",
+            ("ptr", f"align 1 {pointers[2]}"),
+            (mask.type, mask.text),
+            (vector, "zeroinitializer"),
         )
         weights = block.assign(f"bitcast {vector} {part} to {octets}")
     wide = block.splat(data, width)
     data_octets = block.assign(f"bitcast {wide.typed} to {octets}")
     if target.triple.startswith(("aarch64", "arm64")):
-        name = f"@llvm.aarch64.neon.usdot.v{width}i32.v{width * DOT_DEPTH}i8"
+        name = f"llvm.aarch64.neon.usdot.v{width}i32.v{width * DOT_DEPTH}i8"
     else:
-        name = f"@llvm.x86.avx512.vpdpbusd.{target.vector_bits}"
-    values.declarations.add(f"declare {vector} {name}({vector}, {octets}, {octets})")
-    result = block.assign(
-        f"call {vector} {name}({vector} {total}, {octets} {data_octets}, {octets} {weights})"
-    )
+        name = f"llvm.x86.avx512.vpdpbusd.{target.vector_bits}"
+    result = block.call(vector, name, (vector, total), (octets, data_octets), (octets, weights))
     block.do(f"store {vector} {result}, ptr {pointers[0]}, align 4")
 
 
@@ -104,11 +103,10 @@ def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
     start = _contiguous(values, use, 0)
     ahead = int(dict(use.attributes)[AHEAD])
     size = data.shape[0] * data.dtype.bits // 8
-    values.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for offset in range(0, size, ALIGNMENT):
         # Beyond the buffer, too, so this address is not inbounds.
         at = block.assign(f"getelementptr i8, ptr {start}, i64 {ahead + offset}")
-        block.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+        block.call("void", "llvm.prefetch.p0", ("ptr", at), ("i32", "0"), ("i32", "3"), ("i32", "1"))
 
 
 def _contiguous(values: ExpressionEmitter, use: Intrinsic, position: int) -> str:

@@ -76,7 +76,7 @@ def lower(program: Program, target: CpuTarget, *, function: str = ENTRY, blocks:
     lines = [
         f'target triple = "{target.triple}"',
         f"@vdla.scratch_bytes = internal constant i64 {functions.scratch.greatest}",
-        *sorted(emitter.values.declarations),
+        *sorted(block.declarations),
         *functions.lines,
         *body,
         *wrapper,

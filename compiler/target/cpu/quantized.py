@@ -23,7 +23,6 @@ Known = int | float | None
 
 def call_quantized(
     block: Block,
-    declarations: set[str],
     target: CpuTarget,
     name: str,
     arguments: Sequence[Value],
@@ -33,7 +32,7 @@ def call_quantized(
 
     LoweringError where a zero point, limit or `unsigned` is not constant.
     """
-    q = _Quantized(block, declarations, target, name, arguments, known)
+    q = _Quantized(block, target, name, arguments, known)
     functions: dict[str, Callable[[], Value]] = {
         "float32_from_bits": q.float32_from_bits,
         "requantize": q.requantize,
@@ -51,14 +50,12 @@ class _Quantized:
     def __init__(
         self,
         block: Block,
-        declarations: set[str],
         target: CpuTarget,
         name: str,
         arguments: Sequence[Value],
         known: Sequence[Known],
     ) -> None:
         self.block = block
-        self.declarations = declarations
         self.target = target
         self.name = name
         self.arguments = arguments
@@ -118,12 +115,12 @@ class _Quantized:
 
     def less(self, value: Value, zero_point: int) -> Value:
         """An int8 value minus a constant, as int32."""
-        wide = convert(self.block, self.declarations, value, DType.INT32)
+        wide = convert(self.block, value, DType.INT32)
         return self.block.binary("sub", wide, constant(zero_point, DType.INT32)) if zero_point else wide
 
     def to_float(self, value: Value) -> Value:
         """An int32 as the nearest float32."""
-        return convert(self.block, self.declarations, value, DType.FLOAT32)
+        return convert(self.block, value, DType.FLOAT32)
 
     def fused_multiply_add(self, whole: Value, factor: Value, addend: Value) -> Value:
         """whole * factor + addend with one rounding; `whole` is int32 of at most 29 significant bits."""
@@ -131,10 +128,9 @@ class _Quantized:
         whole, factor, addend = (self.block.splat(v, lanes) for v in (whole, factor, addend))
         if self.target.fused_multiply_add:
             kind = type_text(DType.FLOAT32, lanes)
-            function = f"@llvm.fma.{'f32' if lanes == 1 else f'v{lanes}f32'}"
-            self.declarations.add(f"declare {kind} {function}({kind}, {kind}, {kind})")
-            typed = ", ".join(v.typed for v in (self.to_float(whole), factor, addend))
-            return self.block.define(f"call {kind} {function}({typed})", DType.FLOAT32, lanes)
+            function = f"llvm.fma.{'f32' if lanes == 1 else f'v{lanes}f32'}"
+            arguments = [(kind, v.text) for v in (self.to_float(whole), factor, addend)]
+            return Value(self.block.call(kind, function, *arguments), DType.FLOAT32, lanes)
         return self.rounded_once(whole, factor, addend)
 
     def rounded_once(self, whole: Value, factor: Value, addend: Value) -> Value:

@@ -17,7 +17,7 @@ from .half_floats import HALF_FLOATS, narrow, widen
 from .intrinsics import emission_of
 from .machine import CpuTarget
 from .storage import ALIGNMENT, Storage, buffer_bytes, lies_on_stack, row_major, stack_layout
-from .text import Block, Value, constant, memory_type
+from .text import Block, Value, constant, first_lanes, memory_type
 from .transposed import transposed_move
 
 MAXIMUM_LANES = 128
@@ -125,9 +125,13 @@ class StatementEmitter:
         self.functions.count += 1
         block, values = self.block, self.values
         inner = StatementEmitter(
-            Block(), self.target, self.functions.scratch, "%scratch", self.functions, in_parallel=True
+            Block(block.declarations),
+            self.target,
+            self.functions.scratch,
+            "%scratch",
+            self.functions,
+            in_parallel=True,
         )
-        inner.values.declarations = values.declarations
         captured: list[tuple[str, str]] = []
         for name, storage in values.storages.items():
             pointer = f"%s{len(captured)}"
@@ -235,8 +239,7 @@ class StatementEmitter:
         lanes = 1 << (count - 1).bit_length()
         values.vector = VectorLoop(name=loop.name, count=count, lanes=lanes)
         if count < lanes:
-            bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(lanes))
-            values.mask = Value(f"<{bits}>", DType.BOOL, lanes)
+            values.mask = first_lanes(count, lanes)
         self.statement(loop.body)
         values.vector, values.mask = None, None
 

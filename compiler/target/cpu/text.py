@@ -87,6 +87,12 @@ def _constant(value: int | float | bool, dtype: DType, lanes: int, sign: float) 
     return Value(text if lanes == 1 else f"splat ({_SCALAR[dtype]} {text})", dtype, lanes)
 
 
+def first_lanes(count: int, lanes: int) -> Value:
+    """A mask of the first `count` of so many lanes."""
+    bits = ", ".join([f"i1 {'true' if i < count else 'false'}" for i in range(lanes)])
+    return Value(f"<{bits}>", DType.BOOL, lanes)
+
+
 Scope = dict[Hashable, str]
 """Names of results by the text of their instructions, or by what else decides them."""
 _IMPURE = ("load ", "call ", "tail call ", "phi ", "alloca ")
@@ -99,11 +105,12 @@ class Block:
     An instruction that was written before, where its result still holds, is not written again: unrolled bodies compute
     the same addresses many times, and LLVM would spend most of its time on finding that out. So are loads, as long as
     nothing that may change the memory of their `origin` has been written. What `slots` hold becomes memory where a
-    block ends.
+    block ends. `declarations` are those of what is called, of all functions of a module.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, declarations: set[str] | None = None) -> None:
         self.lines: list[str] = []
+        self.declarations = set[str]() if declarations is None else declarations
         self.allocas: list[str] = []
         self.label = "entry"
         self._count = 0
@@ -130,6 +137,15 @@ class Block:
             if not instruction.startswith(_IMPURE):
                 self._known[instruction] = name
         return name
+
+    def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
+        """The result of a function of LLVM's, given the type and text of each argument; "" of one that returns void."""
+        self.declarations.add(f"declare {result} @{function}({', '.join([kind for kind, _ in arguments])})")
+        text = f"call {result} @{function}({', '.join([f'{kind} {value}' for kind, value in arguments])})"
+        if result == "void":
+            self.do(text)
+            return ""
+        return self.assign(text)
 
     def noted(self, key: Hashable) -> str | None:
         """The result that was noted under `key`, if it holds here."""

@@ -12,7 +12,7 @@ from ...ir.types import DType
 from ...ir.visit import free_vars
 from .expressions import ExpressionEmitter
 from .storage import Storage
-from .text import Block, Value, constant, memory_type
+from .text import Block, constant, first_lanes, memory_type
 from .vector_memory import masked_load, masked_store
 
 MOST_SIDE = 16
@@ -62,10 +62,10 @@ def transposed_move(values: ExpressionEmitter, outer: For, rows: int) -> bool:
     if read is None:
         return False
     side = 1 << (max(rows, columns) - 1).bit_length()
-    block, declarations = values.block, values.declarations
+    block = values.block
     wide = memory_type(dtype, side)
     base, top = _pointer(values, source), _pointer(values, target)
-    mask = _first(rows, side)
+    mask = None if rows == side else first_lanes(rows, side)
     vectors: list[str] = []
     for column in range(side):
         if column >= columns:
@@ -74,12 +74,12 @@ def transposed_move(values: ExpressionEmitter, outer: For, rows: int) -> bool:
             assert fill is not None
             vectors.append(constant(fill, dtype, side).text)
         else:
-            at = _moved(block, base, column * source.columns, dtype)
-            vectors.append(masked_load(block, declarations, at, dtype, side, mask))
-    mask = _first(columns, side)
+            at = block.element(base, dtype, column * source.columns)
+            vectors.append(masked_load(block, at, dtype, side, mask))
+    mask = None if columns == side else first_lanes(columns, side)
     for row, vector in enumerate(_transpose(block, vectors, wide)[:rows]):
-        at = _moved(block, top, row * target.rows, dtype)
-        masked_store(block, declarations, at, vector, dtype, side, mask)
+        at = block.element(top, dtype, row * target.rows)
+        masked_store(block, at, vector, dtype, side, mask)
     return True
 
 
@@ -136,21 +136,7 @@ def _pointer(values: ExpressionEmitter, access: _Access) -> str:
         pointer = values.block.assign(
             f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, {start.typed}"
         )
-    return _moved(values.block, pointer, access.offset, dtype)
-
-
-def _moved(block: Block, pointer: str, elements: int, dtype: DType) -> str:
-    if not elements:
-        return pointer
-    return block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, i64 {elements}")
-
-
-def _first(count: int, side: int) -> Value | None:
-    """A mask of the first lanes; None for all."""
-    if count == side:
-        return None
-    bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(side))
-    return Value(f"<{bits}>", DType.BOOL, side)
+    return values.block.element(pointer, dtype, access.offset)
 
 
 def _transpose(block: Block, vectors: list[str], wide: str) -> list[str]:

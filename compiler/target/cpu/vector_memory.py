@@ -26,23 +26,22 @@ def to_memory(block: Block, value: Value) -> str:
     return block.assign(f"zext {value.typed} to {memory_type(DType.BOOL, value.lanes)}")
 
 
-def masked_load(
-    block: Block, declarations: set[str], pointer: str, dtype: DType, lanes: int, mask: Value | None
-) -> str:
+def masked_load(block: Block, pointer: str, dtype: DType, lanes: int, mask: Value | None) -> str:
     """Lanes from consecutive elements."""
     if mask is None:
         return block.load_at(pointer, dtype, lanes)
-    wide, align = memory_type(dtype, lanes), dtype.bits // 8
-    name = f"@llvm.masked.load.{memory_suffix(dtype, lanes)}.p0"
-    declarations.add(f"declare {wide} {name}(ptr, {mask.type}, {wide})")
-    return block.assign(
-        f"call {wide} {name}(ptr align {align} {pointer}, {mask.typed}, {wide} zeroinitializer)"
+    wide = memory_type(dtype, lanes)
+    return block.call(
+        wide,
+        f"llvm.masked.load.{memory_suffix(dtype, lanes)}.p0",
+        ("ptr", f"align {dtype.bits // 8} {pointer}"),
+        (mask.type, mask.text),
+        (wide, "zeroinitializer"),
     )
 
 
 def masked_store(
     block: Block,
-    declarations: set[str],
     pointer: str,
     text: str,
     dtype: DType,
@@ -53,15 +52,17 @@ def masked_store(
     if mask is None:
         block.store_at(text, pointer, dtype, lanes)
         return
-    wide, align = memory_type(dtype, lanes), dtype.bits // 8
-    name = f"@llvm.masked.store.{memory_suffix(dtype, lanes)}.p0"
-    declarations.add(f"declare void {name}({wide}, ptr, <{lanes} x i1>)")
-    block.do(f"call void {name}({wide} {text}, ptr align {align} {pointer}, {mask.typed})")
+    block.call(
+        "void",
+        f"llvm.masked.store.{memory_suffix(dtype, lanes)}.p0",
+        (memory_type(dtype, lanes), text),
+        ("ptr", f"align {dtype.bits // 8} {pointer}"),
+        (mask.type, mask.text),
+    )
 
 
 def strided_load(
     block: Block,
-    declarations: set[str],
     pointer: str,
     stride: int,
     dtype: DType,
@@ -88,7 +89,7 @@ def strided_load(
                 DType.BOOL,
                 lanes,
             )
-        piece = masked_load(block, declarations, at, dtype, lanes, spread)
+        piece = masked_load(block, at, dtype, lanes, spread)
         end = min(lanes, (start + lanes - 1) // stride + 1)
         chosen = [i if i < taken else lanes + i * stride - start if i < end else -1 for i in range(lanes)]
         order = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in chosen)
@@ -97,7 +98,7 @@ def strided_load(
     return result
 
 
-def spread_store(block: Block, declarations: set[str], pointer: str, stride: int, value: Value) -> None:
+def spread_store(block: Block, pointer: str, stride: int, value: Value) -> None:
     """All lanes to every `stride`th element: one store of what they span, in which only theirs count.
 
     Many times faster than a scatter where stores have masks, and no slower elsewhere as long as the stride is a power
@@ -110,35 +111,33 @@ def spread_store(block: Block, declarations: set[str], pointer: str, stride: int
     text = to_memory(block, value)
     spread = block.assign(f"shufflevector {narrow} {text}, {narrow} poison, <{span} x i32> <{order}>")
     ours = ", ".join(f"i1 {'false' if i % stride else 'true'}" for i in range(span))
-    masked_store(block, declarations, pointer, spread, dtype, span, Value(f"<{ours}>", DType.BOOL, span))
+    masked_store(block, pointer, spread, dtype, span, Value(f"<{ours}>", DType.BOOL, span))
 
 
-def gather(
-    block: Block, declarations: set[str], pointers: str, dtype: DType, lanes: int, mask: Value | None
-) -> str:
+def gather(block: Block, pointers: str, dtype: DType, lanes: int, mask: Value | None) -> str:
     """Lanes from elements anywhere."""
     wide = memory_type(dtype, lanes)
-    name = f"@llvm.masked.gather.{memory_suffix(dtype, lanes)}.v{lanes}p0"
-    declarations.add(f"declare {wide} {name}(<{lanes} x ptr>, <{lanes} x i1>, {wide})")
     mask = mask or constant(True, DType.BOOL, lanes)
-    return block.assign(
-        f"call {wide} {name}(<{lanes} x ptr> align {dtype.bits // 8} {pointers}, {mask.typed}, "
-        f"{wide} zeroinitializer)"
+    return block.call(
+        wide,
+        f"llvm.masked.gather.{memory_suffix(dtype, lanes)}.v{lanes}p0",
+        (f"<{lanes} x ptr>", f"align {dtype.bits // 8} {pointers}"),
+        (mask.type, mask.text),
+        (wide, "zeroinitializer"),
     )
 
 
-def scatter(
-    block: Block, declarations: set[str], pointers: str, value: Value, dtype: DType, mask: Value | None
-) -> None:
+def scatter(block: Block, pointers: str, value: Value, dtype: DType, mask: Value | None) -> None:
     """Elements anywhere from the lanes of a value."""
     lanes = value.lanes
-    wide = memory_type(dtype, lanes)
-    name = f"@llvm.masked.scatter.{memory_suffix(dtype, lanes)}.v{lanes}p0"
-    declarations.add(f"declare void {name}({wide}, <{lanes} x ptr>, <{lanes} x i1>)")
     mask = mask or constant(True, DType.BOOL, lanes)
-    text = to_memory(block, value)
-    align = dtype.bits // 8
-    block.do(f"call void {name}({wide} {text}, <{lanes} x ptr> align {align} {pointers}, {mask.typed})")
+    block.call(
+        "void",
+        f"llvm.masked.scatter.{memory_suffix(dtype, lanes)}.v{lanes}p0",
+        (memory_type(dtype, lanes), to_memory(block, value)),
+        (f"<{lanes} x ptr>", f"align {dtype.bits // 8} {pointers}"),
+        (mask.type, mask.text),
+    )
 
 
 def pointers(block: Block, pointer: str, stride: int, offsets: Value | None, dtype: DType, lanes: int) -> str:

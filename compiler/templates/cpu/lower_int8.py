@@ -54,8 +54,6 @@ from . import quantization as quantization_cpu
 from .conv2d_knobs import flattened
 from .lowered import LoweredCpuNode
 
-Template = Callable[[CpuTarget], Schedule]
-
 
 def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> LoweredCpuNode:
     """One step of integer arithmetic, of a graph that `graph.int8_for_processors` made."""
@@ -83,25 +81,27 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
 
 
 def _lowered(
-    graph: Graph,
     node: Node,
     program: Program,
-    template: Template,
+    schedule: Callable[..., Schedule],
+    graph: Graph,
     inputs: Mapping[str, str],
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> LoweredCpuNode:
-    """The kernel of a node: its output is Y, `inputs` are tensors and constants of the graph by parameter."""
+    """The kernel of a node: its output is Y, `inputs` are tensors and constants of the graph by parameter.
+
+    `schedule` takes the target, the program and `parallel`.
+    """
     shapes = {parameter.name: parameter.shape for parameter in program.parameters}
     held_inputs = {
         p: graph.constants[name].reshape(shapes[p]) for p, name in inputs.items() if name in graph.constants
     }
-    read = {p: name for p, name in inputs.items() if name not in graph.constants}
     return LoweredNode(
         node=node,
         key=kernel_key(program.name, program),
         program=program,
-        schedule=template,
-        tensors={"Y": node.output, **read},
+        schedule=partial(schedule, program=program, parallel=True),
+        tensors={"Y": node.output} | {p: n for p, n in inputs.items() if n not in graph.constants},
         constants={**held_inputs, **(constants or {})},
     )
 
@@ -137,12 +137,8 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
         columns = slice(part * own_in, (part + 1) * own_in)
         weight[whole, rows, columns] = operator.weight[group * own_out : (group + 1) * own_out]
     weight = weight.reshape(*weight.shape[:2], blocks_in, data.block, *window.kernel)
-    template = partial(_schedule_convolution, program=program, window=window)
-    return _sums(graph, node, operator, program, template, weight.transpose(0, 1, 2, 4, 5, 3), groups)
-
-
-def _schedule_convolution(target: CpuTarget, program: Program, window: Window) -> Schedule:
-    return conv2d_int8_cpu.schedule(target, program, window, parallel=True)
+    schedule = partial(conv2d_int8_cpu.schedule, window=window)
+    return _sums(graph, node, operator, program, schedule, weight.transpose(0, 1, 2, 4, 5, 3), groups)
 
 
 def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
@@ -165,17 +161,17 @@ def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCp
     )
     weight = operator.weight[:, 0].transpose(1, 2, 0)
     weight = np.pad(weight, ((0, 0), (0, 0), (0, blocks * data.block - channels)))
-    template = partial(_schedule_depthwise, program=program, window=window)
-    return _sums(graph, node, operator, program, template, weight, 1)
+    schedule = partial(_schedule_depthwise, window=window)
+    return _sums(graph, node, operator, program, schedule, weight, 1)
 
 
-def _schedule_depthwise(target: CpuTarget, program: Program, window: Window) -> Schedule:
+def _schedule_depthwise(target: CpuTarget, program: Program, window: Window, *, parallel: bool) -> Schedule:
     """As many positions as have their sums in registers beside a vector of weights and one of data."""
     positions = target.vector_registers - 2
     rows = 2 if positions >= 6 else 1
     columns = max(1, min(7, positions // rows))
     knobs = depthwise_cpu.with_copy(target, program, window, rows=rows, columns=columns)
-    return depthwise_cpu.schedule(target, program, window, knobs, parallel=True)
+    return depthwise_cpu.schedule(target, program, window, knobs, parallel=parallel)
 
 
 def _quantized_sums(operator: Int8Convolution) -> QuantizedSums:
@@ -187,7 +183,7 @@ def _sums(
     node: Node,
     operator: Int8Convolution,
     program: Program,
-    template: Template,
+    schedule: Callable[..., Schedule],
     weight: np.ndarray,
     groups: int,
 ) -> LoweredCpuNode:
@@ -201,14 +197,14 @@ def _sums(
     parameters = pairs.reshape(2, shape[0], shape[2]).transpose(1, 0, 2)
     constants = {"W": weight, "P": np.ascontiguousarray(parameters)}
     inputs = dict(zip("XR", node.inputs, strict=False))
-    return _lowered(graph, node, program, template, inputs, constants)
+    return _lowered(node, program, schedule, graph, inputs, constants)
 
 
 def _max_pool(graph: Graph, node: Node, window: Window) -> LoweredCpuNode:
     """Greatest values."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
     program = int8_max_pool((batch * blocks, height, width, lanes), window)
-    return _pool(graph, node, program, window, {})
+    return _pool(graph, node, program, window)
 
 
 def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> LoweredCpuNode:
@@ -226,14 +222,15 @@ def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> Lowere
 
 
 def _pool(
-    graph: Graph, node: Node, program: Program, window: Window, constants: Mapping[str, np.ndarray]
+    graph: Graph,
+    node: Node,
+    program: Program,
+    window: Window,
+    constants: Mapping[str, np.ndarray] | None = None,
 ) -> LoweredCpuNode:
     """A pool's kernel."""
-
-    def template(target: CpuTarget) -> Schedule:
-        return pool_cpu.schedule(target, program, window, parallel=True)
-
-    return _lowered(graph, node, program, template, {"X": node.inputs[0]}, constants)
+    schedule = partial(pool_cpu.schedule, window=window)
+    return _lowered(node, program, schedule, graph, {"X": node.inputs[0]}, constants)
 
 
 def _elementwise(graph: Graph, node: Node, combination: Combination) -> LoweredCpuNode:
@@ -246,11 +243,7 @@ def _elementwise(graph: Graph, node: Node, combination: Combination) -> LoweredC
     if len(set(planes)) > 1:
         shapes = [(batch * blocks, prod(plane), block) for plane in planes]
     program = float_elementwise(shapes, body, name="int8_elementwise")
-
-    def template(target: CpuTarget) -> Schedule:
-        return elementwise_cpu.schedule(target, program, parallel=True)
-
-    return _lowered(graph, node, program, template, _numbered(node))
+    return _lowered(node, program, elementwise_cpu.schedule, graph, _numbered(node))
 
 
 def _numbered(node: Node) -> dict[str, str]:
@@ -261,7 +254,7 @@ def _table(graph: Graph, node: Node, table: np.ndarray) -> LoweredCpuNode:
     """A function of one tensor, zeros beyond the channels included: nothing reads what becomes of them."""
     program = int8_table(size=prod(graph.tensors[node.output].storage))
     values = (table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
-    return _move(graph, node, program, {"X": node.inputs[0]}, {"T": values})
+    return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]}, {"T": values})
 
 
 def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
@@ -274,7 +267,7 @@ def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
     runs = whole_runs(operator.sources, counts, [tensor.block for tensor in tensors], out.block)
     if runs is not None:
         program = int8_blocks(batch=batch, plane=height * width, parts=parts, runs=runs)
-        return _move(graph, node, program, _numbered(node), {})
+        return _lowered(node, program, movement_cpu.schedule, graph, _numbered(node))
     places = channel_places(operator.sources, len(parts))
     program = int8_channels(
         batch=batch,
@@ -284,7 +277,8 @@ def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
         channels=channels,
         block=out.block,
     )
-    return _move(graph, node, program, _numbered(node), {f"I{i}": table for i, table in enumerate(places)})
+    tables = {f"I{i}": table for i, table in enumerate(places)}
+    return _lowered(node, program, movement_cpu.schedule, graph, _numbered(node), tables)
 
 
 def _part(tensor: Tensor) -> Part:
@@ -301,22 +295,7 @@ def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNod
         before=operator.before,
         stride=operator.stride,
     )
-    return _move(graph, node, program, {"X": node.inputs[0]}, {})
-
-
-def _move(
-    graph: Graph,
-    node: Node,
-    program: Program,
-    inputs: Mapping[str, str],
-    constants: Mapping[str, np.ndarray],
-) -> LoweredCpuNode:
-    """A kernel that computes nothing."""
-
-    def template(target: CpuTarget) -> Schedule:
-        return movement_cpu.schedule(target, program, parallel=True)
-
-    return _lowered(graph, node, program, template, inputs, constants)
+    return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]})
 
 
 def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
@@ -332,11 +311,7 @@ def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
         scale=float(operator.quantization.scale),
         zero_point=operator.quantization.stored_zero_point,
     )
-
-    def template(target: CpuTarget) -> Schedule:
-        return quantization_cpu.schedule_store(target, program, parallel=True)
-
-    return _lowered(graph, node, program, template, {"X": node.inputs[0]})
+    return _lowered(node, program, quantization_cpu.schedule_store, graph, {"X": node.inputs[0]})
 
 
 def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNode:
@@ -352,11 +327,7 @@ def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNod
         scale=float(operator.quantization.scale),
         zero_point=operator.quantization.stored_zero_point,
     )
-
-    def template(target: CpuTarget) -> Schedule:
-        return quantization_cpu.schedule_load(target, program, parallel=True)
-
-    return _lowered(graph, node, program, template, {"X": node.inputs[0]})
+    return _lowered(node, program, quantization_cpu.schedule_load, graph, {"X": node.inputs[0]})
 
 
 def _joined_groups(channels: int, filters: int, groups: int, block_in: int, block_out: int) -> int:
