@@ -59,7 +59,9 @@ def run_tuner(
 
 
 def _run_on_gpu(gpu: Gpu, model: Path | None, names: Sequence[str], given: Given) -> dict[str, Any]:
-    from vdla.compiler.runtime.cuda_core import open_device
+    from contextlib import closing
+
+    from vdla.compiler.runtime.gpus import kind_of
 
     from .tune_run_cuda import compare_network, subjects_of, timed_on
     from .tune_timed import subjects_named, tune_timed
@@ -74,7 +76,7 @@ def _run_on_gpu(gpu: Gpu, model: Path | None, names: Sequence[str], given: Given
     subjects = subjects_of(model, gpu.target)
     document, written = tune_timed(timed, model.stem, subjects, options, backend, known, watchers)
     try:
-        with open_device(gpu.ordinal) as device:
+        with closing(kind_of(gpu.target).open(gpu.ordinal)) as device:
             return document | {"network": compare_network(model, gpu.target, device, [*known, *written])}
     except UserError as error:
         # What was found stands, whatever has become of the device since.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,10 @@ from typing import Any
 from vdla.compiler.cuda_driver import compile_cuda
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.kernel_driver import network_workloads
-from vdla.compiler.runtime.cuda_core import open_device
 from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 from vdla.compiler.runtime.cuda_timing import repeating_timer
-from vdla.compiler.runtime.device_target import device_target
+from vdla.compiler.runtime.gpus import gpu_kind
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
@@ -41,9 +40,13 @@ TENSOR_FLOAT_TOLERANCE = 4e-3
 
 
 def card_target(text: str, ordinal: int) -> CudaTarget:
-    """The target `text` ("cuda ...") on the GPU of this number, which is opened and left. Raises UserError."""
-    with open_device(ordinal) as device:
-        target = device_target(text, device.properties)
+    """The target `text` ("cuda ...", or another kind of GPU) on the device of this number, which is opened and left.
+
+    Raises UserError.
+    """
+    kind = gpu_kind(text.split()[0])
+    with closing(kind.open(ordinal)) as device:
+        target = kind.on_device(text, device.properties)
         check_device(device, target)
         return target
 
@@ -64,7 +67,12 @@ def timed_on(target: CudaTarget, transfer: Sequence[Record]) -> Timed[CudaWorklo
     """What tuning needs to know of a target; models learn of the records `transfer`, too."""
     return Timed(
         described=describe_target(target),
-        document={"target": "cuda", "arch": target.arch, "card": target.card, "tf32": target.tensor_float},
+        document={
+            "target": target.described["kind"],
+            "arch": target.arch,
+            "card": target.card,
+            "tf32": target.tensor_float,
+        },
         machine=f"GPU {target.card}",
         describe=partial(describe_cuda, target),
         space=partial(GPU.space, target),

@@ -18,6 +18,7 @@ from .kernel_driver import Dump, Maker, Told, lower_model, make_launches
 from .runtime.cpu_network import CpuNetwork
 from .runtime.cuda_alone import network_alone
 from .runtime.cuda_code import CompiledModule, CudaNetworkCode
+from .runtime.gpus import kind_of
 from .runtime.kernel_alone import kernel_alone
 from .runtime.network_archive import NetworkCode
 from .schedule import Schedule
@@ -30,14 +31,10 @@ from .target.cuda.cubin_cache import cached_cubin
 from .target.cuda.emulate import emulate
 from .target.cuda.machine import CudaTarget
 from .target.cuda.module import CudaModule, lower
-from .target.cuda.nvrtc import nvrtc_version
 from .target.cuda.prepare import prepare
 from .templates.chosen_knobs import ChosenKnobs
 from .templates.gpu.lowered import LoweredCudaNode
 from .templates.gpu.workload import CudaWorkload
-
-Assemble = Callable[[str], bytes]
-"""Makes what a device loads of a module's text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,7 +55,6 @@ def compile_cuda(
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[CudaWorkload] | None = None,
     told: Told | None = None,
-    assemble: Assemble | None = None,
 ) -> CudaNetworkCode:
     """Compile an ONNX model (a path, or the bytes of one) for a GPU, which this machine need not have.
 
@@ -66,14 +62,10 @@ def compile_cuda(
     of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own. `dump_passes` names a folder
     that gets the graph after every pass, and every kernel before and after its schedule, with its barriers, and in the
     target's language. Equal programs become one kernel. `knobs` are those of records (None: defaults). `told` as of
-    `kernel_driver`. `assemble` makes code of kernels' text, NVRTC unless told. Raises UserError, also where the extra
-    `cuda` is not installed and NVRTC is needed.
+    `kernel_driver`. Raises UserError, also where the extra `cuda` is not installed and NVRTC is needed.
     """
     started = time.perf_counter()
-    if assemble is None:
-        # Says at once whether there is a compiler, and loads it before several threads ask for it.
-        nvrtc_version()
-        assemble = _cubins(target)
+    assemble = _assembler(target)
     work = lower_model(
         GpuLowering(target), model, batch=batch, fusion=fusion, dump_passes=dump_passes, knobs=knobs
     )
@@ -108,7 +100,13 @@ def compile_cuda(
     )
 
 
-def _cubins(target: CudaTarget) -> Assemble:
+def _assembler(target: CudaTarget) -> Callable[[str], bytes]:
+    """What makes code of modules' text: NVRTC, where the text is not the code."""
+    kind = kind_of(target)
+    if kind.compile is None:
+        return str.encode
+    # Says at once whether there is a compiler, and loads it before several threads ask for it.
+    kind.check()
     return lambda source: cached_cubin(source, target.arch)
 
 
@@ -186,22 +184,14 @@ def compile_cuda_emulated_ahead(
 
 
 def compile_cuda_schedule(
-    schedule: Schedule,
-    target: CudaTarget,
-    *,
-    operator: str,
-    operations: int,
-    assemble: Assemble | None = None,
+    schedule: Schedule, target: CudaTarget, *, operator: str, operations: int
 ) -> CudaNetworkCode:
-    """A scheduled program alone as a network: its parameters are inputs and outputs. `assemble` as of `compile_cuda`.
-
-    Raises UserError.
-    """
+    """A scheduled program alone as a network: its parameters are inputs and outputs. Raises UserError."""
     started = time.perf_counter()
     module = lower(prepare(schedule.program, target), target, name=operator.lower())
     return network_alone(
         module,
-        (assemble or _cubins(target))(module.source),
+        _assembler(target)(module.source),
         target,
         operator=operator,
         operations=operations,

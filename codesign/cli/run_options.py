@@ -11,7 +11,7 @@ from vdla.util.errors import UserError
 
 from ..network_options import NetworkOptions
 from .options import was_given
-from .targets import Targets
+from .targets import Targets, gpu_number
 
 
 class Device(StrEnum):
@@ -81,7 +81,8 @@ FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "no_c
 
 def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device, str | None]:
     """What to run on, and which GPU, as in "cuda:0" and "cuda:emulated"; None for others. Raises UserError."""
-    from vdla.compiler.backends.table import GPUS, gpu_of
+    from vdla.compiler.backends.table import gpu_of
+    from vdla.compiler.runtime.gpus import GPUS
 
     compiled = model.suffix == ".tar"
     name, _, number = (text or "").partition(":")
@@ -95,14 +96,9 @@ def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device
             raise UserError(
                 f"{model}: was not compiled for {GPUS[name].device}; leave out --device {text}, or give the model"
             )
-        number = number if text != name else "0"
-        emulated = GPUS[name].emulated
-        if not (number.isdecimal() and number.isascii()) and not (emulated and number == "emulated"):
-            otherwise = f", or {name}:emulated for none" if emulated else ""
-            raise UserError(
-                f'device "{text}": write {name}:0 for the first GPU, {name}:1 for the next one{otherwise}'
-            )
-        return Device.gpu, f"{name}:{number}"
+        if GPUS[name].emulated and number == "emulated":
+            return Device.gpu, text
+        return Device.gpu, f"{name}:{gpu_number(text, name)}"
     if text not in ("vdla", "cpu"):
         gpus = ", ".join(f"{name}:0 ({gpu.device} by its number)" for name, gpu in GPUS.items())
         raise UserError(f"--device {text}: is not one of vdla, cpu, {gpus} and cuda:emulated")

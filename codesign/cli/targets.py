@@ -12,7 +12,7 @@ from vdla.util.errors import UserError
 class Targets:
     """Whether `--target` names the accelerator, and the processor or GPU as their parsers take it ("" for none).
 
-    A GPU is any of `backends.table.GPUS`.
+    A GPU is any of `runtime.gpus.GPUS`.
     """
 
     vdla: bool = False
@@ -27,7 +27,7 @@ class Targets:
 
 def parse_targets(text: str) -> Targets:
     """The targets of a list such as "vdla,llvm -mattr=+avx2,+fma", or a GPU alone ("cuda ..."). Raises UserError."""
-    from vdla.compiler.backends.table import GPUS
+    from vdla.compiler.runtime.gpus import GPUS
 
     parts = [part.strip() for part in re.split(rf",(?=\s*(?:{'|'.join(('vdla', 'llvm', *GPUS))})\b)", text)]
     words = [part.split()[:1] for part in parts]
@@ -42,3 +42,16 @@ def parse_targets(text: str) -> Targets:
             f"{gpus}"
         )
     return Targets(vdla=bool(vdla), llvm=llvm[0] if llvm else "")
+
+
+def gpu_number(device: str, name: str) -> int:
+    """The number in "cuda:0" ("cuda" alone: 0), a device of the backend `name`. Raises UserError for others."""
+    from vdla.compiler.runtime.gpus import GPUS
+
+    number = "0" if device == name else device.removeprefix(f"{name}:")
+    if not (number.isdecimal() and number.isascii()):
+        emulated = f", or {name}:emulated for none" if GPUS[name].emulated else ""
+        raise UserError(
+            f'device "{device}": write {name}:0 for the first GPU, {name}:1 for the next one{emulated}'
+        )
+    return int(number)

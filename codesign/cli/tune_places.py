@@ -9,7 +9,7 @@ from vdla.util.errors import UserError
 
 from ..tune_places import Gpu
 from .options import was_given
-from .targets import parse_targets
+from .targets import gpu_number, parse_targets
 
 if TYPE_CHECKING:
     from vdla.compiler.target.cpu.machine import CpuTarget
@@ -29,14 +29,12 @@ def place_of(
         raise UserError(f'--target "{target}": tune for one target at a time, vdla, llvm or cuda')
     for name in ("config", "in_place"):
         if was_given(context, name):
-            kind = "cuda" if targets.gpu else "llvm"
+            kind = targets.gpu_name or "llvm"
             raise UserError(
                 f"--{name.replace('_', '-')} is for the accelerator; leave it out with --target {kind}"
             )
     if targets.gpu:
-        if targets.gpu_name != "cuda":
-            raise UserError(f'--target "{target}": is not tuned yet; tune for vdla, llvm or cuda')
-        return _gpu(targets.gpu, device or "cuda:0", workers, scheduler)
+        return _gpu(targets.gpu, device or f"{targets.gpu_name}:0", workers, scheduler)
     if workers is not None and workers > 1 and scheduler is None:
         raise UserError(
             f"--workers {workers}: a processor measures one candidate at a time, as others would slow it down; leave "
@@ -54,21 +52,21 @@ def place_of(
 
 def _gpu(target: str, device: str, workers: int | None, scheduler: str | None) -> Gpu:
     """The GPU of this machine that candidates are measured on. Raises UserError."""
+    name = target.split()[0]
     if scheduler is not None:
         raise UserError(
             f"--scheduler {scheduler}: candidates for GPUs are measured on this machine only; leave it out"
         )
     if workers == 0:
         raise UserError(
-            "--workers 0: a failing kernel would end this process; leave the option out with --target cuda"
+            f"--workers 0: a failing kernel would end this process; leave the option out with --target {name}"
         )
-    if device == "cuda:emulated":
-        raise UserError(f"--device {device}: emulated kernels have no GPU times; name a GPU, as in cuda:0")
-    from vdla.compiler.runtime.cuda_device import parse_device
-    from vdla.compiler.target.cuda.options import parse_target
+    if device == f"{name}:emulated":
+        raise UserError(f"--device {device}: emulated kernels have no GPU times; name a GPU, as in {name}:0")
+    from vdla.compiler.runtime.gpus import gpu_kind
 
     from ..tune_run_cuda import card_target
 
-    ordinal = parse_device(device)
-    parse_target(target)  # What is wrong with it should show without a device, too.
+    ordinal = gpu_number(device, name)
+    gpu_kind(name).parse(target)  # What is wrong with it should show without a device, too.
     return Gpu(target=card_target(target, ordinal), ordinal=ordinal)

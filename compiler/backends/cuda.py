@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -64,11 +64,6 @@ class CudaCompiler:
     archive = CUBINS
     """Its files."""
 
-    @property
-    def assemble(self) -> Callable[[str], bytes] | None:
-        """What makes code of kernels' text; None: NVRTC."""
-        return None
-
     def describe(self) -> dict[str, Any]:
         """The GPU."""
         return self.describe_target(self.target)
@@ -113,7 +108,6 @@ class CudaCompiler:
             dump_passes=dump_passes,
             knobs=knobs,
             told=told,
-            assemble=self.assemble,
         )
 
     def save(
@@ -356,9 +350,7 @@ class CudaBackend:
         if isinstance(device, EmulatedCudaDevice):
             return emulate_cuda_schedule(schedule, device.target, operator=name, operations=0)
         with _owned(device):
-            code = compile_cuda_schedule(
-                schedule, device.target, operator=name, operations=0, assemble=device.assemble
-            )
+            code = compile_cuda_schedule(schedule, device.target, operator=name, operations=0)
             return OwningNetwork(code, device.gpu)
 
     def load(self, path: Path, options: CompileOptions) -> CudaNetwork:

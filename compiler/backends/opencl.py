@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from vdla.util.errors import UserError
 
-from ..runtime.cuda_archive import ArchiveKind, read_target
 from ..runtime.cuda_network import check_device
-from ..runtime.opencl_device import ORDINAL, open_device
+from ..runtime.opencl_device import ORDINAL
+from ..runtime.opencl_kind import KIND
 from ..target.cuda.machine import CudaTarget
-from ..target.opencl.machine import NAME, OpenClTarget, of_device, parse_target
+from ..target.opencl.machine import NAME
 from .backend import CompileOptions
 from .cuda import CudaBackend, CudaCompiler, CudaDevice
 from .kernels import KernelNetwork
-
-TEXTS = ArchiveKind(
-    code="kernels.cl",
-    text=None,
-    target=lambda fields: read_target(
-        fields, OpenClTarget, [NAME], work_items=fields.at("work_items").integer(1)
-    ),
-    what="network compiled for OpenCL devices",
-)
-"""Their code is the kernels' text."""
 
 
 @dataclass(frozen=True)
 class OpenClCompiler(CudaCompiler):
     """Networks for the devices `text` ("opencl ..."), as files. See `kernels.KernelCompiler`."""
 
-    archive = TEXTS
+    archive = KIND.archive
 
     @cached_property
-    def target(self) -> OpenClTarget:
+    def target(self) -> CudaTarget:
         """The devices."""
-        return parse_target(self.text)
-
-    @property
-    def assemble(self) -> Callable[[str], bytes]:
-        """The platform compiles."""
-        return str.encode
+        return KIND.parse(self.text)
 
     def describe_target(self, target: CudaTarget) -> dict[str, Any]:
         """The limits that kernels keep."""
@@ -59,18 +44,9 @@ class OpenClDevice(OpenClCompiler, CudaDevice):
     """An OpenCL device of this machine. See `kernels.KernelDevice`."""
 
     @cached_property
-    def target(self) -> OpenClTarget:
+    def target(self) -> CudaTarget:
         """The device's own limits where `text` says none. UserError where code for `text` does not run on it."""
-        card = self.gpu.properties
-        target = of_device(
-            parse_target(self.text),
-            text=self.text,
-            name=card.name,
-            units=card.multiprocessors,
-            threads=card.threads_per_block,
-            local_bytes=card.shared_bytes_per_block,
-            clock=float(card.clock_hz),
-        )
+        target = KIND.on_device(self.text, self.gpu.properties)
         check_device(self.gpu, target)
         return target
 
@@ -93,7 +69,7 @@ class OpenClBackend(CudaBackend):
         ordinal = options.device or "0"
         if not (ordinal.isdecimal() and ordinal.isascii()):
             raise UserError(f'device "{ordinal}": OpenCL devices have numbers from 0 on')
-        gpu = open_device(int(ordinal))
+        gpu = KIND.open(int(ordinal))
         return OpenClDevice(text=options.target, gpu=gpu, device=f"{ORDINAL}{int(ordinal)}")
 
 

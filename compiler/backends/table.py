@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
 from vdla.util.errors import UserError
 
+from ..runtime.gpus import GPUS
 from .backend import Backend, KernelBackend
 
 BACKENDS: Mapping[str, str] = MappingProxyType(
@@ -23,24 +23,6 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Modules that hold a `BACKEND` each."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
-    """A backend of devices with numbers: what one is called, the member of archives that are for it, and whether
-    kernels can be emulated without one."""
-
-    device: str
-    member: str
-    emulated: bool
-
-
-GPUS: Mapping[str, Gpu] = MappingProxyType(
-    {
-        "cuda": Gpu(device="a GPU", member="kernels.cu", emulated=True),
-        "opencl": Gpu(device="an OpenCL device", member="kernels.cl", emulated=False),
-    }
-)
 
 
 def gpu_of(path: Path) -> str | None:

@@ -148,7 +148,6 @@ def test_a_network_is_tuned_and_timed_before_and_after(
         return CudaWorkers(InProcess(Loader({})), InProcess(Loader({})), ordinal=options["ordinal"])
 
     monkeypatch.setattr(cuda_core, "open_device", open_device)
-    monkeypatch.setattr(tune_run_cuda, "open_device", open_device)
     monkeypatch.setattr(open_backend, "open_cuda_backend", backend)
     monkeypatch.setattr(tune_run_cuda, "network_workloads", products_of)
     arguments = ("--target", "cuda", "--device", "cuda:1", "--workers", 3, "--trials", 4, "--batch", 4)

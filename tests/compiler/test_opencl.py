@@ -157,6 +157,24 @@ def test_commands(vdla, tmp_path: Path):  # the command, not the module
         assert relative_error(got["output"], float64_outputs(model, feeds)["output"]) < 1e-5
 
 
+def test_a_layer_is_tuned(vdla, tmp_path: Path):
+    """Candidates are compiled, checked and timed in processes of their own; a network then takes the best."""
+    net = FloatNetwork(4, 24)
+    net.add("MatMul", inputs=["x", net.constant(np.ones((24, 40), np.float32))])
+    net.shape = (4, 40)
+    (tmp_path / "net.onnx").write_bytes(net.model())
+    target = ("--target", "opencl -threads=64")
+    search = ("--trials", "3", "--batch", "3", "--strategy", "random", "--workers", "1")
+    records = ("-o", tmp_path / "r.jsonl", "--json")
+    document = vdla("tune", tmp_path / "net.onnx", *target, *search, *records).document()
+    assert document["target"] == "opencl" and document["network"]["outputs_equal"] is True
+    assert sum(task["trials"] for task in document["tasks"]) == 3
+    assert all(task["failed"] == 0 and task["outputs_equal"] is not False for task in document["tasks"])
+    run = vdla("run", tmp_path / "net.onnx", *target, "--records", tmp_path / "r.jsonl", "--json")
+    assert "1 kernels took recorded knobs" in run.err
+    assert run.document()["check"]["max_relative_error"] < 1e-5
+
+
 def small() -> bytes:
     net = FloatNetwork(2, 6)
     net.add("Tanh")

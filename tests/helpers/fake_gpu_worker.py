@@ -77,7 +77,7 @@ class Loader:
         self.devices: dict[tuple[tuple[int, ...], ...], ProductDevice] = {}
 
     def __call__(self, description: Description) -> Measure:
-        if description["kind"] == CODE:
+        if description["kind"].endswith(CODE):
             return load_cuda_code(description, lambda source, _: source.encode())
         x, w, *_ = workload_from_dict(description["workload"]).expression.parameters
         device = self.devices.setdefault((x.shape, w.shape), ProductDevice(x.shape, w.shape))

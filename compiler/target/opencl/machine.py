@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from vdla.util.errors import UserError
 
+from ...ir.kernels import WARP
 from ..cuda.architectures import KIB, Capability
 from ..cuda.dialect import Dialect
 from ..cuda.machine import CudaTarget
@@ -51,8 +52,8 @@ class OpenClTarget(CudaTarget):
 
     @property
     def float32_lanes(self) -> int:
-        """What a device has OpenCL does not say; estimates take a vector of 512 bits."""
-        return 16
+        """OpenCL does not say what a device has; estimates take one for each thread of a warp."""
+        return WARP
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
         """Why a device does not run code for this; None where it does."""

@@ -4,8 +4,9 @@
     {"kind": "llvm", "target": the fields of a CpuTarget, "workload": CpuWorkload.to_dict()}
     {"kind": "cuda", "target": the fields of a CudaTarget, "workload": CudaWorkload.to_dict()}
 
-Tasks on a GPU are measured in two steps (`cuda_workers.py`), by tasks of the kinds "cuda code", which compiles, with a
-"folder", and "cuda device", which times what lies there, with the "device"'s number besides.
+Other kinds of `runtime.gpus.GPUS` are described as "cuda" is. Tasks on a GPU are measured in two steps
+(`cuda_workers.py`), by tasks of the kinds "cuda code", which compiles, with a "folder", and "cuda device", which times
+what lies there, with the "device"'s number besides.
 
 `load` makes of a description the function that measures its candidates, wherever that is.
 """
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vdla.util.errors import UserError
 
+from ...runtime.gpus import GPUS, kind_of
 from ...templates.space import Values
 from .trial import Result
 
@@ -37,7 +39,8 @@ Measure: TypeAlias = Callable[[Values | None], Result]
 """Measures a candidate of one task; None is the template's own choice."""
 
 
-CODE, DEVICE = "cuda code", "cuda device"
+CODE, DEVICE = "code", "device"
+"""What the kinds of the two steps of tasks on GPUs end with, behind the kind of GPU."""
 _PARTS = {"kind", "target", "workload"}
 
 
@@ -57,17 +60,17 @@ def describe_cpu(target: CpuTarget, workload: CpuWorkload) -> dict[str, Any]:
 
 def describe_cuda(target: CudaTarget, workload: CudaWorkload) -> dict[str, Any]:
     """The description of a task on a GPU."""
-    return {"kind": "cuda", "target": asdict(target), "workload": workload.to_dict()}
+    return {"kind": target.described["kind"], "target": asdict(target), "workload": workload.to_dict()}
 
 
 def describe_cuda_code(task: Description, folder: Path) -> dict[str, Any]:
     """That of compiling the candidates of a task on a GPU into a folder."""
-    return {**task, "kind": CODE, "folder": str(folder)}
+    return {**task, "kind": f"{task['kind']} {CODE}", "folder": str(folder)}
 
 
 def describe_cuda_device(task: Description, folder: Path, ordinal: int) -> dict[str, Any]:
     """That of timing what lies in the folder on the GPU of a number."""
-    return {**task, "kind": DEVICE, "folder": str(folder), "device": ordinal}
+    return {**task, "kind": f"{task['kind']} {DEVICE}", "folder": str(folder), "device": ordinal}
 
 
 def canonical(description: Description) -> str:
@@ -89,23 +92,26 @@ def load(description: Description) -> Measure:
             return _load_processor(target, workload)
         case {"kind": "llvm"}:
             raise TaskError("a task on a processor has kind, target and workload, both JSON objects")
-        case {"kind": "cuda code"}:
-            return load_cuda_code(description)
-        case {"kind": "cuda device"}:
-            from .trial_cuda import trials_of_process
-
-            return load_cuda_device(description, trials_of_process)
-        case {"kind": "cuda"}:
-            raise TaskError("a task on a GPU is compiled in one process and measured in another")
+        case {"kind": str(kind)} if kind.partition(" ")[0] in GPUS:
+            return _load_gpu(description, kind)
         case _:
-            raise TaskError(
-                f"there are no tasks of the kind {description.get('kind')!r}; there are 'vdla', 'llvm' and 'cuda'"
-            )
+            known = ", ".join(f"'{name}'" for name in ("vdla", "llvm", *GPUS))
+            raise TaskError(f"there are no tasks of the kind {description.get('kind')!r}; there are {known}")
+
+
+def _load_gpu(description: Description, kind: str) -> Measure:
+    name, _, step = kind.partition(" ")
+    if step == CODE:
+        return load_cuda_code(description)
+    if step != DEVICE:
+        raise TaskError("a task on a GPU is compiled in one process and measured in another")
+    from .trial_cuda import trials_of_process
+
+    return load_cuda_device(description, lambda ordinal: trials_of_process(name, ordinal))
 
 
 def load_cuda_code(description: Description, compile: Compile | None = None) -> Measure:
-    """What compiles candidates of a task on a GPU, by NVRTC unless told; raises as `load` does."""
-    from ...target.cuda.nvrtc import compile_cubin, nvrtc_version
+    """What compiles candidates of a task on a GPU, as its kind does unless told; raises as `load` does."""
     from .trial_cuda import compile_candidate
 
     match description:
@@ -114,9 +120,8 @@ def load_cuda_code(description: Description, compile: Compile | None = None) -> 
         case _:
             raise TaskError("compiling a task on a GPU takes kind, target, workload and folder")
     if compile is None:
-        nvrtc_version()  # Where it is missing no candidate is to blame.
-    made = compile or compile_cubin
-    return lambda values: compile_candidate(target, workload, Path(folder), values, made)
+        kind_of(target).check()  # Where a compiler is missing no candidate is to blame.
+    return lambda values: compile_candidate(target, workload, Path(folder), values, compile)
 
 
 def load_cuda_device(description: Description, trials: Callable[[int], DeviceTrials]) -> Measure:
@@ -134,7 +139,7 @@ def _gpu_task(task: Mapping[str, Any]) -> tuple[CudaTarget, CudaWorkload]:
     from .trial_cuda import target_from_dict
 
     try:
-        target = target_from_dict(dict(task["target"]))
+        target = target_from_dict(str(task["kind"]).partition(" ")[0], dict(task["target"]))
     except (ValueError, TypeError) as error:
         raise TaskError(f"a task on a GPU: {error}") from None
     return target, workload_from_dict(task["workload"])

@@ -21,16 +21,15 @@ import numpy as np
 
 from ...ir.array_values import EvaluateError
 from ...runtime.cuda_alone import network_alone
-from ...runtime.cuda_archive import load_cuda_network, save_cuda_network
-from ...runtime.cuda_core import open_device
+from ...runtime.cuda_archive import ArchiveKind, load_cuda_network, save_cuda_network
 from ...runtime.cuda_device import Device, DeviceError
 from ...runtime.cuda_network import CudaNetwork, check_device
 from ...runtime.cuda_timing import median_milliseconds
+from ...runtime.gpus import gpu_kind, kind_of
 from ...schedule.pack import pack_arrays
 from ...schedule.trace import trace_from_json, trace_to_json
 from ...target.cuda.machine import CudaTarget
 from ...target.cuda.module import lower
-from ...target.cuda.nvrtc import compile_cubin
 from ...target.cuda.prepare import prepare
 from ...templates.gpu.tasks import GPU
 from ...templates.gpu.workload import CudaWorkload
@@ -44,8 +43,8 @@ OPERATOR = "candidate"
 ON_TENSOR_CORES = ("gemm_mma_cuda", "gemm_wgmma_cuda")
 """Templates whose factors are rounded to tf32 where the target allows it."""
 
-Compile = Callable[[str, str], bytes]
-"""Makes a cubin of CUDA C++ for an architecture."""
+Compile = Callable[[str, CudaTarget], bytes]
+"""Makes what a device loads of a module's text."""
 Measure = Callable[[Values | None], Result]
 
 
@@ -60,11 +59,11 @@ def compile_candidate(
     workload: CudaWorkload,
     folder: Path,
     values: Values | None,
-    compile: Compile = compile_cubin,
+    compile: Compile | None = None,
 ) -> Result:
     """Compiles one candidate (None: the template's defaults) into the folder; the seconds that took are its cost.
 
-    Whatever is wrong with it is the result's error.
+    `compile` as the target's kind does unless told. Whatever is wrong with it is the result's error.
     """
     begin = time.thread_time()
     try:
@@ -75,11 +74,13 @@ def compile_candidate(
             raise ValueError(obstacle)
         scheduled = GPU.schedule(target, workload, values)
         module = lower(prepare(scheduled.program, target), target, name=OPERATOR)
-        cubin = compile(module.source, target.arch)
+        kind = kind_of(target)
+        made = compile or kind.compile
+        cubin = module.source.encode() if made is None else made(module.source, target)
         code = network_alone(module, cubin, target, operator=OPERATOR, operations=0)
         place = folder / candidate_name(values)
         place.with_suffix(".json").write_text(trace_to_json(scheduled.trace))
-        save_cuda_network(place.with_suffix(".tar"), code)
+        save_cuda_network(place.with_suffix(".tar"), code, kind.archive)
         error = None
     except Exception as problem:
         # Whatever it is, a bug of a pass included, costs one trial.
@@ -111,13 +112,15 @@ class DeviceTrials:
             reason = f"no reference: {error}".splitlines()[0]
             return lambda _: Result(cost=inf, error=reason)
         tolerance = allowed(program, on_tensor_cores=workload.template in ON_TENSOR_CORES)
-        return functools.partial(self._measure, arrays, reference, tolerance, folder)
+        archive = kind_of(target).archive
+        return functools.partial(self._measure, arrays, reference, tolerance, archive, folder)
 
     def _measure(
         self,
         arrays: Mapping[str, np.ndarray],
         reference: np.ndarray,
         tolerance: float,
+        archive: ArchiveKind,
         folder: Path,
         values: Values | None,
     ) -> Result:
@@ -127,7 +130,10 @@ class DeviceTrials:
             raise SystemExit(f"the device failed before: {self._failed}")
         begin = time.thread_time()
         try:
-            cost, error = self._timed(arrays, reference, tolerance, folder / candidate_name(values)), None
+            cost, error = (
+                self._timed(arrays, reference, tolerance, archive, folder / candidate_name(values)),
+                None,
+            )
         except DeviceError as problem:
             self._failed = str(problem)
             cost, error = inf, self._failed.splitlines()[0]
@@ -136,9 +142,14 @@ class DeviceTrials:
         return Result(cost=cost, error=error, seconds=time.thread_time() - begin)
 
     def _timed(
-        self, arrays: Mapping[str, np.ndarray], reference: np.ndarray, tolerance: float, place: Path
+        self,
+        arrays: Mapping[str, np.ndarray],
+        reference: np.ndarray,
+        tolerance: float,
+        archive: ArchiveKind,
+        place: Path,
     ) -> float:
-        code = load_cuda_network(place.with_suffix(".tar"))
+        code = load_cuda_network(place.with_suffix(".tar"), archive)
         shapes = {p.name: p.shape for p in code.modules[0].module.parameters}
         packed = pack_arrays(trace_from_json(place.with_suffix(".json").read_text()), arrays)
         packed = {name: array.reshape(shapes[name]) for name, array in packed.items()}
@@ -154,13 +165,14 @@ class DeviceTrials:
 
 
 @functools.cache
-def trials_of_process(ordinal: int) -> DeviceTrials:
-    """Those of this process on the GPU of a number. Raises as `open_device` does."""
-    return DeviceTrials(open_device(ordinal))
+def trials_of_process(kind: str, ordinal: int) -> DeviceTrials:
+    """Those of this process on the GPU of a kind and number. Raises as `GpuKind.open` does."""
+    return DeviceTrials(gpu_kind(kind).open(ordinal))
 
 
-def target_from_dict(values: dict[str, Any]) -> CudaTarget:
-    """The target of a JSON object that `dataclasses.asdict` made of one. ValueError where it is none."""
-    if values.keys() != {field.name for field in fields(CudaTarget)}:
+def target_from_dict(kind: str, values: dict[str, Any]) -> CudaTarget:
+    """The target of a kind of GPU, of the JSON object that `dataclasses.asdict` made of it. ValueError for others."""
+    target = gpu_kind(kind).target
+    if values.keys() != {field.name for field in fields(target)}:
         raise ValueError("this is no description of a GPU")
-    return CudaTarget(**values)
+    return target(**values)

@@ -66,9 +66,10 @@ def _load(load: Load, tasks: dict[str, Measure], task: str) -> dict[str, Any]:
     except UserError as error:
         return {"refused": str(error)}
     kind = description["kind"]
-    if kind in ("llvm", CODE):
+    _, _, step = kind.partition(" ")
+    if kind == "llvm" or step == CODE:
         _limit_memory()
-    if kind not in (CODE, DEVICE):
+    if step not in (CODE, DEVICE):
         # On GPUs nothing here is timed, and the template's own choice may be what a device does not survive.
         attempt(tasks[task], None)
     return {"loaded": True}

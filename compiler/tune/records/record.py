@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 
 from vdla.isa.config import Config
 
+from ...runtime.gpus import GPUS
 from ...templates.registry import Target
 from .plain_json import canonical, description_obstacle, short
 
-UNITS = {"vdla": "cycles", "llvm": "seconds", "cuda": "seconds"}
+UNITS = {"vdla": "cycles", "llvm": "seconds", **dict.fromkeys(GPUS, "seconds")}
 """The kinds of targets, each with what costs are counted in."""
 
 Key: TypeAlias = tuple[str, str]

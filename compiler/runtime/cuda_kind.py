@@ -1,0 +1,21 @@
+"""NVIDIA's GPUs as a kind: NVRTC compiles, cuda-core opens."""
+
+from __future__ import annotations
+
+from ..target.cuda.machine import CudaTarget
+from ..target.cuda.nvrtc import compile_cubin, nvrtc_version
+from ..target.cuda.options import parse_target
+from . import cuda_core
+from .cuda_archive import CUBINS
+from .device_target import device_target
+from .gpus import GpuKind
+
+KIND = GpuKind(
+    target=CudaTarget,
+    parse=parse_target,
+    on_device=device_target,
+    open=lambda ordinal: cuda_core.open_device(ordinal),
+    compile=lambda source, target: compile_cubin(source, target.arch),
+    check=nvrtc_version,
+    archive=CUBINS,
+)
