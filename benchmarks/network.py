@@ -31,6 +31,7 @@ from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.int8_operators import Int8Convolution
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.layers import layers_of
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
 from vdla.compiler.tune.records.book import shipped_book
@@ -42,7 +43,7 @@ IMAGES = 8
 def utilization(compiled: Compiled) -> float:
     """Roofline over cycles."""
     cycles = run(compiled, {}, data=False).simulation.cycles
-    return sum(layer.roofline_cycles for layer in compiled.layers) / cycles
+    return sum(layer.roofline_cycles for layer in layers_of(compiled)) / cycles
 
 
 def outputs_row(path: Path, config: Config, images: int) -> tuple[int, bool, bool]:

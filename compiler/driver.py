@@ -1,4 +1,4 @@
-"""compile_model: an ONNX file in, one program for one launch out, with an account of its layers."""
+"""compile_model: an ONNX file in, one program for one launch out."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from vdla.isa.program import Program
 from vdla.util.errors import UserError
 
 from .graph.budgets import image_problem
-from .graph.cost import compulsory_bytes, count_macs, roofline_cycles
 from .graph.fuse import fuse
-from .graph.graph import Graph, Node
+from .graph.graph import Graph
 from .graph.layout import activation_bytes
 from .graph.memory_plan import lifetimes
 from .graph.onnx_import import import_model
 from .graph.onnx_read import Source
 from .passes.pipeline import dump_to
-from .runtime.artifact import Compiled, Layer
+from .runtime.artifact import Compiled
 from .target.vdla.link import link
 from .templates.vdla.legalize import legalize
 from .templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
@@ -136,7 +135,6 @@ def compile_graph(
         layouts=layouts,
         addresses=linked.addresses,
         sizes=sizes,
-        layers=tuple(_layer(graph, node, config, number) for number, node in enumerate(graph.nodes)),
         virtual_threads=virtual_threads,
         compile_seconds=time.perf_counter() - started,
     )
@@ -169,21 +167,6 @@ def _check_target(config: Config) -> None:
             f"configuration {config.name} lacks the extension 'post', with which every layer ends; "
             "add it to `extensions`"
         )
-
-
-def _layer(graph: Graph, node: Node, config: Config, group: int) -> Layer:
-    macs, size = count_macs(graph, node), compulsory_bytes(graph, node)
-    roofline = roofline_cycles(graph, node, config)
-    return Layer(
-        name=node.name,
-        op=node.kind,
-        members=node.members,
-        macs=macs,
-        roofline_cycles=roofline,
-        bound="compute" if macs and roofline == macs / config.multiplies_per_cycle else "memory",
-        compulsory_bytes=size,
-        group=group,
-    )
 
 
 def _dump_program(folder: Path, program: Program) -> None:

@@ -47,13 +47,13 @@ def compile_for_accelerator(
                 "file": str(output),
                 "files": [str(output)],
                 "bytes": size,
-                "layers": len(compiled.layers),
+                "layers": len(compiled.graph.nodes),
                 "instructions": instructions,
                 "compile_seconds": compiled.compile_seconds,
             }
         )
     else:
         note(
-            f"wrote {output}: {model.stem} for {machine.name}, {len(compiled.layers)} layers, "
+            f"wrote {output}: {model.stem} for {machine.name}, {len(compiled.graph.nodes)} layers, "
             f"{instructions:,} instructions, {size:,} bytes, compiled in {compiled.compile_seconds:.2f} s"
         )

@@ -8,6 +8,7 @@ from vdla.compiler.graph.cost import input_bytes, input_read
 from vdla.compiler.graph.graph import Graph, Node
 from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
 from vdla.compiler.graph.layout import pack_activation
+from vdla.compiler.runtime.layers import layers_of
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
 
 from .accounts import CheckAccount, LayerAccount, RunAccount, TotalAccount
@@ -59,7 +60,7 @@ def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[La
     traffic = group_traffic(program, [unread_bytes(compiled, node) for node in compiled.graph.nodes])
     nodes = {node.name: node for node in compiled.graph.nodes}
     layers = []
-    for layer in compiled.layers:
+    for layer in layers_of(compiled):
         begin, end = (int(boundary) for boundary in boundaries[layer.group : layer.group + 2])
         spent = cycles_by_category(pieces, begin, end)
         moved = traffic[layer.group].moved
@@ -109,11 +110,11 @@ def run_account(
 
 def account_total(compiled: Compiled, simulation: SimulationResult, simulate_seconds: float) -> TotalAccount:
     """The account of the whole program."""
-    config = compiled.program.config
+    config, layers = compiled.program.config, layers_of(compiled)
     return TotalAccount(
-        macs=sum(layer.macs for layer in compiled.layers),
+        macs=sum(layer.macs for layer in layers),
         cycles=simulation.cycles,
-        roofline_cycles=sum(layer.roofline_cycles for layer in compiled.layers),
+        roofline_cycles=sum(layer.roofline_cycles for layer in layers),
         instructions=len(compiled.program.instructions),
         dram_read_bytes=simulation.dram_read_bytes,
         dram_write_bytes=simulation.dram_write_bytes,

@@ -22,7 +22,6 @@ from .onnx_constants import evaluate_node
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
 from .onnx_emit import emit, on_input_grid
-from .onnx_for_processors import import_for_processors
 from .onnx_load import initializer_array, input_shape, load_model, opset_of, static_shapes, type_name
 from .onnx_products import (
     import_conv,
@@ -141,7 +140,7 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
     if _foldable(context, node):
         _fold(context, node)
         return
-    if context.processor and import_for_processors(context, node):
+    if context.processor and _import_for_processors(context, node):
         return
     importer = OPERATORS.get(node.op_type)
     if importer is None:
@@ -151,6 +150,13 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
             f"supported are {SUPPORTED}; move it out of the model or replace it",
         )
     importer(context, node)
+
+
+def _import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
+    # Many modules, which networks for the accelerator need not load.
+    from .onnx_for_processors import import_for_processors
+
+    return import_for_processors(context, node)
 
 
 def _foldable(context: ImportContext, node: OnnxNode) -> bool:

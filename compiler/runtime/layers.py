@@ -1,0 +1,51 @@
+"""The layers of a compiled network as reports show them: what each computes, and what bounds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vdla.isa.config import Config
+
+from ..graph.cost import compulsory_bytes, count_macs, roofline_cycles
+from ..graph.graph import Graph, Node
+from .artifact import Compiled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One fused group of the network.
+
+    `roofline_cycles` is max(multiplies / peak, compulsory bytes / bus bytes) of the ONNX convolution or matrix
+    product in it (0 for other operators), before fusion; `bound` says which of the two it is.
+    """
+
+    name: str
+    op: str
+    members: tuple[str, ...]
+    macs: int
+    roofline_cycles: float
+    bound: Literal["compute", "memory"]
+    compulsory_bytes: int
+    group: int
+
+
+def layers_of(compiled: Compiled) -> tuple[Layer, ...]:
+    """The layers in the order of the program."""
+    graph, config = compiled.graph, compiled.program.config
+    return tuple([_layer(graph, node, config, number) for number, node in enumerate(graph.nodes)])
+
+
+def _layer(graph: Graph, node: Node, config: Config, group: int) -> Layer:
+    macs = count_macs(graph, node)
+    roofline = roofline_cycles(graph, node, config)
+    return Layer(
+        name=node.name,
+        op=node.kind,
+        members=node.members,
+        macs=macs,
+        roofline_cycles=roofline,
+        bound="compute" if macs and roofline == macs / config.multiplies_per_cycle else "memory",
+        compulsory_bytes=compulsory_bytes(graph, node),
+        group=group,
+    )
