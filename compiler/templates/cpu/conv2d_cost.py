@@ -31,6 +31,7 @@ from .peak import (
     rounded_block,
     written_out,
 )
+from .points import estimates, grid_of
 from .reduction_order import unrolled_steps
 from .register_tile import VECTOR_COST, fits, step_cycles, tile_cycles
 
@@ -210,9 +211,7 @@ def bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
 
 def least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> float:
     """The least bound of all register tiles."""
-    tile = [axis for axis in axes if axis.name in ("rows", "columns", "vectors", "lanes")]
-    grid = np.meshgrid(*(np.array(axis.values, dtype=np.int64) for axis in tile), indexing="ij")
-    e = {axis.name: values.ravel() for axis, values in zip(tile, grid, strict=True)}
+    e = dict(grid_of(axes, "rows", "columns", "vectors", "lanes"))
     # Bounds fall with the length of parts.
     e["part"] = np.ones_like(e["rows"])
     kept = fits(target, e["rows"] * e["columns"], e["vectors"] * (shape.co // e["lanes"]))
@@ -404,7 +403,7 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
         "arithmetic cycles": cost.busy,
         "multiplications": 1.0 * vectors_out * shape.depth,
         "tiles": tiles * panel_count,
-        "depth": np.full(len(rows), float(shape.depth)),
+        "depth": float(shape.depth),
         "rows of a tile": rows,
         "columns of a tile": columns,
         "vectors of a tile": vectors,
@@ -441,12 +440,7 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
         "input of a block to level 2": block_bytes / level2,
         "weights and input to level 2": (shape.weight_bytes + block_bytes) / level2,
     }
-    return Account(
-        limits=limits,
-        bound=bound(target, shape, e),
-        quantities={name: np.maximum(values, 1e-9).astype(np.float64) for name, values in quantities.items()},
-        effective=e,
-    )
+    return estimates(limits, bound(target, shape, e), quantities, e)
 
 
 def _live(taps: Taps, tile: np.ndarray, block: np.ndarray) -> np.ndarray:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import prod
-
-import numpy as np
 
 from ...ir.stmt import Program
 from ...ir.types import DType
@@ -26,6 +25,7 @@ from .conv2d_cost import (
 from .conv2d_default import choose_knobs
 from .conv2d_knobs import Knobs
 from .peak import MOST_STATEMENTS, PART_SIZES, SLACK, UNROLLED, block_sizes
+from .points import column, knobs_at, point_of
 from .reduction_order import unrolled_steps
 
 
@@ -36,8 +36,8 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     halves = (shape.co, lanes // 2) if shape.co == lanes > 1 else (shape.co,)
     most = max(1, target.vector_registers - 2)
     default = choose_knobs(target, program, window)
-    column = {name: np.array([value]) for name, value in default_values(target, program, window).items()}
-    most_statements = max(MOST_STATEMENTS, int(statements_of(shape, effective(shape, column))[0]))
+    point = column(default_values(target, program, window))
+    most_statements = max(MOST_STATEMENTS, int(statements_of(shape, effective(shape, point))[0]))
     axes = (
         Axis(name="rows", values=tuple(range(1, min(shape.oh, 8) + 1))),
         Axis(name="columns", values=tuple(range(1, min(shape.ow, most) + 1))),
@@ -69,48 +69,29 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
     """The knobs of a point's values."""
     shape = shape_of(program, window)
-    columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
-    e = {name: int(column[0]) for name, column in effective(shape, columns).items()}
-    order = shape.orders[e["reduction"]]
-    inner = unrolled_steps([shape.loops[loop] for loop in order], e["unroll"])
-    return Knobs(
-        rows=e["rows"],
-        columns=e["columns"],
-        vectors=e["vectors"],
-        row_block=e["row_block"],
-        column_block=e["column_block"],
-        panels=PANELS[e["panels"]],
-        tiles=TILES[e["tiles"]],
-        copy=shape.copies[e["copy"]],
-        reduction=order,
-        unroll=prod(inner),
-        part=e["part"] * shape.loops[order[0]] // shape.depth,
-        lanes=e["lanes"],
-        inner=INNER[e["inner"]],
-        strips=e["strips"] or None,
-    )
+    e = effective(shape, column(values))
+    order = shape.orders[int(e["reduction"][0])]
+    steps = unrolled_steps([shape.loops[loop] for loop in order], int(e["unroll"][0]))
+    knobs = knobs_at(Knobs, e, {"copy": shape.copies, "reduction": shape.orders})
+    part = int(e["part"][0]) * shape.loops[order[0]] // shape.depth
+    return replace(knobs, unroll=prod(steps), part=part, strips=knobs.strips or None)
 
 
 def default_values(target: CpuTarget, program: Program, window: Window) -> dict[str, int]:
     """The point of `choose_knobs`: the same program but for loops of one iteration."""
     shape = shape_of(program, window)
     knobs = choose_knobs(target, program, window)
-    return {
-        "rows": knobs.rows,
-        "columns": knobs.columns,
-        "vectors": knobs.vectors,
-        "row_block": min(knobs.row_block, shape.oh),
-        "column_block": min(knobs.column_block or shape.ow, shape.ow),
-        "panels": 0,
-        "tiles": 0,
+    full = {
+        "column_block": shape.ow,
         "copy": 0,
-        "reduction": 0,
-        "unroll": 1,
-        "part": _part(shape, knobs),
+        "part": shape.default_terms,
         "lanes": shape.co,
-        "inner": 0,
-        "strips": knobs.strips or 0,
+        "strips": 0,
     }
+    values = point_of(knobs, full, {"copy": shape.copies, "reduction": (knobs.reduction,)})
+    values["row_block"] = min(values["row_block"], shape.oh)
+    values["column_block"] = min(values["column_block"], shape.ow)
+    return {**values, "part": _part(shape, knobs)}
 
 
 def _part(shape: Shape, knobs: Knobs) -> int:

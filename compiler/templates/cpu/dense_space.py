@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
@@ -29,11 +28,9 @@ from .peak import (
     rounded_block,
     written_out,
 )
+from .points import column, estimates, grid_of, knobs_at, point_of
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
-BLOCKS: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
-TILES: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
-INNER = TILES
 MOST_ROWS = 16
 """Rows of a tile: each is a stream of its own."""
 
@@ -70,15 +67,12 @@ def space(target: CpuTarget, program: Program) -> Space:
         Axis(name="lanes", values=tuple(sorted({size.lanes, max(1, size.lanes // 2)}, reverse=True))),
         Axis(name="inner", values=(0, 1)),
     )
-    tile = [axis for axis in axes if axis.name in ("rows", "vectors", "lanes")]
-    grid = np.meshgrid(*(np.array(axis.values, dtype=np.int64) for axis in tile), indexing="ij")
-    e = {axis.name: values.ravel() for axis, values in zip(tile, grid, strict=True)}
+    e = dict(grid_of(axes, "rows", "vectors", "lanes"))
     # Bounds fall with the length of parts.
     e["part"] = np.ones_like(e["rows"])
     kept = fits(target, e["rows"], e["vectors"])
     floor = _bound(target, size, {name: values[kept] for name, values in e.items()}).min()
-    column = {name: np.array([value]) for name, value in default.items()}
-    most = max(MOST_STATEMENTS, int(_statements(size, _effective(size, column))[0]))
+    most = max(MOST_STATEMENTS, int(_statements(size, _effective(size, column(default)))[0]))
     return Space(
         template="dense_cpu",
         axes=axes,
@@ -91,40 +85,15 @@ def space(target: CpuTarget, program: Program) -> Space:
 def knobs_of(target: CpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     size = _size(target, program)
-    columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
-    e = {name: int(column[0]) for name, column in _effective(size, columns).items()}
-    return Knobs(
-        rows=e["rows"],
-        vectors=e["vectors"],
-        row_block=e["row_block"],
-        stage=bool(e["stage"]),
-        column_block=e["column_block"],
-        blocks=BLOCKS[e["blocks"]],
-        tiles=TILES[e["tiles"]],
-        unroll=e["unroll"],
-        part=e["part"],
-        lanes=e["lanes"],
-        inner=INNER[e["inner"]],
-    )
+    return knobs_at(Knobs, _effective(size, column(values)))
 
 
 def default_values(target: CpuTarget, program: Program) -> dict[str, int]:
     """The point of `choose_knobs`: the same program but for a loop over the only block of columns."""
     size = _size(target, program)
     knobs = choose_knobs(target, size.rows, size.depth, size.columns)
-    return {
-        "rows": knobs.rows,
-        "vectors": knobs.vectors,
-        "row_block": min(knobs.row_block, size.rows),
-        "column_block": size.columns,
-        "blocks": 0,
-        "tiles": 0,
-        "stage": int(knobs.stage),
-        "unroll": 1,
-        "part": size.default_part,
-        "lanes": size.lanes,
-        "inner": 0,
-    }
+    knobs = replace(knobs, row_block=min(knobs.row_block, size.rows))
+    return point_of(knobs, {"column_block": size.columns, "part": size.default_part, "lanes": size.lanes})
 
 
 def _size(target: CpuTarget, program: Program) -> _Size:
@@ -208,9 +177,9 @@ def _account(target: CpuTarget, size: _Size, most: int, points: Columns) -> Acco
     quantities = {
         "estimated cycles": busy + remote / REMOTE_BYTES_CYCLE + staged / COPY_BYTES_CYCLE,
         "arithmetic cycles": busy,
-        "multiplications": np.full(len(rows), products),
+        "multiplications": products,
         "tiles": row_tiles * column_tiles,
-        "depth": np.full(len(rows), size.depth),
+        "depth": size.depth,
         "rows of a tile": rows,
         "vectors of a tile": vectors,
         "lanes": e["lanes"],
@@ -237,9 +206,4 @@ def _account(target: CpuTarget, size: _Size, most: int, points: Columns) -> Acco
         "rows of a block to level 2": block_bytes / level2,
         "panel and rows to level 2": (panel_bytes + block_bytes) / level2,
     }
-    return Account(
-        limits=limits,
-        bound=_bound(target, size, e),
-        quantities={name: np.maximum(values, 1e-9).astype(np.float64) for name, values in quantities.items()},
-        effective=e,
-    )
+    return estimates(limits, _bound(target, size, e), quantities, e)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Literal
+from typing import get_args, get_type_hints
 
 import numpy as np
 
@@ -25,13 +25,11 @@ from .peak import (
     rounded_block,
     written_out,
 )
+from .points import column, estimates, grid_of, knobs_at
 from .register_tile import TILE_OVERHEAD
 
-TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
-COPIES: tuple[Literal["none", "whole", "rows"], ...] = ("none", "whole", "rows")
-CHANNELS: tuple[Literal["outside", "inside"], ...] = ("outside", "inside")
-WINDOWS: tuple[tuple[str, str], ...] = (("kh", "kw"), ("kw", "kh"))
-INSIDE: tuple[Literal["positions", "window"], ...] = ("positions", "window")
+WORDS = {"window": (("kh", "kw"), ("kw", "kh"))}
+COPIES = get_args(get_type_hints(Knobs)["copy"])
 MOST_STATEMENTS = 1024
 """Vectors of sums times taps written out, of all kernels of a program, unless the defaults have more."""
 
@@ -76,13 +74,10 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
         Axis(name="inside", values=(0, 1)),
         Axis(name="lanes", values=halves),
     )
-    tile = [axis for axis in axes if axis.name in ("rows", "columns", "lanes")]
-    grid = np.meshgrid(*(np.array(axis.values, dtype=np.int64) for axis in tile), indexing="ij")
-    e = {axis.name: values.ravel() for axis, values in zip(tile, grid, strict=True)}
+    e = grid_of(axes, "rows", "columns", "lanes")
     kept = _fits(target, shape, e)
     floor = _bound(target, shape, {name: values[kept] for name, values in e.items()}).min()
-    column = {name: np.array([value]) for name, value in default.items()}
-    most_code = max(MOST_STATEMENTS, int(_statements(shape, _effective(shape, column))[0]))
+    most_code = max(MOST_STATEMENTS, int(_statements(shape, _effective(shape, column(default)))[0]))
     return Space(
         template="depthwise_cpu",
         axes=axes,
@@ -95,21 +90,16 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
     """The knobs of a point's values."""
     shape = _shape(program, window)
-    columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
-    e = {name: int(column[0]) for name, column in _effective(shape, columns).items()}
-    return Knobs(
-        rows=e["rows"],
-        columns=e["columns"],
-        tiles=TILES[e["tiles"]],
-        copy=COPIES[e["copy"]],
-        channels=CHANNELS[e["channels"]],
-        row_block=None if e["row_block"] >= shape.oh else e["row_block"],
-        column_block=None if e["column_block"] >= shape.ow else e["column_block"],
-        window=WINDOWS[e["window"]],
-        unroll=e["unroll"],
-        inside=INSIDE[e["inside"]],
-        lanes=e["lanes"],
+    knobs = knobs_at(Knobs, _effective(shape, column(values)), WORDS)
+    return replace(
+        knobs,
+        row_block=_unless_all(knobs.row_block, shape.oh),
+        column_block=_unless_all(knobs.column_block, shape.ow),
     )
+
+
+def _unless_all(block: int | None, size: int) -> int | None:
+    return None if block is None or block >= size else block
 
 
 def default_values(target: CpuTarget, program: Program, window: Window) -> dict[str, int]:
@@ -249,7 +239,7 @@ def _account(target: CpuTarget, shape: _Shape, most: int, points: Columns) -> Ac
         "estimated cycles": busy + remote / REMOTE_BYTES_CYCLE + copied / COPY_BYTES_CYCLE,
         "arithmetic cycles": busy,
         "multiplications": products,
-        "bytes": np.full(len(rows), remote),
+        "bytes": remote,
         "tiles": tiles,
         "rows of a tile": rows,
         "columns of a tile": columns,
@@ -258,7 +248,7 @@ def _account(target: CpuTarget, shape: _Shape, most: int, points: Columns) -> Ac
         "inputs of a tile a sum": tile_bytes / (4.0 * shape.block * rows * columns),
         "ragged share": 1.0 * tiles * rows * columns / (shape.outer * shape.oh * shape.ow),
         "taps written out": _taps(shape, e),
-        "taps": np.full(len(rows), taps),
+        "taps": taps,
         "statements": statements,
         "order of tiles": 1 + e["tiles"],
         "order of channels": 1 + e["channels"],
@@ -272,11 +262,6 @@ def _account(target: CpuTarget, shape: _Shape, most: int, points: Columns) -> Ac
         "copy to level 2": held / level2,
         "input of a tile to level 1": tile_bytes / level1,
         "rows of a tile to level 1": plane * ((rows - 1) * shape.rows[1] + shape.rows[0]) / level1,
-        "everything to level 2": np.full(len(rows), remote / level2),
+        "everything to level 2": remote / level2,
     }
-    return Account(
-        limits=limits,
-        bound=_bound(target, shape, e),
-        quantities={name: np.maximum(values, 1e-9).astype(np.float64) for name, values in quantities.items()},
-        effective=e,
-    )
+    return estimates(limits, _bound(target, shape, e), quantities, e)

@@ -6,7 +6,7 @@ How threads share the work is no knob: trials run on one, and would choose it by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -21,6 +21,7 @@ from ..space import Account, Axis, Columns, Space
 from .conv2d_knobs import REMOTE_BYTES_CYCLE
 from .elementwise import Knobs
 from .peak import CLOCK_HERTZ, FRAME, MEMORY_BYTES_CYCLE
+from .points import column, estimates, knobs_at
 from .vectors import vector_width
 
 HALVES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -91,8 +92,7 @@ def space(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> Space:
         Axis(name="level", values=orders if len(shape.blocks) > 1 else (0,)),
         Axis(name="outer", values=orders),
     )
-    column = {name: np.array([value]) for name, value in default.items()}
-    most = max(MOST_STATEMENTS, int(_statements(shape, _effective(shape, column))[0]))
+    most = max(MOST_STATEMENTS, int(_statements(shape, _effective(shape, column(default)))[0]))
     near = target.cache_bytes[0]
     moving = max(shape.moved / NEAR_BYTES_CYCLE, (shape.moved - near) / MEMORY_BYTES_CYCLE)
     floor = moving / CLOCK_HERTZ
@@ -108,18 +108,9 @@ def space(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> Space:
 def knobs_of(target: CpuTarget, shapes: Sequence[Shape], steps: Steps, values: Mapping[str, int]) -> Knobs:
     """The knobs of a point's values."""
     shape = _shape(target, shapes, steps)
-    columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
-    effective = _effective(shape, columns)
-    e = {name: int(column[0]) for name, column in effective.items()}
-    return Knobs(
-        width=e["width"],
-        unroll=e["unroll"],
-        rows=e["rows"],
-        along=e["along"],
-        block=int(_block(shape, effective, effective["block"])[0]) if e["block"] else None,
-        level=e["level"],
-        outer=e["outer"],
-    )
+    effective = _effective(shape, column(values))
+    block = int(_block(shape, effective, effective["block"])[0]) if effective["block"][0] else None
+    return replace(knobs_at(Knobs, effective), block=block)
 
 
 def default_values(target: CpuTarget, shapes: Sequence[Shape]) -> dict[str, int]:
@@ -222,8 +213,8 @@ def _account(target: CpuTarget, shape: _Shape, most: int, floor: float, points: 
     quantities = {
         "estimated cycles": busy + remote / REMOTE_BYTES_CYCLE,
         "arithmetic cycles": busy,
-        "bytes": np.full(n, shape.moved),
-        "instructions of a vector": np.full(n, shape.weight),
+        "bytes": shape.moved,
+        "instructions of a vector": shape.weight,
         "vectors": vectors,
         "vectors at once": at_once,
         "vectors of a step": at_once * unroll * rows,
@@ -236,13 +227,9 @@ def _account(target: CpuTarget, shape: _Shape, most: int, floor: float, points: 
         "remote bytes": remote,
         "block to level 1": held / level1,
         "block to level 2": held / level2,
-        "everything to level 2": np.full(n, shape.moved / level2),
+        "everything to level 2": shape.moved / level2,
         "loops around blocks": 1 + e["level"],
         "outermost loop": 1 + e["outer"],
     }
-    return Account(
-        limits={"the size of the code": statements <= most},
-        bound=np.full(n, floor),
-        quantities={name: np.maximum(values, 1e-9).astype(np.float64) for name, values in quantities.items()},
-        effective=e,
-    )
+    limits = {"the size of the code": statements <= most}
+    return estimates(limits, np.full(n, floor), quantities, e)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Literal
 
 import numpy as np
 
@@ -16,11 +15,11 @@ from ...te.blocks import Window
 from ..space import Account, Axis, Columns, Space, Values
 from .conv2d_knobs import REMOTE_BYTES_CYCLE
 from .peak import CLOCK_HERTZ, FRAME, MEMORY_BYTES_CYCLE
+from .points import column, estimates, knobs_at, point_of
 from .pool import Knobs, choose_knobs
 from .register_tile import TILE_OVERHEAD
 
-TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
-WINDOWS: tuple[tuple[str, str], ...] = (("kh", "kw"), ("kw", "kh"))
+WORDS = {"window": (("kh", "kw"), ("kw", "kh"))}
 MOST_STATEMENTS = 1024
 """Vectors of windows times taps written out, of all kernels of a program, unless the defaults have more."""
 SLACK = 1.0
@@ -62,8 +61,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
         Axis(name="window", values=(0, 1)),
         Axis(name="unroll", values=(0, 1)),
     )
-    column = {name: np.array([value]) for name, value in default.items()}
-    effective = _effective(shape, column)
+    effective = _effective(shape, column(default))
     most = max(MOST_STATEMENTS, int(_statements(shape, effective)[0]))
     registers = max(target.vector_registers, int(_sums(shape, effective)[0]) + 1)
     floor = shape.moved / MEMORY_BYTES_CYCLE / CLOCK_HERTZ
@@ -79,29 +77,12 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 def knobs_of(target: CpuTarget, program: Program, window: Window, values: Values) -> Knobs:
     """The knobs of a point's values."""
     shape = _shape(target, program, window)
-    columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
-    e = {name: int(column[0]) for name, column in _effective(shape, columns).items()}
-    return Knobs(
-        rows=e["rows"],
-        columns=e["columns"],
-        width=e["width"],
-        tiles=TILES[e["tiles"]],
-        window=WINDOWS[e["window"]],
-        unroll=bool(e["unroll"]),
-    )
+    return knobs_at(Knobs, _effective(shape, column(values)), WORDS)
 
 
 def default_values(target: CpuTarget, program: Program, window: Window) -> dict[str, int]:
     """The point of `choose_knobs`."""
-    knobs = choose_knobs(target, program, window)
-    return {
-        "rows": knobs.rows,
-        "columns": knobs.columns,
-        "width": knobs.width,
-        "tiles": 0,
-        "window": 0,
-        "unroll": int(knobs.unroll),
-    }
+    return point_of(choose_knobs(target, program, window), {}, WORDS)
 
 
 def _shape(target: CpuTarget, program: Program, window: Window) -> _Shape:
@@ -164,14 +145,13 @@ def _account(target: CpuTarget, shape: _Shape, most: int, registers: int, points
         (columns - 1) * shape.strides[1] + shape.kernel[1]
     )
     statements = _statements(shape, e)
-    n = len(rows)
     level1, level2 = target.cache_bytes
     limits = {"the registers": sums + 1 <= registers, "the size of the code": statements <= most}
     quantities = {
         "estimated cycles": busy + shape.moved / REMOTE_BYTES_CYCLE,
         "arithmetic cycles": busy,
-        "bytes": np.full(n, shape.moved),
-        "taps": np.full(n, taps),
+        "bytes": shape.moved,
+        "taps": taps,
         "tiles": tiles,
         "rows of a tile": rows,
         "columns of a tile": columns,
@@ -179,15 +159,11 @@ def _account(target: CpuTarget, shape: _Shape, most: int, registers: int, points
         "sums in registers": sums,
         "inputs of a tile an output": taken / (rows * columns),
         "rows of a tile to level 1": 4.0 * shape.width * shape.channels * (rows * shape.strides[0]) / level1,
-        "everything to level 2": np.full(n, shape.moved / level2),
+        "everything to level 2": shape.moved / level2,
         "statements": statements,
         "taps written out": 1 + e["unroll"] * (taps - 1),
         "order of tiles": 1 + e["tiles"],
         "order of the window": 1 + e["window"],
     }
-    return Account(
-        limits=limits,
-        bound=np.full(n, shape.moved / MEMORY_BYTES_CYCLE / CLOCK_HERTZ),
-        quantities={name: np.maximum(values, 1e-9).astype(np.float64) for name, values in quantities.items()},
-        effective=e,
-    )
+    bound = np.full(len(rows), shape.moved / MEMORY_BYTES_CYCLE / CLOCK_HERTZ)
+    return estimates(limits, bound, quantities, e)
