@@ -35,7 +35,7 @@ from vdla.compiler.templates.cpu import depthwise as depthwise_cpu
 from vdla.compiler.templates.cpu import matmul as matmul_cpu
 from vdla.compiler.templates.cpu import pool as pool_cpu
 from vdla.compiler.templates.cpu import reduction as reduction_cpu
-from vdla.compiler.templates.cpu.sketch.account import sketch_space
+from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
 from vdla.compiler.tune.program_features.program import program_features

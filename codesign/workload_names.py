@@ -162,7 +162,7 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
             workload = DenseCpu(rows=rows, depth=depth, columns=columns)
         case _:
             workload = _without_knobs(text, operator, sizes, target)
-            if (reason := workload.obstacle()) is not None:
+            if (reason := workload.refusal()) is not None:
                 raise UserError(f"--workload {text}: {reason}")
     return _measurable(text, workload)
 

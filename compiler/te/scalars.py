@@ -13,7 +13,7 @@ from ..ir.types import DType
 
 Scalar = Expr | float
 ELEMENT = Var("element", DType.FLOAT32)
-"""What an operator computes, in an expression of what becomes of it."""
+"""The operator's result, in the expression that is fused behind it."""
 ROUNDING = 12582912.0
 """1.5 * 2**23: a float32 of this size has no fractional bits, so adding it to a smaller number rounds that."""
 

@@ -116,7 +116,7 @@ class BoundKernel:
         self._pointers[parameter] = address
 
     def run_in_turn(self) -> None:
-        """Runs the kernel for a caller who has the pool's turn, or needs none because there is no pool."""
+        """Runs the kernel for a caller who holds the pool, or where there is no pool."""
         self._function(*self._arguments)
 
 

@@ -102,7 +102,7 @@ def _emit_unlocked() -> Any:
     """What `TargetMachine.emit_object` calls, without the lock that llvmlite holds over every call into LLVM.
 
     LLVM lets threads generate code at once where each has its own context and machine, as its linker does. The path of
-    the library is not part of llvmlite's interface: where it is not found, threads take turns.
+    the library is not part of llvmlite's interface: where it is not found, one thread generates code at a time.
     """
     locked = ffi.lib.LLVMPY_TargetMachineEmitToMemory
     if not isinstance(path := getattr(ffi.lib, "_name", None), str):

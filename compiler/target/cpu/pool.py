@@ -35,7 +35,7 @@ _WORDS = 16
 class Pool:
     """`threads` threads, the caller's included. Close it, or use it as a context manager.
 
-    A pool that a forked child inherits has no threads there; its turns raise TargetError.
+    A pool that a forked child inherits has no threads there; using it raises TargetError.
     """
 
     def __init__(self, threads: int) -> None:

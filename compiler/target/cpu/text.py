@@ -56,7 +56,7 @@ def type_text(dtype: DType, lanes: int = 1) -> str:
 
 
 def memory_type(dtype: DType, lanes: int = 1) -> str:
-    """The LLVM type of what lies in memory: bools take a byte."""
+    """The LLVM type of values in memory: bools take a byte."""
     return _types(dtype, lanes)[1]
 
 
@@ -105,7 +105,7 @@ class Block:
     An instruction that was written before, where its result still holds, is not written again: unrolled bodies compute
     the same addresses many times, and LLVM would spend most of its time on finding that out. So are loads, as long as
     nothing that may change the memory of their `origin` has been written. What `slots` hold becomes memory where a
-    block ends. `declarations` are those of what is called, of all functions of a module.
+    block ends. `declarations` are those of the functions called, for the whole module.
     """
 
     def __init__(self, declarations: set[str] | None = None) -> None:

@@ -1,6 +1,6 @@
 """Memory accesses of a vectorized loop: whole, masked, strided and scattered, one element a lane.
 
-A mask says which lanes count (None: all); memory is touched only there, and other lanes of what is loaded are zero.
+A mask says which lanes count (None: all); memory is touched only there, and other lanes of a load are zero.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def strided_load(
 
 
 def spread_store(block: Block, pointer: str, stride: int, value: Value) -> None:
-    """All lanes to every `stride`th element: one store of what they span, in which only theirs count.
+    """All lanes to every `stride`th element: one store of the whole range, masked to their elements.
 
     Many times faster than a scatter where stores have masks, and no slower elsewhere as long as the stride is a power
     of two, so that LLVM cuts it into whole registers.

@@ -26,7 +26,7 @@ from .unsigned import held, stored_value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatSums:
-    """Sums in float32, of what reads 0 outside the input.
+    """Sums in float32; the input reads 0 outside.
 
     Weights are [groups, filters, channels, KH, KW]. Parameters: B [channels of the output] with a bias, R like Y with
     an operand. Y is zero beyond the filters, whatever the parameters hold there.
@@ -37,7 +37,7 @@ class FloatSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedSums:
-    """Sums in int32, of what reads `pad_value` (an activation) outside the input, and the store pipeline's `post`.
+    """Sums in int32, followed by the store pipeline's `post`; the input reads `pad_value` (an activation) outside.
 
     Weights are int8[groups, filters, blocks of channels, KH, KW, channels of a block]. Parameters: P int32[blocks of Y,
     2, lanes] (row 0 the biases, row 1 the bits of the float32 scales), R like Y where `post` combines with an operand.
@@ -237,7 +237,7 @@ def _channel_loops(channels: tuple[int, int]) -> tuple[Loops, Loops]:
 
 
 _Finished: TypeAlias = tuple[tuple[Buffer | None, ...], Callable[[Expr, tuple[Expr, ...]], Expr]]
-"""Parameters of what follows a sum, and an output's value for its sum and indices."""
+"""The parameters of the epilogue, and an output's value for its sum and indices."""
 
 
 def _float_finish(sums: FloatSums, layout: _Layout, out: Buffer) -> _Finished:

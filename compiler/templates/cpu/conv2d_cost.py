@@ -234,7 +234,7 @@ class Cycles:
     bytes from beyond the second-level cache, copying. `near` are the bytes that have to stay in that cache."""
 
     busy: np.ndarray
-    turning: np.ndarray
+    paging: np.ndarray
     waiting: np.ndarray
     copying: np.ndarray
     near: np.ndarray
@@ -248,7 +248,7 @@ class Cycles:
     @property
     def total(self) -> np.ndarray:
         """All of them."""
-        return self.busy + self.turning + self.waiting + self.copying
+        return self.busy + self.paging + self.waiting + self.copying
 
 
 def arithmetic_cycles(shape: Shape, e: Columns) -> np.ndarray:
@@ -317,11 +317,11 @@ def cycles(target: CpuTarget, shape: Shape, e: Columns) -> Cycles:
     # Where sums stay in registers, all of a panel passes by for each tile.
     tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
     panel = shape.weight_bytes * np.minimum(e["vectors"] / shape.blocks, 1)
-    turning = page_cycles(inputs, panel / PAGE_BYTES) * tiles * panel_count
-    turning += np.where(panel > near, tiles * shape.weight_bytes / REMOTE_BYTES_CYCLE, 0.0)
+    paging = page_cycles(inputs, panel / PAGE_BYTES) * tiles * panel_count
+    paging += np.where(panel > near, tiles * shape.weight_bytes / REMOTE_BYTES_CYCLE, 0.0)
     return Cycles(
         busy=arithmetic_cycles(shape, e),
-        turning=np.where(stored, 0.0, turning),
+        paging=np.where(stored, 0.0, paging),
         waiting=remote / REMOTE_BYTES_CYCLE,
         # A small padded copy is still in the first-level cache when it is read.
         copying=copied * np.where(stored | (box >= near / 4), 2, 1) / COPY_BYTES_CYCLE,
@@ -361,8 +361,8 @@ def page_cycles(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(inputs + weights > NEAR_PAGES, waited, 0.0)
 
 
-def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
-    """The account of many points, whose kernels may have `most` statements."""
+def estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
+    """What the cost model says of many points, whose kernels may have `most` statements."""
     e = effective(shape, points)
     cost = cycles(target, shape, e)
     rows, columns, panels = e["rows"], e["columns"], e["panels"]

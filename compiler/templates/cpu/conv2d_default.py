@@ -44,14 +44,14 @@ class _Found:
     knobs: Knobs
     alone: float
     cycles: float
-    turning: float
+    paging: float
 
 
 def choose_knobs(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Knobs:
     """Defaults for any shape, from the sizes of registers and caches alone; `parallel`: also good for many threads."""
     shape = shape_of(program, window)
     registers = _in_registers(target, shape, parallel)
-    if not registers.turning:
+    if not registers.paging:
         return registers.knobs
     memory = _in_memory(target, shape, parallel)
     # One thread must not pay for what many gain.
@@ -164,7 +164,7 @@ def _points(
 
 
 _Best = tuple[int, float, float, float]
-"""The number of a point, its cycles alone, those with threads', and its `Cycles.turning`."""
+"""The number of a point, its cycles alone, those with threads', and its `Cycles.paging`."""
 
 
 def _best(target: CpuTarget, shape: Shape, e: Columns, parallel: bool, equal: float = 0.0) -> _Best:
@@ -176,11 +176,11 @@ def _best(target: CpuTarget, shape: Shape, e: Columns, parallel: bool, equal: fl
     alone = cost.total
     total = alone + (_shared(shape, e, cost) if parallel else 0.0)
     best = int(np.argmax(total <= total.min() * (1 + equal)))
-    return best, float(alone[best]), float(total[best]), float(cost.turning[best])
+    return best, float(alone[best]), float(total[best]), float(cost.paging[best])
 
 
 def _found(best: _Best, knobs: Knobs) -> _Found:
-    return _Found(knobs=knobs, alone=best[1], cycles=best[2], turning=best[3])
+    return _Found(knobs=knobs, alone=best[1], cycles=best[2], paging=best[3])
 
 
 def _shared(shape: Shape, e: Columns, cost: Cycles) -> np.ndarray:
@@ -201,5 +201,5 @@ def _shared(shape: Shape, e: Columns, cost: Cycles) -> np.ndarray:
             counts["tile"] = max(1.0, min(block, shape.oh) / rows)
         copying = {"block": float(cost.copying[i])}
         least = min(team_times(counts, float(shared[i] + cost.waiting[i]), copying).values())
-        found.append(least + float(cost.busy[i] + cost.turning[i] - shared[i]))
+        found.append(least + float(cost.busy[i] + cost.paging[i] - shared[i]))
     return np.array(found)

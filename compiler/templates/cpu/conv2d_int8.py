@@ -1,6 +1,6 @@
 """Quantized convolutions on a CPU: register tiles of output positions x filters, in dot products of four channels.
 
-As `conv2d_cpu`, but for the steps: with a dot product instruction, four channels of a position, broadcast, times those
+As `conv2d`, but for the steps: with a dot product instruction, four channels of a position, broadcast, times those
 of a vector of filters; without one, a channel at a time in int32.
 """
 

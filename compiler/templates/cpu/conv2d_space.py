@@ -1,4 +1,4 @@
-"""The space of convolutions on a processor: all settings of `conv2d_cpu_knobs.Knobs` for one shape."""
+"""The space of convolutions on a processor: all settings of `conv2d_knobs.Knobs` for one shape."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .conv2d_cost import (
     PANELS,
     TILES,
     Shape,
-    account,
     effective,
+    estimated,
     least_bound,
     shape_of,
     statements_of,
@@ -60,7 +60,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     return Space(
         template="conv2d_cpu",
         axes=axes,
-        account=partial(account, target, shape, most_statements),
+        account=partial(estimated, target, shape, most_statements),
         floor=least_bound(target, shape, axes),
         slack=SLACK,
     )

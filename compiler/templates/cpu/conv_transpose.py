@@ -1,4 +1,4 @@
-"""Transposed convolutions on a CPU: each phase with register tiles, as `conv2d_cpu` has them.
+"""Transposed convolutions on a CPU: each phase with register tiles, as `conv2d` has them.
 
 Vectors run over a block of filters; where activations are not blocked (few filters), over columns.
 """
@@ -92,7 +92,7 @@ def schedule(
             depth = shapes["X"][2] * shapes["X"][5] * max(1, _taps(extents, tag))
             parallel_loop(s, counts, outputs * depth / (2 * target.lanes(DType.FLOAT32)))
         tiles += [panel, y_tile, x_tile]
-    # The taps of a phase lie together, and in them panels as `conv2d_cpu` has them.
+    # The taps of a phase lie together, and in them panels as `conv2d` has them.
     steps = [stride // gcd(stride, d) for stride, d in zip(window.strides, window.dilations, strict=True)]
     s.pack(
         "W",

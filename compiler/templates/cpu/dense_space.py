@@ -1,4 +1,4 @@
-"""The space of matrix products on a processor: all settings of `dense_cpu.Knobs` for one size."""
+"""The space of matrix products on a processor: all settings of `dense.Knobs` for one size."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def space(target: CpuTarget, program: Program) -> Space:
     return Space(
         template="dense_cpu",
         axes=axes,
-        account=partial(_account, target, size, most),
+        account=partial(_estimated, target, size, most),
         floor=float(floor),
         slack=SLACK,
     )
@@ -141,7 +141,7 @@ def _statements(size: _Size, e: Columns) -> np.ndarray:
     )
 
 
-def _account(target: CpuTarget, size: _Size, most: int, points: Columns) -> Account:
+def _estimated(target: CpuTarget, size: _Size, most: int, points: Columns) -> Account:
     e = _effective(size, points)
     rows, vectors = e["rows"], e["vectors"]
     width = vectors * e["lanes"]

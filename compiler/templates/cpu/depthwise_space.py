@@ -1,4 +1,4 @@
-"""The space of depthwise convolutions on a processor: all settings of `depthwise_cpu.Knobs` for one shape."""
+"""The space of depthwise convolutions on a processor: all settings of `depthwise.Knobs` for one shape."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     return Space(
         template="depthwise_cpu",
         axes=axes,
-        account=partial(_account, target, shape, most_code),
+        account=partial(_estimated, target, shape, most_code),
         floor=float(floor),
         slack=SLACK,
     )
@@ -206,7 +206,7 @@ def _statements(shape: _Shape, e: Columns) -> np.ndarray:
     return sides[0] * sides[1] * _vectors(shape, e) * (_taps(shape, e) + FRAME)
 
 
-def _account(target: CpuTarget, shape: _Shape, most: int, points: Columns) -> Account:
+def _estimated(target: CpuTarget, shape: _Shape, most: int, points: Columns) -> Account:
     e = _effective(shape, points)
     rows, columns, copy = e["rows"], e["columns"], e["copy"]
     vectors = _vectors(shape, e)

@@ -1,4 +1,4 @@
-"""The space of element-wise operators on a processor: all settings of `elementwise_cpu.Knobs` for one shape.
+"""The space of element-wise operators on a processor: all settings of `elementwise.Knobs` for one shape.
 
 How threads share the work is no knob: trials run on one, and would choose it by chance.
 """
@@ -40,7 +40,7 @@ NEAR_BYTES_CYCLE = 192.0
 """Bytes that a core moves in a cycle between registers and first-level cache at most: two loads and a store of 64
 (Golden Cove, Zen 5)."""
 SLACK = 1.0
-"""The bound is what all programs move, so that none is hopeless."""
+"""The bound is the bytes that every program moves, so that it excludes no point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def space(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> Space:
     return Space(
         template="elementwise_cpu",
         axes=axes,
-        account=partial(_account, target, shape, most, floor),
+        account=partial(_estimated, target, shape, most, floor),
         floor=floor,
         slack=SLACK,
     )
@@ -114,7 +114,7 @@ def knobs_of(target: CpuTarget, shapes: Sequence[Shape], steps: Steps, values: M
 
 
 def default_values(target: CpuTarget, shapes: Sequence[Shape]) -> dict[str, int]:
-    """The point of `elementwise_cpu.choose_knobs`."""
+    """The point of `elementwise.choose_knobs`."""
     result, _ = merge_broadcast(shapes)
     values = {"width": vector_width(target, result[-1]), "unroll": 1, "rows": 1, "along": len(result) - 1}
     return {**values, "block": 0, "level": 0, "outer": 0}
@@ -188,7 +188,7 @@ def _statements(shape: _Shape, e: Columns) -> np.ndarray:
     return rows * (-(-columns // shape.lanes) * shape.weight + FRAME)
 
 
-def _account(target: CpuTarget, shape: _Shape, most: int, floor: float, points: Columns) -> Account:
+def _estimated(target: CpuTarget, shape: _Shape, most: int, floor: float, points: Columns) -> Account:
     e = _effective(shape, points)
     size, beside = shape.sizes(e["along"])
     width, unroll, rows = e["width"], e["unroll"], e["rows"]

@@ -208,7 +208,7 @@ def _max_pool(graph: Graph, node: Node, window: Window) -> LoweredCpuNode:
 
 
 def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> LoweredCpuNode:
-    """Averages, each with the scale of what its window counts."""
+    """Averages, each scaled by the number of positions that its window counts."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
     window = operator.window
     program = int8_average_pool(

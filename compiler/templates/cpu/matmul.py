@@ -1,4 +1,4 @@
-"""Batches of matrix products on a CPU: the register tiles of `dense_cpu`, over panels of W that are copied on the way.
+"""Batches of matrix products on a CPU: the register tiles of `dense`, over panels of W that are copied on the way.
 
 A panel (one tile's columns, the whole depth) is copied where enough tiles of rows pass over it, so that its rows are
 neighbours in memory; of a transposed W always, which could not be read in vectors.
@@ -25,7 +25,7 @@ COPIED_ROWS = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Tiles as of `dense_cpu`; `copy`: whether panels of W are copied."""
+    """Tiles as of `dense`; `copy`: whether panels of W are copied."""
 
     tiles: dense_cpu.Knobs
     copy: bool

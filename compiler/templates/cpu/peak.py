@@ -13,7 +13,7 @@ MEMORY_BYTES_CYCLE = 64.0
 LOOK_AHEAD = 640
 """Instructions in flight at most (Zen 5 448, Golden Cove 512, Apple's about 630)."""
 SLACK = 2.5
-"""Points whose bound is so many times the least one are hopeless: they use less than 0.4 of the units at best."""
+"""Points whose bound is more than so many times the least one are left out: they use less than 0.4 of the units."""
 UNROLLED = (1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 48)
 """Steps of a sum that are written out."""
 FRAME = 4

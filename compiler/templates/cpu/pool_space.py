@@ -1,4 +1,4 @@
-"""The space of pools on a processor: all settings of `pool_cpu.Knobs` for one shape."""
+"""The space of pools on a processor: all settings of `pool.Knobs` for one shape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = {"window": (("kh", "kw"), ("kw", "kh"))}
 MOST_STATEMENTS = 1024
 """Vectors of windows times taps written out, of all kernels of a program, unless the defaults have more."""
 SLACK = 1.0
-"""The bound is what all programs move, so that none is hopeless."""
+"""The bound is the bytes that every program moves, so that it excludes no point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     return Space(
         template="pool_cpu",
         axes=axes,
-        account=partial(_account, target, shape, most, registers),
+        account=partial(_estimated, target, shape, most, registers),
         floor=floor,
         slack=SLACK,
     )
@@ -133,7 +133,7 @@ def _statements(shape: _Shape, e: Columns) -> np.ndarray:
     return kernels * _sums(shape, e) * (np.where(e["unroll"] == 1, prod(shape.kernel), 1) + FRAME)
 
 
-def _account(target: CpuTarget, shape: _Shape, most: int, registers: int, points: Columns) -> Account:
+def _estimated(target: CpuTarget, shape: _Shape, most: int, registers: int, points: Columns) -> Account:
     e = _effective(shape, points)
     rows, columns = e["rows"], e["columns"]
     sums = _sums(shape, e)

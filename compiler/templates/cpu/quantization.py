@@ -1,4 +1,4 @@
-"""Conversions between the host's tensors and quantized activations on a CPU, in vectors of what is contiguous."""
+"""Conversions between the host's tensors and quantized activations on a CPU, in vectors of contiguous elements."""
 
 from __future__ import annotations
 

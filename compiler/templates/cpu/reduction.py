@@ -13,7 +13,7 @@ from .vectors import parallel_grains, vector_width
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.reduction`, built with `width` = `rows_cpu.row_partials(target)`, for any shape and axes.
+    """`te.ops.reduction`, built with `width` = `rows.row_partials(target)`, for any shape and axes.
 
     `parallel`: kept axes run on the threads of the kernel's pool.
     """

@@ -41,7 +41,7 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
 
 
 def _in_rows(s: Schedule, target: CpuTarget, shape: tuple[int, ...], *, parallel: bool) -> Schedule:
-    """Vectors of what is contiguous in the result, of this shape."""
+    """Vectors of elements that are contiguous in the result, which has this shape."""
     loops = list(zip(("n", "o", "p", "j"), shape, strict=False))
     name, size = loops[-1]
     if len(shape) == 4:

@@ -17,7 +17,7 @@ from . import generic
 from . import matmul as matmul_cpu
 from . import reduction as reduction_cpu
 from . import rows as rows_cpu
-from .sketch.account import sketch_space
+from .sketch.cost import sketch_space
 from .sketch.schedule import sketch_schedule
 from .sketch.sketch import Sketches, sketches
 from .workload import Operator, SketchCpu
@@ -38,7 +38,7 @@ def sketch_workload(
         constants=tuple([p.name for p in program.parameters if p.name in constants]),
         expression=program,
     )
-    if workload.obstacle() is not None or statement_runs(program) < LEAST_RUNS:
+    if workload.refusal() is not None or statement_runs(program) < LEAST_RUNS:
         return None
     return workload if len(json.dumps(program_to_dict(program))) <= MOST_TEXT else None
 

@@ -207,9 +207,9 @@ class SketchCpu(_Described):
         """The tensor expression."""
         return self.expression
 
-    def obstacle(self) -> str | None:
+    def refusal(self) -> str | None:
         """Why this cannot be measured; None where it can."""
-        if (reason := expression_obstacle(self.expression, self.constants)) is not None:
+        if (reason := expression_refusal(self.expression, self.constants)) is not None:
             return reason
         if (self.window is None) == (self.operator == "conv_transpose"):
             return "a conv_transpose has a window, and nothing else has"
@@ -249,7 +249,7 @@ def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
     if kind is None:
         raise WorkloadError(f"there is no template {template!r} on processors")
     workload: CpuWorkload = read_fields(kind, f"{template}", values)
-    if isinstance(workload, SketchCpu) and (reason := workload.obstacle()) is not None:
+    if isinstance(workload, SketchCpu) and (reason := workload.refusal()) is not None:
         raise WorkloadError(f"{template}: {reason}")
     try:
         parameters = workload.program().parameters
@@ -260,7 +260,7 @@ def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
     return workload
 
 
-def expression_obstacle(program: Program, constants: Sequence[str]) -> str | None:
+def expression_refusal(program: Program, constants: Sequence[str]) -> str | None:
     """Why a whole program with these constants (see `SketchCpu`) cannot be measured; None where it can."""
     names = [p.name for p in program.parameters]
     if wrong := next((p for p in program.parameters if p.dtype is not DType.FLOAT32), None):

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from ...ir.program_json import program_to_dict
 from ...ir.stmt import Program
 from ...te.blocks import Window
-from ..cpu.workload import expression_obstacle, read_fields
+from ..cpu.workload import expression_refusal, read_fields
 from ..workload_limits import MOST_ELEMENTS, WorkloadError
 from .flat import nests
 from .row_operator import RowOperator, row_operator_from_dict
@@ -59,7 +59,7 @@ class CudaWorkload:
 
     def obstacle(self) -> str | None:
         """Why this cannot be measured; None where it can."""
-        if (reason := expression_obstacle(self.expression, self.constants)) is not None:
+        if (reason := expression_refusal(self.expression, self.constants)) is not None:
             return reason
         if large := next((p for p in self.expression.parameters if prod(p.shape) > MOST_ELEMENTS), None):
             return f"{large.name} has more than {MOST_ELEMENTS} elements"

@@ -25,7 +25,7 @@ from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu.sketch import schedule as sketch_schedules
-from vdla.compiler.templates.cpu.sketch.account import effective_values, sketch_space
+from vdla.compiler.templates.cpu.sketch.cost import effective_values, sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches
 from vdla.compiler.tune.program_features.program import program_features

@@ -12,7 +12,7 @@ from ....ir.work import statement_runs
 from ....schedule import LegalityError, Schedule
 from ..borders import TEAMS, has_loop, peel_ragged, team_times
 from ..partial_sums import sum_in_parts
-from .account import effective_values
+from .cost import effective_values
 from .sketch import (
     INLINE,
     INNERMOST,
@@ -153,7 +153,7 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
 
 
 def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
-    """Packs ahead what is constant of what a sum reads, or copies panels of it."""
+    """Packs the constants that a sum reads ahead of any call, or copies panels of its other operands."""
     for read in packable(given, summed):
         if tiles.knobs.get(f"pack.{given.number(read)}"):
             s.pack(read.buffer, *_packed(summed, read, tiles.knobs))

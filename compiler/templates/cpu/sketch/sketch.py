@@ -3,7 +3,7 @@
 A sum is tiled as its consumer is: loops over blocks, then over tiles, then over a tile's elements, which are summed up
 in registers, whole or in parts (S S R S R S in the letters of Ansor, where S are loops of the consumer and R those of
 the sum). What it reads may be packed, copied in panels, padded ahead or inline. This file says which choices there are;
-`sketch_account` what is known of them without scheduling any, `sketch_schedule` what they do to a program.
+`sketch.cost` what is known of them without scheduling any, `sketch.schedule` what they do to a program.
 """
 
 from __future__ import annotations

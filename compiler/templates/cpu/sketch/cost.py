@@ -30,7 +30,7 @@ from .stages import Read, Sum
 CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
 """Cycles a second and vector multiply-adds a cycle that no thread exceeds, for bounds that must hold."""
 SLACK = 8.0
-"""How many times the least time of all may a point's bound be: sums in scalars are hopeless, short vectors are not."""
+"""How many times the least time of all a point's bound may be: this leaves out sums in scalars, not short vectors."""
 MOST_STATEMENTS = 1024
 """Copies of statements in the code of tiles of all sums at most: beyond, compiling takes longer than trying others."""
 
@@ -46,7 +46,7 @@ def sketch_space(given: Sketches) -> Space:
     return Space(
         template="sketch_cpu",
         axes=given.axes,
-        account=partial(_account, given, floor, terms),
+        account=partial(_estimated, given, floor, terms),
         floor=floor,
         slack=SLACK,
     )
@@ -144,7 +144,7 @@ def _same_order(active: list[np.ndarray], number: np.ndarray) -> np.ndarray:
     return table[mask, number]
 
 
-def _account(given: Sketches, floor: float, terms: _Terms | None, columns: Columns) -> Account:
+def _estimated(given: Sketches, floor: float, terms: _Terms | None, columns: Columns) -> Account:
     count = len(next(iter(columns.values()))) if columns else 1
     knobs = {axis.name: columns[axis.name] + 1.0 for axis in given.axes}
     if given.main is None or terms is None:
