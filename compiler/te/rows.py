@@ -24,10 +24,14 @@ class Folded:
 
     def around(self, rest: Stmt) -> Stmt:
         """The statements, then `rest`, which may use the result."""
-        body = seq(*self.statements, rest)
-        for buffer in reversed(self.buffers):
-            body = Alloc(buffer=buffer, body=body)
-        return body
+        return allocated(self.buffers, seq(*self.statements, rest))
+
+
+def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    """`body` with these buffers, the first outermost."""
+    for buffer in reversed(buffers):
+        body = Alloc(buffer=buffer, body=body)
+    return body
 
 
 def row_width(size: int, widest: int) -> int:

@@ -12,7 +12,7 @@ from ..ir.expr import Buffer, Const, Expr, Var, minimum
 from ..ir.stmt import Alloc, Assign, Reduce, Stmt, nest, seq
 from ..ir.types import DType
 from .blocks import ceil_div
-from .rows import Operator
+from .rows import Operator, allocated
 
 BRANCHES = 8
 """Partial results that one step of a tree joins: three steps, each with a barrier, do for a block of 512 threads."""
@@ -231,10 +231,3 @@ def fold(
         stages.append(threads.stage(stage, block, join, left))
         buffers.append(target)
     return Fold(threads=threads, stages=tuple(stages), buffers=tuple(buffers))
-
-
-def allocated(buffers: tuple[Buffer, ...], body: Stmt) -> Stmt:
-    """`body` with these buffers."""
-    for buffer in reversed(buffers):
-        body = Alloc(buffer=buffer, body=body)
-    return body

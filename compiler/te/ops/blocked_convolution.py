@@ -17,10 +17,11 @@ from ...ir.types import DType
 from ..blocks import Window, ceil_div
 from ..epilogue import Epilogue
 from ..post import Post, post_value
+from ..rows import allocated
 from .common import parameters_of
 from .convolution import Convolution, Phase
 from .padded import padded_input
-from .sums import Loops, allocated, summed
+from .sums import Loops, summed
 from .unsigned import held, stored_value
 
 

@@ -13,7 +13,8 @@ from ...ir.stmt import Assign, Copy, Stmt, nest, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
 from ..epilogue import Epilogue
-from .sums import allocated, summed
+from ..rows import allocated
+from .sums import summed
 
 Place = tuple[Expr, ...]
 """The indices of an element."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...ir.expr import Buffer, Expr, Var, all_of, equal
-from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.stmt import Assign, Program, Reduce, Stmt, nest, seq
 from ..post import PoolOperator
+from ..rows import allocated
 
 Loops = Mapping[str, int]
 """Extents of loops by name, the outermost first."""
@@ -62,10 +63,3 @@ def program_of(
         parameters=tuple([p for p in parameters if p is not None]),
         body=allocated(intermediates, seq(*statements)),
     )
-
-
-def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
-    """`body` with these buffers, the first outermost."""
-    for buffer in reversed(buffers):
-        body = Alloc(buffer=buffer, body=body)
-    return body

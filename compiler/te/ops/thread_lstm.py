@@ -8,8 +8,8 @@ from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, equal, minimum, selec
 from ...ir.stmt import Alloc, Assign, For, Program, Reduce, Stmt, nest, seq
 from ...ir.types import DType
 from ..blocks import ceil_div
+from ..rows import allocated
 from ..scalars import sigmoid, tanh
-from ..threads import allocated
 from .lstm import CELL, FORGET, INPUT, OUTPUT, Direction, lstm_steps
 
 GATES = 4

@@ -19,9 +19,10 @@ from ...ir.stmt import Assign, Copy, Program, Stmt, nest, region, seq
 from ...ir.types import DType
 from ..blocks import Pair, ceil_div
 from ..epilogue import Epilogue
+from ..rows import allocated
 from .convolution import Convolution
 from .gathered_product import GatheredProduct
-from .sums import allocated, program_of
+from .sums import program_of
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 """Rows of exact numbers."""

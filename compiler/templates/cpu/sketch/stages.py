@@ -17,9 +17,6 @@ from ....ir.visit import expressions, free_vars, walk, walk_expr
 from ....schedule import LegalityError, Schedule
 from ....schedule.legality import starting_loops, touches
 
-MOST_LANES = 128
-"""Iterations of a vectorized loop at most, see `target.cpu.statements`."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axle:
