@@ -31,8 +31,9 @@ def compile(
     """Compile an ONNX model: a path, the bytes of a file, or a ModelProto.
 
     `target` is "vdla" (the accelerator `config`, simulated), "llvm" (this processor), "vdla,llvm" (what the accelerator
-    does not support runs on the processor), or "cuda" (a GPU), each with its options as `vdla compile --target` takes
-    them. `config` is a configuration, a preset's name or a TOML file; `vta` unless given. `device` is a GPU's number,
+    does not support runs on the processor), "cuda" (a GPU) or "opencl" (an OpenCL device), each with its options as
+    `vdla compile --target` takes them. `config` is a configuration, a preset's name or a TOML file; `vta` unless given.
+    `device` is a GPU's number,
     or "emulated". A dynamic first dimension of the inputs becomes `batch`. `records` are those of the tuner, "shipped"
     those of the package. `virtual_threads` is how many copies of each of the accelerator's buffers hide latency.
     `dump_passes` names a folder that gets the program after each pass. Raises UserError.

@@ -37,7 +37,8 @@ def compile_model(
         typer.Option(
             metavar="TARGET",
             help='llvm (this machine), or "llvm -mtriple=T -mcpu=NAME -mattr=+FEATURE,..." in LLVM\'s names; cuda (a '
-            'GPU), or "cuda -arch=sm_80 -tf32", of which -tf32 lets tensor cores round inputs of products; vdla: the '
+            'GPU), or "cuda -arch=sm_80 -tf32", of which -tf32 lets tensor cores round inputs of products; opencl (any '
+            'device of OpenCL), or "opencl -threads=N -local-bytes=N", the limits of its work-groups; vdla: the '
             "accelerator.",
         ),
     ] = "llvm",

@@ -44,16 +44,16 @@ def run(
         str | None,
         typer.Option(
             metavar="DEVICE",
-            help="vdla, cpu, cuda:0 (a GPU by its number) or cuda:emulated (its kernels on this processor). Left out, "
-            "what the target or FILE.tar is for, otherwise vdla.",
+            help="vdla, cpu, cuda:0 (a GPU by its number), cuda:emulated (its kernels on this processor) or opencl:0 "
+            "(an OpenCL device by its number). Left out, what the target or FILE.tar is for, otherwise vdla.",
         ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
             metavar="TARGET",
-            help="What to compile for: vdla; llvm or cuda with options as of `vdla compile`; or vdla,llvm: what the "
-            "accelerator does not support runs on this processor.",
+            help="What to compile for: vdla; llvm, cuda or opencl with options as of `vdla compile`; or vdla,llvm: "
+            "what the accelerator does not support runs on this processor.",
         ),
     ] = None,
     config: ConfigOption = "vta",

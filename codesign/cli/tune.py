@@ -70,11 +70,17 @@ def tune(
         ),
     ] = None,
     target: Annotated[
-        str, typer.Option(metavar="TARGET", help="vdla, or llvm or cuda with options as of `vdla compile`.")
+        str,
+        typer.Option(
+            metavar="TARGET", help="vdla, or llvm, cuda or opencl with options as of `vdla compile`."
+        ),
     ] = "vdla",
     device: Annotated[
         str | None,
-        typer.Option(metavar="DEVICE", help="The GPU to measure on, with --target cuda; default: cuda:0."),
+        typer.Option(
+            metavar="DEVICE",
+            help="The GPU to measure on, with --target cuda or opencl; default: cuda:0 or opencl:0.",
+        ),
     ] = None,
     config: ConfigOption = "vta",
     trials: Annotated[
