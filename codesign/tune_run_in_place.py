@@ -24,7 +24,7 @@ from vdla.compiler.tune.records.network import (
 )
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.resumed import trials_of
-from vdla.compiler.tune.runs.in_place import Place, Placed, Tried, refine
+from vdla.compiler.tune.runs.in_place import Place, Placed, Told, Tried, refine
 from vdla.compiler.tune.search.cost_model import Samples
 from vdla.compiler.tune.search.history import History
 from vdla.compiler.tune.search.point_features import examine, point_features
@@ -111,9 +111,7 @@ def tune_in_place(
         trials=options.in_place,
         seed=options.seed,
         known=before.trials,
-        write=write,
-        settle=settle,
-        watch=watchers.move,
+        told=Told(write=write, settle=settle, watch=watchers.move),
     )
 
 

@@ -66,9 +66,8 @@ def compile_heterogeneous(
     config: Config | None,
     *,
     target: CpuTarget | None = None,
-    by_cost: bool = False,
+    cost_threads: int | None = None,
     virtual_threads: int = 2,
-    threads: int = 1,
     dump_passes: Path | None = None,
     records: RecordBook | None = None,
     kernels: SharedKernels | None = None,
@@ -76,11 +75,11 @@ def compile_heterogeneous(
     """Compile an ONNX model (a path, or the bytes of one) for the accelerator `config` and this machine (`target`: less
     of it).
 
-    The accelerator gets what it supports; None for `config`: nothing. With `by_cost` it keeps a region only where its
-    simulated time and the conversions at the border are less than what the CPU takes for the same region, measured
-    with `threads`. `virtual_threads` are those of `compile_model`; `dump_passes` names a folder that gets one folder a
-    region. `records` of the tuner set the knobs of the layers that they know, on both sides. The CPU's
-    `kernels` are shared as of `compile_cpu`. Raises UserError.
+    The accelerator gets what it supports; None for `config`: nothing. With `cost_threads` it keeps a region only
+    where its simulated time and the conversions at the border are less than what the CPU takes for the same region,
+    measured with so many threads. `virtual_threads` are those of `compile_model`; `dump_passes` names a folder that
+    gets one folder a region. `records` of the tuner set the knobs of the layers that they know, on both sides. The
+    CPU's `kernels` are shared as of `compile_cpu`. Raises UserError.
     """
     label, proto = prepare_model(model, oldest_opset=OLDEST_OPSET)
     work = _Work(
@@ -100,13 +99,13 @@ def compile_heterogeneous(
         if refused:
             on_cpu |= refused
             continue
-        if not by_cost:
+        if cost_threads is None:
             break
         losing: set[str] = set()
         for region in partition.regions:
             if region.side == "accelerator":
                 if region.nodes not in comparisons:
-                    comparisons[region.nodes] = _compare(work, partition, region, threads)
+                    comparisons[region.nodes] = _compare(work, partition, region, cost_threads)
                 if not comparisons[region.nodes].accelerated:
                     losing.update(region.nodes)
         if not losing:

@@ -143,8 +143,7 @@ def combine_add(
 def combine_multiply(
     first: NDArray[np.int8],
     second: NDArray[np.int8],
-    zero_point_a: int,
-    zero_point_b: int,
+    zero_points: tuple[int, int],
     ratio: ArrayLike,
     zero_point: int,
     unsigned: bool,
@@ -153,12 +152,12 @@ def combine_multiply(
 ) -> Int8Array:
     """Stage B, MULTIPLY: ``clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio + zero_c), low, high)``.
 
-    Operands and zero points are in the stored domain. The product of the differences is an exact integer; the
-    multiplication by `ratio` and the addition of the output's zero point (in the model's own dtype, before
-    rounding, as ONNX Runtime does) round to float32 one after the other.
+    Operands and their `zero_points` (a's, b's) are in the stored domain. The product of the differences is an exact
+    integer; the multiplication by `ratio` and the addition of the output's zero point (in the model's own dtype,
+    before rounding, as ONNX Runtime does) round to float32 one after the other.
     """
     shift = UNSIGNED_OFFSET if unsigned else 0
-    product = (first.astype(np.int32) - zero_point_a) * (second.astype(np.int32) - zero_point_b)
+    product = (first.astype(np.int32) - zero_points[0]) * (second.astype(np.int32) - zero_points[1])
     scaled = product.astype(np.float32) * np.asarray(ratio, np.float32) + np.float32(zero_point + shift)
     return _saturate(scaled, -shift, low, high)
 

@@ -349,6 +349,6 @@ def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], out: int) -
     (a, ratio_a, zero_a), (b, ratio_b, zero_b) = pairs
     unsigned = bool(values["unsigned"])
     if values["multiply"]:
-        return combine_multiply(a, b, zero_a, zero_b, ratio_self, last["zero_point"], unsigned, low, high)
+        return combine_multiply(a, b, (zero_a, zero_b), ratio_self, last["zero_point"], unsigned, low, high)
     constants = AddConstants(ratio_a=ratio_a, ratio_b=ratio_b, offset=offset, unsigned=unsigned)
     return combine_add(a, b, constants, low, high)

@@ -93,8 +93,8 @@ def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: i
 
 
 @compiled()
-def combine_multiply(a, b, zero_a, zero_b, ratio, zero_point, unsigned, low, high):  # type: ignore[no-untyped-def]
+def combine_multiply(a, b, zeros, ratio, zero_point, unsigned, low, high):  # type: ignore[no-untyped-def]
     """`isa.arithmetic.combine_multiply` of two int8 values."""
     shift = 128 if unsigned else 0
-    product = np.int32((a - zero_a) * (b - zero_b))
+    product = np.int32((a - zeros[0]) * (b - zeros[1]))
     return saturate(np.float32(product) * ratio + np.float32(zero_point + shift), -shift, low, high)

@@ -124,6 +124,6 @@ def _combine(row, here, zero_point, values, operands, out):  # type: ignore[no-u
         if row[OPERAND] == 0:
             out[k] = requantize(np.int32(values[k] - zero_point), ratio_self, last_zero, low, high)
         elif row[MULTIPLY]:
-            out[k] = combine_multiply(a, b, zero_a, zero_b, ratio_self, last_zero, unsigned, low, high)
+            out[k] = combine_multiply(a, b, (zero_a, zero_b), ratio_self, last_zero, unsigned, low, high)
         else:
             out[k] = combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high)

@@ -112,8 +112,7 @@ def apply_combination(combination: Combination, values: np.ndarray, operand: np.
     return combine_multiply(
         first,
         second,
-        zero_points[combination.swap],
-        zero_points[not combination.swap],
+        (zero_points[combination.swap], zero_points[not combination.swap]),
         combination.ratio_self,
         combination.zero_point,
         combination.unsigned,

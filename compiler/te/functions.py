@@ -80,8 +80,7 @@ def combine_multiply(first: ArrayLike, second: ArrayLike, *constants: ArrayLike)
     return arithmetic.combine_multiply(
         np.asarray(first, np.int8),
         np.asarray(second, np.int8),
-        int(zero_first),
-        int(zero_second),
+        (int(zero_first), int(zero_second)),
         ratio,
         int(zero_point),
         bool(unsigned),

@@ -181,7 +181,7 @@ def test_cost_decides(model: bytes, config: Config, monkeypatch: pytest.MonkeyPa
         return RegionTime(name=region.name, accelerated=region.accelerated, seconds=seconds)
 
     monkeypatch.setattr(heterogeneous_driver, "time_region", time_region)
-    division = compile_heterogeneous(model, config, by_cost=True)
+    division = compile_heterogeneous(model, config, cost_threads=1)
     assert [region.accelerated for region in division.network.regions] == [True, False]
     assert [item.accelerated for item in division.comparisons] == [True, False]
     assert all(item.accelerator_seconds == 1e-3 and not item.remark for item in division.comparisons)

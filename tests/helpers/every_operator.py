@@ -56,7 +56,8 @@ BLOCKED = {"batch": 1, "channels": 5, "height": 4, "width": 3}
 @cache
 def programs() -> dict[str, Program]:
     """Every operator at a small size."""
-    vectors = {"blocks": Blocks.of(load_config("tiny")), **BLOCKED}
+    tiny = Blocks.of(load_config("tiny"))
+    vectors = {"blocks": tiny, "sizes": (1, 5, 4, 3)}
     act = {"batch": 1, "channels": 5, "plane": 6, "block": 4, "scale": 0.1, "zero_point": 2}
     return {
         "dense": product(
@@ -129,13 +130,23 @@ def programs() -> dict[str, Program]:
         ),
         "storing int8": store_activation(**act, dtype=DType.INT8),
         "loading int8": load_activation(**act, dtype=DType.INT8),
-        "vdla convolution": conv2d(**vectors, filters=6, window=STRIDED, pad_value=5, post=ADD),
-        "vdla depthwise": depthwise_conv2d(**vectors, window=STRIDED, pad_value=5, post=CLAMP),
+        "vdla convolution": conv2d(
+            blocks=tiny, convolution=Convolution(**BLOCKED, filters=6, window=STRIDED), pad_value=5, post=ADD
+        ),
+        "vdla depthwise": depthwise_conv2d(
+            blocks=tiny,
+            convolution=Convolution(**BLOCKED, filters=5, groups=5, window=STRIDED),
+            pad_value=5,
+            post=CLAMP,
+        ),
         "vdla max-pool": max_pool(**vectors, window=STRIDED, post=CLAMP),
         "vdla average pool": average_pool(**vectors, window=STRIDED, post=CLAMP, pad_value=0),
         "vdla element-wise": elementwise(**vectors, post=ADD),
         "vdla patches": patch_conv2d(
-            **{**vectors, "channels": 3}, filters=5, window=STRIDED, pad_value=5, post=CLAMP
+            blocks=tiny,
+            convolution=Convolution(**{**BLOCKED, "channels": 3}, filters=5, window=STRIDED),
+            pad_value=5,
+            post=CLAMP,
         ),
         "sum without a consumer": without_consumer(product(Matrices(rows=5, depth=6, columns=9))),
     }

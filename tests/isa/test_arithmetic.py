@@ -152,7 +152,7 @@ def test_multiply_equals_onnx_runtime_on_all_pairs(unsigned):
             scales = np.float32(2.0) ** np.array([-6, -7, -6 + trial % 3], np.float32)
         zeros = rng.integers(-128, 128, 3)
         ratio = ar.multiply_ratio(*scales)
-        ours = ar.combine_multiply(a, b, int(zeros[0]), int(zeros[1]), ratio, int(zeros[2]), unsigned)
+        ours = ar.combine_multiply(a, b, (int(zeros[0]), int(zeros[1])), ratio, int(zeros[2]), unsigned)
         z = own(zeros, unsigned)
         operands = [
             ("a", own(a, unsigned)),

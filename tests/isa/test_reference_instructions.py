@@ -309,7 +309,7 @@ def test_store_post(config, reduce, flags):
     unsigned = "unsigned" in flags
     if "multiply" in flags:
         first, second = ((r, 11), (q, -5)) if "swap" in flags else ((q, -5), (r, 11))
-        q = combine_multiply(first[0], second[0], first[1], second[1], ratios[0], 4, unsigned, -120, 115)
+        q = combine_multiply(first[0], second[0], (first[1], second[1]), ratios[0], 4, unsigned, -120, 115)
     elif "operand" in flags:
         first, second = (
             ((r, ratios[1]), (q, ratios[0])) if "swap" in flags else ((q, ratios[0]), (r, ratios[1]))

@@ -25,7 +25,7 @@ def _add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):
 @njit
 def _multiply(a, b, zero_a, zero_b, ratio, zero_point, unsigned, low, high):
     return [
-        kernels.combine_multiply(x, y, zero_a, zero_b, ratio, zero_point, unsigned, low, high)
+        kernels.combine_multiply(x, y, (zero_a, zero_b), ratio, zero_point, unsigned, low, high)
         for x, y in zip(a, b)  # noqa: B905
     ]
 
@@ -49,7 +49,7 @@ def test_combinations(unsigned: bool):
         np.testing.assert_array_equal(got, arithmetic.combine_add(first, second, constants))
         got = _multiply(a, b, 4, -2, np.float32(ratio_a / 64), zero, unsigned, -128, 100)
         want = arithmetic.combine_multiply(
-            first, second, 4, -2, np.float32(ratio_a / 64), zero, unsigned, -128, 100
+            first, second, (4, -2), np.float32(ratio_a / 64), zero, unsigned, -128, 100
         )
         np.testing.assert_array_equal(got, want)
 

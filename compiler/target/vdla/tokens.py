@@ -106,19 +106,8 @@ def _edges(touched: Touches, *, late: bool) -> Edges:
     read = np.full((_UNITS, touched.size), -1, dtype=np.int32)
     ended = np.full((count, _UNITS), -1, dtype=np.int64)
     edges = np.empty((count * (_UNITS - 1), 3), dtype=np.int64)
-    found = draw_edges(
-        touched.units,
-        touched.first,
-        touched.low,
-        touched.high,
-        touched.writes,
-        late,
-        queues,
-        written,
-        read,
-        ended,
-        edges,
-    )
+    spans = (touched.units, touched.first, touched.low, touched.high, touched.writes)
+    found = draw_edges(spans, late, queues, (written, read), ended, edges)
     queue, source, target = edges[:found].T
     return Edges(queue, source, target)
 

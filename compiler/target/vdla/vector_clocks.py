@@ -7,12 +7,15 @@ from vdla.util.machine_code import compiled
 
 
 @compiled()
-def draw_edges(units, first, low, high, writes, late, queues, written, read, ended, edges):  # type: ignore[no-untyped-def]
+def draw_edges(spans, late, queues, last, ended, edges):  # type: ignore[no-untyped-def]
     """Fills `edges` with (queue, source, target) rows and returns how many they are.
 
-    `written` and `read` (units, size) hold the last operation of each unit to do so to each element, `ended`
-    (operations, units) the last operation of each unit known to have ended when an operation has.
+    `spans` are units, first, low, high and writes of `tokens.Touches`. `last` = (written, read), each (units, size),
+    holds the last operation of each unit to do so to each element, `ended` (operations, units) the last operation of
+    each unit known to have ended when an operation has.
     """
+    units, first, low, high, writes = spans
+    written, read = last
     count = len(queues)
     # clocks[v, u]: the last operation of unit u known to have ended when unit v begins its next one.
     clocks = np.full((count, count), -1, dtype=np.int64)
@@ -48,9 +51,9 @@ def draw_edges(units, first, low, high, writes, late, queues, written, read, end
                 for third in range(count):
                     clocks[unit, third] = max(clocks[unit, third], ended[needed[other], third])
         for span in range(first[number], first[number + 1]):
-            last = written if writes[span] else read
+            touched = written if writes[span] else read
             for element in range(low[span], high[span]):
-                last[unit, element] = number
+                touched[unit, element] = number
         ended[number] = clocks[unit]
         ended[number, unit] = number
         last_of_unit[unit] = number

@@ -8,6 +8,7 @@ from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import Post
 from .common import Area, Part, activation, output_buffers, parameters_of, post_nest
+from .convolution import Convolution
 from .ring import INT32_MIN as INT32_MIN
 from .ring import Ring
 
@@ -15,12 +16,7 @@ from .ring import Ring
 def conv2d(
     *,
     blocks: Blocks,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
-    filters: int,
-    window: Window,
+    convolution: Convolution,
     pad_value: int,
     post: Post,
     pool: Window | None = None,
@@ -38,6 +34,8 @@ def conv2d(
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
     With `area` (not together with `pool`) only that part of Y is computed. ValueError if a window does not fit.
     """
+    batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
+    height, width, window = convolution.height, convolution.width, convolution.window
     b_size, ci, co = blocks.batch, blocks.block_in, blocks.block_out
     nb, cb, ob = ceil_div(batch, b_size), ceil_div(channels, ci), ceil_div(filters, co)
     (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations

@@ -5,19 +5,16 @@ from __future__ import annotations
 from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
 from ...ir.stmt import Alloc, Copy, Program, Reduce, nest, region, seq, whole
 from ...ir.types import DType
-from ..blocks import Blocks, Window, ceil_div
+from ..blocks import Blocks, ceil_div
 from ..post import Post
 from .common import Area, Part, activation, output_buffers, parameters_of, post_nest
+from .convolution import Convolution
 
 
 def depthwise_conv2d(
     *,
     blocks: Blocks,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
-    window: Window,
+    convolution: Convolution,
     pad_value: int,
     post: Post,
     shared_weights: bool = False,
@@ -30,10 +27,14 @@ def depthwise_conv2d(
     tile t // co, T = ceil(KH * KW / co); lanes of a row are channels. With `shared_weights` it is int8[1, 1, co, ci],
     whose row 0 serves every position of every channel block (an average pool's ones). With `area` only that part of
     Y is computed.
-    ValueError if block_in and block_out differ, or a window does not fit.
+    ValueError if block_in and block_out differ, if there is not one filter a channel, or if a window does not fit.
     """
     if blocks.block_in != blocks.block_out:
         raise ValueError("a depthwise convolution needs block_in equal to block_out")
+    if not convolution.groups == convolution.channels == convolution.filters:
+        raise ValueError("a depthwise convolution has one filter a channel")
+    batch, channels = convolution.batch, convolution.channels
+    height, width, window = convolution.height, convolution.width, convolution.window
     b_size, lanes = blocks.batch, blocks.block_out
     nb, cb = ceil_div(batch, b_size), ceil_div(channels, lanes)
     (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations

@@ -22,6 +22,7 @@ from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import Post
 from .common import activation, output_buffers, parameters_of, post_nest
+from .convolution import Convolution
 from .ring import Ring
 
 
@@ -45,12 +46,7 @@ def patch_declaration(blocks: Blocks, rows: int, run: int) -> IntrinsicDeclarati
 def patch_conv2d(
     *,
     blocks: Blocks,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
-    filters: int,
-    window: Window,
+    convolution: Convolution,
     pad_value: int,
     post: Post,
     pool: Window | None = None,
@@ -64,8 +60,10 @@ def patch_conv2d(
     `pool` as for `conv2d`.
     ValueError for dilations or a window that does not fit.
     """
-    if window.dilations != (1, 1):
+    if convolution.window.dilations != (1, 1):
         raise ValueError("patches of a dilated window are not contiguous")
+    batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
+    height, width, window = convolution.height, convolution.width, convolution.window
     b_size, ci, co = blocks.batch, blocks.block_in, blocks.block_out
     nb, ob = ceil_div(batch, b_size), ceil_div(filters, co)
     (kh_size, kw_size), (sy, sx) = window.kernel, window.strides

@@ -9,14 +9,14 @@ from ..blocks import Blocks, Window, ceil_div
 from ..post import PoolOperator, Post
 from .common import Area, Part, activation, output_buffers, parameters_of, post_nest
 
+Sizes = tuple[int, int, int, int]
+"""Batch, channels, height and width of the input."""
+
 
 def max_pool(
     *,
     blocks: Blocks,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
+    sizes: Sizes,
     window: Window,
     post: Post,
     name: str = "max_pool",
@@ -27,17 +27,13 @@ def max_pool(
     Y int8[NB, CB, OH, OW, B, co], as for `conv2d`. Intermediate: `acc` int32, X widened and padded (statement "pad").
     ValueError for dilations, differing blocks, or a window that does not fit.
     """
-    sizes = (batch, channels, height, width)
     return _widened(name, blocks, sizes, window, pad_value=-128, post=post, pool="max")
 
 
 def average_pool(
     *,
     blocks: Blocks,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
+    sizes: Sizes,
     window: Window,
     pad_value: int,
     post: Post,
@@ -49,17 +45,13 @@ def average_pool(
     The average itself is in P: bias -(window size) * zero point, scale with the divisor. Where divisors differ along
     the border, one program for each `area` of equal divisors computes its part of Y.
     """
-    sizes = (batch, channels, height, width)
     return _widened(name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", area=area)
 
 
 def elementwise(
     *,
     blocks: Blocks,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
+    sizes: Sizes,
     post: Post,
     name: str = "elementwise",
 ) -> Program:
@@ -67,14 +59,13 @@ def elementwise(
 
     With bias 0, scale 1 and stage A's zero point 0, stage A hands X on unchanged.
     """
-    sizes = (batch, channels, height, width)
     return _widened(name, blocks, sizes, Window(kernel=(1, 1)), pad_value=0, post=post, pool="max")
 
 
 def _widened(
     name: str,
     blocks: Blocks,
-    sizes: tuple[int, int, int, int],
+    sizes: Sizes,
     window: Window,
     *,
     pad_value: int,

@@ -14,6 +14,7 @@ from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import Post, Views, rolling_point
 from .common import output_buffers, parameters_of
+from .convolution import Convolution
 from .patch_conv2d import patch_declaration
 from .ring import INT32_MIN
 
@@ -51,12 +52,7 @@ def ring_of(
 def patch_conv2d_pool(
     *,
     blocks: Blocks,
-    batch: int,
-    channels: int,
-    height: int,
-    width: int,
-    filters: int,
-    window: Window,
+    convolution: Convolution,
     pool: Window,
     ring: Ring,
     pad_value: int,
@@ -70,6 +66,8 @@ def patch_conv2d_pool(
     column x of filter block o at o * ring.width + x + left; what is no result holds the least int32. Loops: og
     (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o, conv.x; o, x.
     """
+    batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
+    height, width, window = convolution.height, convolution.width, convolution.window
     b_size, ci, co = blocks.batch, blocks.block_in, blocks.block_out
     nb, ob = ceil_div(batch, b_size), ceil_div(filters, co)
     (kh_size, kw_size), (sy, sx) = window.kernel, window.strides

@@ -22,6 +22,7 @@ from .gemm_account import (
     SCHEDULERS,
     SHARED_BYTES_CYCLE,
     STALL_CYCLES,
+    FetchedWork,
     TileAccount,
     ceil_divided,
     kernel_cycles,
@@ -118,15 +119,17 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
     banks = depth * warps * read + 4 * (inputs + weights) / SHARED_BYTES_CYCLE
     cycles = kernel_cycles(
         target,
-        blocks=blocks,
-        resident=resident,
-        warps=warps,
-        steps=steps,
-        stages=stages,
-        instructions=instructions,
-        stalls=depth * STALL_CYCLES,
-        banks=banks,
-        moved=4 * (inputs + weights),
+        FetchedWork(
+            blocks=blocks,
+            resident=resident,
+            warps=warps,
+            steps=steps,
+            stages=stages,
+            instructions=instructions,
+            stalls=depth * STALL_CYCLES,
+            banks=banks,
+            moved=4 * (inputs + weights),
+        ),
     )
     read_once = layer.batch * ((oh - 1) * sy + spans[0]) * ((ow - 1) * sx + spans[1])
     moved = 4.0 * layer.channels * (read_once + taps * layer.filters)

@@ -152,15 +152,17 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
     written = 4 * (c["rows"] + c["columns"]) / SHARED_BYTES_CYCLE
     cycles = kernel_cycles(
         target,
-        blocks=blocks,
-        resident=resident,
-        warps=warps,
-        steps=steps,
-        stages=c["stages"],
-        instructions=c["depth"] * instructions,
-        stalls=c["depth"] * STALL_CYCLES,
-        banks=c["depth"] * (warps * read + written),
-        moved=4 * c["depth"] * (c["rows"] + c["columns"]),
+        FetchedWork(
+            blocks=blocks,
+            resident=resident,
+            warps=warps,
+            steps=steps,
+            stages=c["stages"],
+            instructions=c["depth"] * instructions,
+            stalls=c["depth"] * STALL_CYCLES,
+            banks=c["depth"] * (warps * read + written),
+            moved=4 * c["depth"] * (c["rows"] + c["columns"]),
+        ),
     )
     partial = 8.0 * c["splits"] * problem.batch * size["rows"] * size["columns"]
     limits["partial sums within the cache"] = (c["splits"] == 1) | (partial / 2 <= target.cache_bytes)
@@ -197,36 +199,40 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
     )
 
 
-def kernel_cycles(
-    target: CudaTarget,
-    *,
-    blocks: np.ndarray,
-    resident: np.ndarray,
-    warps: np.ndarray,
-    steps: np.ndarray,
-    stages: np.ndarray,
-    instructions: np.ndarray,
-    stalls: np.ndarray,
-    banks: np.ndarray,
-    moved: np.ndarray,
-) -> np.ndarray:
-    """Cycles of kernels whose blocks fetch into shared memory, `stages` steps at once, what they compute with.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FetchedWork:
+    """Kernels whose blocks fetch into shared memory, `stages` steps at once, what they compute with; an array a fact.
 
-    `resident` blocks fit onto a multiprocessor, each of `warps`. In each of its `steps` a thread has `instructions` and
-    waits for `stalls` cycles, a block takes `banks` cycles of shared memory and fetches `moved` bytes.
+    `resident` of the `blocks` fit onto a multiprocessor, each of `warps`. In each of its `steps` a thread has
+    `instructions` and waits for `stalls` cycles, a block takes `banks` cycles of shared memory and fetches `moved`
+    bytes.
     """
-    busiest = ceil_divided(blocks, target.multiprocessors)
-    together = np.clip(resident, 1, busiest)
-    hidden = LATENCY / np.maximum(stages - 1, 1)
+
+    blocks: np.ndarray
+    resident: np.ndarray
+    warps: np.ndarray
+    steps: np.ndarray
+    stages: np.ndarray
+    instructions: np.ndarray
+    stalls: np.ndarray
+    banks: np.ndarray
+    moved: np.ndarray
+
+
+def kernel_cycles(target: CudaTarget, work: FetchedWork) -> np.ndarray:
+    """The cycles that such kernels take."""
+    busiest = ceil_divided(work.blocks, target.multiprocessors)
+    together = np.clip(work.resident, 1, busiest)
+    hidden = LATENCY / np.maximum(work.stages - 1, 1)
 
     def round_cycles(count: np.ndarray) -> np.ndarray:
-        """Of `count` blocks that run at once on one multiprocessor."""
-        each = ceil_divided(np.maximum(count, 1) * warps, SCHEDULERS)
-        issue = instructions * (each + LONE / each) + stalls / each
-        units = [issue, count * banks, count * moved / CACHE_BYTES_CYCLE]
+        """Of `count` work.blocks that run at once on one multiprocessor."""
+        each = ceil_divided(np.maximum(count, 1) * work.warps, SCHEDULERS)
+        issue = work.instructions * (each + LONE / each) + work.stalls / each
+        units = [issue, count * work.banks, count * work.moved / CACHE_BYTES_CYCLE]
         busy = (1 - APART) * np.maximum.reduce(units) + APART * sum(units)
-        step = np.where(stages == 1, LATENCY + busy, np.maximum(busy, hidden)) + BARRIER_CYCLES
-        return np.where(count > 0, BLOCK_CYCLES + steps * step, 0.0)
+        step = np.where(work.stages == 1, LATENCY + busy, np.maximum(busy, hidden)) + BARRIER_CYCLES
+        return np.where(count > 0, BLOCK_CYCLES + work.steps * step, 0.0)
 
     return busiest // together * round_cycles(together) + round_cycles(busiest % together)
 

@@ -147,8 +147,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
     """The tensor expression."""
     return conv2d(
-        filters=workload.filters,
-        window=workload.window,
+        convolution=workload.convolution,
         pad_value=details.pad_value,
         area=details.area,
         **common,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -140,7 +141,12 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
     """The tensor expression."""
-    return depthwise_conv2d(window=workload.window, pad_value=details.pad_value, area=details.area, **common)
+    return depthwise_conv2d(
+        convolution=replace(workload.convolution, groups=workload.channels),
+        pad_value=details.pad_value,
+        area=details.area,
+        **common,
+    )
 
 
 DEPTHWISE_CONV2D = VdlaTemplate(

@@ -141,9 +141,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
     """The tensor expression."""
-    return patch_conv2d(
-        filters=workload.filters, window=workload.window, pad_value=details.pad_value, **common
-    )
+    return patch_conv2d(convolution=workload.convolution, pad_value=details.pad_value, **common)
 
 
 PATCH_CONV2D = VdlaTemplate(

@@ -126,15 +126,21 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def _max_pool(_: Config, workload: Workload, __: Details, common: dict[str, Any]) -> Program:
-    return max_pool(window=workload.window, **common)
+    return max_pool(sizes=workload.sizes, window=workload.window, **common)
 
 
 def _average_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    return average_pool(window=workload.window, pad_value=details.pad_value, area=details.area, **common)
+    return average_pool(
+        sizes=workload.sizes,
+        window=workload.window,
+        pad_value=details.pad_value,
+        area=details.area,
+        **common,
+    )
 
 
-def _elementwise(_: Config, __: Workload, ___: Details, common: dict[str, Any]) -> Program:
-    return elementwise(**common)
+def _elementwise(_: Config, workload: Workload, __: Details, common: dict[str, Any]) -> Program:
+    return elementwise(sizes=workload.sizes, **common)
 
 
 # Inputs are in the accumulators, beside nothing else.

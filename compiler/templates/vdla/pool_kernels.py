@@ -104,11 +104,7 @@ def _multiplied_average(
     if config.has("depthwise") and DEPTHWISE_CONV2D.fits(config, alone):
         program = depthwise_conv2d(
             blocks=Blocks.of(config),
-            batch=pool.batch,
-            channels=pool.channels,
-            height=pool.height,
-            width=pool.width,
-            window=pool.window,
+            convolution=replace(pool.convolution, groups=pool.channels),
             pad_value=operator.pad_value,
             post=operator.post,
             shared_weights=True,

@@ -158,8 +158,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
     """The tensor expression."""
     return patch_conv2d_pool(
-        filters=workload.filters,
-        window=workload.window,
+        convolution=workload.convolution,
         pool=workload.pool,
         ring=RollingShape.of(config, workload).ring,
         pad_value=details.pad_value,

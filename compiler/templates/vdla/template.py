@@ -62,10 +62,6 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
         post = workload.post if details.post is None else details.post
         common = {
             "blocks": Blocks.of(config),
-            "batch": workload.batch,
-            "channels": workload.channels,
-            "height": workload.height,
-            "width": workload.width,
             "post": post,
             "name": self.name if details.name is None else details.name,
         }

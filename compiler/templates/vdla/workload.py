@@ -10,6 +10,7 @@ from typing import Any
 
 from ...te.blocks import Pads, Pair, Window
 from ...te.ops.common import Area, Part
+from ...te.ops.convolution import Convolution
 from ...te.post import Combination, Post
 
 
@@ -46,6 +47,23 @@ class Workload:
     def window(self) -> Window:
         """Kernel, strides, pads and dilations."""
         return Window(kernel=self.kernel, strides=self.strides, pads=self.pads, dilations=self.dilations)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Batch, channels, height and width of the input."""
+        return self.batch, self.channels, self.height, self.width
+
+    @property
+    def convolution(self) -> Convolution:
+        """The operator as a dense convolution."""
+        return Convolution(
+            batch=self.batch,
+            channels=self.channels,
+            height=self.height,
+            width=self.width,
+            filters=self.filters,
+            window=self.window,
+        )
 
     @property
     def post(self) -> Post:

@@ -59,6 +59,19 @@ class Placed:
     trials: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Who hears of a run: `write` of every trial but trial 0 by its number, `settle` of all settings whenever they made
+    the network faster (the first ones to begin with), `watch` of every move."""
+
+    write: Callable[[int, Tried], None] = lambda number, tried: None
+    settle: Callable[[int, Settings, float], None] = lambda number, settings, cycles: None
+    watch: Callable[[Move], None] = lambda _: None
+
+
+NOBODY = Told()
+
+
 def refine(
     network: NetworkTrials,
     places: Sequence[Place],
@@ -67,20 +80,17 @@ def refine(
     trials: int,
     seed: int,
     known: Mapping[int, Tried],
-    write: Callable[[int, Tried], None] = lambda number, tried: None,
-    settle: Callable[[int, Settings, float], None] = lambda number, settings, cycles: None,
-    watch: Callable[[Move], None] = lambda _: None,
+    told: Told = NOBODY,
 ) -> Placed:
     """Better settings than `start`, a batch of trials of one node after the other, all others keeping still.
 
     Batches go to the node that promises to save most. What a candidate costs there is taken to be what its node took
     alone at first, and what the network took more or less than before: of all its cycles a node's would be too small a
-    part to learn from. Trial 0 is `start`. `write` gets every later one by number, and `settle` all settings whenever
-    they made the network faster, `start` to begin with. `known` are trials of this run by number, from before it was
+    part to learn from. Trial 0 is `start`. `known` are trials of this run by number, from before it was
     interrupted: they are not measured again, and it goes on as if it had not stopped.
     """
     settings, best = dict(start), float(network.cycles(start))
-    settle(0, settings, best)
+    told.settle(0, settings, best)
     histories = [History.empty(place.space) for place in places]
     present = [place.alone for place in places]
     finished = [False] * len(places)
@@ -125,16 +135,16 @@ def refine(
                     values=values,
                     result=network.measure(settings, place.node, values),
                 )
-                write(spent, tried)
+                told.write(spent, tried)
             cycles = tried.result.cost
             costs.append(max(cycles - reference, 1.0))
             if cycles < best:
                 best, present[turn] = cycles, costs[-1]
                 settings = {**settings, place.node: tried.values}
-                settle(spent, settings, cycles)
+                told.settle(spent, settings, cycles)
             spent += 1
             if fresh:
-                watch(Move(node=place.node, count=spent, best=best))
+                told.watch(Move(node=place.node, count=spent, best=best))
         histories[turn] = history.with_trials(points, np.array(costs))
     return Placed(settings=settings, cycles=best, trials=spent)
 

@@ -51,7 +51,7 @@ def test_product_knows_whose_zero_point_is_whose():
         zero_point=5,
         low=-90,
     )
-    expected = combine_multiply(FIRST, SECOND, 7, -40, np.float32(0.01), 5, False, -90, 127)
+    expected = combine_multiply(FIRST, SECOND, (7, -40), np.float32(0.01), 5, False, -90, 127)
     np.testing.assert_array_equal(apply_combination(combine, FIRST, SECOND), expected)
     swapped = replace(combine, zero_point_self=-40, zero_point_operand=7, swap=True)
     np.testing.assert_array_equal(apply_combination(swapped, SECOND, FIRST), expected)

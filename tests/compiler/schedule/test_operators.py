@@ -26,6 +26,7 @@ from vdla.compiler.te.ops import (
     max_pool,
     patch_conv2d,
 )
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.post import Combination, Post
 from vdla.isa.config import load_config
 
@@ -130,12 +131,9 @@ def test_conv2d(name, batch):
     config = CONFIGS[batch]
     program = conv2d(
         blocks=Blocks.of(config),
-        batch=2 * batch - 1,
-        channels=6,
-        height=height,
-        width=width,
-        filters=9,
-        window=window,
+        convolution=Convolution(
+            batch=2 * batch - 1, channels=6, height=height, width=width, filters=9, window=window
+        ),
         pad_value=5,
         post=post,
     )
@@ -148,12 +146,9 @@ def test_conv2d_with_pool(pads):
     pool = Window(kernel=(3, 3), strides=(2, 2), pads=pads)
     program = conv2d(
         blocks=Blocks.of(config),
-        batch=1,
-        channels=3,
-        height=6,
-        width=7,
-        filters=5,
-        window=Window(kernel=(2, 2), pads=(0, 0, 1, 1)),
+        convolution=Convolution(
+            batch=1, channels=3, height=6, width=7, filters=5, window=Window(kernel=(2, 2), pads=(0, 0, 1, 1))
+        ),
         pad_value=5,
         post=CLAMP,
         pool=pool,
@@ -189,12 +184,14 @@ def test_patch_conv2d(chunk, pool, batch):
     config = CONFIGS[batch]
     program = patch_conv2d(
         blocks=Blocks.of(config),
-        batch=2 * batch - 1,
-        channels=3,
-        height=6,
-        width=5,
-        filters=5,
-        window=Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
+        convolution=Convolution(
+            batch=2 * batch - 1,
+            channels=3,
+            height=6,
+            width=5,
+            filters=5,
+            window=Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
+        ),
         pad_value=7,
         post=CLAMP,
         pool=pool,
@@ -225,11 +222,15 @@ def test_depthwise_conv2d(batch, shared):
     config = CONFIGS[batch]
     program = depthwise_conv2d(
         blocks=Blocks.of(config),
-        batch=batch,
-        channels=10,
-        height=6,
-        width=5,
-        window=Window(kernel=(3, 3), strides=(2, 1), pads=(1, 1, 0, 1)),
+        convolution=Convolution(
+            batch=batch,
+            channels=10,
+            height=6,
+            width=5,
+            filters=10,
+            window=Window(kernel=(3, 3), strides=(2, 1), pads=(1, 1, 0, 1)),
+            groups=10,
+        ),
         pad_value=-2,
         post=Post(zero_point=3),
         shared_weights=shared,
@@ -257,7 +258,7 @@ def test_depthwise_conv2d(batch, shared):
 def test_pointwise(batch, kind):
     config = CONFIGS[batch]
     window = Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 1, 1))
-    sizes = {"blocks": Blocks.of(config), "batch": batch, "channels": 7, "height": 5, "width": 6}
+    sizes = {"blocks": Blocks.of(config), "sizes": (batch, 7, 5, 6)}
     if kind == "max":
         program, post = max_pool(**sizes, window=window, post=CLAMP), CLAMP
     elif kind == "add":

@@ -19,6 +19,7 @@ from vdla.compiler.te.ops import (
     max_pool,
     patch_conv2d,
 )
+from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.post import Combination, Post
 from vdla.isa import arithmetic
 
@@ -94,7 +95,7 @@ def finish(total, bias, scale, post, operand):
             return arithmetic.combine_add(a, b, constants, c.low, c.high)
         case "multiply":
             return arithmetic.combine_multiply(
-                a, b, zero_a, zero_b, c.ratio_self, c.zero_point, c.unsigned, c.low, c.high
+                a, b, (zero_a, zero_b), c.ratio_self, c.zero_point, c.unsigned, c.low, c.high
             )
 
 
@@ -170,12 +171,7 @@ def test_conv2d(batch, case, name):
     bias, scale = post_data(rng, o, 1e-3)
     program = conv2d(
         blocks=blocks,
-        batch=n,
-        channels=c,
-        height=height,
-        width=width,
-        filters=o,
-        window=window,
+        convolution=Convolution(batch=n, channels=c, height=height, width=width, filters=o, window=window),
         pad_value=11,
         post=post,
         pool=pool,
@@ -209,12 +205,7 @@ def test_patch_conv2d(blocks, window, pool):
     bias, scale = post_data(rng, o, 1e-3)
     program = patch_conv2d(
         blocks=blocks,
-        batch=n,
-        channels=c,
-        height=height,
-        width=width,
-        filters=o,
-        window=window,
+        convolution=Convolution(batch=n, channels=c, height=height, width=width, filters=o, window=window),
         pad_value=-9,
         post=POSTS["requantize"],
         pool=pool,
@@ -249,11 +240,9 @@ def test_depthwise_conv2d(blocks, shared):
     bias, scale = post_data(rng, c, 1e-2)
     program = depthwise_conv2d(
         blocks=blocks,
-        batch=n,
-        channels=c,
-        height=height,
-        width=width,
-        window=window,
+        convolution=Convolution(
+            batch=n, channels=c, height=height, width=width, filters=c, window=window, groups=c
+        ),
         pad_value=4,
         post=POSTS["requantize"],
         shared_weights=shared,
@@ -281,12 +270,12 @@ def test_pools(blocks, pool):
     data = int8(rng, n, c, height, width)
     bias, scale = np.zeros(c, np.int32), np.full(c, 0.9, np.float32)
     post = POSTS["rescale"]
-    sizes = {"batch": n, "channels": c, "height": height, "width": width}
+    sizes = (n, c, height, width)
     if pool is max_pool:
-        program = max_pool(blocks=blocks, **sizes, window=window, post=post)
+        program = max_pool(blocks=blocks, sizes=sizes, window=window, post=post)
         total = windows(data, window, -128).max(axis=(4, 5))
     else:
-        program = average_pool(blocks=blocks, **sizes, window=window, pad_value=-3, post=post)
+        program = average_pool(blocks=blocks, sizes=sizes, window=window, pad_value=-3, post=post)
         total = windows(data, window, -3).sum(axis=(4, 5))
     arrays = {
         "X": block(data, blocks.batch, blocks.block_in),
@@ -302,7 +291,7 @@ def test_elementwise(kind):
     blocks, n, c, height, width = SQUARE[1], 3, 3, 3, 2
     data, operand = int8(rng, n, c, height, width), int8(rng, n, c, height, width)
     post = Post(combination=POSTS[kind].combination)
-    program = elementwise(blocks=blocks, batch=n, channels=c, height=height, width=width, post=post)
+    program = elementwise(blocks=blocks, sizes=(n, c, height, width), post=post)
     bias, scale = np.zeros(c, np.int32), np.ones(c, np.float32)
     arrays = {"X": block(data, 2, 2), "P": parameter_table(bias, scale, 2)}
     if post.has_operand:
@@ -315,10 +304,7 @@ def test_a_window_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="a window of 5 does not fit into 4"):
         max_pool(
             blocks=SQUARE[0],
-            batch=1,
-            channels=4,
-            height=4,
-            width=9,
+            sizes=(1, 4, 4, 9),
             window=Window(kernel=(5, 5)),
             post=Post(),
         )

@@ -132,7 +132,7 @@ def expected(setting: dict[str, int], q: np.ndarray, r: np.ndarray) -> np.ndarra
     if not setting["operand_used"]:
         return rescale(q, zero, number("ratio_self"), last, low, high)
     if setting["multiply"]:
-        return combine_multiply(q, r, zero, operand_zero, number("ratio_self"), last, unsigned, low, high)
+        return combine_multiply(q, r, (zero, operand_zero), number("ratio_self"), last, unsigned, low, high)
     sides = [(q, number("ratio_self")), (r, number("ratio_operand"))]
     (a, ratio_a), (b, ratio_b) = reversed(sides) if setting["swap"] else sides
     constants = AddConstants(ratio_a=ratio_a, ratio_b=ratio_b, offset=number("offset"), unsigned=unsigned)
