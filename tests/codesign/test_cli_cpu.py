@@ -178,7 +178,7 @@ def test_code_of_another_processor_is_written_and_refused_here(vdla, model: Path
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("opencl", "there are vdla (the accelerator), llvm (this processor)"),
+        ("vulkan", "there are vdla (the accelerator), llvm (this processor)"),
         ("cuda -arch=sm_1", "unknown GPU architecture 'sm_1'; there are sm_80"),
         ("llvm -mcpu=no-such-processor", "has no processor no-such-processor"),
         ("llvm -march=native", "unknown target option -march"),
