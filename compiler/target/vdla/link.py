@@ -28,11 +28,15 @@ ALIGNMENT = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
-    """A scheduled, lowered kernel; `tensors` and `constants` say what its parameters are."""
+    """A scheduled, lowered kernel; `tensors` and `constants` say what its parameters are.
+
+    A parameter in `offsets` begins so many bytes behind its tensor's first one.
+    """
 
     kernel: Kernel
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
+    offsets: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +122,8 @@ def link(
         for k, kernel in enumerate(layer.kernels):
             places = {name: DramBuffer(addresses[layer.name, k, name], False) for name in kernel.constants}
             places |= {
-                name: DramBuffer(tensors.addresses[tensor], True) for name, tensor in kernel.tensors.items()
+                name: DramBuffer(tensors.addresses[tensor] + kernel.offsets.get(name, 0), True)
+                for name, tensor in kernel.tensors.items()
             }
             LayerEmitter(emission, kernel.kernel, places, group).run()
     memory = image.finish(emission, max(len(layers) - 1, 0))

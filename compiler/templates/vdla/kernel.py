@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from vdla.isa.config import Config
@@ -19,6 +19,7 @@ class Kernel:
     """What a kernel computes and what its parameters stand for: tensors of the graph, and constants as they are packed.
 
     Its knobs depend on `workload` alone; the expression may say more. `recorded`: records of the workload count for it.
+    A parameter in `offsets` is a part of its tensor, and begins so many bytes behind the tensor's first one.
     """
 
     workload: Workload
@@ -26,6 +27,7 @@ class Kernel:
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
     recorded: bool = True
+    offsets: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def bound_tensors(node: Node) -> dict[str, str]:

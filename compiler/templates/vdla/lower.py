@@ -120,5 +120,5 @@ def lower_node(
             dump("scheduled", format_node(program) + "\n")
         passes = pipeline(config, template.copies_by_scope(point, virtual_threads))
         program = run_pipeline(program, passes, check=check, dump=dump)
-        lowered.append(LoweredKernel(program, kernel.tensors, kernel.constants))
+        lowered.append(LoweredKernel(program, kernel.tensors, kernel.constants, kernel.offsets))
     return LoweredLayer(node, tuple(lowered))
