@@ -102,7 +102,7 @@ class Table:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
     """Inputs: parts. Channel c of the output is channel `sources`[c][1] of part `sources`[c][0]: concatenations,
-    splits, shuffles. For processors only."""
+    splits, shuffles."""
 
     sources: tuple[Pair, ...]
 

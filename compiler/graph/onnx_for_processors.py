@@ -1,6 +1,7 @@
-"""Operators of quantized models that processors compute on integers, and the accelerator does not.
+"""Operators of quantized models beside those of `onnx_import.OPERATORS`.
 
-Functions of one tensor become tables, channels move as they are, transposed convolutions become convolutions.
+Channels move as they are, on every target. On processors functions of one tensor become tables, and transposed
+convolutions become convolutions.
 """
 
 from __future__ import annotations
@@ -41,19 +42,27 @@ FUNCTIONS = UNARY - CHAINED | frozenset(
 a table of 256 values can give."""
 
 
-def import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds a node's outputs if it is one of these; whether it was. Raises ModelError as the others do."""
+def import_channels(context: ImportContext, node: OnnxNode) -> bool:
+    """Binds a node's outputs if it moves whole channels; whether it does. Raises ModelError as the others do."""
     match node.op_type:
         case "Concat":
             _import_concat(context, node)
-        case "ConvTranspose":
-            _import_transposed(context, node)
         case "Slice":
             return _import_slice(context, node)
         case "Split":
             return _import_split(context, node)
         case "Transpose":
             return _import_shuffle(context, node)
+        case _:
+            return False
+    return True
+
+
+def import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
+    """Binds a node's outputs if only processors compute it on integers; whether it was. Raises ModelError."""
+    match node.op_type:
+        case "ConvTranspose":
+            _import_transposed(context, node)
         case name if name in FUNCTIONS:
             return _import_function(context, node)
         case name if name in CHAINED:

@@ -140,7 +140,7 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
     if _foldable(context, node):
         _fold(context, node)
         return
-    if context.processor and _import_for_processors(context, node):
+    if (node.op_type in CHANNELS or context.processor) and _import_further(context, node):
         return
     importer = OPERATORS.get(node.op_type)
     if importer is None:
@@ -152,11 +152,13 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
     importer(context, node)
 
 
-def _import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
-    # Many modules, which networks for the accelerator need not load.
-    from .onnx_for_processors import import_for_processors
+def _import_further(context: ImportContext, node: OnnxNode) -> bool:
+    # Many modules, which most networks for the accelerator need not load.
+    from .onnx_for_processors import import_channels, import_for_processors
 
-    return import_for_processors(context, node)
+    if import_channels(context, node):
+        return True
+    return context.processor and import_for_processors(context, node)
 
 
 def _foldable(context: ImportContext, node: OnnxNode) -> bool:
@@ -287,4 +289,6 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
     }
 )
 """What each operator of a quantized model becomes, on every target (`onnx_for_processors` has more)."""
-SUPPORTED = ", ".join(OPERATORS)
+CHANNELS = ("Concat", "Split", "Slice", "Transpose")
+"""What moves whole channels; a Transpose may also be one of `OPERATORS`."""
+SUPPORTED = ", ".join(dict.fromkeys((*OPERATORS, *CHANNELS)))

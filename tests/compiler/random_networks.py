@@ -18,6 +18,7 @@ from vdla.compiler.graph.graph import (
     quantized_tensor,
 )
 from vdla.compiler.graph.int8_operators import (
+    Channels,
     Int8AveragePool,
     Int8Convolution,
     Int8Elementwise,
@@ -181,6 +182,17 @@ class NetworkBuilder:
         )
         return self._elementwise("rescale", (a,), combination, zero)
 
+    def channels(self, parts: tuple[str, ...], sources: tuple[Pair, ...]) -> str:
+        """Channels of tensors of one batch and plane: channel c is `sources`[c] = (part, channel)."""
+        batch, _, *plane = self.tensors[parts[0]].shape
+        zero = self.tensors[parts[0]].grid.zero_point
+        return self._append("channels", Channels(sources=sources), parts, (batch, len(sources), *plane), zero)
+
+    def joined(self, *parts: str) -> str:
+        """All channels of tensors, one tensor behind the other."""
+        counts = [self.tensors[name].shape[1] for name in parts]
+        return self.channels(parts, tuple((i, c) for i, count in enumerate(counts) for c in range(count)))
+
     def clip(self, a: str) -> str:
         """A clamp that changes no value inside it."""
         zero = self.tensors[a].grid.zero_point
@@ -308,7 +320,19 @@ def _random_node(b: NetworkBuilder, data: str, alive: list[str]) -> str | None:
     shape = b.tensors[data].nchw
     alike = [name for name in alive if b.tensors[name].shape == b.tensors[data].shape]
     kind = pick.choice(
-        ["conv", "conv", "conv", "grouped", "dense", "max", "average", "global", "pairwise", "one"]
+        [
+            "conv",
+            "conv",
+            "conv",
+            "grouped",
+            "dense",
+            "max",
+            "average",
+            "global",
+            "pairwise",
+            "one",
+            "channels",
+        ]
     )
     match kind:
         case "conv":
@@ -327,8 +351,32 @@ def _random_node(b: NetworkBuilder, data: str, alive: list[str]) -> str | None:
             operation = b.add if pick.random() < 0.7 else b.multiply
             other = b.constant(*b.tensors[data].shape) if pick.random() < 0.2 else str(pick.choice(alike))
             return operation(data, other) if pick.random() < 0.5 else operation(other, data)
+        case "channels":
+            return _random_channels(b, data, alive)
         case _:
             return b.rescale(data) if pick.random() < 0.6 else b.clip(data)
+
+
+def _random_channels(b: NetworkBuilder, data: str, alive: list[str]) -> str:
+    """Tensors joined, a slice of one, its channels in another order, or any channels of several."""
+    pick = b.random
+    batch, channels, *plane = b.tensors[data].shape
+    fitting = [n for n in alive if b.tensors[n].shape[0] == batch and b.tensors[n].shape[2:] == (*plane,)]
+    parts = (data, *(str(pick.choice(fitting)) for _ in range(int(pick.integers(0, 4)))))
+    match pick.choice(["join", "join", "slice", "shuffle", "any"]):
+        case "join":
+            return b.joined(*parts)
+        case "slice":
+            first = int(pick.integers(channels))
+            taken = range(first, channels, int(pick.choice([1, 1, 1, 2])))
+            return b.channels((data,), tuple((0, c) for c in taken))
+        case "shuffle":
+            return b.channels((data,), tuple((0, int(c)) for c in pick.permutation(channels)))
+        case _:
+            several = pick.integers(len(parts), size=int(pick.integers(1, 40)))
+            return b.channels(
+                parts, tuple((int(p), int(pick.integers(b.tensors[parts[p]].shape[1]))) for p in several)
+            )
 
 
 def _random_convolution(b: NetworkBuilder, data: str, groups: int) -> str | None:

@@ -197,6 +197,24 @@ CORNERS: dict[str, Build] = {
         y := b.convolution(b.input(1, 17, 8, 8), 17, (1, 1)),
         b.rescale(b.convolution(y, 17, (3, 3), pads=(1, 1, 1, 1))),
     ),
+    "whole blocks joined, of several images": lambda b: b.joined(
+        b.convolution(x := b.input(3, 16, 5, 6), 32, (1, 1)), b.convolution(x, 64, (1, 1)), x
+    ),
+    "joined channels that share blocks": lambda b: b.joined(
+        b.convolution(x := b.input(2, 3, 7, 7), 17, (3, 3), pads=(1, 1, 1, 1)),
+        b.convolution(x, 5, (1, 1)),
+        b.convolution(x, 58, (1, 1)),
+        x,
+    ),
+    "channels shuffled": lambda b: b.channels(
+        (b.convolution(b.input(1, 20, 9, 4), 58, (1, 1)),),
+        tuple((0, g * 29 + c) for c in range(29) for g in (0, 1)),
+    ),
+    "every second channel": lambda b: b.channels(
+        (b.input(1, 70, 3, 3),), tuple((0, c) for c in range(1, 70, 2))
+    ),
+    "a tensor joined with itself": lambda b: b.joined(x := b.input(1, 17, 4, 4), x, x),
+    "a joined vector": lambda b: b.dense(b.joined(b.input(3, 20), b.input(3, 45)), 10),
     "a tensor with itself": lambda b: b.multiply(x := b.input(1, 18, 5, 5), b.add(x, x)),
     "a constant operand first": lambda b: b.multiply(b.constant(1, 9, 4, 6), b.input(1, 9, 4, 6)),
     "operators on the network's input alone": lambda b: b.clip(b.rescale(b.input(5, 3))),

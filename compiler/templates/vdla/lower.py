@@ -8,7 +8,13 @@ from functools import cache, partial
 from vdla.isa.config import Config
 
 from ...graph.graph import Node
-from ...graph.int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
+from ...graph.int8_operators import (
+    Channels,
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+)
 from ...ir.printer import format_node
 from ...passes.interleave_virtual_threads import interleave_virtual_threads
 from ...passes.pipeline import Pass, run_pipeline
@@ -16,6 +22,7 @@ from ...passes.split_copies import split_copies
 from ...target.vdla.link import LoweredKernel, LoweredLayer
 from ...target.vdla.machine import scratchpad_depths
 from ..space import EmptySpaceError, Values
+from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
 from .kernel import Kernel
 from .legalize import Legalized
@@ -59,6 +66,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return tuple(average_pool_kernels(config, graph, node, operator))
         case Int8Elementwise(combination=combination):
             return (elementwise_kernel(config, graph, node, combination),)
+        case Channels() as operator:
+            return tuple(channel_kernels(config, graph, node, operator))
         case _:
             raise ValueError(f"{node.name} ({node.kind}) is for processors: import the model without it")
 

@@ -72,8 +72,31 @@ def depthwise(builder):
     return b.model("y")
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("network", [chain, residual, depthwise])
+def channels(builder):
+    """Channels split, sliced, joined and shuffled, as ShuffleNet does."""
+    b = builder(1, 6, 8, 9, seed=3)
+    b.conv("x", "c1", 21, 6, 3, 3, pads=[1, 1, 1, 1])
+    b.node("Relu", ["c1"], "r1")
+    sizes = b.constant("sizes", np.array([9, 12]))
+    b.nodes.append(onnx.helper.make_node("Split", ["r1", sizes], ["left", "right"], "halves", axis=1))
+    b.conv("left", "c2", 7, 9, 1, 1)
+    limits = [b.constant(name, np.array([value])) for name, value in (("from", 1), ("to", 11), ("axis", 1))]
+    b.node("Slice", ["right", *limits], "middle")
+    b.node("Concat", ["c2", "middle", "left"], "j1", axis=1)
+    b.node("Reshape", ["j1", b.constant("groups", np.array([1, 2, 13, 8, 9]))], "g1")
+    b.node("Transpose", ["g1"], "t1", perm=[0, 2, 1, 3, 4])
+    b.node("Reshape", ["t1", b.constant("flat", np.array([1, 26, 8, 9]))], "s1")
+    b.conv("s1", "y", 5, 26, 2, 3)
+    return b.model("y")
+
+
+@pytest.mark.parametrize(
+    ("network", "form"),
+    [
+        *((network, form) for network in (chain, residual, depthwise) for form in FORMS),
+        *((channels, form) for form in FORMS if form.startswith("qdq")),
+    ],
+)
 def test_every_layer_is_within_one_step(
     network, form, builder, quantized, feed_of, layers_against_runtime, fusion_exact
 ):

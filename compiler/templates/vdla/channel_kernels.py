@@ -1,0 +1,152 @@
+"""Kernels that move channels of tensors: concatenations, splits, shuffles.
+
+Blocks of channels that stay whole are copied by the store unit. Blocks whose lanes are put together anew are products
+with a selection matrix of ones and zeros, one for each tensor that they come from; each adds to what the ones before
+it stored. Both are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Channels
+from ...graph.layout import pack_parameters, pack_weight
+from ...te.blocks import Window, ceil_div
+from ...te.post import PLAIN, Combination, Post
+from .conv2d import CONV2D
+from .kernel import Kernel, identity_parameters
+from .pool import ELEMENTWISE
+from .template import Details
+from .workload import windowed
+
+ADDED = Post(combination=Combination(kind="add", ratio_self=1.0, ratio_operand=1.0))
+"""The sum of a result and a second tensor: where one of them is 0, the other one."""
+ALONE = Window(kernel=(1, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """Blocks `first` to `last` (exclusive) of the output. `copied` is the part and its first block where they are
+    blocks of one part as they stand; else None, and lanes come from all of `parts`."""
+
+    first: int
+    last: int
+    parts: tuple[int, ...]
+    copied: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Image:
+    """What all kernels of one image (as many as the machine computes at a time) have in common."""
+
+    config: Config
+    graph: Graph
+    node: Node
+    index: int
+    batch: int
+
+    def offset(self, tensor: str, block: int) -> int:
+        """The byte at which a block of channels of the image begins in a tensor."""
+        _, channels, height, width = self.graph.tensors[tensor].nchw
+        blocks = ceil_div(channels, self.config.block_out)
+        return (self.index * blocks + block) * height * width * self.config.out_bytes
+
+    def sizes(self, blocks: int) -> tuple[int, int, int, int]:
+        """Batch, channels, height and width of so many blocks."""
+        return (self.batch, blocks * self.config.block_out, *self.graph.tensors[self.node.output].nchw[2:])
+
+
+def channel_kernels(config: Config, graph: Graph, node: Node, operator: Channels) -> list[Kernel]:
+    """One kernel for each run of blocks that are copied; for the others one for each tensor that they come from."""
+    batch = graph.tensors[node.output].nchw[0]
+    kernels: list[Kernel] = []
+    for index in range(ceil_div(batch, config.batch)):
+        image = _Image(
+            config=config,
+            graph=graph,
+            node=node,
+            index=index,
+            batch=min(config.batch, batch - index * config.batch),
+        )
+        for run in _runs(operator.sources, config.block_out):
+            if run.copied is not None:
+                kernels.append(_copy(image, run, *run.copied))
+                continue
+            for position, part in enumerate(run.parts):
+                kernels.append(_selection(image, run, operator.sources, part, added=position > 0))
+    return kernels
+
+
+def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
+    """The blocks of the output in runs that one kernel, or one for each part, can compute."""
+
+    def origin(block: int) -> tuple[tuple[int, ...], tuple[int, int] | None]:
+        """The parts of a block, and how far ahead its own block lies in the only one if it stays whole."""
+        mine = sources[block * lanes : (block + 1) * lanes]
+        parts = tuple(sorted({part for part, _ in mine}))
+        channel = mine[0][1]
+        whole = len(parts) == 1 and channel % lanes == 0
+        if whole and [c for _, c in mine] == list(range(channel, channel + len(mine))):
+            return parts, (parts[0], channel // lanes - block)
+        return parts, None
+
+    for (parts, ahead), group in groupby(range(ceil_div(len(sources), lanes)), key=origin):
+        blocks = list(group)
+        copied = None if ahead is None else (ahead[0], blocks[0] + ahead[1])
+        yield _Run(first=blocks[0], last=blocks[-1] + 1, parts=parts, copied=copied)
+
+
+def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
+    """Blocks of a part from `block` on, as they stand."""
+    source, target, blocks = image.node.inputs[part], image.node.output, run.last - run.first
+    sizes = image.sizes(blocks)
+    workload = windowed(ELEMENTWISE.name, sizes, sizes[1], ALONE)
+    details = Details(post=PLAIN, name=image.node.name)
+    return Kernel(
+        workload=workload,
+        expression=ELEMENTWISE.expression(image.config, workload, details),
+        tensors={"X": source, "Y": target},
+        constants={"P": identity_parameters(image.config, sizes[1], 0)},
+        recorded=False,
+        offsets={"X": image.offset(source, block), "Y": image.offset(target, run.first)},
+    )
+
+
+def _selection(
+    image: _Image, run: _Run, sources: Sequence[tuple[int, int]], part: int, *, added: bool
+) -> Kernel:
+    """The lanes of a run that come from `part`, others 0; `added` to what is stored there already."""
+    config, lanes = image.config, image.config.block_out
+    source, target = image.node.inputs[part], image.node.output
+    taken = [
+        (channel - run.first * lanes, sources[channel][1])
+        for channel in range(run.first * lanes, min(run.last * lanes, len(sources)))
+        if sources[channel][0] == part
+    ]
+    first = min(channel for _, channel in taken) // lanes
+    last = max(channel for _, channel in taken) // lanes + 1
+    filters = (run.last - run.first) * lanes
+    weight = np.zeros((filters, (last - first) * lanes, 1, 1), dtype=np.int8)
+    for row, channel in taken:
+        weight[row, channel - first * lanes] = 1
+    post = ADDED if added else PLAIN
+    workload = windowed(CONV2D.name, image.sizes(last - first), filters, ALONE, operand=added)
+    tensors = {"X": source, "Y": target} | ({"R": target} if added else {})
+    begin = image.offset(target, run.first)
+    return Kernel(
+        workload=workload,
+        expression=CONV2D.expression(config, workload, Details(post=post, name=image.node.name)),
+        tensors=tensors,
+        constants={
+            "W": pack_weight(config, weight),
+            "P": pack_parameters(config, np.zeros(filters, np.int32), np.ones(1, np.float32)),
+        },
+        recorded=False,
+        offsets={name: begin for name in tensors if name != "X"} | {"X": image.offset(source, first)},
+    )
