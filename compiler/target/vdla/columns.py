@@ -1,17 +1,23 @@
 """Columns: what many iterations, or many instructions, have in common or not.
 
-Emission evaluates every expression once for all iterations of the loops around it. A column is one int where it is the
-same for all of them, or an int64 array with one value a row.
+Emission evaluates every index expression once for all iterations of the loops around it. A column is one int where it
+is the same for all of them, or an int64 array with one value a row. Operands of intrinsics and copies are addresses in
+columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ...ir.expr import Binary, Const, Expr, Var
+from ...ir.stmt import Region
 
 Rows: TypeAlias = NDArray[np.int64]
 Column: TypeAlias = int | NDArray[np.int64]
@@ -84,3 +90,137 @@ def group_rows(columns: Iterable[Column], count: int) -> Groups:
         return Groups(np.zeros(min(count, 1), dtype=np.int64), key)
     _, first, of = np.unique(key, return_index=True, return_inverse=True)
     return Groups(first, of)
+
+
+Environment: TypeAlias = Mapping[str, Any]
+"""What loops' variables hold, by name: an int, or an int64 array with one value an iteration."""
+Evaluator: TypeAlias = Callable[[Environment], Any]
+
+_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": lesser,
+    "max": greater,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "and": operator.and_,
+    "or": operator.or_,
+}
+
+
+def evaluate(expr: Expr, environment: Environment) -> Any:
+    """The value of an integer (or bool) index expression; raises ValueError for any other."""
+    if type(expr) is Var:
+        return environment[expr.name]
+    if type(expr) is Const:
+        return expr.value
+    if type(expr) is Binary:
+        a, b = evaluate(expr.a, environment), evaluate(expr.b, environment)
+        return _OPERATIONS[expr.op](a, b)
+    raise ValueError(f"not an index expression: {expr!r}")
+
+
+def evaluator(expr: Expr) -> Evaluator:
+    """`evaluate` of one expression, as a function of the environment."""
+    return partial(evaluate, expr)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Iterations:
+    """One row an iteration: what the loops' variables hold by name, and its `position`.
+
+    Positions number all iterations of all statements of a layer in program order, with gaps: so instructions
+    of different statements are put in order by sorting, whenever they were made.
+    """
+
+    values: Mapping[str, Column]
+    position: Rows
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def chosen(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Iterations:
+        """Some of the iterations: their numbers, ascending, or a bool an iteration."""
+        values = {name: pick(value, rows) for name, value in self.values.items()}
+        return Iterations(values, self.position[rows])
+
+    def shifted(self, positions: int) -> Iterations:
+        """The same iterations `positions` later."""
+        return Iterations(self.values, self.position + positions) if positions else self
+
+    def fixed(self, names: Iterable[str]) -> Iterations:
+        """The same iterations of an inner statement whose loops `names` stand at 0."""
+        return Iterations({**self.values, **dict.fromkeys(names, 0)}, self.position)
+
+    def expanded(self, name: str, extent: Column, positions: int) -> Iterations:
+        """The iterations of a loop inside: `extent` of each (0 or less: none), `positions` apart."""
+        count = len(self)
+        if isinstance(extent, np.ndarray):
+            extent = np.maximum(extent, 0)
+            outer = np.repeat(np.arange(count), extent)
+            inner = np.arange(len(outer)) - np.repeat(np.cumsum(extent) - extent, extent)
+        elif extent == 1:
+            return self.fixed((name,))
+        else:
+            outer = np.repeat(np.arange(count), max(extent, 0))
+            inner = np.tile(np.arange(max(extent, 0)), count)
+        within = self.chosen(outer)
+        return Iterations({**within.values, name: inner}, within.position + inner * positions)
+
+
+class Access:
+    """One operand: its start and extents, and the strides of its leading dimensions in elements.
+
+    On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
+    addresses count elements from the buffer's address. `least` is the room that the innermost dimension takes even
+    where the buffer has less of it: the rows of a weight tile.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        slots: Mapping[str, tuple[int, ...]],
+        element_dimensions: int,
+        least: int = 1,
+    ) -> None:
+        buffer = region.buffer
+        self.buffer = buffer
+        self.slots = None if buffer.name not in slots else np.array(slots[buffer.name], dtype=np.int64)
+        leading = len(buffer.shape) - element_dimensions
+        strides, stride = [0] * leading, 1
+        for d in range(leading - 1, -1, -1):
+            strides[d] = stride
+            stride *= max(buffer.shape[d], least if d == leading - 1 else 1)
+        skip = 0 if self.slots is None else 1
+        self._copy = evaluator(region.starts[0]) if skip else None
+        self.strides = tuple(strides[skip:])
+        self.starts = tuple(evaluator(start) for start in region.starts[skip:leading])
+        self.sizes = buffer.shape[skip:leading]
+        self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
+
+    def base(self, environment: Environment) -> Column:
+        """First element of the buffer's copy that an iteration uses."""
+        if self.slots is None or self._copy is None:
+            return 0
+        first = self.slots[self._copy(environment)]
+        return first if isinstance(first, np.ndarray) else int(first)
+
+    def offset(self, environment: Environment) -> Column:
+        """Element number of the region's start within the buffer's copy."""
+        total: Column = 0
+        for start, stride in zip(self.starts, self.strides, strict=True):
+            if stride:
+                total = total + start(environment) * stride
+        return total
+
+    def step(self, environment: Environment, loop: str | None) -> Column:
+        """How many elements the start moves in one iteration of a loop; 0 for none."""
+        if loop is None:
+            return 0
+        following = {**environment, loop: environment[loop] + 1}
+        return self.offset(following) - self.offset(environment)

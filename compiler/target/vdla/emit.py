@@ -21,16 +21,11 @@ from ...ir.expr import Buffer, Const, Expr
 from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq, Stmt
 from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
-from .access import Access
-from .columns import Column, Rows
-from .evaluate import Evaluator, evaluator
+from .columns import Access, Column, Evaluator, Iterations, Rows, evaluator
 from .intrinsics import VECTORS
-from .iterations import Iterations
 from .machine import DRAM, Batch, Span
-from .micro_ops import MicroOpMemory
-from .placement import DramBuffer, Scratchpads
+from .placement import DramBuffer, MicroOpMemory, RegisterFile, Scratchpads
 from .program_order import Draft, put_in_order
-from .registers import RegisterFile
 
 
 class EmissionError(Exception):

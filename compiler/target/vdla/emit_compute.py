@@ -12,13 +12,22 @@ from vdla.isa import layout
 from ...ir.expr import FIRST, Expr, Var
 from ...ir.stmt import Intrinsic
 from ...ir.visit import free_vars
-from .columns import Column, Rows, group_rows, item, pick, where
-from .evaluate import Environment, Evaluator, evaluator
-from .iterations import Iterations
+from .columns import (
+    Column,
+    Environment,
+    Evaluator,
+    Iterations,
+    Rows,
+    evaluator,
+    group_rows,
+    item,
+    pick,
+    where,
+)
 from .machine import Span
 
 if TYPE_CHECKING:
-    from .access import Access
+    from .columns import Access
     from .emit import Chain, LayerEmitter
 
 _MAX_ITERATIONS = (1 << 14) - 1

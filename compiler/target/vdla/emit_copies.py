@@ -11,8 +11,7 @@ import numpy as np
 
 from ...ir.expr import Const
 from ...ir.stmt import Copy
-from .columns import Column, greater, group_rows, item, lesser, pick
-from .iterations import Iterations
+from .columns import Column, Iterations, greater, group_rows, item, lesser, pick
 from .machine import Span
 
 if TYPE_CHECKING:

@@ -8,9 +8,7 @@ import numpy as np
 
 from ...ir.expr import Const
 from ...ir.stmt import Assign, Intrinsic, Region
-from .columns import Column, full, greater, group_rows, item, lesser, where
-from .evaluate import evaluator
-from .iterations import Iterations
+from .columns import Column, Iterations, evaluator, full, greater, group_rows, item, lesser, where
 from .machine import Span
 
 if TYPE_CHECKING:

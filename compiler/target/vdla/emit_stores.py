@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...ir.stmt import Intrinsic
-from .access import Access
-from .columns import Column, full, group_rows, item, pick, where
-from .iterations import Iterations
+from .columns import Access, Column, Iterations, full, group_rows, item, pick, where
 from .machine import Span
 
 if TYPE_CHECKING:

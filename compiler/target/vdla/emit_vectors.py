@@ -8,11 +8,8 @@ import numpy as np
 from vdla.isa import layout
 
 from ...ir.stmt import Intrinsic
-from .access import Access
-from .columns import Column, full, group_rows, item, lesser, pick, where
-from .evaluate import Environment
+from .columns import Access, Column, Environment, Iterations, full, group_rows, item, lesser, pick, where
 from .intrinsics import VECTORS
-from .iterations import Iterations
 from .machine import Span
 
 if TYPE_CHECKING:

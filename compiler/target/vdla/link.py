@@ -17,9 +17,7 @@ from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.stmt import Program as Kernel
 from .emit import Emission, LayerEmitter
 from .machine import DRAM, Batch, scratchpad_depths
-from .micro_ops import MicroOpMemory
-from .placement import DramBuffer, Scratchpads
-from .registers import RegisterFile
+from .placement import DramBuffer, MicroOpMemory, RegisterFile, Scratchpads
 from .tokens import flags, order, touches
 
 ALIGNMENT = 4096

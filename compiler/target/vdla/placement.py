@@ -1,14 +1,17 @@
 """Where buffers lie: DRAM addresses of a layer's parameters, scratchpad slots of its buffers.
 
 Scratchpad slots rotate from layer to layer: a layer's first slot starts where the last one used before it ended, so
-that the next layer's weights and inputs can be loaded while this layer still computes.
+that the next layer's weights and inputs can be loaded while this layer still computes. Micro-ops and registers carry
+over as well: what they hold already is not written again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from vdla.isa.config import Config
 
 from ...ir.expr import Buffer
@@ -91,3 +94,63 @@ class Scratchpads:
                 starts.append(position)
                 position += size
         return starts
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Micro-ops `first` .. `last`-1 of a page; the first `overwriting` of them start a sum."""
+
+    page: int
+    first: int
+    last: int
+
+
+class MicroOpMemory:
+    """Collects the network's micro-op sequences into pages of at most `depth` micro-ops."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.pages: list[list[np.ndarray]] = [[]]
+        self._fill = 0
+        self._known: dict[bytes, Sequence] = {}
+
+    def place(self, words: np.ndarray) -> Sequence | None:
+        """Where the uint32 sequence `words` lies in the current page, added if new; None if it does not fit."""
+        key = words.tobytes()
+        found = self._known.get(key)
+        if found is not None:
+            return found
+        if self._fill + len(words) > self.depth:
+            return None
+        found = Sequence(len(self.pages) - 1, self._fill, self._fill + len(words))
+        self._known[key] = found
+        self.pages[-1].append(words)
+        self._fill += len(words)
+        return found
+
+    def turn_page(self) -> None:
+        """Start an empty page; sequences of the old one are no longer loaded."""
+        self.pages.append([])
+        self._fill = 0
+        self._known = {}
+
+    def contents(self, page: int) -> np.ndarray:
+        """The uint32 micro-ops of a page."""
+        parts: Iterable[np.ndarray] = self.pages[page]
+        return np.concatenate([np.zeros(0, dtype=np.uint32), *parts])
+
+
+class RegisterFile:
+    """The values the units' registers will have at this point of the program (zero at launch)."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, int] = {}
+
+    def write(self, name: str, values: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which of the writes of `values` to register `name`, in program order, change it."""
+        before = np.empty_like(values)
+        before[:1] = self._values.get(name, 0)
+        before[1:] = values[:-1]
+        if len(values):
+            self._values[name] = int(values[-1])
+        return values != before

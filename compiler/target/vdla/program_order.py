@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from .columns import Column, Rows, pick
 from .machine import Batch, Span
-from .micro_ops import MicroOpMemory
-from .registers import RegisterFile
+from .placement import MicroOpMemory, RegisterFile
 
 if TYPE_CHECKING:
     from .emit import Emission

@@ -9,8 +9,8 @@ import numpy as np
 from vdla.isa.config import Config
 
 from .estimate import BufferFill, transfer_cycles
-from .shape import LayerShape
 from .tiles import Tiles, divide
+from .workload import LayerShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

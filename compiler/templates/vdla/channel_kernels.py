@@ -20,9 +20,8 @@ from ...graph.layout import pack_parameters, pack_weight
 from ...te.blocks import Window, ceil_div
 from ...te.post import PLAIN, Combination, Post
 from .conv2d import CONV2D
-from .kernel import Kernel, identity_parameters
 from .pool import ELEMENTWISE
-from .template import Details
+from .template import Details, Kernel, identity_parameters
 from .workload import windowed
 
 ADDED = Post(combination=Combination(kind="add", ratio_self=1.0, ratio_operand=1.0))

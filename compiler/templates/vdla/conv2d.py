@@ -13,15 +13,12 @@ from ...schedule import Schedule
 from ...target.vdla import intrinsics
 from ...te.ops import conv2d
 from ..space import Account, Axis, Columns, Space, Values
-from .array_cost import ArrayLayer, array_cost
 from .buffer_fill import ImageBuffer, Side, image_fill, least_data_beats, transfers
-from .estimate import FITTED, BufferFill, Fitted
-from .knobs import CHUNK, cut_tiles
-from .shape import LayerShape
+from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import one_point, tile_knobs, tile_space, up_to, window_axes
-from .tiles import Tiles, divide, unrolled_micro_ops
-from .workload import Workload
+from .tile_space import cut_tiles, one_point, tile_knobs, tile_space, up_to, window_axes
+from .tiles import CHUNK, Tiles, divide, unrolled_micro_ops
+from .workload import LayerShape, Workload
 
 
 def space(config: Config, workload: Workload) -> Space:

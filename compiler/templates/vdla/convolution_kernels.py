@@ -20,11 +20,10 @@ from ...graph.layout import (
 from ...te.blocks import Window
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
-from .kernel import Kernel, bound_tensors
 from .patch_conv2d import PATCH_CONV2D
 from .rolling_pool import PATCH_CONV2D_POOL
 from .table import template_of
-from .template import Details
+from .template import Details, Kernel, bound_tensors
 from .workload import Workload, windowed
 
 

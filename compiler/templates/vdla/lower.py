@@ -24,10 +24,10 @@ from ...target.vdla.machine import scratchpad_depths
 from ..space import EmptySpaceError, Values
 from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
-from .kernel import Kernel
 from .legalize import Legalized
 from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernel
 from .table import template_of
+from .template import Kernel
 from .workload import Workload
 
 Dump = Callable[[str, str], None]

@@ -14,15 +14,12 @@ from ...target.vdla import intrinsics
 from ...te.blocks import ceil_div
 from ...te.ops import patch_conv2d
 from ..space import Account, Columns, Space, Values
-from .array_cost import ArrayLayer, array_cost
 from .buffer_fill import seen
-from .estimate import FITTED, BufferFill, Fitted, store_reads
-from .knobs import INNERMOST, cut_tiles
-from .shape import LayerShape
+from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, store_reads
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import one_point, tile_knobs, tile_space
-from .tiles import Tiles, unrolled_micro_ops
-from .workload import Workload
+from .tile_space import cut_tiles, one_point, tile_knobs, tile_space
+from .tiles import INNERMOST, Tiles, unrolled_micro_ops
+from .workload import LayerShape, Workload
 
 
 def space(config: Config, workload: Workload) -> Space:

@@ -16,12 +16,10 @@ from ...te.ops import average_pool, elementwise, max_pool
 from ..space import Account, Columns, Deferred, Space, Values
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
 from .estimate import FITTED, Fitted, TiledWork, fits, store_cycles, store_reads
-from .knobs import INNERMOST, cut_tiles
-from .shape import LayerShape
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import one_point, tile_knobs, tile_space
-from .tiles import ALWAYS, Tiles, most_instructions, stores
-from .workload import Workload
+from .tile_space import cut_tiles, one_point, tile_knobs, tile_space
+from .tiles import ALWAYS, INNERMOST, Tiles, most_instructions, stores
+from .workload import LayerShape, Workload
 
 MOST_WINDOW = 1 << min(item.width for item in register("WINDOW").fields if item.name.endswith("_minus_1"))
 """Rows and columns of a pool's window at most: what the fields of register WINDOW hold."""

@@ -17,9 +17,8 @@ from ...te.ops.common import Area
 from ...te.post import Combination, Post
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
-from .kernel import Kernel, bound_tensors, identity_parameters
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
-from .template import Details, Expression
+from .template import Details, Expression, Kernel, bound_tensors, identity_parameters
 from .workload import Workload, windowed, workload_of_area
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from vdla.isa.config import Config
 
 from ..space import Values
-from .knobs import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS
 from .rolling_pool import PATCH_CONV2D_POOL
-from .shape import LayerShape
 from .table import space_of
-from .workload import Workload
+from .tiles import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS
+from .workload import LayerShape, Workload
 
 
 def settings_of(config: Config, workload: Workload, values: Values) -> dict[str, int | str]:

@@ -1,6 +1,6 @@
 """The loops over tiles of many points of a space at once: their trips, what a buffer at each level holds, instructions.
 
-Every array has one entry a point, or one for all points; `knobs.cut_tiles` makes the loops that are counted here.
+Every array has one entry a point, or one for all points; `tile_space.cut_tiles` makes the loops that are counted here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..space import Columns
-from .knobs import CHUNK, OUTERMOST, TILE_ORDERS
-from .shape import LayerShape
+from .workload import LayerShape
 
+TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
+"""Orders of the loops over tiles, outermost first: output blocks, rows, columns."""
+CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
+"""Levels at which a buffer is filled: with every chunk of the reduction, or every iteration of a loop over tiles."""
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
 """Instructions of a program that is tried: that many, or so many for each time that a scratchpad must be filled, or for
 each store that there must be."""

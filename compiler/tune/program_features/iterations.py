@@ -12,7 +12,7 @@ from ...ir.bounds import Interval, interval
 from ...ir.expr import Const, Expr
 from ...ir.stmt import Copy, For, Program
 from ...ir.visit import free_vars, walk
-from ...target.vdla.evaluate import evaluate
+from ...target.vdla.columns import evaluate
 
 
 def tracked(program: Program) -> frozenset[str]:

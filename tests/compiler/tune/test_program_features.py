@@ -31,7 +31,7 @@ from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.schedule import Schedule
 from vdla.compiler.target.cpu.options import parse_target
-from vdla.compiler.target.vdla.evaluate import evaluate
+from vdla.compiler.target.vdla.columns import evaluate
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.softmax import softmax
