@@ -128,9 +128,8 @@ class OpenClDevice:
                 f"{self._device.max_mem_alloc_size:,}; take a smaller batch"
             )
         with self._calling(f"allocating {size:,} bytes"):
-            return _Memory(
-                cl.SVMAllocation(self._context, size, 0, cl.svm_mem_flags.READ_WRITE, queue=self._queue)
-            )
+            allocation = cl.SVMAllocation(self._context, size, 0, cl.svm_mem_flags.READ_WRITE)
+            return _Memory(allocation, self._queue)
 
     def allocate_pinned(self, size: int) -> PinnedMemory:
         """The host's memory: that of a processor is the device's as well."""
@@ -263,14 +262,22 @@ class _Call:
 
 
 class _Memory:
-    def __init__(self, allocation: Any) -> None:
-        self._allocation = allocation
+    """Freed at once, when the queue is empty, and not by a command of the queue: POCL 3.0 reads the list of addresses
+    of such a command when its turn comes, after the caller's list is gone."""
+
+    def __init__(self, allocation: Any, queue: Any) -> None:
+        self._allocation, self._queue = allocation, queue
         self.address = int(allocation.svm_ptr)
 
     def close(self) -> None:
         if self._allocation is not None:
-            self._allocation.release()
-            self._allocation = None
+            allocation, self._allocation = self._allocation, None
+            with contextlib.suppress(Exception):
+                self._queue.finish()
+            allocation.release()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class _Pinned:
