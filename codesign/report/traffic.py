@@ -80,8 +80,8 @@ def _rows(
     )
 
 
-def _register_at(words: NDArray[np.uint64], name: str, which: Integers) -> list[dict[str, int]]:
-    # The fields of a configuration register as each instruction in `which` finds them (queues keep program order).
+def register_at(words: NDArray[np.uint64], name: str, which: Integers) -> list[dict[str, int]]:
+    """The fields of a configuration register as each instruction in `which` finds them (queues keep program order)."""
     item = register(name)
     opcode = (words[:, 0] & np.uint64(7)).astype(np.int64)
     target = (words[:, 0] >> np.uint64(7)).astype(np.int64) & 0x1FF
@@ -118,7 +118,7 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
         pieces.append(_rows(which, name, dram[which] * size, stride[which] * size, y[which], x[which] * size))
     which = np.flatnonzero((opcode == Opcode.LOAD) & (kind == MemoryType.PATCH))
     if which.size:
-        patch = _register_at(words, "PATCH", which)
+        patch = register_at(words, "PATCH", which)
         run, step, left, row_bytes = (
             np.array([fields[n] for fields in patch]) for n in ("run", "step", "pad_left", "row_bytes")
         )
@@ -133,7 +133,7 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
     reads = (kind == post.memory_type) & (extract(words, post.field("operand")) == 1)
     which = np.flatnonzero((opcode == Opcode.STORE) & reads)
     if which.size:
-        delta = np.array([fields["delta"] for fields in _register_at(words, "OPERAND", which)])
+        delta = np.array([fields["delta"] for fields in register_at(words, "OPERAND", which)])
         start = (dram[which] + delta) * size
         pieces.append(_rows(which, "operand", start, stride[which] * size, y[which], x[which] * size))
     columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]

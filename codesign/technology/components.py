@@ -1,0 +1,117 @@
+"""The table of components: read, checked, and asked for area and energy."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from vdla.util.errors import UserError
+from vdla.util.files import MOST_TEXT_BYTES, read_file
+
+OPERATIONS = (
+    "int8_multiply",
+    "int32_add",
+    "int32_multiply",
+    "float32_multiply",
+    "float32_add",
+    "flip_flop_bit",
+)
+"""Entries with an area (square micrometres) and an energy (picojoules) each."""
+SRAM = ("area_um2_per_bit", "energy_pj_32_kib", "port_bytes")
+RUNG = "assumed"
+"""Where area and energy by a table stand: nothing was synthesized or replayed."""
+
+
+class ComponentsError(UserError):
+    """A table of components that lacks an entry, or has one that is no number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Components:
+    """Areas in square micrometres, energies in picojoules; `digest` is of the file's text."""
+
+    name: str
+    node: str
+    left_out: str
+    area: Mapping[str, float]
+    energy: Mapping[str, float]
+    sram: Mapping[str, float]
+    sources: Mapping[str, str]
+    digest: str
+
+    def sram_area(self, size: int) -> float:
+        """Square micrometres of a memory of `size` bytes."""
+        return 8 * size * self.sram["area_um2_per_bit"]
+
+    def sram_energy(self, size: int, width: int) -> float:
+        """Picojoules of reading or writing `width` bytes at once of a memory of `size` bytes, made of macros side by
+        side whose energy grows with the root of their size."""
+        port = self.sram["port_bytes"]
+        macros = max(1, math.ceil(width / port))
+        kib = size / macros / 1024
+        return width / port * self.sram["energy_pj_32_kib"] * math.sqrt(kib / 32)
+
+
+@cache
+def shipped_components() -> Components:
+    """The table that comes with the package."""
+    text = (resources.files("vdla.codesign.technology") / "components.toml").read_bytes()
+    return _parse(text, "components.toml")
+
+
+def load_components(path: str | Path) -> Components:
+    """A table of the user's. Raises ComponentsError, which names file and entry."""
+    try:
+        data = read_file(path, most=MOST_TEXT_BYTES)
+    except OSError as error:
+        raise ComponentsError(f"{path}: {error.strerror}; give a TOML table of components") from None
+    return _parse(data, str(path))
+
+
+def _parse(data: bytes, where: str) -> Components:
+    try:
+        table = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise ComponentsError(f"{where}: not valid TOML: {error}") from None
+    entries = {name: _entry(table, name, where) for name in (*OPERATIONS, "sram", "dram_byte")}
+    return Components(
+        name=_text(table, "name", where),
+        node=_text(table, "node", where),
+        left_out=_text(table, "left_out", where),
+        area={name: _number(entries[name], "area_um2", f"{where}: {name}") for name in OPERATIONS},
+        energy={
+            name: _number(entries[name], "energy_pj", f"{where}: {name}")
+            for name in (*OPERATIONS, "dram_byte")
+        },
+        sram={key: _number(entries["sram"], key, f"{where}: sram") for key in SRAM},
+        sources={name: _text(entry, "source", f"{where}: {name}") for name, entry in entries.items()},
+        digest=sha256(data).hexdigest(),
+    )
+
+
+def _entry(table: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    entry = table.get(name)
+    if not isinstance(entry, Mapping):
+        raise ComponentsError(f"{where}: has no table [{name}]")
+    return entry
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value:
+        raise ComponentsError(f"{where}: {key} = {value!r}: expected a text")
+    return value
+
+
+def _number(table: Mapping[str, Any], key: str, where: str) -> float:
+    value = table.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+        raise ComponentsError(f"{where}: {key} = {value!r}: expected a number above 0")
+    return float(value)

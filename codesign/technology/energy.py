@@ -1,0 +1,57 @@
+"""Energy of a launch by unit, from the events of the simulator and a table of components."""
+
+from __future__ import annotations
+
+from vdla.isa.config import Config
+
+from .components import Components
+from .events import Events
+
+
+def energy_by_unit(config: Config, events: Events, components: Components) -> dict[str, float]:
+    """Microjoules by unit. Every operation costs what the table says, whatever its operands are.
+
+    An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector (an
+    overwriting one only writes). What a load brings is written to its scratchpad once, and passes a FIFO, as does what
+    is stored. The table says what is left out.
+    """
+    energy = components.energy
+    lanes = config.batch * config.block_out
+    sizes = {kind: getattr(config, f"{kind}_buffer_bytes") for kind in ("uop", "inp", "wgt", "acc")}
+
+    def access(kind: str, width: int) -> float:
+        return components.sram_energy(sizes[kind], width)
+
+    matrix = events.gemm + events.depthwise
+    products = events.gemm * config.multiplies_per_cycle + events.depthwise * config.inp_bytes
+    acc_bytes, read = config.acc_bytes, events.read
+    accumulators = (2 * matrix - events.overwriting) + 2 * events.alu + events.window_reads
+    loads = {
+        "uop": read["uop"],
+        "inp": read["inp"],
+        "wgt": read["wgt"],
+        # Loads of int8 become int32 on their way in.
+        "acc": 4 * read["acc"],
+    }
+
+    def written(kind: str) -> float:
+        return loads[kind] / components.sram["port_bytes"] * access(kind, int(components.sram["port_bytes"]))
+
+    moved = sum(read.values()) + events.written
+    found = {
+        "array": products * (energy["int8_multiply"] + energy["int32_add"]),
+        "alu": events.alu * lanes * energy["int32_add"],
+        "post": (events.stored + 2 * events.combined)
+        * lanes
+        * (energy["float32_multiply"] + energy["float32_add"]),
+        "uop scratchpad": (matrix + events.alu) * access("uop", 4) + written("uop"),
+        "inp scratchpad": matrix * access("inp", config.inp_bytes) + written("inp"),
+        "wgt scratchpad": events.gemm * access("wgt", config.wgt_bytes)
+        + events.depthwise * access("wgt", config.block_in)
+        + written("wgt"),
+        "acc scratchpad": accumulators * access("acc", acc_bytes) + written("acc"),
+        # Into a FIFO and out of it.
+        "FIFOs and queues": 2 * 8 * moved * energy["flip_flop_bit"],
+        "DRAM": moved * energy["dram_byte"],
+    }
+    return {name: value / 1e6 for name, value in found.items()}
