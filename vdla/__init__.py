@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vdla.codesign.api.compilation import build, compile, load
     from vdla.codesign.api.configurations import config
+    from vdla.codesign.api.exploration import Comparison, Explored, compare, explore
     from vdla.codesign.api.hardware import verilog
     from vdla.codesign.api.intrinsics import accelerator
     from vdla.codesign.api.simulation import Report, simulate
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "vdla.codesign.api.compilation": ("build", "compile", "load"),
     "vdla.codesign.api.configurations": ("config",),
+    "vdla.codesign.api.exploration": ("Comparison", "Explored", "compare", "explore"),
     "vdla.codesign.api.hardware": ("verilog",),
     "vdla.codesign.api.intrinsics": ("accelerator",),
     "vdla.codesign.api.simulation": ("Report", "simulate"),
@@ -72,9 +74,11 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "PRESETS",
+    "Comparison",
     "Config",
     "DeadlockError",
     "Executable",
+    "Explored",
     "LegalityError",
     "Memory",
     "Program",
@@ -85,9 +89,11 @@ __all__ = [
     "accelerator",
     "build",
     "cast",
+    "compare",
     "compile",
     "compute",
     "config",
+    "explore",
     "format_node",
     "interpret",
     "load",

@@ -14,9 +14,11 @@ from vdla.util.printable import printable
 
 from . import (
     bench,
+    compare,
     cosim,
     demo,
     describe,
+    explore,
     models,
     programs,
     quantize,
@@ -41,6 +43,8 @@ app.command("run")(run)
 app.command("compile")(compile_model)
 app.command("quantize")(quantize.quantize)
 app.command("tune")(tune.tune)
+app.command("explore")(explore.explore)
+app.command("compare")(compare.compare)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)
 app.command("models")(models.models)

@@ -1,0 +1,170 @@
+"""Search a space of machines, or set two side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from ..explore.evaluate import evaluate, load_networks
+from ..explore.metrics import METRICS, parse_constraint, parse_objectives
+from ..explore.space import Space, load_space, space_of
+from ..explore.study import Design, Exploration, Study
+from ..explore.study import explore as search
+from ..explore.tables import document, front_figure, rows, write_exploration
+from ..technology.components import load_components, shipped_components
+from .configurations import config as named
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+Model = str | Path | bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Explored:
+    """What a search found. Cycles are exact; area and energy follow from a table of components."""
+
+    exploration: Exploration
+
+    @property
+    def front(self) -> tuple[Design, ...]:
+        """The feasible designs that no other one beats: `machine` is the configuration of each."""
+        return self.exploration.front
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What `vdla explore --json` prints."""
+        return document(self.exploration)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary a design: its fields, every metric, whether it is feasible and on the front."""
+        return rows(self.exploration)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """`rows` as a pandas DataFrame."""
+        return _frame(self.rows())
+
+    def plot(self) -> Figure:
+        """A matplotlib figure of the first two objectives."""
+        return front_figure(self.exploration)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the files of `vdla explore` into a folder that exists."""
+        write_exploration(self.exploration, Path(folder))
+
+
+def explore(
+    space: str | Path | Mapping[str, Any],
+    networks: Model | Sequence[Model] | Mapping[str | Path, float],
+    objectives: Sequence[str] = ("latency", "energy", "area"),
+    *,
+    constraints: Sequence[str] = (),
+    budget: int = 100,
+    strategy: str = "nsga2",
+    seed: int = 0,
+    batch: int = 20,
+    workers: int = 1,
+    components: str | Path | None = None,
+    folder: str | Path | None = None,
+) -> Explored:
+    """Search a space of machines for the best on some quantized networks.
+
+    `space` is a TOML file or the table that such a file holds: {"base": "vta", "fields": {"block_in": [8, 16],
+    "block_out": "block_in"}}. `networks` is a model, several, or weights by file. Objectives are `latency`, `energy`,
+    `area`, `edp`, `cycles`, `dram` and `utilization`, constraints such as "area<2mm2". Strategies are "nsga2" and "tpe"
+    (extra `explore`), "random" and "exhaustive". With a `folder` every design is recorded there, and a search that is
+    repeated goes on from the records. Raises UserError.
+    """
+    searched: Space = space_of(space) if isinstance(space, Mapping) else load_space(space)
+    if isinstance(networks, Mapping):
+        models = [(Path(path), weight) for path, weight in networks.items()]
+    else:
+        several = [networks] if isinstance(networks, str | Path | bytes) else networks
+        models = [(model, 1.0) for model in several]
+    study = Study(
+        space=searched,
+        networks=load_networks(models),
+        components=shipped_components() if components is None else load_components(components),
+        objectives=parse_objectives(objectives),
+        constraints=tuple(parse_constraint(text) for text in constraints),
+        strategy=strategy,
+        budget=min(budget, searched.size),
+        seed=seed,
+        batch=batch,
+        workers=workers,
+    )
+    if folder is not None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return Explored(exploration=search(study, folder=None if folder is None else Path(folder)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Comparison:
+    """Two machines on the same networks: `rows` has a dictionary a figure, with both values and their ratio."""
+
+    machines: tuple[Config, Config]
+    rows: Sequence[Mapping[str, Any]]
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """`rows` as a pandas DataFrame."""
+        return _frame(self.rows)
+
+
+def compare(
+    first: Config | str | Path,
+    second: Config | str | Path,
+    networks: Model | Sequence[Model],
+    *,
+    components: str | Path | None = None,
+) -> Comparison:
+    """Two machines (presets, TOML files or configurations) on quantized networks: every metric, the cycles and energy
+    of each network, area and energy by unit. Raises UserError where one cannot run a network."""
+    machines = (named(first), named(second))
+    several = [networks] if isinstance(networks, str | Path | bytes) else networks
+    loaded = load_networks([(model, 1.0) for model in several])
+    table = shipped_components() if components is None else load_components(components)
+    figures = [evaluate(machine, loaded, table) for machine in machines]
+    for machine, found in zip(machines, figures, strict=True):
+        if found.failed is not None:
+            raise UserError(f"configuration {machine.name}: {found.failed}")
+    weights = {network.name: 1.0 for network in loaded}
+    rows: list[dict[str, Any]] = []
+
+    def row(kind: str, name: str, unit: str, values: Sequence[float]) -> None:
+        ratio = values[1] / values[0] if values[0] else None
+        rows.append(
+            {
+                "kind": kind,
+                "name": name,
+                "unit": unit,
+                "first": values[0],
+                "second": values[1],
+                "ratio": ratio,
+            }
+        )
+
+    pairs = list(zip(machines, figures, strict=True))
+    for metric in METRICS.values():
+        row("total", metric.name, metric.unit, [metric.value(m, f, weights) for m, f in pairs])
+    for network in loaded:
+        runs = [found.networks[network.name] for found in figures]
+        row(network.name, "cycles", "cycles", [run.cycles for run in runs])
+        for unit in dict.fromkeys(unit for run in runs for unit in run.energy):
+            row(network.name, f"energy: {unit}", "uJ", [run.energy.get(unit, 0.0) for run in runs])
+    for unit in dict.fromkeys(unit for found in figures for unit in found.area):
+        row("area", unit, "mm2", [found.area.get(unit, 0.0) for found in figures])
+    return Comparison(machines=machines, rows=rows)
+
+
+def _frame(values: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    try:
+        import pandas as pd
+    except ImportError:
+        raise UserError("data frames need pandas: pip install 'vdla[data]'") from None
+    return pd.DataFrame(values)

@@ -1,0 +1,154 @@
+"""One machine on some networks: exact cycles by compiling and simulating, area and energy by a table of components."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from vdla.compiler.driver import compile_graph
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.graph.onnx_read import Source, read_model
+from vdla.compiler.runtime.layers import layers_of
+from vdla.isa.config import Config
+from vdla.sim import SimulationError, simulate
+from vdla.util.errors import UserError
+
+from ..technology.area import area_by_unit
+from ..technology.components import Components
+from ..technology.energy import energy_by_unit
+from ..technology.events import count_events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Network:
+    """A network as all machines of a study run it: its fused graph, and how much its figures count for."""
+
+    name: str
+    graph: Graph
+    digest: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkFigures:
+    """One launch of a network: cycles are exact, microjoules by unit follow from the simulator's events and a table."""
+
+    cycles: int
+    roofline_cycles: float
+    dram_bytes: int
+    energy: Mapping[str, float]
+
+    @property
+    def utilization(self) -> float:
+        """Roofline cycles over cycles."""
+        return self.roofline_cycles / self.cycles
+
+    @property
+    def microjoules(self) -> float:
+        """Energy of all units."""
+        return sum(self.energy.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """A machine's: square millimetres by unit, and its networks by name. `failed` says why there are none."""
+
+    area: Mapping[str, float] = field(default_factory=dict[str, float])
+    networks: Mapping[str, NetworkFigures] = field(default_factory=dict[str, NetworkFigures])
+    failed: str | None = None
+
+    @property
+    def square_millimetres(self) -> float:
+        """Area of all units."""
+        return sum(self.area.values())
+
+
+def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:
+    """A quantized network for a study. Raises UserError, as compiling it does."""
+    if weight <= 0:
+        raise UserError(f"the weight {weight:g} of a network must be above 0")
+    label = name or (Path(model).stem if isinstance(model, str | Path) else "network")
+    content = read_model(model).proto.SerializeToString(deterministic=True)
+    digest = blake2b(content, digest_size=16).hexdigest()
+    return Network(name=label, graph=fuse(import_model(model)), digest=digest, weight=weight)
+
+
+def load_networks(models: Sequence[tuple[Source, float]]) -> tuple[Network, ...]:
+    """Several, with their weights; those of one name get numbers."""
+    found: list[Network] = []
+    for model, weight in models:
+        network = load_network(model, weight=weight)
+        names = {item.name for item in found}
+        name, number = network.name, 2
+        while name in names:
+            name, number = f"{network.name}-{number}", number + 1
+        found.append(Network(name=name, graph=network.graph, digest=network.digest, weight=weight))
+    return tuple(found)
+
+
+def evaluate(config: Config, networks: Sequence[Network], components: Components) -> Figures:
+    """The figures of a machine. One that cannot run a network has none, but the reason."""
+    found: dict[str, NetworkFigures] = {}
+    for network in networks:
+        try:
+            compiled = compile_graph(network.graph, config)
+            program = compiled.program
+            simulation = simulate(config, program.instructions, program.image, data=False)
+        except (UserError, SimulationError) as error:
+            return Figures(failed=f"{network.name}: {error}")
+        events = count_events(program, simulation)
+        found[network.name] = NetworkFigures(
+            cycles=simulation.cycles,
+            roofline_cycles=sum(layer.roofline_cycles for layer in layers_of(compiled)),
+            dram_bytes=simulation.dram_read_bytes + simulation.dram_write_bytes,
+            energy=energy_by_unit(config, events, components),
+        )
+    return Figures(area=area_by_unit(config, components), networks=found)
+
+
+def to_json(figures: Figures) -> dict[str, Any]:
+    """The figures as JSON values."""
+    if figures.failed is not None:
+        return {"failed": figures.failed}
+    return {
+        "area_mm2": dict(figures.area),
+        "networks": {
+            name: {
+                "cycles": item.cycles,
+                "roofline_cycles": item.roofline_cycles,
+                "dram_bytes": item.dram_bytes,
+                "energy_uj": dict(item.energy),
+            }
+            for name, item in figures.networks.items()
+        },
+    }
+
+
+def from_json(value: Mapping[str, Any]) -> Figures:
+    """What `to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+    if "failed" in value:
+        return Figures(failed=str(value["failed"]))
+    networks = {
+        str(name): NetworkFigures(
+            cycles=int(item["cycles"]),
+            roofline_cycles=float(item["roofline_cycles"]),
+            dram_bytes=int(item["dram_bytes"]),
+            energy={str(unit): float(x) for unit, x in item["energy_uj"].items()},
+        )
+        for name, item in value["networks"].items()
+    }
+    if any(item.cycles < 1 for item in networks.values()):
+        raise ValueError("cycles below 1")
+    return Figures(area={str(unit): float(x) for unit, x in value["area_mm2"].items()}, networks=networks)
+
+
+def study_key(networks: Sequence[Network], components: Components, compiler: str) -> str:
+    """What figures depend on beside the machine: networks, table and the version of the compiler; 16 hexadecimal
+    digits. Weights are not among it."""
+    text = repr(([(n.name, n.digest) for n in networks], components.digest, compiler))
+    return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,45 @@
+"""Pareto fronts and hypervolume of designs; every objective is minimized here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+
+def pareto(values: Values) -> NDArray[np.bool_]:
+    """Which rows of [n, objectives] no other row dominates (is nowhere worse and somewhere better); bool (n,)."""
+    best = np.ones(len(values), bool)
+    for row in range(len(values)):
+        if best[row]:
+            others = values[best]
+            dominated = (others >= values[row]).all(axis=1) & (others > values[row]).any(axis=1)
+            best[np.flatnonzero(best)[dominated]] = False
+    return best
+
+
+def hypervolume(values: Values, reference: Sequence[float]) -> float:
+    """The volume between a set of points [n, objectives] and `reference`, which all that counts lies below.
+
+    By slices along the last objective (Fleischer's definition; exact for any number of objectives).
+    """
+    corner = np.asarray(reference, float)
+    inside = values[(values < corner).all(axis=1)]
+    if not len(inside):
+        return 0.0
+    inside = inside[pareto(inside)]
+    if inside.shape[1] == 1:
+        return float(corner[0] - inside.min())
+    order = np.argsort(inside[:, -1], kind="stable")
+    inside = inside[order]
+    ends = np.append(inside[1:, -1], corner[-1])
+    return float(
+        sum(
+            (end - row[-1]) * hypervolume(inside[: index + 1, :-1], corner[:-1].tolist())
+            for index, (row, end) in enumerate(zip(inside, ends, strict=True))
+            if end > row[-1]
+        )
+    )

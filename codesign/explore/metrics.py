@@ -1,0 +1,141 @@
+"""What designs are compared by, and limits on it: latency, energy, area, and what follows from them.
+
+latency, energy, area, edp, cycles, dram, utilization          objectives; utilization is maximized, all else minimized
+area<2mm2   latency<=5ms   energy<300uJ   utilization>0.9        constraints
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from .evaluate import Figures
+
+_PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A figure of a design in a `unit`; `scales` are the units that a constraint may have, in that one. `rung` says
+    what the figure stands on. `maximize`: larger is better."""
+
+    name: str
+    unit: str
+    rung: str
+    scales: Mapping[str, float]
+    value: Callable[[Config, Figures, Mapping[str, float]], float]
+    maximize: bool = False
+
+
+def _sum(figures: Figures, weights: Mapping[str, float], each: Callable[[str], float]) -> float:
+    return sum(weights[name] * each(name) for name in figures.networks)
+
+
+def _cycles(config: Config, figures: Figures, weights: Mapping[str, float]) -> float:
+    return _sum(figures, weights, lambda name: figures.networks[name].cycles)
+
+
+def _latency(config: Config, figures: Figures, weights: Mapping[str, float]) -> float:
+    return 1e3 * _cycles(config, figures, weights) / config.clock_hertz
+
+
+def _energy(config: Config, figures: Figures, weights: Mapping[str, float]) -> float:
+    return _sum(figures, weights, lambda name: figures.networks[name].microjoules)
+
+
+def _utilization(config: Config, figures: Figures, weights: Mapping[str, float]) -> float:
+    roofline = _sum(figures, weights, lambda name: figures.networks[name].roofline_cycles)
+    return roofline / _cycles(config, figures, weights)
+
+
+def _edp(config: Config, figures: Figures, weights: Mapping[str, float]) -> float:
+    return _energy(config, figures, weights) * _latency(config, figures, weights)
+
+
+def _scaled(unit: str, in_base: float) -> dict[str, float]:
+    return {f"{prefix}{unit}": factor / in_base for prefix, factor in _PREFIXES.items()}
+
+
+EXACT, CLOCK, TABLE = "exact simulation", "exact simulation, assumed clock", "assumed: table of components"
+METRICS: Mapping[str, Metric] = {
+    item.name: item
+    for item in (
+        Metric(name="latency", unit="ms", rung=CLOCK, scales=_scaled("s", 1e-3), value=_latency),
+        Metric(name="energy", unit="uJ", rung=TABLE, scales=_scaled("J", 1e-6), value=_energy),
+        Metric(
+            name="area",
+            unit="mm2",
+            rung=TABLE,
+            scales={"mm2": 1.0, "um2": 1e-6},
+            value=lambda config, figures, weights: figures.square_millimetres,
+        ),
+        Metric(name="edp", unit="uJ ms", rung=TABLE, scales={}, value=_edp),
+        Metric(name="cycles", unit="cycles", rung=EXACT, scales={}, value=_cycles),
+        Metric(
+            name="dram",
+            unit="bytes",
+            rung=EXACT,
+            scales={"B": 1.0, "KiB": 1024.0, "MiB": 1024.0**2},
+            value=lambda config, figures, weights: _sum(
+                figures, weights, lambda name: figures.networks[name].dram_bytes
+            ),
+        ),
+        Metric(name="utilization", unit="", rung=EXACT, scales={}, value=_utilization, maximize=True),
+    )
+}
+"""All metrics by name. Those of several networks are sums, each network as often as it weighs."""
+
+_CONSTRAINT = re.compile(r"\s*([a-z]+)\s*(<=|>=|<|>)\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z0-9]*)\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """A limit on a metric, in its own unit; `upper`: it may not be larger."""
+
+    text: str
+    metric: Metric
+    limit: float
+    upper: bool
+
+    def excess(self, value: float) -> float:
+        """By how much of the limit a value breaks it; 0 or less where it does not."""
+        over = value - self.limit if self.upper else self.limit - value
+        return over / self.limit if self.limit else over
+
+
+def metric_of(name: str) -> Metric:
+    """The metric of a name. UserError for others."""
+    if name not in METRICS:
+        raise UserError(f'no figure is called "{name}"; there are {", ".join(METRICS)}')
+    return METRICS[name]
+
+
+def parse_objectives(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Metrics by their names. UserError for none, unknown and repeated ones."""
+    if not names or len(set(names)) != len(names):
+        raise UserError("give at least one objective, each once, as in latency,energy,area")
+    return tuple(metric_of(name) for name in names)
+
+
+def parse_constraint(text: str) -> Constraint:
+    """A constraint such as "area<2mm2". UserError for anything else."""
+    match = _CONSTRAINT.fullmatch(text)
+    if match is None:
+        raise UserError(f'"{text}" is no constraint; write one as "area<2mm2" or "utilization>0.9"')
+    metric = metric_of(match[1])
+    unit = match[4]
+    if unit and unit not in metric.scales and unit != metric.unit:
+        units = ", ".join(metric.scales) or "none"
+        raise UserError(f'"{text}": {metric.name} has no unit {unit}; there are: {units}')
+    try:
+        limit = float(match[3]) * metric.scales.get(unit, 1.0)
+    except ValueError:
+        raise UserError(f'"{text}": {match[3]} is no number') from None
+    if limit == inf:
+        raise UserError(f'"{text}": {match[3]} is too large')
+    return Constraint(text=text, metric=metric, limit=limit, upper=match[2].startswith("<"))

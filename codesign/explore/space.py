@@ -1,0 +1,251 @@
+"""A space of machines: a base configuration and what its fields may be. The file of one, and its points.
+
+    base = "vta"                                   # a preset, or a TOML file beside this one
+    conditions = ["wgt_buffer_bytes >= 512 * block_in"]
+
+    [fields]
+    block_in = [8, 16, 32]                         # a list of values
+    block_out = "block_in"                         # follows from other fields
+    inp_buffer_bytes = { from = 16384, to = 131072, times = 2 }
+    read_latency = { from = 30, to = 120, step = 30 }
+
+Fields are those of `vdla config --fields`, the memory's among them. Where a point changes the memory, FIFOs that the
+space does not name get the sizes that keep its bus busy.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from math import prod
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from vdla.isa.config import PRESETS, Config, load_config
+from vdla.isa.fifos import FIFOS
+from vdla.util.errors import UserError
+from vdla.util.files import MOST_TEXT_BYTES, read_file
+
+from ..api.configurations import FIELDS
+from .expressions import Expression, parse_expression
+
+MOST_VALUES = 4096
+"""Values of one field."""
+MOST_LOOKED_AT = 4096
+"""Points that are tried before a space counts as empty."""
+Value = int | str | tuple[str, ...]
+Point = tuple[int, ...]
+"""An index into the values of each axis."""
+
+
+class SpaceError(UserError):
+    """A space that cannot be read, or that holds no machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A field and the values that it may have, each once."""
+
+    name: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Space:
+    """All combinations of `axes` with the fields that follow from them (`derived`), where every condition holds."""
+
+    base: Config
+    axes: tuple[Axis, ...]
+    derived: Mapping[str, Expression]
+    conditions: tuple[Expression, ...]
+
+    @property
+    def size(self) -> int:
+        """Points, those that are no machine included."""
+        return prod(len(axis.values) for axis in self.axes)
+
+    def points(self) -> Iterator[Point]:
+        """All points; the last axis changes fastest."""
+        for number in range(self.size):
+            yield self.point(number)
+
+    def point(self, number: int) -> Point:
+        """The point of a number from 0 to `size` - 1."""
+        indices = []
+        for axis in reversed(self.axes):
+            number, index = divmod(number, len(axis.values))
+            indices.append(index)
+        return tuple(reversed(indices))
+
+    def fields(self, point: Point) -> dict[str, Value]:
+        """The fields that a point sets, those that follow included. UserError where one has no value."""
+        chosen: dict[str, Value] = {a.name: a.values[i] for a, i in zip(self.axes, point, strict=True)}
+        known = {**field_values(self.base), **chosen}
+        for name, expression in self.derived.items():
+            known[name] = chosen[name] = expression.value(known)
+        return chosen
+
+    def machine(self, point: Point) -> Config:
+        """The machine of a point. UserError, with the reason, where a condition does not hold or the fields contradict
+        each other."""
+        chosen = self.fields(point)
+        known = {**field_values(self.base), **chosen}
+        for condition in self.conditions:
+            if not condition.value(known):
+                raise SpaceError(f"the condition {condition.text} does not hold")
+        memory = {name: value for name, value in chosen.items() if hasattr(self.base.memory, name)}
+        own: dict[str, Any] = {name: value for name, value in chosen.items() if name not in memory}
+        name = " ".join(f"{key}={_text(value)}" for key, value in chosen.items())
+        if memory:
+            # The base's FIFOs are sized for its memory: on another one they would starve the bus.
+            own = {f"{fifo}_fifo_bytes": None for fifo in FIFOS} | own
+        return replace(self.base, name=name, memory=replace(self.base.memory, **memory), **own)
+
+
+def _text(value: Value) -> str:
+    return "+".join(value) if isinstance(value, tuple) else str(value)
+
+
+def field_values(machine: Config) -> dict[str, Any]:
+    """Every field of a machine by its name, the memory's among them; None for sizes that follow from the bus."""
+    return {
+        name: getattr(machine.memory if hasattr(machine.memory, name) else machine, name) for name in FIELDS
+    }
+
+
+def load_space(path: str | Path) -> Space:
+    """Reads the file of a space. Raises SpaceError, which names file and field."""
+    path = Path(path)
+    try:
+        table = tomllib.loads(read_file(path, most=MOST_TEXT_BYTES).decode())
+    except OSError as error:
+        raise SpaceError(f"{path}: {error.strerror}; give the TOML file of a search space") from None
+    except (ValueError, RecursionError) as error:
+        raise SpaceError(f"{path}: not valid TOML: {error}") from None
+    try:
+        return space_of(table, beside=path.parent)
+    except UserError as error:
+        raise SpaceError(f"{path}: {error}") from None
+
+
+def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
+    """The space that a table describes, as the file has it; a base that is a file is looked for `beside` it. Raises
+    UserError."""
+    if unknown := sorted(set(table) - {"base", "fields", "conditions"}):
+        raise SpaceError(f"unknown key {unknown[0]}; a space has base, [fields] and conditions")
+    fields = table.get("fields")
+    if not isinstance(fields, Mapping) or not fields:
+        raise SpaceError("has no [fields]: name at least one field of the machine and its values")
+    axes, derived = [], {}
+    for name, item in fields.items():
+        if name not in FIELDS:
+            close = get_close_matches(name, FIELDS, 1)
+            hint = f"did you mean {close[0]}?" if close else "`vdla config --fields` lists them"
+            raise SpaceError(f"there is no field {name}; {hint}")
+        if isinstance(item, str):
+            derived[name] = _expression(item)
+        else:
+            axes.append(Axis(name=name, values=_values(name, item)))
+    space = Space(
+        base=_base(table.get("base", "vta"), beside),
+        axes=tuple(axes),
+        derived=_ordered(derived),
+        conditions=tuple(_expression(item) for item in _texts(table.get("conditions", []))),
+    )
+    if all(machine_error(space, point) is not None for point in _sample(space)):
+        looked_at = f"none of its {space.size:,} points"
+        if space.size > MOST_LOOKED_AT:
+            looked_at = f"none of {MOST_LOOKED_AT:,} of its {space.size:,} points"
+        raise SpaceError(
+            f"{looked_at} is a machine; the first is not since {machine_error(space, space.point(0))}"
+        )
+    return space
+
+
+def _sample(space: Space) -> Iterator[Point]:
+    """All points of a space that is not too large, seeded ones of a larger one."""
+    if space.size <= MOST_LOOKED_AT:
+        yield from space.points()
+        return
+    random = Random(0)
+    for _ in range(MOST_LOOKED_AT):
+        yield space.point(random.randrange(space.size))
+
+
+def _base(base: Any, beside: Path | None) -> Config:
+    if isinstance(base, Config):
+        return base
+    if not isinstance(base, str):
+        raise SpaceError(f"base = {base!r}: give a preset ({', '.join(PRESETS)}) or a TOML file")
+    if base in PRESETS or beside is None:
+        return load_config(base)
+    return load_config(beside / base)
+
+
+def _texts(items: Any) -> Sequence[str]:
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise SpaceError("conditions: give a list of texts, each a comparison of fields")
+    return items
+
+
+def _expression(text: str) -> Expression:
+    expression = parse_expression(text)
+    if unknown := sorted(expression.names - set(FIELDS)):
+        raise SpaceError(f'"{text}": there is no field {unknown[0]}')
+    return expression
+
+
+def _ordered(derived: Mapping[str, Expression]) -> dict[str, Expression]:
+    """The fields that follow from others, each behind those that it reads."""
+    left, found = dict(derived), dict[str, Expression]()
+    while left:
+        ready = [name for name, item in left.items() if not item.names & left.keys()]
+        if not ready:
+            raise SpaceError(f"{', '.join(left)} follow from each other")
+        for name in ready:
+            found[name] = left.pop(name)
+    return found
+
+
+def _values(name: str, item: Any) -> tuple[Value, ...]:
+    if isinstance(item, Mapping):
+        item = _range(name, item)
+    values = [tuple(v) if isinstance(v, list) else v for v in (item if isinstance(item, list) else [item])]
+    if not values or len(values) > MOST_VALUES:
+        raise SpaceError(f"{name} has {len(values)} values; give 1 to {MOST_VALUES}")
+    wanted = tuple if name == "extensions" else int
+    for value in values:
+        if type(value) is not wanted:
+            raise SpaceError(
+                f"{name} = {value!r}: expected {'lists of names' if wanted is tuple else 'integers'}"
+            )
+    return tuple(dict.fromkeys(values))
+
+
+def _range(name: str, item: Mapping[str, Any]) -> list[int]:
+    """{from, to, step} or {from, to, times}: `to` is included where it is met."""
+    step = "times" if "times" in item else "step"
+    low, high, by = item.get("from"), item.get("to"), item.get(step)
+    if set(item) - {"from", "to", step} or not all(type(value) is int for value in (low, high, by)):
+        raise SpaceError(f"{name}: a range is {{ from = A, to = B, step = C }}, or times = C for powers")
+    assert isinstance(low, int) and isinstance(high, int) and isinstance(by, int)
+    if low > high or by < (2 if step == "times" else 1) or (step == "times" and low < 1):
+        raise SpaceError(f"{name}: the range from {low} to {high}, {step} {by}, is empty or endless")
+    values = [low]
+    while (after := values[-1] * by if step == "times" else values[-1] + by) <= high:
+        values.append(after)
+        if len(values) > MOST_VALUES:
+            break
+    return values
+
+
+def machine_error(space: Space, point: Point) -> UserError | None:
+    """Why a point is no machine; None where it is one."""
+    try:
+        space.machine(point)
+    except UserError as error:
+        return error
+    return None

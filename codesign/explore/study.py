@@ -1,0 +1,256 @@
+"""A study: machines of a space evaluated one batch after the other, recorded, and the best of them.
+
+The strategy asks for a batch and hears of all of it before it asks again, so a study depends on space, networks, seed
+and batch alone, not on how many processes evaluate. One that goes on asks for the same points again and finds their
+records: nothing is evaluated twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.compiler.tune.measure.package_identity import compiler_identity
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from ..technology.components import Components
+from .evaluate import Figures, Network, evaluate, study_key
+from .front import pareto
+from .metrics import Constraint, Metric
+from .records import Known, RecordsFile, read_records
+from .search import strategy_of
+from .space import Point, Space, Value
+
+BATCH = 20
+"""Points that a strategy names at a time."""
+RECORDS = "records.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Design:
+    """A point of the space: its fields, the machine (None: it is none) and its figures. `excess` is by how much of its
+    limit the worst constraint is broken; 0: none is."""
+
+    number: int
+    fields: dict[str, Value]
+    machine: Config | None
+    figures: Figures
+    objectives: tuple[float, ...] | None
+    excess: float = 0.0
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it runs all networks within the constraints."""
+        return self.objectives is not None and self.excess <= 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Study:
+    """What is searched, and how."""
+
+    space: Space
+    networks: tuple[Network, ...]
+    components: Components
+    objectives: tuple[Metric, ...]
+    constraints: tuple[Constraint, ...] = ()
+    strategy: str = "nsga2"
+    budget: int = 100
+    seed: int = 0
+    batch: int = BATCH
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.networks:
+            raise UserError("give at least one network")
+        if self.budget < 1 or self.batch < 1 or self.workers < 1:
+            raise UserError("budget, batch and workers are at least 1")
+        strategy_of(self.strategy, self.space, len(self.objectives), self.seed)
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """The weight of each network."""
+        return {network.name: network.weight for network in self.networks}
+
+    @cached_property
+    def key(self) -> str:
+        """What the figures of its machines depend on beside them."""
+        return study_key(self.networks, self.components, compiler_identity("vdla"))
+
+    def design(self, number: int, point: Point, machine: Config | None, figures: Figures) -> Design:
+        """A point with its figures."""
+        try:
+            fields = self.space.fields(point)
+        except UserError:
+            fields = {a.name: a.values[i] for a, i in zip(self.space.axes, point, strict=True)}
+        if machine is None or figures.failed is not None:
+            return Design(number=number, fields=fields, machine=machine, figures=figures, objectives=None)
+
+        def value(metric: Metric) -> float:
+            return metric.value(machine, figures, self.weights)
+
+        return Design(
+            number=number,
+            fields=fields,
+            machine=machine,
+            figures=figures,
+            objectives=tuple(value(metric) for metric in self.objectives),
+            excess=max([0.0, *(limit.excess(value(limit.metric)) for limit in self.constraints)]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Exploration:
+    """The designs of a study in the order of their evaluation. `evaluated` were run, the others found in records."""
+
+    study: Study
+    designs: tuple[Design, ...] = field(default_factory=tuple)
+    evaluated: int = 0
+    interrupted: bool = False
+
+    @cached_property
+    def front(self) -> tuple[Design, ...]:
+        """The feasible designs that no other one dominates, by their first objective; of equal ones the first."""
+        feasible = [design for design in self.designs if design.feasible]
+        if not feasible:
+            return ()
+        signs = [-1.0 if metric.maximize else 1.0 for metric in self.study.objectives]
+        values = np.array([design.objectives for design in feasible]) * signs
+        _, first = np.unique(values, axis=0, return_index=True)
+        unique = np.sort(first)
+        best = unique[pareto(values[unique])]
+        return tuple(feasible[i] for i in best[np.argsort(values[best, 0], kind="stable")])
+
+
+def explore(
+    study: Study,
+    *,
+    folder: Path | None = None,
+    known: Known | None = None,
+    told: Callable[[Exploration], object] | None = None,
+) -> Exploration:
+    """Searches until the budget is spent or the space has no more points.
+
+    Records go to `folder`, and those that are there already, or in `known`, are not evaluated again. `told` hears of
+    the exploration after every batch. KeyboardInterrupt ends the search; what there is until then is returned, marked
+    `interrupted`.
+    """
+    strategy = strategy_of(study.strategy, study.space, len(study.objectives), study.seed)
+    signs = [-1.0 if metric.maximize else 1.0 for metric in study.objectives]
+    records: Known = dict(known or {})
+    designs: list[Design] = []
+    evaluated, interrupted = 0, False
+    with contextlib.ExitStack() as stack:
+        file = None
+        if folder is not None:
+            records = {**read_records(folder / RECORDS), **records}
+            file = stack.enter_context(RecordsFile(folder / RECORDS))
+        run = stack.enter_context(_evaluator(study))
+        try:
+            while len(designs) < study.budget:
+                points = strategy.ask(min(study.batch, study.budget - len(designs)))
+                if not points:
+                    break
+                batch: list[Design] = []
+                for point, machine, reason, figures in _figures(study, points, records, run):
+                    if machine is not None and figures is not None and reason is None:
+                        place = (study.key, machine.digest)
+                        if place not in records:
+                            records[place] = figures
+                            evaluated += 1
+                            if file is not None:
+                                file.append(*place, _plain(study.space.fields(point)), figures)
+                    result = figures or Figures(failed=reason)
+                    batch.append(study.design(len(designs) + len(batch), point, machine, result))
+                strategy.tell(
+                    [
+                        (point, _minimized(design, signs), design.excess)
+                        for point, design in zip(points, batch, strict=True)
+                    ]
+                )
+                designs.extend(batch)
+                if told is not None:
+                    told(Exploration(study=study, designs=tuple(designs), evaluated=evaluated))
+        except KeyboardInterrupt:
+            interrupted = True
+    return Exploration(study=study, designs=tuple(designs), evaluated=evaluated, interrupted=interrupted)
+
+
+def _minimized(design: Design, signs: Sequence[float]) -> tuple[float, ...] | None:
+    if design.objectives is None:
+        return None
+    return tuple(sign * value for sign, value in zip(signs, design.objectives, strict=True))
+
+
+def _plain(fields: dict[str, Value]) -> dict[str, Any]:
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
+
+
+Evaluator = Callable[[Config], Future[Figures]]
+
+
+def _figures(
+    study: Study, points: Sequence[Point], records: Known, run: Evaluator
+) -> Iterator[tuple[Point, Config | None, str | None, Figures | None]]:
+    """Each point with its machine and figures, or the reason why it is none, in order."""
+    machines: list[Config | str] = []
+    waiting: dict[str, Future[Figures]] = {}
+    for point in points:
+        try:
+            machine = study.space.machine(point)
+        except UserError as error:
+            machines.append(str(error))
+            continue
+        machines.append(machine)
+        if (study.key, machine.digest) not in records and machine.digest not in waiting:
+            waiting[machine.digest] = run(machine)
+    for point, machine in zip(points, machines, strict=True):
+        if isinstance(machine, str):
+            yield point, None, machine, None
+            continue
+        known = records.get((study.key, machine.digest))
+        yield point, machine, None, waiting[machine.digest].result() if known is None else known
+
+
+@contextlib.contextmanager
+def _evaluator(study: Study) -> Iterator[Evaluator]:
+    """Evaluates machines, here or in processes of their own."""
+    if study.workers == 1:
+
+        def here(machine: Config) -> Future[Figures]:
+            future: Future[Figures] = Future()
+            future.set_result(evaluate(machine, study.networks, study.components))
+            return future
+
+        yield here
+        return
+    pool = ProcessPoolExecutor(
+        study.workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_begin,
+        initargs=(study.networks, study.components),
+    )
+    try:
+        yield lambda machine: pool.submit(_work, machine)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_WORK: list[Any] = []
+"""In a process of a pool: its networks and its table, which every task reads."""
+
+
+def _begin(networks: tuple[Network, ...], components: Components) -> None:
+    _WORK[:] = [networks, components]
+
+
+def _work(machine: Config) -> Figures:
+    networks, components = _WORK
+    return evaluate(machine, networks, components)

@@ -1,0 +1,156 @@
+"""An exploration as files: every design as CSV and JSON, the machines of the front as TOML, a figure of the front."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vdla.isa.config import Config
+from vdla.util.whole_files import write_whole
+
+from ..report.canvas import png
+from .metrics import METRICS, Metric
+from .study import Design, Exploration
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def heading(metric: Metric) -> str:
+    """The name of a metric with its unit."""
+    return f"{metric.name} ({metric.unit})" if metric.unit else metric.name
+
+
+def rows(exploration: Exploration) -> list[dict[str, Any]]:
+    """A dictionary a design: number, fields, every metric, whether it is feasible and on the front, why it failed."""
+    front = {design.number for design in exploration.front}
+    found = []
+    for design in exploration.designs:
+        row: dict[str, Any] = {"design": design.number}
+        row |= {name: "+".join(v) if isinstance(v, tuple) else v for name, v in design.fields.items()}
+        row |= {heading(metric): _value(exploration, design, metric) for metric in METRICS.values()}
+        row |= {
+            "feasible": design.feasible,
+            "front": design.number in front,
+            "failed": design.figures.failed or "",
+        }
+        found.append(row)
+    return found
+
+
+def _value(exploration: Exploration, design: Design, metric: Metric) -> float | None:
+    if design.machine is None or design.figures.failed is not None:
+        return None
+    return metric.value(design.machine, design.figures, exploration.study.weights)
+
+
+def document(exploration: Exploration) -> dict[str, Any]:
+    """The exploration as one JSON object: what was searched, the rung of each figure, and the designs of the front."""
+    study = exploration.study
+    return {
+        "space": {
+            "base": study.space.base.name,
+            "points": study.space.size,
+            "fields": {axis.name: list(axis.values) for axis in study.space.axes},
+        },
+        "networks": {network.name: network.weight for network in study.networks},
+        "strategy": study.strategy,
+        "seed": study.seed,
+        "budget": study.budget,
+        "designs": len(exploration.designs),
+        "failed": sum(design.objectives is None for design in exploration.designs),
+        "evaluated": exploration.evaluated,
+        "interrupted": exploration.interrupted,
+        "rungs": {metric.name: metric.rung for metric in METRICS.values()},
+        "components": {
+            "name": study.components.name,
+            "node": study.components.node,
+            "left_out": study.components.left_out,
+        },
+        "constraints": [constraint.text for constraint in study.constraints],
+        "front": [
+            {
+                "design": design.number,
+                "fields": {k: list(v) if isinstance(v, tuple) else v for k, v in design.fields.items()},
+                **{metric.name: _value(exploration, design, metric) for metric in METRICS.values()},
+                "area_mm2": dict(design.figures.area),
+                "networks": {
+                    name: {"cycles": item.cycles, "energy_uj": dict(item.energy)}
+                    for name, item in design.figures.networks.items()
+                },
+            }
+            for design in exploration.front
+        ],
+    }
+
+
+def toml_text(machine: Config) -> str:
+    """A configuration as `vdla --config FILE` reads it."""
+    values = machine.to_dict()
+    memory = values.pop("memory")
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+    lines += ["", "[memory]", *(f"{name} = {json.dumps(value)}" for name, value in memory.items())]
+    return "\n".join(lines) + "\n"
+
+
+def front_figure(exploration: Exploration) -> Figure:
+    """The designs by their first two objectives (or the first alone, by number), the front in front."""
+    from matplotlib.figure import Figure
+
+    metrics = list(exploration.study.objectives)
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    y = 1 if len(metrics) > 1 else 0
+
+    def place(design: Design) -> tuple[float, float]:
+        values = list(design.objectives or ())
+        return (values[0], values[y]) if y else (design.number, values[y])
+
+    kinds = (
+        ("breaks a constraint", "0.8", [d for d in exploration.designs if d.objectives and not d.feasible]),
+        ("feasible", "tab:blue", [d for d in exploration.designs if d.feasible]),
+        ("front", "tab:red", exploration.front),
+    )
+    for label, color, designs in kinds:
+        if designs:
+            xs, ys = zip(*map(place, designs), strict=True)
+            axes.scatter(
+                xs, ys, s=28 if label == "front" else 12, color=color, label=f"{label}: {len(designs)}"
+            )
+    axes.set_xlabel(heading(metrics[0]) if y else "design")
+    axes.set_ylabel(heading(metrics[y]))
+    for scale, position in ((axes.set_xscale, 0 if y else None), (axes.set_yscale, y)):
+        if position is not None and not metrics[position].maximize:
+            scale("log")
+    axes.set_title(", ".join(network.name for network in exploration.study.networks))
+    rungs = dict.fromkeys(f"{metric.name}: {metric.rung}" for metric in metrics)
+    figure.supxlabel("; ".join(rungs), fontsize=7)
+    axes.grid(alpha=0.3)
+    if any(designs for _, _, designs in kinds):
+        axes.legend(fontsize=8)
+    return figure
+
+
+def write_exploration(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
+    """Writes designs.csv, exploration.json, front.png and front/NUMBER.toml into `folder`; the first three paths.
+
+    Raises WriteError.
+    """
+    table = rows(exploration)
+    text = io.StringIO()
+    if table:
+        writer = csv.DictWriter(text, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+    paths = (folder / "designs.csv", folder / "exploration.json", folder / "front.png")
+    write_whole(paths[0], text.getvalue().encode())
+    write_whole(paths[1], (json.dumps(document(exploration), indent=2, allow_nan=False) + "\n").encode())
+    write_whole(paths[2], png(front_figure(exploration)))
+    (folder / "front").mkdir(exist_ok=True)
+    for design in exploration.front:
+        assert design.machine is not None
+        write_whole(folder / "front" / f"{design.number}.toml", toml_text(design.machine).encode())
+    return paths

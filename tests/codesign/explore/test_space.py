@@ -1,0 +1,130 @@
+"""Spaces of machines: what a file may say, which points it stands for, and what is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from vdla.codesign.explore.expressions import parse_expression
+from vdla.codesign.explore.metrics import parse_constraint, parse_objectives
+from vdla.codesign.explore.space import load_space, space_of
+from vdla.isa.config import load_config
+from vdla.util.errors import UserError
+
+
+def test_points_lists_ranges_and_fields_that_follow():
+    space = space_of(
+        {
+            "base": "tiny",
+            "conditions": ["inp_buffer_bytes >= 64 * block_in or read_latency == 30"],
+            "fields": {
+                "block_in": [4, 8, 4],
+                "block_out": "block_in",
+                "acc_buffer_bytes": "inp_buffer_bytes * 4",
+                "inp_buffer_bytes": {"from": 256, "to": 2048, "times": 2},
+                "read_latency": {"from": 30, "to": 65, "step": 15},
+            },
+        }
+    )
+    assert space.size == 2 * 4 * 3 == len({*space.points()})
+    assert space.point(0) == (0, 0, 0) and space.point(space.size - 1) == (1, 3, 2)
+    machine = space.machine((1, 3, 1))
+    assert (machine.block_in, machine.block_out, machine.memory.read_latency) == (8, 8, 45)
+    assert machine.inp_buffer_bytes == 2048 and machine.acc_buffer_bytes == 8192
+    with pytest.raises(UserError, match=r"the condition inp_buffer_bytes >= .* does not hold"):
+        space.machine((1, 0, 1))
+
+
+def test_fifos_follow_from_the_memory_of_each_machine():
+    space = space_of({"base": "vta", "fields": {"bus_bytes": [8, 64], "read_latency": [30, 400]}})
+    sizes = [space.machine(point).fifo_bytes("load") for point in space.points()]
+    assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
+    assert not any(space.machine(point).warnings for point in space.points())
+
+
+def test_a_base_beside_the_file(tmp_path: Path):
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\nblock_in = 8\nblock_out = 8\nacc_buffer_bytes = 32768\nwgt_buffer_bytes = 65536\n'
+    )
+    (tmp_path / "space.toml").write_text('base = "mine.toml"\n[fields]\nclock_mhz = [50, 200]\n')
+    space = load_space(tmp_path / "space.toml")
+    assert space.base.name == "mine" and [space.machine(p).clock_mhz for p in space.points()] == [50, 200]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, "has no"),
+        ({"fields": {}}, "has no"),
+        ({"fields": {"blok_in": [8]}}, "there is no field blok_in; did you mean block_in?"),
+        ({"fields": {"block_in": []}}, "block_in has 0 values"),
+        ({"fields": {"block_in": [8.5]}}, "expected integers"),
+        ({"fields": {"extensions": ["post"]}}, "expected lists of names"),
+        ({"fields": {"block_in": {"from": 8, "to": 4, "step": 1}}}, "is empty or endless"),
+        ({"fields": {"block_in": {"from": 8, "to": 64, "times": 1}}}, "is empty or endless"),
+        ({"fields": {"block_in": {"from": 8, "to": 64}}}, "a range is"),
+        ({"fields": {"block_in": "block_out", "block_out": "block_in"}}, "follow from each other"),
+        ({"fields": {"block_in": "width"}}, "there is no field width"),
+        ({"fields": {"block_in": [8]}, "conditions": "x"}, "give a list of texts"),
+        ({"fields": {"block_in": [8]}, "condition": []}, "unknown key condition"),
+        (
+            {"fields": {"block_in": [3, 5]}},
+            "none of its 2 points is a machine; the first is not since block_in = 3",
+        ),
+        ({"base": "nobody", "fields": {"block_in": [8]}}, "nobody: "),
+        ({"base": 3, "fields": {"block_in": [8]}}, "give a preset"),
+    ],
+)
+def test_what_is_no_space(table: dict[str, object], message: str):
+    with pytest.raises(UserError, match=message.replace("?", r"\?")):
+        space_of(table)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os')",
+        "block_in.real",
+        "[1]",
+        "lambda: 1",
+        "block_in ** 99",
+        "'a'",
+        "1 +",
+        "f(1)",
+        "2.5",
+        "x" * 600,
+    ],
+)
+def test_expressions_that_are_refused(text: str):
+    with pytest.raises(UserError):
+        parse_expression(text)
+
+
+def test_expressions():
+    fields = {"a": 6, "b": 4, "names": ("post",)}
+    cases = {"a * b - 1": 23, "a // b % 2": 1, "1 < b <= a": 1, "not (a == 6 and b > 9) or -a": 1, "-b": -4}
+    for text, value in cases.items():
+        assert parse_expression(text).value(fields) == value
+    for text in ("a // (b - 4)", "names + 1", " * ".join(["a"] * 200)):
+        with pytest.raises(UserError):
+            parse_expression(text).value(fields)
+
+
+def test_constraints_and_objectives():
+    assert parse_constraint("area<2mm2").excess(3.0) == 0.5
+    assert parse_constraint("area < 2e6 um2").limit == 2.0
+    assert parse_constraint("latency<=5us").limit == 5e-3
+    assert parse_constraint("energy<3mJ").limit == pytest.approx(3000)
+    assert parse_constraint("utilization>0.9").excess(0.45) == 0.5
+    for text in ("area", "area<", "area<2parsec", "speed<2", "area<1..2", "area=2", "area<1e999"):
+        with pytest.raises(UserError):
+            parse_constraint(text)
+    for names in ([], ["latency", "latency"], ["speed"]):
+        with pytest.raises(UserError):
+            parse_objectives(names)
+
+
+def test_machines_have_the_bases_other_fields():
+    machine = space_of({"base": "edge8", "fields": {"clock_mhz": [70]}}).machine((0,))
+    base = load_config("edge8")
+    assert machine.inp_buffer_bytes == base.inp_buffer_bytes and machine.clock_mhz == 70
