@@ -132,6 +132,15 @@ CALLS = (
         (("-o", "r.jsonl"),),
         seconds=6.0,
     ),
+    Call(("compare", "tiny", "edge8", "--network", "net.onnx"), ("net.onnx",), seconds=2.0),
+    Call(
+        ("explore", "space.toml", "--network", "net.onnx", "--strategy", "random", "--budget", "4"),
+        ("space.toml", "net.onnx"),
+        (),
+        (("-o", "study"),),
+        parents=True,
+        seconds=3.0,
+    ),
     Call(("bench", "--only", "D9", "--rounds", "2"), seconds=3.0),
     Call(
         ("demo", "--model", "mlp", "--config", "tiny"), (), (), (("-o", "demo"),), parents=True, seconds=8.0
@@ -151,6 +160,10 @@ def prepare(folder: Path, needs: Sequence[str]) -> None:
 
 def _text(path: Path) -> None:
     path.write_text("FINISH\n")
+
+
+def _space(path: Path) -> None:
+    path.write_text('base = "tiny"\n[fields]\ninp_buffer_bytes = [512, 1024, 2048, 4096]\n')
 
 
 def _network(path: Path) -> None:
@@ -183,6 +196,7 @@ def _program(path: Path) -> None:
 _INPUTS: Mapping[str, Callable[[Path], None]] = MappingProxyType(
     {
         "p.s": _text,
+        "space.toml": _space,
         "p.vdla": _program,
         "net.tar": _compiled,
         "net.onnx": _network,
