@@ -277,7 +277,8 @@ class _Memory:
             allocation.release()
 
     def __del__(self) -> None:
-        self.close()
+        with contextlib.suppress(Exception):
+            self.close()
 
 
 class _Pinned:

@@ -18,6 +18,8 @@ from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, layer_cases, operator_cases
 from vdla.codesign.models import build, sample_inputs
+from vdla.compiler.backends.backend import CompileOptions
+from vdla.compiler.backends.table import kernel_backend
 from vdla.compiler.ir.expr import Buffer, Const, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, For, Program, seq
@@ -165,7 +167,7 @@ def test_a_layer_is_tuned(vdla, tmp_path: Path):
     net.add("MatMul", inputs=["x", net.constant(np.ones((24, 40), np.float32))])
     net.shape = (4, 40)
     (tmp_path / "net.onnx").write_bytes(net.model())
-    target = ("--target", "opencl -threads=64")
+    target = ("--target", "opencl -threads=256")
     search = ("--trials", "3", "--batch", "3", "--strategy", "random", "--workers", "1")
     records = ("-o", tmp_path / "r.jsonl", "--json")
     document = vdla("tune", tmp_path / "net.onnx", *target, *search, *records).document()
@@ -240,10 +242,10 @@ def test_work_groups_are_limited():
     ("text", "message"),
     [
         ("opencl -arch=sm_90", "unknown target option -arch"),
-        ("opencl -threads=7", "need 32 to"),
+        ("opencl -threads=64", "need 256 to"),
         ("opencl -threads", "needs a number"),
         ("opencl -local-bytes=1", "need 1024 bytes"),
-        ("opencl -threads=64 -threads=64", "given twice"),
+        ("opencl -threads=256 -threads=256", "given twice"),
     ],
 )
 def test_options_that_are_none(text: str, message: str):
@@ -261,3 +263,14 @@ def test_options_that_are_none(text: str, message: str):
 def test_what_it_has_not_is_refused(name: str, message: str):
     with pytest.raises(LoweringError, match=message):
         vdla.build(vdla.Schedule(CASES[name]()), "opencl -local-bytes=100000")
+
+
+@pytest.mark.parametrize("name", ["lstm", "dense_row", "transposed_convolution"])
+def test_the_least_limits_are_enough(name: str, tmp_path: Path):
+    """Of devices that allow the fewest work-items and little local memory, whatever their kind."""
+    (case,) = (case for case in operator_cases() if case.name == name)
+    target = "opencl -threads=256 -local-bytes=16384"
+    compiler = kernel_backend(target).compiler(CompileOptions(target=target))
+    model = case.make(False).SerializeToString()
+    saved = compiler.save(tmp_path / "net.tar", model, batch=1, knobs=None)
+    assert saved.kernels >= 1

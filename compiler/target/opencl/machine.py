@@ -19,7 +19,7 @@ NAME = "opencl"
 THREADS, LOCAL_BYTES = "-threads", "-local-bytes"
 _THREADS, _LOCAL_BYTES = 256, 32 * KIB
 """What every device has that is worth a kernel: 32 KiB are the least of the full profile (OpenCL 1.2 specification,
-table 4.3, CL_DEVICE_LOCAL_MEM_SIZE), 256 work-items what GPUs of all makers allow."""
+table 4.3, CL_DEVICE_LOCAL_MEM_SIZE), 256 work-items what GPUs of all makers allow and templates schedule for."""
 _MOST_THREADS = 1 << 16
 
 
@@ -57,6 +57,10 @@ class OpenClTarget(CudaTarget):
 
     def refusal(self, name: str, capability: tuple[int, int], threads: int, shared_bytes: int) -> str | None:
         """Why a device does not run code for this; None where it does."""
+        if threads < _THREADS:
+            return (
+                f"{name} has {threads} work-items a group, and kernels need {_THREADS}; take another device"
+            )
         if threads < self.work_items:
             return (
                 f"{name} has {threads} work-items a group, fewer than {self.work_items}; compile with "
@@ -104,7 +108,7 @@ def of_device(
 ) -> OpenClTarget:
     """The target `text` on a device: limits that it leaves open are the device's own, as far as kernels use them."""
     given = {word.partition("=")[0] for word in text.split()}
-    work_items = target.work_items if THREADS in given else min(threads, 1024)
+    work_items = target.work_items if THREADS in given else max(_THREADS, min(threads, 1024))
     local = target.shared_bytes_per_block if LOCAL_BYTES in given else min(local_bytes, 48 * KIB)
     return replace(
         opencl_target(work_items, local), card=name, multiprocessors=units, clock=clock or target.clock
@@ -132,8 +136,10 @@ def parse_target(text: str) -> OpenClTarget:
             raise OpenClTargetError(f"target option {option} needs a number: {option}={_THREADS}")
         given[option] = int(value)
     threads, local_bytes = given.get(THREADS, _THREADS), given.get(LOCAL_BYTES, _LOCAL_BYTES)
-    if not 32 <= threads <= _MOST_THREADS:
-        raise OpenClTargetError(f"{THREADS}={threads}: kernels need 32 to {_MOST_THREADS} work-items a group")
+    if not _THREADS <= threads <= _MOST_THREADS:
+        raise OpenClTargetError(
+            f"{THREADS}={threads}: kernels need {_THREADS} to {_MOST_THREADS} work-items a group"
+        )
     if local_bytes < KIB:
         raise OpenClTargetError(
             f"{LOCAL_BYTES}={local_bytes}: kernels need {KIB} bytes of local memory at least"

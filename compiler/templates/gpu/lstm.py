@@ -40,12 +40,15 @@ class Knobs:
 def choose_knobs(target: CudaTarget, *, batch: int, hidden: int, directions: int) -> Knobs:
     """Defaults for any size: whole warps, fewer cells a block where that leaves multiprocessors idle."""
     rows = min(batch, MOST_ROWS)
+    most = min(MOST_THREADS, target.threads_per_block)
     cells = min(MOST_CELLS, 1 << (hidden - 1).bit_length())
     beside = ceil_div(batch, rows) * directions
     while cells > 2 and ceil_div(hidden, cells) * beside < target.multiprocessors // 2:
         cells //= 2
+    while cells > 1 and rows * GATES * cells > most:
+        cells //= 2
     slices = 1
-    while slices < 64 and 2 * slices * GATES * cells <= MOST_THREADS and hidden >= 4 * slices:
+    while slices < 64 and 2 * slices * GATES * cells <= most and hidden >= 4 * slices:
         slices *= 2
     return Knobs(rows=rows, cells=cells, slices=max(slices, rows))
 
