@@ -409,6 +409,11 @@ def _stored(values: Config | Memory) -> dict[str, Any]:
     }
 
 
+MACHINE_FIELDS = tuple(
+    sorted({item.name for kind in (Config, Memory) for item in dataclasses.fields(kind)} - {"name", "memory"})
+)
+"""The names of the fields that describe a machine, its memory's among them."""
+
 PRESETS = ("vta", "osdi18", "edge8", "tiny")
 """Names of the configurations that ship with the package."""
 
@@ -450,6 +455,24 @@ def parse_config(text: str, where: str) -> Config:
         # tomllib's own errors are among them, and Python's over integers of thousands of digits.
         raise ConfigError(f"{where}: not valid TOML: {error}") from None
     return _from_table(table, where)
+
+
+def toml_text(config: Config) -> str:
+    """`config` as the TOML that `load_config` reads."""
+    values = config.to_dict()
+    memory = values.pop("memory")
+    lines = [f"{name} = {_toml_value(value)}" for name, value in values.items()]
+    lines += ["", "[memory]", *(f"{name} = {_toml_value(value)}" for name, value in memory.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, list):
+        return f"[{', '.join(_toml_value(item) for item in value)}]"
+    return str(value)
 
 
 def load_config(name_or_path: str | Path) -> Config:

@@ -12,8 +12,6 @@ from vdla.isa.errors import ConfigError
 
 _MEMORY = frozenset(field.name for field in fields(Memory))
 _CONFIG = frozenset(field.name for field in fields(Config))
-FIELDS = tuple(sorted((_CONFIG | _MEMORY) - {"name", "memory"}))
-"""The names of the fields that describe a machine, its memory's among them."""
 
 
 def config(base: Config | str | Path = "vta", **changed: Any) -> Config:

@@ -24,12 +24,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from vdla.isa.config import PRESETS, Config, load_config
+from vdla.isa.config import MACHINE_FIELDS, PRESETS, Config, load_config
 from vdla.isa.fifos import FIFOS
 from vdla.util.errors import UserError
 from vdla.util.files import MOST_TEXT_BYTES, read_file
 
-from ..api.configurations import FIELDS
 from .expressions import Expression, parse_expression
 
 MOST_VALUES = 4096
@@ -112,7 +111,8 @@ def _text(value: Value) -> str:
 def field_values(machine: Config) -> dict[str, Any]:
     """Every field of a machine by its name, the memory's among them; None for sizes that follow from the bus."""
     return {
-        name: getattr(machine.memory if hasattr(machine.memory, name) else machine, name) for name in FIELDS
+        name: getattr(machine.memory if hasattr(machine.memory, name) else machine, name)
+        for name in MACHINE_FIELDS
     }
 
 
@@ -141,8 +141,8 @@ def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
         raise SpaceError("has no [fields]: name at least one field of the machine and its values")
     axes, derived = [], {}
     for name, item in fields.items():
-        if name not in FIELDS:
-            close = get_close_matches(name, FIELDS, 1)
+        if name not in MACHINE_FIELDS:
+            close = get_close_matches(name, MACHINE_FIELDS, 1)
             hint = f"did you mean {close[0]}?" if close else "`vdla config --fields` lists them"
             raise SpaceError(f"there is no field {name}; {hint}")
         if isinstance(item, str):
@@ -193,7 +193,7 @@ def _texts(items: Any) -> Sequence[str]:
 
 def _expression(text: str) -> Expression:
     expression = parse_expression(text)
-    if unknown := sorted(expression.names - set(FIELDS)):
+    if unknown := sorted(expression.names - set(MACHINE_FIELDS)):
         raise SpaceError(f'"{text}": there is no field {unknown[0]}')
     return expression
 

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vdla.isa.config import Config
+from vdla.isa.config import toml_text
 from vdla.util.whole_files import write_whole
 
 from ..report.canvas import png
@@ -85,15 +85,6 @@ def document(exploration: Exploration) -> dict[str, Any]:
             for design in exploration.front
         ],
     }
-
-
-def toml_text(machine: Config) -> str:
-    """A configuration as `vdla --config FILE` reads it."""
-    values = machine.to_dict()
-    memory = values.pop("memory")
-    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
-    lines += ["", "[memory]", *(f"{name} = {json.dumps(value)}" for name, value in memory.items())]
-    return "\n".join(lines) + "\n"
 
 
 def front_figure(exploration: Exploration) -> Figure:

@@ -3,11 +3,10 @@
 import dataclasses
 
 import pytest
-from vdla.isa.config import Config, load_config, parse_config
+from vdla.isa.config import Config, load_config, parse_config, toml_text
 from vdla.isa.errors import ConfigError
 from vdla.isa.program import config_from_dict
 from vdla.isa.timing import post_latency
-from vdla.verify.cosim.failure import toml_text
 
 EDGE8 = load_config("edge8")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from vdla.isa.assembler import instruction_text
-from vdla.isa.config import Config
+from vdla.isa.config import Config, toml_text
 from vdla.isa.program import hex_lines
 from vdla.isa.program_text import to_text
 from vdla.isa.scratchpads_file import scratchpads_bytes
@@ -24,24 +24,6 @@ PROGRAM, SCRATCHPADS = "program.txt", "scratchpads.npz"
 
 AROUND = 6
 """Instructions shown before and behind the first that differs."""
-
-
-def toml_text(config: Config) -> str:
-    """`config` as the TOML that `load_config` reads."""
-    values = config.to_dict()
-    memory = values.pop("memory")
-    lines = [f"{name} = {_value(value)}" for name, value in values.items()]
-    lines += ["", "[memory]", *(f"{name} = {_value(value)}" for name, value in memory.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    if isinstance(value, list):
-        return f"[{', '.join(_value(item) for item in value)}]"
-    return str(value)
 
 
 def first_difference(outcome: Outcome) -> int | None:
