@@ -17,7 +17,6 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_records import LINE, file_of, trial
-from vdla.compiler.tune.records import files as record_files
 from vdla.compiler.tune.records.files import (
     RecordError,
     RecordWriter,
@@ -26,6 +25,7 @@ from vdla.compiler.tune.records.files import (
     write_records,
 )
 from vdla.compiler.tune.records.line import MOST_BYTES
+from vdla.util import line_file
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +131,7 @@ def test_files_are_synced_at_times_and_in_the_end(tmp_path, synced, monkeypatch)
         for number in range(3):
             writer.append(trial(number))
         assert synced == []
-        monkeypatch.setattr(record_files, "SYNC_INTERVAL", 0.0)
+        monkeypatch.setattr(line_file, "SYNC_INTERVAL", 0.0)
         writer.append(trial(3))
         assert len(synced) == 1
     assert len(synced) == 2
@@ -166,7 +166,7 @@ def test_a_full_disk_costs_the_record_that_met_it(tmp_path, monkeypatch):
 
 
 def test_a_file_has_one_writer_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(record_files, "PATIENCE", 0.05)
+    monkeypatch.setattr(line_file, "PATIENCE", 0.05)
     path = tmp_path / "r.jsonl"
     with RecordWriter(path) as writer:
         writer.append(trial(0))
@@ -185,14 +185,14 @@ def test_a_file_has_one_writer_at_a_time(tmp_path, monkeypatch):
 def test_a_writer_that_waited_writes_to_the_file_that_is_there(tmp_path, monkeypatch):
     path, other = tmp_path / "r.jsonl", file_of(tmp_path, trial(5), name="other.jsonl")
     path.touch()
-    lock = record_files._lock
+    lock = line_file._lock
 
     def replaced_first(file: int) -> bool:
         if other.exists():
             other.replace(path)
         return lock(file)
 
-    monkeypatch.setattr(record_files, "_lock", replaced_first)
+    monkeypatch.setattr(line_file, "_lock", replaced_first)
     with RecordWriter(path) as writer:
         writer.append(trial(6))
     assert [record.trial for record in read_records(path)[0]] == [5, 6]

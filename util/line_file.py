@@ -1,0 +1,153 @@
+"""A file of lines that grows: one process at a time has it, and no crash costs more than the line being written."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .errors import UserError
+
+PATIENCE = 1.0
+"""Seconds to wait for a file's lock: what a killed writer started may hold it until it sees that the writer is gone."""
+SYNC_INTERVAL = 1.0
+"""Seconds between two fsyncs at least. A kill loses nothing that was written; a power cut loses what came since."""
+_BLOCK = 1 << 16
+"""Bytes that are read at a time to find the end of the last whole line."""
+
+
+class RecordError(UserError):
+    """A file of records that cannot be read, or not written to; names it and the way out."""
+
+
+class LineFile:
+    """Appends lines to a file of records, which is made where there is none; a context manager, which closes it.
+
+    Each line is one write at the end of the file. One process at a time has the file: RecordError for the second, and
+    where the system refuses. What a killed writer left of a line stays alone on that line or, with `cut`, goes.
+    """
+
+    def __init__(self, path: Path, *, cut: bool = False) -> None:
+        self._path = path
+        self._file = _open_locked(path)
+        try:
+            if cut:
+                os.ftruncate(self._file, _whole_bytes(self._file))
+            self._torn = _is_torn(self._file)
+        except OSError as error:
+            os.close(self._file)
+            raise _refused(path, error) from None
+        self._synced = time.monotonic()
+
+    def append_line(self, line: bytes) -> None:
+        """Writes one line, its end included. RecordError where the system refuses."""
+        rest = b"\n" + line if self._torn else line
+        try:
+            # Where the system cuts a write short, the next one says why.
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+                self._torn = bool(rest)
+            if time.monotonic() - self._synced >= SYNC_INTERVAL:
+                self.sync()
+        except OSError as error:
+            raise _refused(self._path, error) from None
+
+    def sync(self) -> None:
+        """Waits until the disk has all that was written. RecordError where the system refuses."""
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise _refused(self._path, error) from None
+        self._synced = time.monotonic()
+
+    def close(self) -> None:
+        """Gives the file free, after a last `sync`; again, it does nothing."""
+        if self._file < 0:
+            return
+        try:
+            self.sync()
+            if os.fstat(self._file).st_size == 0 and _is_at(self._file, self._path):
+                # Nothing was tried, and an empty file would say so to nobody.
+                self._path.unlink(missing_ok=True)
+        finally:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        # What went wrong first is what the user is told.
+        with suppress(RecordError):
+            self.close()
+
+
+def _refused(path: Path, error: OSError) -> RecordError:
+    return RecordError(f"{path}: records cannot be written: {error.strerror or error}")
+
+
+def _open_locked(path: Path) -> int:
+    """A file to append to, locked against other writers until it is closed."""
+    if path.is_dir():
+        raise RecordError(f"{path}: is a directory; name a file of records")
+    if path.exists() and not path.is_file():
+        raise RecordError(f"{path}: is no file; records are appended to one")
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while True:
+            file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            if _lock(file) and _is_at(file, path):
+                return file
+            os.close(file)
+            if time.monotonic() >= deadline:
+                raise RecordError(
+                    f"{path}: another process is writing records to it; wait for its end, or name another file"
+                )
+            time.sleep(0.02)
+    except OSError as error:
+        raise _refused(path, error) from None
+
+
+def _lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        os.close(file)
+        raise
+    return True
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Whether an open file is still the one at `path`: before it was locked, another may have replaced it."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _is_torn(file: int) -> bool:
+    """Whether the last line has no end."""
+    size = os.fstat(file).st_size
+    return size > 0 and os.pread(file, 1, size - 1) != b"\n"
+
+
+def _whole_bytes(file: int) -> int:
+    """The bytes up to the end of the last whole line."""
+    end = os.fstat(file).st_size
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        if (found := os.pread(file, end - start, start).rfind(b"\n")) >= 0:
+            return start + found + 1
+        end = start
+    return 0
