@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,13 @@ from vdla.util.errors import UserError
 
 from ..explore.evaluate import evaluate, load_networks
 from ..explore.metrics import METRICS, parse_constraint, parse_objectives
-from ..explore.space import Space, load_space, space_of
+from ..explore.records import existing_records
+from ..explore.space import load_space, space_of
 from ..explore.study import Design, Exploration, Study
 from ..explore.study import explore as search
 from ..explore.tables import document, front_figure, rows, write_exploration
-from ..technology.components import load_components, shipped_components
+from ..report.frames import data_frame
+from ..technology.components import Components, load_components, shipped_components
 from .configurations import config as named
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Explored:
 
     def to_dataframe(self) -> pd.DataFrame:
         """`rows` as a pandas DataFrame."""
-        return _frame(self.rows())
+        return data_frame(self.rows())
 
     def plot(self) -> Figure:
         """A matplotlib figure of the first two objectives."""
@@ -61,7 +63,7 @@ class Explored:
 
 def explore(
     space: str | Path | Mapping[str, Any],
-    networks: Model | Sequence[Model] | Mapping[str | Path, float],
+    networks: Model | Sequence[Model | tuple[Model, float]] | Mapping[str | Path, float],
     objectives: Sequence[str] = ("latency", "energy", "area"),
     *,
     constraints: Sequence[str] = (),
@@ -72,25 +74,26 @@ def explore(
     workers: int = 1,
     components: str | Path | None = None,
     folder: str | Path | None = None,
+    records: Sequence[str | Path] = (),
+    told: Callable[[Exploration], object] | None = None,
 ) -> Explored:
     """Search a space of machines for the best on some quantized networks.
 
     `space` is a TOML file or the table that such a file holds: {"base": "vta", "fields": {"block_in": [8, 16],
-    "block_out": "block_in"}}. `networks` is a model, several, or weights by file. Objectives are `latency`, `energy`,
-    `area`, `edp`, `cycles`, `dram` and `utilization`, constraints such as "area<2mm2". Strategies are "nsga2" and "tpe"
-    (extra `explore`), "random" and "exhaustive". With a `folder` every design is recorded there, and a search that is
-    repeated goes on from the records. Raises UserError.
+    "block_out": "block_in"}}. `networks` is a model, several (a weight may go with each, as in ("a.onnx", 2.0)), or
+    weights by file. Objectives are `latency`, `energy`, `area`, `edp`, `cycles`, `dram` and `utilization`, constraints
+    such as "area<2mm2". Strategies are "nsga2" and "tpe" (extra `explore`), "random" and "exhaustive".
+
+    With a `folder` every design is recorded there, and a search that is repeated goes on from the records; `records`
+    are files of other studies, to be used again. `told` hears of the exploration after every batch. Raises UserError.
     """
-    searched: Space = space_of(space) if isinstance(space, Mapping) else load_space(space)
-    if isinstance(networks, Mapping):
-        models = [(Path(path), weight) for path, weight in networks.items()]
-    else:
-        several = [networks] if isinstance(networks, str | Path | bytes) else networks
-        models = [(model, 1.0) for model in several]
+    searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
+    given = networks.items() if isinstance(networks, Mapping) else _several(networks)
+    models = [item if isinstance(item, tuple) else (item, 1.0) for item in given]
     study = Study(
         space=searched,
         networks=load_networks(models),
-        components=shipped_components() if components is None else load_components(components),
+        components=_table(components),
         objectives=parse_objectives(objectives),
         constraints=tuple(parse_constraint(text) for text in constraints),
         strategy=strategy,
@@ -99,9 +102,9 @@ def explore(
         batch=batch,
         workers=workers,
     )
-    if folder is not None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    return Explored(exploration=search(study, folder=None if folder is None else Path(folder)))
+    known = existing_records([Path(path) for path in records])
+    found = search(study, folder=None if folder is None else Path(folder), known=known, told=told)
+    return Explored(exploration=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,7 +116,7 @@ class Comparison:
 
     def to_dataframe(self) -> pd.DataFrame:
         """`rows` as a pandas DataFrame."""
-        return _frame(self.rows)
+        return data_frame(self.rows)
 
 
 def compare(
@@ -126,9 +129,8 @@ def compare(
     """Two machines (presets, TOML files or configurations) on quantized networks: every metric, the cycles and energy
     of each network, area and energy by unit. Raises UserError where one cannot run a network."""
     machines = (named(first), named(second))
-    several = [networks] if isinstance(networks, str | Path | bytes) else networks
-    loaded = load_networks([(model, 1.0) for model in several])
-    table = shipped_components() if components is None else load_components(components)
+    loaded = load_networks([(model, 1.0) for model in _several(networks)])
+    table = _table(components)
     figures = [evaluate(machine, loaded, table) for machine in machines]
     for machine, found in zip(machines, figures, strict=True):
         if found.failed is not None:
@@ -162,9 +164,10 @@ def compare(
     return Comparison(machines=machines, rows=rows)
 
 
-def _frame(values: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    try:
-        import pandas as pd
-    except ImportError:
-        raise UserError("data frames need pandas: pip install 'vdla[data]'") from None
-    return pd.DataFrame(values)
+def _several(networks: Model | Sequence[Any]) -> Sequence[Any]:
+    """A model alone as one of several."""
+    return [networks] if isinstance(networks, str | Path | bytes) else networks
+
+
+def _table(components: str | Path | None) -> Components:
+    return shipped_components() if components is None else load_components(components)

@@ -69,11 +69,9 @@ class Report:
 
     def to_dataframe(self) -> pd.DataFrame:
         """`rows` as a pandas DataFrame; stalls and traffic become columns (stalls.load, dram.inp, ...)."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise UserError("data frames need pandas: pip install 'vdla[data]'") from None
-        return pd.json_normalize(self.rows())
+        from ..report.frames import data_frame
+
+        return data_frame(self.rows())
 
     def plot(self, kind: str = "layers") -> Figure:
         """A matplotlib figure of a network: "layers" (cycles by cause) or "roofline". UserError for a raw program."""

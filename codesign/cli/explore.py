@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,6 +12,9 @@ from vdla.util.printable import printable
 
 from .options import JsonOption
 from .output import note, print_json, steps, text_console
+
+if TYPE_CHECKING:
+    from ..explore.study import Exploration
 
 
 def explore(
@@ -56,47 +59,34 @@ def explore(
 
     Every design is a record; a study that was interrupted goes on where it ended when the command is given again.
     """
-    from ..explore.evaluate import load_networks
-    from ..explore.metrics import parse_constraint, parse_objectives
-    from ..explore.records import read_records
-    from ..explore.space import load_space
-    from ..explore.study import Exploration, Study
-    from ..explore.study import explore as search
-    from ..explore.tables import document, write_exploration
-    from ..technology.components import load_components, shipped_components
+    from ..api.exploration import explore as search
+    from ..explore.tables import write_exploration
 
-    searched = load_space(space)
-    study = Study(
-        space=searched,
-        networks=load_networks([_network(text) for text in network]),
-        components=shipped_components() if components is None else load_components(components),
-        objectives=parse_objectives(objective.split(",")),
-        constraints=tuple(parse_constraint(text) for text in constraint or ()),
-        strategy=strategy,
-        budget=min(budget, searched.size),
-        seed=seed,
-        batch=batch,
-        workers=workers,
-    )
-    known = {}
-    for path in records or ():
-        if not path.exists():
-            raise UserError(f"{path}: no such file; name the records.jsonl of a study")
-        known |= read_records(path)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{output}: {error.strerror}; name a folder") from None
     with steps() as progress:
-        progress.begin(f"exploring {searched.size:,} machines")
+        progress.begin("exploring")
 
         def told(found: Exploration) -> None:
-            progress.reach(len(found.designs), study.budget)
+            progress.reach(len(found.designs), found.study.budget)
 
-        found = search(study, folder=output, known=known, told=told)
+        explored = search(
+            space,
+            [_network(text) for text in network],
+            objective.split(","),
+            constraints=constraint or (),
+            budget=budget,
+            strategy=strategy,
+            seed=seed,
+            batch=batch,
+            workers=workers,
+            components=components,
+            folder=output,
+            records=records or (),
+            told=told,
+        )
+    found = explored.exploration
     paths = write_exploration(found, output)
     if json:
-        print_json(document(found))
+        print_json(explored.document)
     else:
         _print(found)
         note(f"wrote {', '.join(map(str, paths))} and {output / 'front'}")
@@ -115,8 +105,9 @@ def _network(text: str) -> tuple[Path, float]:
         raise UserError(f'--network "{text}": {weight} is no weight; write MODEL.onnx*2') from None
 
 
-def _print(found: Any) -> None:
+def _print(found: Exploration) -> None:
     from ..explore.metrics import METRICS
+    from ..explore.space import shown as text_of
 
     study = found.study
     failed = [design for design in found.designs if design.objectives is None]
@@ -129,13 +120,14 @@ def _print(found: Any) -> None:
     if "utilization" not in {metric.name for metric in shown}:
         shown.append(METRICS["utilization"])
     for metric in shown:
-        table.add_column(f"{metric.name} ({metric.unit})" if metric.unit else metric.name, justify="right")
+        table.add_column(metric.heading, justify="right")
     for design in found.front:
-        values = [metric.value(design.machine, design.figures, study.weights) for metric in shown]
+        values = [study.value(metric, design.machine, design.figures) for metric in shown]
+        fields = [text_of(design.fields[name]) for name in names]
         table.add_row(
             str(design.number),
-            *("+".join(v) if isinstance(v := design.fields[n], tuple) else f"{v:,}" for n in names),
-            *(f"{value:,.4g}" for value in values),
+            *(f"{field:,}" if isinstance(field, int) else field for field in fields),
+            *(f"{value:,.4g}" for value in values if value is not None),
         )
     console = text_console()
     console.print(table)
@@ -147,7 +139,6 @@ def _print(found: Any) -> None:
     if failed:
         console.print(printable(f"the first that failed: {failed[0].figures.failed}"), soft_wrap=True)
     rungs = dict.fromkeys(f"{metric.name}: {metric.rung}" for metric in shown)
-    table_of = study.components
-    console.print(
-        f"{'; '.join(rungs)} {table_of.name} ({table_of.node}), without {table_of.left_out}", soft_wrap=True
-    )
+    console.print("; ".join(rungs), soft_wrap=True)
+    used = study.components
+    console.print(f"the table is {used.name} ({used.node}); it leaves out {used.left_out}", soft_wrap=True)

@@ -19,7 +19,7 @@ from .evaluate import Figures
 _PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
     """A figure of a design in a `unit`; `scales` are the units that a constraint may have, in that one. `rung` says
     what the figure stands on. `maximize`: larger is better."""
@@ -30,6 +30,16 @@ class Metric:
     scales: Mapping[str, float]
     value: Callable[[Config, Figures, Mapping[str, float]], float]
     maximize: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The name with the unit."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    @property
+    def sign(self) -> float:
+        """What makes of a value one to minimize."""
+        return -1.0 if self.maximize else 1.0
 
 
 def _sum(figures: Figures, weights: Mapping[str, float], each: Callable[[str], float]) -> float:
@@ -103,7 +113,7 @@ class Constraint:
     upper: bool
 
     def excess(self, value: float) -> float:
-        """By how much of the limit a value breaks it; 0 or less where it does not."""
+        """How far a value lies beyond the limit, as a fraction of it; 0 or less where the limit holds."""
         over = value - self.limit if self.upper else self.limit - value
         return over / self.limit if self.limit else over
 

@@ -6,21 +6,17 @@ A line that a killed process left half written is cut off; any other damage is a
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vdla.util.errors import UserError
 from vdla.util.files import read_file
+from vdla.util.line_file import LineFile, RecordError
 
 from .evaluate import Figures, from_json, to_json
+from .space import Value, plain
 
 FORMAT = 1
-
-
-class RecordsError(UserError):
-    """A file that holds no records of a study."""
 
 
 Known = dict[tuple[str, str], Figures]
@@ -34,7 +30,7 @@ def read_records(path: Path) -> Known:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise RecordsError(f"{path}: {error.strerror}") from None
+        raise RecordError(f"{path}: {error.strerror}") from None
     known: Known = {}
     whole = data[: data.rfind(b"\n") + 1]
     for number, line in enumerate(whole.splitlines(), 1):
@@ -45,9 +41,19 @@ def read_records(path: Path) -> Known:
                 raise ValueError
             known.setdefault(key, from_json(value))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise RecordsError(
+            raise RecordError(
                 f"{path}:{number}: is no record of a study; move the file away or name another folder"
             ) from None
+    return known
+
+
+def existing_records(paths: Sequence[Path]) -> Known:
+    """The records in files of other studies. RecordError also for one that is not there."""
+    known: Known = {}
+    for path in paths:
+        if not path.exists():
+            raise RecordError(f"{path}: no such file; name the records.jsonl of a study")
+        known |= read_records(path)
     return known
 
 
@@ -57,36 +63,14 @@ def _text(value: Any) -> str:
     return value
 
 
-class RecordsFile:
-    """Appends records to a file, each written whole before the next."""
+class RecordsFile(LineFile):
+    """Appends records to a file, see `LineFile`; half a line at its end goes."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._file = path.open("ab")
-            kept = _whole_bytes(path)
-            os.truncate(path, kept)
-        except OSError as error:
-            raise RecordsError(f"{path}: cannot be written: {error.strerror}") from None
+        super().__init__(path, cut=True)
 
-    def append(self, study: str, machine: str, fields: Mapping[str, Any], figures: Figures) -> None:
+    def append(self, study: str, machine: str, fields: Mapping[str, Value], figures: Figures) -> None:
         """Writes one record."""
-        value = {"format": FORMAT, "study": study, "machine": machine, "fields": dict(fields)}
+        value = {"format": FORMAT, "study": study, "machine": machine, "fields": plain(fields)}
         line = json.dumps({**value, **to_json(figures)}, separators=(",", ":"), allow_nan=False)
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Ends the file."""
-        self._file.close()
-
-    def __enter__(self) -> RecordsFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _whole_bytes(path: Path) -> int:
-    """How many bytes of a file are whole lines."""
-    data = path.read_bytes()
-    return data.rfind(b"\n") + 1
+        self.append_line(line.encode() + b"\n")

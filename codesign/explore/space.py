@@ -35,7 +35,7 @@ MOST_VALUES = 4096
 """Values of one field."""
 MOST_LOOKED_AT = 4096
 """Points that are tried before a space counts as empty."""
-Value = int | str | tuple[str, ...]
+Value = int | tuple[str, ...]
 Point = tuple[int, ...]
 """An index into the values of each axis."""
 
@@ -97,15 +97,21 @@ class Space:
                 raise SpaceError(f"the condition {condition.text} does not hold")
         memory = {name: value for name, value in chosen.items() if hasattr(self.base.memory, name)}
         own: dict[str, Any] = {name: value for name, value in chosen.items() if name not in memory}
-        name = " ".join(f"{key}={_text(value)}" for key, value in chosen.items())
+        name = " ".join(f"{key}={shown(value)}" for key, value in chosen.items())
         if memory:
             # The base's FIFOs are sized for its memory: on another one they would starve the bus.
             own = {f"{fifo}_fifo_bytes": None for fifo in FIFOS} | own
         return replace(self.base, name=name, memory=replace(self.base.memory, **memory), **own)
 
 
-def _text(value: Value) -> str:
-    return "+".join(value) if isinstance(value, tuple) else str(value)
+def shown(value: Value) -> int | str:
+    """A value as tables have it: extensions in one word."""
+    return "+".join(value) if isinstance(value, tuple) else value
+
+
+def plain(fields: Mapping[str, Value]) -> dict[str, Any]:
+    """Fields as JSON values."""
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
 
 
 def field_values(machine: Config) -> dict[str, Any]:

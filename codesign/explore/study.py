@@ -20,6 +20,7 @@ import numpy as np
 from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
+from vdla.util.user_files import make_directory
 
 from ..technology.components import Components
 from .evaluate import Figures, Network, evaluate, study_key
@@ -36,8 +37,8 @@ RECORDS = "records.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """A point of the space: its fields, the machine (None: it is none) and its figures. `excess` is by how much of its
-    limit the worst constraint is broken; 0: none is."""
+    """A point of the space: its fields, the machine (None: they make none) and its figures. `excess` is how far the
+    worst constraint is beyond its limit, as a fraction of that; 0 where all hold."""
 
     number: int
     fields: dict[str, Value]
@@ -72,7 +73,6 @@ class Study:
             raise UserError("give at least one network")
         if self.budget < 1 or self.batch < 1 or self.workers < 1:
             raise UserError("budget, batch and workers are at least 1")
-        strategy_of(self.strategy, self.space, len(self.objectives), self.seed)
 
     @cached_property
     def weights(self) -> dict[str, float]:
@@ -84,26 +84,37 @@ class Study:
         """What the figures of its machines depend on beside them."""
         return study_key(self.networks, self.components, compiler_identity("vdla"))
 
+    def value(self, metric: Metric, machine: Config | None, figures: Figures) -> float | None:
+        """A metric of a machine; None where it cannot run a network."""
+        if machine is None or figures.failed is not None:
+            return None
+        return metric.value(machine, figures, self.weights)
+
     def design(self, number: int, point: Point, machine: Config | None, figures: Figures) -> Design:
         """A point with its figures."""
         try:
             fields = self.space.fields(point)
         except UserError:
             fields = {a.name: a.values[i] for a, i in zip(self.space.axes, point, strict=True)}
-        if machine is None or figures.failed is not None:
+        values = [self.value(metric, machine, figures) for metric in self.objectives]
+        objectives = tuple([value for value in values if value is not None])
+        if not objectives:
             return Design(number=number, fields=fields, machine=machine, figures=figures, objectives=None)
-
-        def value(metric: Metric) -> float:
-            return metric.value(machine, figures, self.weights)
-
+        limited = [(limit, self.value(limit.metric, machine, figures)) for limit in self.constraints]
         return Design(
             number=number,
             fields=fields,
             machine=machine,
             figures=figures,
-            objectives=tuple(value(metric) for metric in self.objectives),
-            excess=max([0.0, *(limit.excess(value(limit.metric)) for limit in self.constraints)]),
+            objectives=objectives,
+            excess=max([0.0, *(limit.excess(value) for limit, value in limited if value is not None)]),
         )
+
+    def minimized(self, design: Design) -> tuple[float, ...] | None:
+        """The objectives of a design as values to minimize; None where it has none."""
+        if design.objectives is None:
+            return None
+        return tuple([metric.sign * v for metric, v in zip(self.objectives, design.objectives, strict=True)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,8 +132,7 @@ class Exploration:
         feasible = [design for design in self.designs if design.feasible]
         if not feasible:
             return ()
-        signs = [-1.0 if metric.maximize else 1.0 for metric in self.study.objectives]
-        values = np.array([design.objectives for design in feasible]) * signs
+        values = np.array([self.study.minimized(design) for design in feasible])
         _, first = np.unique(values, axis=0, return_index=True)
         unique = np.sort(first)
         best = unique[pareto(values[unique])]
@@ -138,20 +148,21 @@ def explore(
 ) -> Exploration:
     """Searches until the budget is spent or the space has no more points.
 
-    Records go to `folder`, and those that are there already, or in `known`, are not evaluated again. `told` hears of
+    Records go to `folder`, which is made where there is none; those that are there already, or in `known`, are not
+    evaluated again. `told` hears of
     the exploration after every batch. KeyboardInterrupt ends the search; what there is until then is returned, marked
     `interrupted`.
     """
     strategy = strategy_of(study.strategy, study.space, len(study.objectives), study.seed)
-    signs = [-1.0 if metric.maximize else 1.0 for metric in study.objectives]
     records: Known = dict(known or {})
     designs: list[Design] = []
     evaluated, interrupted = 0, False
     with contextlib.ExitStack() as stack:
         file = None
         if folder is not None:
-            records = {**read_records(folder / RECORDS), **records}
+            make_directory(folder)
             file = stack.enter_context(RecordsFile(folder / RECORDS))
+            records = {**read_records(folder / RECORDS), **records}
         run = stack.enter_context(_evaluator(study))
         try:
             while len(designs) < study.budget:
@@ -159,19 +170,16 @@ def explore(
                 if not points:
                     break
                 batch: list[Design] = []
-                for point, machine, reason, figures in _figures(study, points, records, run):
-                    if machine is not None and figures is not None and reason is None:
-                        place = (study.key, machine.digest)
-                        if place not in records:
-                            records[place] = figures
-                            evaluated += 1
-                            if file is not None:
-                                file.append(*place, _plain(study.space.fields(point)), figures)
-                    result = figures or Figures(failed=reason)
-                    batch.append(study.design(len(designs) + len(batch), point, machine, result))
+                for point, machine, figures in _figures(study, points, records, run):
+                    if machine is not None and (place := (study.key, machine.digest)) not in records:
+                        records[place] = figures
+                        evaluated += 1
+                        if file is not None:
+                            file.append(*place, study.space.fields(point), figures)
+                    batch.append(study.design(len(designs) + len(batch), point, machine, figures))
                 strategy.tell(
                     [
-                        (point, _minimized(design, signs), design.excess)
+                        (point, study.minimized(design), design.excess)
                         for point, design in zip(points, batch, strict=True)
                     ]
                 )
@@ -183,23 +191,13 @@ def explore(
     return Exploration(study=study, designs=tuple(designs), evaluated=evaluated, interrupted=interrupted)
 
 
-def _minimized(design: Design, signs: Sequence[float]) -> tuple[float, ...] | None:
-    if design.objectives is None:
-        return None
-    return tuple(sign * value for sign, value in zip(signs, design.objectives, strict=True))
-
-
-def _plain(fields: dict[str, Value]) -> dict[str, Any]:
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
-
-
 Evaluator = Callable[[Config], Future[Figures]]
 
 
 def _figures(
     study: Study, points: Sequence[Point], records: Known, run: Evaluator
-) -> Iterator[tuple[Point, Config | None, str | None, Figures | None]]:
-    """Each point with its machine and figures, or the reason why it is none, in order."""
+) -> Iterator[tuple[Point, Config | None, Figures]]:
+    """Each point with its machine (None: it is none) and figures, in order."""
     machines: list[Config | str] = []
     waiting: dict[str, Future[Figures]] = {}
     for point in points:
@@ -213,10 +211,10 @@ def _figures(
             waiting[machine.digest] = run(machine)
     for point, machine in zip(points, machines, strict=True):
         if isinstance(machine, str):
-            yield point, None, machine, None
+            yield point, None, Figures(failed=machine)
             continue
         known = records.get((study.key, machine.digest))
-        yield point, machine, None, waiting[machine.digest].result() if known is None else known
+        yield point, machine, waiting[machine.digest].result() if known is None else known
 
 
 @contextlib.contextmanager

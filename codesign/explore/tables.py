@@ -13,15 +13,11 @@ from vdla.util.whole_files import write_whole
 
 from ..report.canvas import png
 from .metrics import METRICS, Metric
+from .space import plain, shown
 from .study import Design, Exploration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-def heading(metric: Metric) -> str:
-    """The name of a metric with its unit."""
-    return f"{metric.name} ({metric.unit})" if metric.unit else metric.name
 
 
 def rows(exploration: Exploration) -> list[dict[str, Any]]:
@@ -30,8 +26,8 @@ def rows(exploration: Exploration) -> list[dict[str, Any]]:
     found = []
     for design in exploration.designs:
         row: dict[str, Any] = {"design": design.number}
-        row |= {name: "+".join(v) if isinstance(v, tuple) else v for name, v in design.fields.items()}
-        row |= {heading(metric): _value(exploration, design, metric) for metric in METRICS.values()}
+        row |= {name: shown(value) for name, value in design.fields.items()}
+        row |= {metric.heading: value for metric, value in _metrics(exploration, design).items()}
         row |= {
             "feasible": design.feasible,
             "front": design.number in front,
@@ -41,10 +37,10 @@ def rows(exploration: Exploration) -> list[dict[str, Any]]:
     return found
 
 
-def _value(exploration: Exploration, design: Design, metric: Metric) -> float | None:
-    if design.machine is None or design.figures.failed is not None:
-        return None
-    return metric.value(design.machine, design.figures, exploration.study.weights)
+def _metrics(exploration: Exploration, design: Design) -> dict[Metric, float | None]:
+    """Every metric of a design."""
+    study = exploration.study
+    return {metric: study.value(metric, design.machine, design.figures) for metric in METRICS.values()}
 
 
 def document(exploration: Exploration) -> dict[str, Any]:
@@ -74,8 +70,8 @@ def document(exploration: Exploration) -> dict[str, Any]:
         "front": [
             {
                 "design": design.number,
-                "fields": {k: list(v) if isinstance(v, tuple) else v for k, v in design.fields.items()},
-                **{metric.name: _value(exploration, design, metric) for metric in METRICS.values()},
+                "fields": plain(design.fields),
+                **{metric.name: value for metric, value in _metrics(exploration, design).items()},
                 "area_mm2": dict(design.figures.area),
                 "networks": {
                     name: {"cycles": item.cycles, "energy_uj": dict(item.energy)}
@@ -111,8 +107,8 @@ def front_figure(exploration: Exploration) -> Figure:
             axes.scatter(
                 xs, ys, s=28 if label == "front" else 12, color=color, label=f"{label}: {len(designs)}"
             )
-    axes.set_xlabel(heading(metrics[0]) if y else "design")
-    axes.set_ylabel(heading(metrics[y]))
+    axes.set_xlabel(metrics[0].heading if y else "design")
+    axes.set_ylabel(metrics[y].heading)
     for scale, position in ((axes.set_xscale, 0 if y else None), (axes.set_yscale, y)):
         if position is not None and not metrics[position].maximize:
             scale("log")

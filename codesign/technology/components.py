@@ -25,8 +25,6 @@ OPERATIONS = (
 )
 """Entries with an area (square micrometres) and an energy (picojoules) each."""
 SRAM = ("area_um2_per_bit", "energy_pj_32_kib", "port_bytes")
-RUNG = "assumed"
-"""Where area and energy by a table stand: nothing was synthesized or replayed."""
 
 
 class ComponentsError(UserError):

@@ -15,6 +15,7 @@ import pytest
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import evaluate, load_network
 from vdla.codesign.explore.front import hypervolume, pareto
+from vdla.codesign.explore.records import RecordsFile
 from vdla.codesign.technology.components import load_components, shipped_components
 from vdla.codesign.technology.events import count_events
 from vdla.isa.config import load_config
@@ -181,6 +182,14 @@ def test_command_files_and_refusals(vdla, model: Path, tmp_path: Path):
     (out / "records.jsonl").write_text('{"format": 1}\n')
     outcome = vdla(*study)
     assert outcome.code == 2 and "records.jsonl:1: is no record" in outcome.err
+
+
+def test_a_folder_has_one_study_at_a_time(vdla, model: Path, tmp_path: Path):
+    (tmp_path / "space.toml").write_text(TOML)
+    study = ("explore", tmp_path / "space.toml", "--network", model, "-o", tmp_path, "--strategy", "random")
+    with RecordsFile(tmp_path / "records.jsonl"):
+        outcome = vdla(*study, "--budget", "2")
+    assert outcome.code == 2 and "another process is writing records to it" in outcome.err
 
 
 def test_compare(vdla, model: Path):

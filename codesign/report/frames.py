@@ -1,0 +1,20 @@
+"""Rows of reports as pandas DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vdla.util.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def data_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """A row a dictionary; what is nested becomes columns (dram.inp). UserError where the extra is not installed."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise UserError("data frames need pandas: pip install 'vdla[data]'") from None
+    return pd.json_normalize([dict(row) for row in rows])
