@@ -41,6 +41,7 @@ def energy_by_unit(config: Config, events: Events, components: Components) -> di
     found = {
         "array": products * (energy["int8_multiply"] + energy["int32_add"]),
         "alu": events.alu * lanes * energy["int32_add"],
+        # A vector is scaled; one with an operand is scaled twice more and added.
         "post": (events.stored + 2 * events.combined)
         * lanes
         * (energy["float32_multiply"] + energy["float32_add"]),

@@ -54,7 +54,7 @@ def fitted_bias(
     saturate in stage A of `stage`, with `scale`, with either. Raises AccumulatorError where they do not.
     """
     rows = weight.reshape(len(weight), -1)
-    # Sums of int8 in int32 are twice as fast as in int64, and no row is long enough to leave it.
+    # In int32, which holds the sums of rows this short, summing is twice as fast as in int64.
     total = rows.sum(axis=1, dtype=np.int32 if rows.shape[1] < 1 << 24 else np.int64).astype(np.int64)
     wanted = np.broadcast_to(bias, total.shape) - zero_point * total
     if np.abs(wanted).max(initial=0) + rows.shape[1] * INT8_LOW**2 <= HIGHEST:

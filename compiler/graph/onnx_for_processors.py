@@ -1,7 +1,6 @@
-"""Operators of quantized models beside those of `onnx_import.OPERATORS`.
+"""Operators of quantized models that processors compute on integers, and the accelerator does not.
 
-Channels move as they are, on every target. On processors functions of one tensor become tables, and transposed
-convolutions become convolutions.
+Functions of one tensor become tables, transposed convolutions become convolutions.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 import numpy as np
 from vdla.isa.arithmetic import dequantize
 
-from ..te.blocks import Pair
 from .floating.onnx_pointwise import UNARY
-from .onnx_axes import joined_shape, sliced_positions, split_sizes
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import plane_operand, real_operand
@@ -19,7 +16,6 @@ from .onnx_products import bias_operand, weight_operand
 from .onnx_values import (
     Constant,
     Function,
-    Joined,
     Pending,
     Product,
     QuantizedConstant,
@@ -42,24 +38,8 @@ FUNCTIONS = UNARY - CHAINED | frozenset(
 a table of 256 values can give."""
 
 
-def import_channels(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds a node's outputs if it moves whole channels; whether it does. Raises ModelError as the others do."""
-    match node.op_type:
-        case "Concat":
-            _import_concat(context, node)
-        case "Slice":
-            return _import_slice(context, node)
-        case "Split":
-            return _import_split(context, node)
-        case "Transpose":
-            return _import_shuffle(context, node)
-        case _:
-            return False
-    return True
-
-
 def import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds a node's outputs if only processors compute it on integers; whether it was. Raises ModelError."""
+    """Binds a node's outputs if it is one of these; whether it was. Raises ModelError as the others do."""
     match node.op_type:
         case "ConvTranspose":
             _import_transposed(context, node)
@@ -124,83 +104,6 @@ def _import_function(context: ImportContext, node: OnnxNode) -> bool:
 def _real_values(data: Real) -> np.ndarray:
     """What the stored values of a tensor stand for, float32 (256,)."""
     return dequantize(STORED, data.quantization.scale, data.quantization.stored_zero_point)
-
-
-def _import_concat(context: ImportContext, node: OnnxNode) -> None:
-    """Concat of channels."""
-    parts = tuple([real_operand(context, node, index) for index in range(len(node.inputs))])
-    axis, shape = joined_shape(context, node, [part.shape for part in parts])
-    whole = all(part.shape == context.tensors[part.tensor].shape for part in parts)
-    if not whole or len(shape) not in (2, 4) or axis != 1:
-        shapes = ", ".join(str(part.shape) for part in parts)
-        context.fail(node, f"joins {shapes} along axis {axis}", "only channels are joined as integers")
-    sources = [(i, channel) for i, part in enumerate(parts) for channel in range(part.shape[1])]
-    _bind_channels(context, node, parts, tuple(sources), shape, shape, 0)
-
-
-def _bind_channels(
-    context: ImportContext,
-    node: OnnxNode,
-    parts: tuple[Real, ...],
-    sources: tuple[Pair, ...],
-    natural: tuple[int, ...],
-    shape: tuple[int, ...],
-    output: int,
-) -> None:
-    """Names an output of the node after channels of `parts`."""
-    name = node.outputs[output]
-    operation = Joined(parts=parts, sources=sources)
-    members = (node.name,)
-    context.values[name] = Pending(
-        name=name, members=members, operation=operation, natural=natural, shape=shape
-    )
-
-
-def _import_slice(context: ImportContext, node: OnnxNode) -> bool:
-    """Slice of channels; False for any other."""
-    data = context.value(node, 0)
-    if not isinstance(data, Real) or data.shape != context.tensors[data.tensor].shape:
-        return False
-    positions = sliced_positions(context, node, data.shape)
-    taken = positions[1]
-    if taken.step < 1 or any(
-        p != range(s) for p, s in zip(positions, data.shape, strict=True) if p is not taken
-    ):
-        return False
-    shape = (data.shape[0], len(taken), *data.shape[2:])
-    _bind_channels(context, node, (data,), tuple([(0, channel) for channel in taken]), shape, shape, 0)
-    return True
-
-
-def _import_split(context: ImportContext, node: OnnxNode) -> bool:
-    """Split of channels; False for any other."""
-    data = context.value(node, 0)
-    if not isinstance(data, Real) or data.shape != context.tensors[data.tensor].shape:
-        return False
-    axis, sizes = split_sizes(context, node, data.shape)
-    if axis != 1:
-        return False
-    start = 0
-    for output, size in enumerate(sizes):
-        shape = (data.shape[0], size, *data.shape[2:])
-        sources = tuple([(0, channel) for channel in range(start, start + size)])
-        _bind_channels(context, node, (data,), sources, shape, shape, output)
-        start += size
-    return True
-
-
-def _import_shuffle(context: ImportContext, node: OnnxNode) -> bool:
-    """Transpose of (N, groups, channels, H, W), which moves channels only; False for any other."""
-    data = context.value(node, 0)
-    if not isinstance(data, Real) or node.integers("perm", ()) != (0, 2, 1, 3, 4):
-        return False
-    batch, groups, inside, *plane = data.shape
-    stored = context.tensors[data.tensor].shape
-    if stored != (batch, groups * inside, *plane):
-        return False
-    sources = tuple([(0, g * inside + i) for i in range(inside) for g in range(groups)])
-    _bind_channels(context, node, (data,), sources, stored, (batch, inside, groups, *plane), 0)
-    return True
 
 
 def _import_transposed(context: ImportContext, node: OnnxNode) -> None:

@@ -18,6 +18,7 @@ from ..ir.types import DType
 from .errors import ModelError
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
 from .onnx_axes import check_scale_axis
+from .onnx_channels import CHANNELS
 from .onnx_constants import evaluate_node
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
@@ -140,7 +141,9 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
     if _foldable(context, node):
         _fold(context, node)
         return
-    if (node.op_type in CHANNELS or context.processor) and _import_further(context, node):
+    if (move := CHANNELS.get(node.op_type)) is not None and move(context, node):
+        return
+    if context.processor and _import_for_processors(context, node):
         return
     importer = OPERATORS.get(node.op_type)
     if importer is None:
@@ -152,13 +155,11 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
     importer(context, node)
 
 
-def _import_further(context: ImportContext, node: OnnxNode) -> bool:
-    # Many modules, which most networks for the accelerator need not load.
-    from .onnx_for_processors import import_channels, import_for_processors
+def _import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
+    # Many modules, which networks for the accelerator need not load.
+    from .onnx_for_processors import import_for_processors
 
-    if import_channels(context, node):
-        return True
-    return context.processor and import_for_processors(context, node)
+    return import_for_processors(context, node)
 
 
 def _foldable(context: ImportContext, node: OnnxNode) -> bool:
@@ -288,7 +289,5 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
         "QLinearMul": partial(import_qlinear_pairwise, kind="multiply"),
     }
 )
-"""What each operator of a quantized model becomes, on every target (`onnx_for_processors` has more)."""
-CHANNELS = ("Concat", "Split", "Slice", "Transpose")
-"""What moves whole channels; a Transpose may also be one of `OPERATORS`."""
+"""What each operator of a quantized model becomes on every target; see also `CHANNELS` and `onnx_for_processors`."""
 SUPPORTED = ", ".join(dict.fromkeys((*OPERATORS, *CHANNELS)))

@@ -16,7 +16,7 @@ from vdla.isa.config import Config
 
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Channels
-from ...graph.layout import pack_parameters, pack_weight
+from ...graph.layout import pack_weight
 from ...te.blocks import Window, ceil_div
 from ...te.post import PLAIN, Combination, Post
 from .conv2d import CONV2D
@@ -25,14 +25,14 @@ from .template import Details, Kernel, identity_parameters
 from .workload import windowed
 
 ADDED = Post(combination=Combination(kind="add", ratio_self=1.0, ratio_operand=1.0))
-"""The sum of a result and a second tensor: where one of them is 0, the other one."""
+"""Adds a second tensor. In each lane one of the two is 0, so the sum is the other one."""
 ALONE = Window(kernel=(1, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """Blocks `first` to `last` (exclusive) of the output. `copied` is the part and its first block where they are
-    blocks of one part as they stand; else None, and lanes come from all of `parts`."""
+    """Blocks `first` to `last` (exclusive) of the output, with lanes from `parts`. `copied` is the part, and its first
+    block, where the blocks are those of one part as they stand; None where lanes change their places."""
 
     first: int
     last: int
@@ -86,7 +86,7 @@ def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
     """The blocks of the output in runs that one kernel, or one for each part, can compute."""
 
     def origin(block: int) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-        """The parts of a block, and how far ahead its own block lies in the only one if it stays whole."""
+        """The parts of a block; if it is a whole block of one part, that part and the difference of their numbers."""
         mine = sources[block * lanes : (block + 1) * lanes]
         parts = tuple(sorted({part for part, _ in mine}))
         channel = mine[0][1]
@@ -142,10 +142,7 @@ def _selection(
         workload=workload,
         expression=CONV2D.expression(config, workload, Details(post=post, name=image.node.name)),
         tensors=tensors,
-        constants={
-            "W": pack_weight(config, weight),
-            "P": pack_parameters(config, np.zeros(filters, np.int32), np.ones(1, np.float32)),
-        },
+        constants={"W": pack_weight(config, weight), "P": identity_parameters(config, filters, 0)},
         recorded=False,
         offsets={name: begin for name in tensors if name != "X"} | {"X": image.offset(source, first)},
     )
