@@ -66,6 +66,22 @@ def load_calibration(model: FloatModel, path: Path) -> list[Arrays]:
     return samples
 
 
+def parse_choices(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Choices by layer of texts like "conv1=u8,per-tensor". UserError for one that is none, or for a name twice."""
+    choices: dict[str, list[str]] = {}
+    for text in texts:
+        # Names may have "=" in them; choices have none.
+        name, _, words = text.rpartition("=")
+        if not name or not words:
+            raise UserError(f'--layer "{text}": write NAME=CHOICE, as in conv1=float or conv1=s8,per-tensor')
+        if name in choices:
+            raise UserError(
+                f'--layer: "{name}" is given twice; name its choices together, as in {name}=s8,per-tensor'
+            )
+        choices[name] = words.split(",")
+    return choices
+
+
 def prepare_here(model: onnx.ModelProto, remark: Callable[[str], None]) -> Run:
     """Has a float model ready to run: on kernels of our own, or, where those lack an operator, on ONNX's reference.
 

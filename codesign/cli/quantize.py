@@ -62,6 +62,13 @@ def quantize(
     per_tensor: Annotated[
         bool, typer.Option("--per-tensor", help="One scale for all weights of a layer, not one a channel.")
     ] = False,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=CHOICE,...",
+            help="A layer of its own: float, or u8 or s8 and per-channel or per-tensor. May be repeated.",
+        ),
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="What a dynamic first dimension becomes.")] = 1,
     dim: DimOption = None,
     json: JsonOption = False,
@@ -74,7 +81,7 @@ def quantize(
         )
     from vdla.compiler.graph.quantize.quantize import Recipe, quantize_model, read_model, runs_needed
 
-    from ..quantize_run import describe, load_calibration, prepare_here
+    from ..quantize_run import describe, load_calibration, parse_choices, prepare_here
 
     recipe = Recipe(
         activations="uint8" if activations is Activations.u8 else "int8",
@@ -82,6 +89,7 @@ def quantize(
         percentile=99.99 if percentile is None else percentile,
         per_channel=not per_tensor,
     )
+    choices = parse_choices(layer or ())
     remarks: list[str] = []
     started = time.perf_counter()
     from ..dimensions import sized_model
@@ -96,6 +104,7 @@ def quantize(
             samples,
             lambda proto: prepare_here(proto, remarks.append),
             recipe,
+            choices=choices,
             advance=progress.advance,
         )
     for remark in dict.fromkeys(remarks):

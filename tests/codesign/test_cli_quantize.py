@@ -55,3 +55,26 @@ def test_tables_for_people(vdla, folder: Path, tmp_path: Path) -> None:
     assert result.code == 0 and "SQNR" in result.out and "fc2" in result.out
     assert "output output: largest error" in result.out and "top-1 agrees" in result.out
     assert "from 6 calibration runs" in result.err
+
+
+def test_a_layer_of_its_own(vdla, folder: Path, tmp_path: Path) -> None:
+    where = ("--calibration", folder / "data.npz", "-o", tmp_path / "q.onnx", "--json", "--method", "minmax")
+    document = vdla("quantize", folder / "net.onnx", *where, "--layer", "fc2=float").document()
+    assert [layer["name"] for layer in document["layers"]] == ["fc1"]
+    assert document["float_operators"] == {"Gemm": 1}
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        (["fc9=float"], 'net.onnx: no layer is called "fc9"; did you mean "fc2"?'),
+        (["fc1"], '--layer "fc1": write NAME=CHOICE, as in conv1=float or conv1=s8,per-tensor'),
+        (["fc1=s8", "fc1=per-tensor"], '--layer: "fc1" is given twice'),
+        (["fc1=float", "fc2=float"], "there is no layer to quantize"),
+    ],
+)
+def test_layers_that_are_refused(vdla, folder: Path, tmp_path: Path, layers: list[str], message: str) -> None:
+    where = ("--calibration", folder / "data.npz", "-o", tmp_path / "q.onnx")
+    options = [word for layer in layers for word in ("--layer", layer)]
+    result = vdla("quantize", folder / "net.onnx", *where, *options)
+    assert result.code == 2 and message in result.err and not (tmp_path / "q.onnx").exists()

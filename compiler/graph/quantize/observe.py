@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -41,12 +41,12 @@ def calibrate(
     samples: Sequence[Arrays],
     run: Run,
     *,
-    dtype: ActivationType,
+    dtypes: Collection[ActivationType],
     method: Method,
     percentile: float,
     advance: Callable[[], None] = lambda: None,
-) -> dict[str, Quantization]:
-    """The quantization of every tensor and constant of the plan, in `dtype`.
+) -> dict[ActivationType, dict[str, Quantization]]:
+    """The quantization of every tensor and constant of the plan, in each of `dtypes`.
 
     `run` computes all of the plan's tensors; `advance` is called after each run. Tensors of one scale are observed
     as one. The model's outputs, and constants, keep all of their range whatever the method: largest values are what
@@ -73,6 +73,7 @@ def calibrate(
     for name in constants:
         widen(name, model.constants[name])
     whole = {plan.scale_of[name] for name in (*constants, *model.outputs) if name in plan.scale_of}
+    histograms: dict[str, Histogram] = {}
     if method != "minmax":
         histograms = {name: Histogram.empty(*limits) for name, limits in ranges.items() if name not in whole}
         for feeds in samples:
@@ -81,7 +82,11 @@ def calibrate(
                 if plan.scale_of[name] in histograms:
                     histograms[plan.scale_of[name]].add(results[name])
             advance()
+    found: dict[ActivationType, dict[str, Quantization]] = {}
+    for dtype in dtypes:
+        chosen = dict(ranges)
         for name, histogram in histograms.items():
-            ranges[name] = choose_range(histogram, method, dtype, percentile=percentile)
-    chosen = {name: activation_quantization(*limits, dtype) for name, limits in ranges.items()}
-    return {name: chosen[group] for name, group in plan.scale_of.items()}
+            chosen[name] = choose_range(histogram, method, dtype, percentile=percentile)
+        grids = {name: activation_quantization(*limits, dtype) for name, limits in chosen.items()}
+        found[dtype] = {name: grids[group] for name, group in plan.scale_of.items()}
+    return found

@@ -6,11 +6,14 @@ float operator (a normalization written out as sums and powers, the product behi
 
 A Relu or Clip behind an operator that nothing else reads is fused with it: only what leaves it is quantized, as ONNX
 Runtime's static quantizer does.
+
+Layers may be kept float, with the clamps that are fused with them. What leaves them is like an input of the model:
+whoever computes on integers quantizes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import onnx
@@ -56,16 +59,21 @@ class Plan:
         return name
 
 
-def plan_quantization(model: FloatModel) -> Plan:
-    """Chooses nodes and groups of tensors."""
+def plan_quantization(model: FloatModel, floats: Collection[str] = ()) -> Plan:
+    """Chooses nodes and groups of tensors. `floats` are names of nodes that stay float."""
     sources = {info.name for info in model.inputs if model.is_float(info.name)}
     uses, producers = model.uses(), model.producers()
     chosen: dict[str, onnx.NodeProto] = {}
     ready: set[str] = set()
     fused: dict[str, str] = {}
+    kept: set[str] = set()
     for node in model.nodes:
         data = operands(model, node)
         if not _supported(model, node, data):
+            continue
+        if node.name in floats or (node.op_type in CLAMPS and data[0] in kept and uses[data[0]] == 1):
+            kept.update(node.output)
+            sources.update(node.output)
             continue
         activations = [name for name in data if name not in model.constants]
         if node.op_type in VIEWS and not set(activations) <= ready:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 
-from ..errors import ModelError
 from ..quantization import ActivationType, Quantization
+from .decisions import ACTIVATION_TYPES, Calibrated, check_products, fix, layers_of, uniform
 from .error import Error
 from .float_model import FloatModel, read_float_model
 from .fold import fold
 from .histogram import Method
 from .observe import Arrays, Prepare, Run, calibrate, prepare_outputs
-from .plan import PRODUCTS, plan_quantization
+from .plan import Plan, plan_quantization
 from .simulate import simulated
-from .write_qdq import QuantizedModel, write_qdq
+from .write_qdq import QuantizedModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,36 +68,27 @@ def quantize_model(
     prepare: Prepare,
     recipe: Recipe,
     *,
+    choices: Mapping[str, Collection[str]] | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Quantized:
     """Quantizes what `read_model` read, with scales from `samples`: the model's inputs by name, one mapping a run.
 
-    `prepare` makes a float model ready to run. `advance` is called after each of the `runs_needed` runs. Raises
-    ModelError for a model in which there is no product to quantize, or that computes NaN or infinities from the
-    samples; ScaleError for scales that float32 cannot hold.
+    `prepare` makes a float model ready to run. `choices` are decisions for single layers (`decisions.fix`). `advance`
+    is called after each of the `runs_needed` runs. Raises ModelError for a model in which there is no product to
+    quantize, or that computes NaN or infinities from the samples; ScaleError for scales that float32 cannot hold.
     """
     plan = plan_quantization(model)
-    if not any(node.op_type in PRODUCTS for node, _ in plan.layers):
-        raise ModelError(
-            f"{model.source}: there is no layer to quantize; needed is at least one of {', '.join(sorted(PRODUCTS))} "
-            "of float32 with constant weights"
-        )
-    outputs = [name for name in model.outputs if model.is_float(name)]
-    observed = [name for name in plan.scale_of if name not in model.constants]
-    run = prepare_outputs(model, list(dict.fromkeys([*observed, *outputs])), prepare)
-    scales = calibrate(
-        model,
-        plan,
-        samples,
-        run,
-        dtype=recipe.activations,
-        method=recipe.method,
-        percentile=recipe.percentile,
-        advance=advance,
-    )
-    written = write_qdq(model, plan, scales, per_channel=recipe.per_channel)
-    errors = {name: Error() for name in dict.fromkeys([*(tensor for _, tensor in plan.layers), *outputs])}
+    check_products(model, plan)
+    layers = layers_of(plan)
+    wanted = uniform(layers, recipe.activations, per_channel=recipe.per_channel)
+    decisions = fix(model.source, layers, choices or {}).over(wanted)
+    calibrated, run = calibrate_model(model, plan, samples, prepare, recipe, advance=advance)
+    decided = calibrated.plan_of(decisions)
+    written = calibrated.write(decisions)
+    outputs = _float_outputs(model)
+    errors = {name: Error() for name in dict.fromkeys([*(tensor for _, tensor in decided.layers), *outputs])}
     _measure(errors, model, written, samples, run, prepare, advance)
+    grids = calibrated.grids_of(decisions)
     return Quantized(
         proto=written.proto,
         layers=tuple(
@@ -105,14 +96,44 @@ def quantize_model(
                 name=node.name,
                 operator=node.op_type,
                 tensor=tensor,
-                quantization=scales[tensor],
+                quantization=grids[tensor],
                 error=errors[tensor],
             )
-            for node, tensor in plan.layers
+            for node, tensor in decided.layers
         ),
         outputs={name: errors[name] for name in model.outputs if name in errors},
-        float_operators=dict(Counter(node.op_type for node in model.nodes if not plan.computes(node))),
+        float_operators=dict(Counter(node.op_type for node in model.nodes if not decided.computes(node))),
     )
+
+
+def calibrate_model(
+    model: FloatModel,
+    plan: Plan,
+    samples: Sequence[Arrays],
+    prepare: Prepare,
+    recipe: Recipe,
+    *,
+    advance: Callable[[], None] = lambda: None,
+) -> tuple[Calibrated, Run]:
+    """The scales of a plan's tensors in both types, by the recipe's method; and what computes those tensors, and the
+    model's float outputs, in float."""
+    observed = [name for name in plan.scale_of if name not in model.constants]
+    run = prepare_outputs(model, list(dict.fromkeys([*observed, *_float_outputs(model)])), prepare)
+    grids = calibrate(
+        model,
+        plan,
+        samples,
+        run,
+        dtypes=ACTIVATION_TYPES,
+        method=recipe.method,
+        percentile=recipe.percentile,
+        advance=advance,
+    )
+    return Calibrated(model=model, plan=plan, grids=grids), run
+
+
+def _float_outputs(model: FloatModel) -> list[str]:
+    return [name for name in model.outputs if model.is_float(name)]
 
 
 def runs_needed(recipe: Recipe, samples: int) -> int:

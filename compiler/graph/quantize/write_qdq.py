@@ -7,7 +7,7 @@ caller, wrote as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,13 +33,17 @@ class QuantizedModel:
 
 
 def write_qdq(
-    model: FloatModel, plan: Plan, quantizations: Mapping[str, Quantization], *, per_channel: bool = True
+    model: FloatModel,
+    plan: Plan,
+    quantizations: Mapping[str, Quantization],
+    *,
+    per_tensor: Collection[str] = (),
 ) -> QuantizedModel:
-    """Returns the checked model; weights have one scale an output channel with `per_channel`, else one a tensor.
+    """Returns the checked model; weights have one scale an output channel, those of the nodes `per_tensor` one in all.
 
     Raises ScaleError where scales multiply to what float32 cannot hold.
     """
-    writer = _Writer(model, plan, quantizations, per_channel)
+    writer = _Writer(model, plan, quantizations, per_tensor)
     for node in model.nodes:
         if plan.computes(node):
             writer.quantized_node(node)
@@ -59,10 +63,14 @@ class _Writer:
     """Nodes in the order in which they are computed, pairs of QuantizeLinear and DequantizeLinear at first need."""
 
     def __init__(
-        self, model: FloatModel, plan: Plan, quantizations: Mapping[str, Quantization], per_channel: bool
+        self,
+        model: FloatModel,
+        plan: Plan,
+        quantizations: Mapping[str, Quantization],
+        per_tensor: Collection[str],
     ) -> None:
         self.model, self.plan, self.quantizations = model, plan, quantizations
-        self.per_channel = per_channel
+        self.per_tensor = per_tensor
         self.graph = OnnxGraph()
         self.dequantized: dict[str, str] = {}
         self._computed: set[str] = set()
@@ -151,7 +159,7 @@ class _Writer:
         node = read_node(copy, 0)
         weight_name, bias_name = copy.input[1], input_name(copy, 2)
         weight, bias = self.model.constants[weight_name], self.model.constants.get(bias_name)
-        axis = weight_axis(node) if self.per_channel else None
+        axis = None if copy.name in self.per_tensor else weight_axis(node)
         groups = node.integer("group", 1) if node.op_type == "ConvTranspose" else 1
         # Groups of a transposed convolution share the scales of its channels.
         most = None if bias is None else np.abs(bias).reshape(groups, -1).max(axis=0)

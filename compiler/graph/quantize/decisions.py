@@ -1,0 +1,225 @@
+"""What is decided layer by layer when a model is quantized, and the model that follows from it.
+
+A layer stays float, or computes on integers. Activations are symmetric int8 or uint8 with a zero point, one type for
+each group of tensors that share a scale; weights have one scale an output channel, or one in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+
+from vdla.util.errors import UserError
+
+from ..errors import ModelError
+from ..quantization import ActivationType, Quantization
+from .float_model import FloatModel, names_read
+from .plan import PRODUCTS, Plan, operands, plan_quantization
+from .write_qdq import QuantizedModel, write_qdq
+
+ACTIVATION_TYPES: tuple[ActivationType, ...] = ("uint8", "int8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A node with decisions of its own. `group` is the tensor whose scale its result `tensor` has; `weighted`: it has
+    weights. A tensor that comes from no such node is a layer without `operator`: only its type is decided."""
+
+    name: str
+    operator: str
+    tensor: str
+    group: str
+    weighted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """Layers that stay float, groups of tensors that are int8 instead of uint8, layers whose weights have one scale."""
+
+    floats: frozenset[str] = field(default_factory=frozenset[str])
+    symmetric: frozenset[str] = field(default_factory=frozenset[str])
+    per_tensor: frozenset[str] = field(default_factory=frozenset[str])
+
+    def choice(self, layer: Layer) -> tuple[str, ...]:
+        """What is decided for a layer, in the words of `parse_choices`."""
+        if layer.name in self.floats and layer.operator:
+            return ("float",)
+        words = ["s8" if layer.group in self.symmetric else "u8"]
+        if layer.weighted:
+            words.append("per-tensor" if layer.name in self.per_tensor else "per-channel")
+        return tuple(words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Calibrated:
+    """A model whose tensors have scales: the plan of it all on integers, and each tensor's scale in either type."""
+
+    model: FloatModel
+    plan: Plan
+    grids: Mapping[ActivationType, Mapping[str, Quantization]]
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """See `layers_of`."""
+        return layers_of(self.plan)
+
+    def plan_of(self, decisions: Decisions) -> Plan:
+        """Which nodes compute on integers then."""
+        return self.plan if not decisions.floats else plan_quantization(self.model, decisions.floats)
+
+    def grids_of(self, decisions: Decisions) -> dict[str, Quantization]:
+        """The quantization of every tensor. Tensors keep their group's range where a float layer parts the group."""
+        return {
+            name: self.grids["int8" if group in decisions.symmetric else "uint8"][name]
+            for name, group in self.plan.scale_of.items()
+        }
+
+    def settled(self, decisions: Decisions) -> Decisions:
+        """The same decisions without those that change nothing, such as an addition that stays float between layers on
+        integers: what it reads and writes is rounded all the same."""
+        floats = decisions.floats
+        while idle := self._idle(plan := self.plan_of(replace(decisions, floats=floats)), floats):
+            floats -= idle
+        used = {self.plan.scale_of[name] for name in plan.scale_of}
+        return Decisions(
+            floats=floats, symmetric=decisions.symmetric & used, per_tensor=decisions.per_tensor - floats
+        )
+
+    def _idle(self, plan: Plan, floats: Collection[str]) -> set[str]:
+        """Layers without weights among `floats` that nothing but layers on integers surrounds."""
+        rounded, kept = set(self.model.constants), set(self.model.outputs)
+        for node in self.model.nodes:
+            if plan.computes(node):
+                rounded.update(node.output)
+            else:
+                kept.update(names_read(node))
+        return {
+            node.name
+            for node, tensor in self.plan.layers
+            if node.name in floats
+            and node.op_type not in PRODUCTS
+            and tensor not in kept
+            and rounded.issuperset(operands(self.model, node))
+        }
+
+    def write(self, decisions: Decisions) -> QuantizedModel:
+        """The model in QDQ form. ModelError where no product is left on integers; ScaleError as of `write_qdq`."""
+        plan = self.plan_of(decisions)
+        check_products(self.model, plan)
+        grids = self.grids_of(decisions)
+        return write_qdq(self.model, plan, grids, per_tensor=decisions.per_tensor)
+
+
+def check_products(model: FloatModel, plan: Plan) -> None:
+    """Raises ModelError where no product computes on integers."""
+    if not any(node.op_type in PRODUCTS for node, _ in plan.layers):
+        raise ModelError(
+            f"{model.source}: there is no layer to quantize; needed is at least one of {', '.join(sorted(PRODUCTS))} "
+            "of float32 with constant weights"
+        )
+
+
+def layers_of(plan: Plan) -> tuple[Layer, ...]:
+    """The layers of a plan in the order of the model; before them the tensors, such as the model's inputs, that have a
+    scale but come from no layer."""
+    layers = tuple(
+        Layer(
+            name=node.name,
+            operator=node.op_type,
+            tensor=tensor,
+            group=plan.scale_of[tensor],
+            weighted=node.op_type in PRODUCTS,
+        )
+        for node, tensor in plan.layers
+    )
+    written = {layer.group for layer in layers}
+    given = [group for group in dict.fromkeys(plan.scale_of.values()) if group not in written]
+    return (
+        *(Layer(name=name, operator="", tensor=name, group=name, weighted=False) for name in given),
+        *layers,
+    )
+
+
+def uniform(layers: Iterable[Layer], activations: ActivationType, *, per_channel: bool) -> Decisions:
+    """The same for all layers."""
+    layers = tuple(layers)
+    return Decisions(
+        symmetric=frozenset(layer.group for layer in layers if activations == "int8"),
+        per_tensor=frozenset(layer.name for layer in layers if layer.weighted and not per_channel),
+    )
+
+
+_OPPOSITES = {"u8": "s8", "per-channel": "per-tensor", "float": "quantized"}
+WORDS = (*_OPPOSITES, *_OPPOSITES.values())
+"""What a layer may be told to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """Decisions of the user: `chosen` is what they are, and the rest says of which layers or groups they speak."""
+
+    chosen: Decisions = field(default_factory=Decisions)
+    places: frozenset[str] = field(default_factory=frozenset[str])
+    groups: frozenset[str] = field(default_factory=frozenset[str])
+    weights: frozenset[str] = field(default_factory=frozenset[str])
+
+    def over(self, decisions: Decisions) -> Decisions:
+        """`decisions`, but where the user decided."""
+        chosen = self.chosen
+        return Decisions(
+            floats=(decisions.floats - self.places) | chosen.floats,
+            symmetric=(decisions.symmetric - self.groups) | chosen.symmetric,
+            per_tensor=(decisions.per_tensor - self.weights) | chosen.per_tensor,
+        )
+
+
+def fix(source: str, layers: Sequence[Layer], choices: Mapping[str, Collection[str]]) -> Fixed:
+    """Decisions from words by layer, as in {"conv1": ["float"], "fc": ["u8", "per-channel"]}.
+
+    Raises UserError, which names `source` and the layer, for layers that are none and words that contradict each other.
+    """
+    fixed = Fixed()
+    names = {layer.name: layer for layer in layers}
+    types: dict[str, tuple[str, str]] = {}
+    for name, words in choices.items():
+        if name not in names:
+            near = get_close_matches(name, names, 1)
+            hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(list(names)[:8])}"
+            raise UserError(f'{source}: no layer is called "{name}"; {hint}')
+        layer, given = names[name], set(words)
+        if unknown := given - set(WORDS):
+            raise UserError(f'layer "{name}": {min(unknown)} is no choice; there are {", ".join(WORDS)}')
+        for word, other in _OPPOSITES.items():
+            if {word, other} <= given:
+                raise UserError(f'layer "{name}" cannot be both {word} and {other}')
+        if "float" in given and given != {"float"}:
+            raise UserError(f'layer "{name}" is float: {min(given - {"float"})} is for layers on integers')
+        if not layer.operator and given & {"float", "quantized"}:
+            raise UserError(
+                f'"{name}" is an input or a constant of the model, which is u8 or s8; name the layers that read it'
+            )
+        if not layer.weighted and given & {"per-channel", "per-tensor"}:
+            raise UserError(f'layer "{name}" ({layer.operator or "input"}) has no weights; it is u8 or s8')
+        for word in given & {"u8", "s8"}:
+            before, first = types.setdefault(layer.group, (word, name))
+            if before != word:
+                raise UserError(f'layers "{first}" and "{name}" share a scale; both are u8 or both s8')
+        fixed = _with(fixed, layer, given)
+    return fixed
+
+
+def _with(fixed: Fixed, layer: Layer, given: set[str]) -> Fixed:
+    """`fixed` with one more layer."""
+    chosen = fixed.chosen
+    if given & {"float", "quantized"}:
+        fixed = replace(fixed, places=fixed.places | {layer.name})
+        chosen = replace(chosen, floats=chosen.floats | ({layer.name} if "float" in given else set()))
+    if given & {"u8", "s8"}:
+        fixed = replace(fixed, groups=fixed.groups | {layer.group})
+        chosen = replace(chosen, symmetric=chosen.symmetric | ({layer.group} if "s8" in given else set()))
+    if given & {"per-channel", "per-tensor"}:
+        fixed = replace(fixed, weights=fixed.weights | {layer.name})
+        names = {layer.name} if "per-tensor" in given else set[str]()
+        chosen = replace(chosen, per_tensor=chosen.per_tensor | names)
+    return replace(fixed, chosen=chosen)

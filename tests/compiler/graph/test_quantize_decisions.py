@@ -1,0 +1,97 @@
+"""Decisions layer by layer: what is written is what was decided, and both sides together compute it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from vdla.codesign.models import build, sample_inputs
+from vdla.codesign.quantize_run import prepare_here
+from vdla.compiler.graph.quantize.decisions import Calibrated, Decisions, fix, uniform
+from vdla.compiler.graph.quantize.error import Error
+from vdla.compiler.graph.quantize.observe import Run
+from vdla.compiler.graph.quantize.plan import plan_quantization
+from vdla.compiler.graph.quantize.quantize import Recipe, calibrate_model, quantize_model, read_model
+from vdla.compiler.graph.quantize.simulate import simulated
+from vdla.compiler.heterogeneous_driver import compile_heterogeneous
+from vdla.isa.config import load_config
+from vdla.util.errors import UserError
+
+SAMPLES = [{"input": part} for part in np.split(sample_inputs("small_cnn", 2, seed=3), 2)]
+
+
+def prepare(proto: onnx.ModelProto) -> Run:
+    return prepare_here(proto, lambda remark: pytest.fail(remark))
+
+
+@pytest.fixture(scope="module")
+def calibrated() -> tuple[Calibrated, Run]:
+    model = read_model(build("small_cnn", "float").SerializeToString())
+    plan = plan_quantization(model)
+    return calibrate_model(model, plan, SAMPLES, prepare, Recipe(method="minmax"))
+
+
+def test_the_divided_network_computes_what_was_decided(calibrated: tuple[Calibrated, Run]) -> None:
+    made, run = calibrated
+    decisions = Decisions(
+        floats=frozenset(["conv1", "conv3"]),
+        symmetric=frozenset(["conv2", "add"]),
+        per_tensor=frozenset(["conv4", "fc"]),
+    )
+    assert made.settled(decisions) == decisions
+    proto = made.write(decisions).proto
+    rounding = prepare(simulated(proto, ["output"]))
+    division = compile_heterogeneous(proto.SerializeToString(), load_config("vta"))
+    on_cpu = {name for region in division.network.regions if region.side == "cpu" for name in region.nodes}
+    assert on_cpu & {layer.name for layer in made.layers} == decisions.floats
+    expected, exact = Error(), Error()
+    with division.network as network:
+        for feeds in SAMPLES:
+            real = run(feeds)["output"]
+            expected.add(real, rounding(feeds)["output"])
+            exact.add(real, network.run(feeds).outputs["output"])
+    assert exact.sqnr == pytest.approx(expected.sqnr, abs=0.01)
+    types = {array.name: onnx.numpy_helper.to_array(array) for array in proto.graph.initializer}
+    for layer in made.layers:
+        if layer.weighted:
+            name = f"{layer.name}.weight_scale"
+            assert (name in types) == (layer.name not in decisions.floats)
+            assert name not in types or (types[name].ndim == 0) == (layer.name in decisions.per_tensor)
+
+
+def test_decisions_that_change_nothing_are_dropped(calibrated: tuple[Calibrated, Run]) -> None:
+    made, _ = calibrated
+    everything = uniform(made.layers, "uint8", per_channel=True)
+    assert made.settled(Decisions(floats=frozenset(["add"]))) == everything == Decisions()
+    both = Decisions(floats=frozenset(["add", "conv3"]), per_tensor=frozenset(["conv3"]))
+    assert made.settled(both).floats == {"add", "conv3"} and not made.settled(both).per_tensor
+    first = made.settled(Decisions(floats=frozenset(["conv1"]), symmetric=frozenset(["input", "add"])))
+    assert first.symmetric == {"add"}
+
+
+def test_choices_for_single_layers() -> None:
+    model = read_model(build("mlp", "float").SerializeToString())
+    feeds = [{"input": sample_inputs("mlp", 1)}]
+    choices = {"fc1": ["s8", "per-tensor"], "fc2": ["float"]}
+    made = quantize_model(model, feeds, prepare, Recipe(method="minmax"), choices=choices)
+    assert [(layer.name, layer.quantization.dtype) for layer in made.layers] == [("fc1", "int8")]
+    assert made.float_operators["Gemm"] == 1
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"conv9": ["float"]}, 'net.onnx: no layer is called "conv9"; did you mean "conv4"?'),
+        ({"conv1": ["int4"]}, 'layer "conv1": int4 is no choice; there are u8, per-channel, float, s8'),
+        ({"conv1": ["u8", "s8"]}, 'layer "conv1" cannot be both u8 and s8'),
+        ({"conv1": ["float", "u8"]}, 'layer "conv1" is float: u8 is for layers on integers'),
+        ({"input": ["float"]}, '"input" is an input or a constant of the model, which is u8 or s8'),
+        ({"add": ["per-tensor"]}, 'layer "add" (Add) has no weights; it is u8 or s8'),
+    ],
+)
+def test_choices_that_are_refused(
+    calibrated: tuple[Calibrated, Run], choices: dict[str, list[str]], message: str
+) -> None:
+    with pytest.raises(UserError) as raised:
+        fix("net.onnx", calibrated[0].layers, choices)
+    assert str(raised.value).startswith(message)
