@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
-from .expr import Binary, Const, Expr, Var
+from .expr import Binary, Const, Expr, Operand, Var
 from .printer import format_expr
 from .quick_init import quick_init
 from .types import DType
@@ -56,9 +56,20 @@ def atom_form(atom: Expr) -> LinearForm:
 
 def linear_form(expr: Expr, atom: Callable[[Expr], LinearForm] = atom_form) -> LinearForm:
     """The linear form of an int64 expression; `atom` says what becomes of variables and opaque parts."""
-    terms: dict[Expr, int] = {}
-    constant = _accumulate(expr, 1, terms, atom)
-    return LinearForm(terms, constant)
+    if atom is not atom_form:
+        terms: dict[Expr, int] = {}
+        constant = _accumulate(expr, 1, terms, atom)
+        return LinearForm(terms, constant)
+    kept: LinearForm | None = getattr(expr, "kept_form", None)
+    if kept is None:
+        terms = {}
+        constant = _accumulate(expr, 1, terms, atom)
+        kept = LinearForm(terms, constant)
+        _keep_form(expr, kept)
+    return kept
+
+
+_keep_form = Operand.__dict__["kept_form"].__set__
 
 
 def _accumulate(expr: Expr, factor: int, terms: dict[Expr, int], atom: Callable[[Expr], LinearForm]) -> int:

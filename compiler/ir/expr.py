@@ -19,9 +19,14 @@ COMPARISONS = ("<", "<=", "==", "!=")
 
 
 class Operand:
-    """What all nodes share: Python's operators, building expressions (ints take the other side's dtype)."""
+    """What all nodes share: Python's operators, building expressions (ints take the other side's dtype).
 
-    __slots__ = ()
+    Nodes never change, so what analyses find out about one is kept with it: `kept_form` (`affine.linear_form`),
+    `kept_loads` (`visit.loads_in`) and `kept_variables` (`visit.variables_in`), unset until then. They are no fields:
+    equality, hashes, copies and pickles know nothing of them.
+    """
+
+    __slots__ = ("kept_form", "kept_loads", "kept_variables")
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("+", self, other)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TypeVar, overload
 
-from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, binary, cast, select
+from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Operand, Select, Var, binary, cast, select
 from .stmt import (
     Alloc,
     Assign,
@@ -85,15 +86,18 @@ def map_expr(expr: Expr, rewrite: Rewrite) -> Expr:
 def substitute_expr(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """`expr` with variables replaced by name."""
 
+    names = values.keys()
+
     def visit(e: Expr) -> Expr:
-        match e:
-            case Const():
-                return e
-            case Var(name=name):
-                return values.get(name, e)
-            case Binary(op=op, a=a, b=b):
-                x, y = visit(a), visit(b)
-                return e if x is a and y is b else binary(op, x, y)
+        if type(e) is Const:
+            return e
+        if type(e) is Var:
+            return values.get(e.name, e)
+        if names.isdisjoint(variables_in(e)):
+            return e
+        if type(e) is Binary:
+            x, y = visit(e.a), visit(e.b)
+            return e if x is e.a and y is e.b else binary(e.op, x, y)
         return map_operands(e, visit)
 
     return visit(expr)
@@ -115,26 +119,42 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
     return iter(found)
 
 
-def loads_in(expr: Expr) -> list[Load]:
+def loads_in(expr: Expr) -> tuple[Load, ...]:
     """The loads in an expression, outer ones first."""
     if type(expr) is Var or type(expr) is Const:
-        return []
-    found: list[Load] = []
-    _find_loads(expr, found)
-    return found
+        return ()
+    kept: tuple[Load, ...] | None = getattr(expr, "kept_loads", None)
+    if kept is None:
+        kept = (expr,) if type(expr) is Load else ()
+        for operand in operands(expr):
+            kept += loads_in(operand)
+        _keep_loads(expr, kept)
+    return kept
 
 
-def _find_loads(expr: Expr, found: list[Load]) -> None:
-    if type(expr) is Var or type(expr) is Const:
-        return
-    if type(expr) is Binary:
-        _find_loads(expr.a, found)
-        _find_loads(expr.b, found)
-        return
-    if type(expr) is Load:
-        found.append(expr)
-    for operand in operands(expr):
-        _find_loads(operand, found)
+_keep_loads = Operand.__dict__["kept_loads"].__set__
+
+
+def variables_in(expr: Expr) -> frozenset[str]:
+    """The names of the variables in an expression."""
+    if type(expr) is Const:
+        return _NONE
+    kept: frozenset[str] | None = getattr(expr, "kept_variables", None)
+    if kept is None:
+        if type(expr) is Var:
+            kept = frozenset((expr.name,))
+        else:
+            kept = _NONE
+            for operand in operands(expr):
+                more = variables_in(operand)
+                if not more <= kept:
+                    kept = kept | more if kept else more
+        _keep_variables(expr, kept)
+    return kept
+
+
+_NONE: frozenset[str] = frozenset()
+_keep_variables = Operand.__dict__["kept_variables"].__set__
 
 
 # Statements
@@ -280,15 +300,7 @@ def substitute(node: N, values: Mapping[str, Expr]) -> N:
     """A tree with free variables replaced by name; a loop that binds a name hides it in its body."""
 
     def rewrite(e: Expr) -> Expr:
-        match e:
-            case Const():
-                return e
-            case Var(name=name):
-                return values.get(name, e)
-            case Binary(op=op, a=a, b=b):
-                x, y = rewrite(a), rewrite(b)
-                return e if x is a and y is b else binary(op, x, y)
-        return map_operands(e, rewrite)
+        return substitute_expr(e, values)
 
     def visit(statement: Stmt) -> Stmt:
         if isinstance(statement, For) and statement.var.name in values:
@@ -360,37 +372,22 @@ def replace_buffers(node: N, buffers: Mapping[str, Buffer]) -> N:
 
 
 @overload
-def free_vars(node: Expr) -> set[str]: ...
+def free_vars(node: Expr) -> frozenset[str]: ...
 @overload
 def free_vars(node: Node) -> set[str]: ...
-def free_vars(node: Expr | Node) -> set[str]:
+def free_vars(node: Expr | Node) -> AbstractSet[str]:
     """Names of the variables used but not bound by a loop within."""
+    if isinstance(node, Operand):
+        return variables_in(node)
     names: set[str] = set()
-    if isinstance(node, Const | Var | Binary | Cast | Select | Load | Call):
-        _collect(node, names)
-        return names
     for e in expressions(node):
-        _collect(e, names)
+        names |= variables_in(e)
     for child in children(node):
         inner = free_vars(child)
         if isinstance(node, For):
             inner.discard(node.var.name)
         names |= inner
     return names
-
-
-def _collect(expr: Expr, names: set[str]) -> None:
-    match expr:
-        case Var(name=name):
-            names.add(name)
-        case Const():
-            pass
-        case Binary(a=a, b=b):
-            _collect(a, names)
-            _collect(b, names)
-        case _:
-            for operand in operands(expr):
-                _collect(operand, names)
 
 
 # Finding things by name
