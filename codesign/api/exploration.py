@@ -12,6 +12,7 @@ from vdla.util.errors import UserError
 
 from ..explore.evaluate import evaluate, load_networks
 from ..explore.metrics import METRICS, parse_constraint, parse_objectives
+from ..explore.places import TIMEOUT, Place
 from ..explore.records import existing_records
 from ..explore.space import load_space, space_of
 from ..explore.study import Design, Exploration, Study
@@ -72,10 +73,13 @@ def explore(
     seed: int = 0,
     batch: int = 20,
     workers: int = 1,
+    scheduler: str | None = None,
+    timeout: float = TIMEOUT,
     components: str | Path | None = None,
     folder: str | Path | None = None,
     records: Sequence[str | Path] = (),
     told: Callable[[Exploration], object] | None = None,
+    notify: Callable[[str], None] | None = None,
 ) -> Explored:
     """Search a space of machines for the best on some quantized networks.
 
@@ -85,7 +89,10 @@ def explore(
     such as "area<2mm2". Strategies are "nsga2" and "tpe" (extra `explore`), "random" and "exhaustive".
 
     With a `folder` every design is recorded there, and a search that is repeated goes on from the records; `records`
-    are files of other studies, to be used again. `told` hears of the exploration after every batch. Raises UserError.
+    are files of other studies, to be used again. `workers` above 1 are processes of this machine; `scheduler` is the
+    address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. In either a machine
+    that takes longer than `timeout` seconds has failed. `told` hears of the exploration after every batch, `notify` of
+    what is waited for. Raises UserError.
     """
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
     given = networks.items() if isinstance(networks, Mapping) else _several(networks)
@@ -100,7 +107,7 @@ def explore(
         budget=min(budget, searched.size),
         seed=seed,
         batch=batch,
-        workers=workers,
+        place=Place(workers=workers, scheduler=scheduler, timeout=timeout, notify=notify or (lambda _: None)),
     )
     known = existing_records([Path(path) for path in records])
     found = search(study, folder=None if folder is None else Path(folder), known=known, told=told)

@@ -45,6 +45,16 @@ def explore(
     seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Designs that the search names at a time.")] = 20,
     workers: Annotated[int, typer.Option(min=1, help="Processes that evaluate.")] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tcp://HOST:PORT", help="Evaluate on the workers of this dask scheduler instead."
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(min=1.0, max=86_400.0, help="Seconds that one design may take in another process."),
+    ] = 600.0,
     components: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A table of areas and energies in place of the shipped one."),
@@ -78,10 +88,13 @@ def explore(
             seed=seed,
             batch=batch,
             workers=workers,
+            scheduler=scheduler,
+            timeout=timeout,
             components=components,
             folder=output,
             records=records or (),
             told=told,
+            notify=note,
         )
     found = explored.exploration
     paths = write_exploration(found, output)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import Source, read_model
 from vdla.compiler.runtime.layers import layers_of
+from vdla.compiler.tune.measure.package_identity import compiler_identity, sources_digest
 from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 from vdla.util.errors import UserError
@@ -26,11 +28,13 @@ from ..technology.events import count_events
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
-    """A network as all machines of a study run it: its fused graph, and how much its figures count for."""
+    """A network as all machines of a study run it: its fused graph, the bytes of its model for other processes, and how
+    much its figures count for."""
 
     name: str
     graph: Graph
     digest: str
+    content: bytes
     weight: float = 1.0
 
 
@@ -75,7 +79,7 @@ def load_network(model: Source, *, name: str | None = None, weight: float = 1.0)
     label = name or (Path(model).stem if isinstance(model, str | Path) else "network")
     content = read_model(model).proto.SerializeToString(deterministic=True)
     digest = blake2b(content, digest_size=16).hexdigest()
-    return Network(name=label, graph=fuse(import_model(model)), digest=digest, weight=weight)
+    return Network(name=label, graph=fuse(import_model(model)), digest=digest, content=content, weight=weight)
 
 
 def load_networks(models: Sequence[tuple[Source, float]]) -> tuple[Network, ...]:
@@ -87,7 +91,7 @@ def load_networks(models: Sequence[tuple[Source, float]]) -> tuple[Network, ...]
         name, number = network.name, 2
         while name in names:
             name, number = f"{network.name}-{number}", number + 1
-        found.append(Network(name=name, graph=network.graph, digest=network.digest, weight=weight))
+        found.append(replace(network, name=name))
     return tuple(found)
 
 
@@ -147,8 +151,15 @@ def from_json(value: Mapping[str, Any]) -> Figures:
     return Figures(area={str(unit): float(x) for unit, x in value["area_mm2"].items()}, networks=networks)
 
 
-def study_key(networks: Sequence[Network], components: Components, compiler: str) -> str:
-    """What figures depend on beside the machine: networks, table and the version of the compiler; 16 hexadecimal
-    digits. Weights are not among it."""
-    text = repr(([(n.name, n.digest) for n in networks], components.digest, compiler))
+@cache
+def sources_of_figures() -> str:
+    """The version of what makes figures of a simulated program: a hash of the sources of area and energy."""
+    return sources_digest("vdla.codesign.technology")
+
+
+def study_key(networks: Sequence[Network], components: Components) -> str:
+    """What figures depend on beside the machine: networks, table, and the versions of the compiler and of the models of
+    area and energy; 16 hexadecimal digits. Weights are not among it."""
+    versions = (compiler_identity("vdla"), sources_of_figures())
+    text = repr(([(n.name, n.digest) for n in networks], components.digest, versions))
     return blake2b(text.encode(), digest_size=8).hexdigest()

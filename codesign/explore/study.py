@@ -8,24 +8,21 @@ records: nothing is evaluated twice.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 from vdla.util.user_files import make_directory
 
 from ..technology.components import Components
-from .evaluate import Figures, Network, evaluate, study_key
+from .evaluate import Figures, Network, study_key
 from .front import pareto
 from .metrics import Constraint, Metric
+from .places import HERE, Evaluator, Place, evaluator
 from .records import Known, RecordsFile, read_records
 from .search import strategy_of
 from .space import Point, Space, Value
@@ -66,12 +63,12 @@ class Study:
     budget: int = 100
     seed: int = 0
     batch: int = BATCH
-    workers: int = 1
+    place: Place = HERE
 
     def __post_init__(self) -> None:
         if not self.networks:
             raise UserError("give at least one network")
-        if self.budget < 1 or self.batch < 1 or self.workers < 1:
+        if self.budget < 1 or self.batch < 1 or self.place.workers < 1:
             raise UserError("budget, batch and workers are at least 1")
 
     @cached_property
@@ -82,7 +79,14 @@ class Study:
     @cached_property
     def key(self) -> str:
         """What the figures of its machines depend on beside them."""
-        return study_key(self.networks, self.components, compiler_identity("vdla"))
+        return study_key(self.networks, self.components)
+
+    def machine(self, point: Point) -> Config | str:
+        """The machine of a point, or why it is none."""
+        try:
+            return self.space.machine(point)
+        except UserError as error:
+            return str(error)
 
     def value(self, metric: Metric, machine: Config | None, figures: Figures) -> float | None:
         """A metric of a machine; None where it cannot run a network."""
@@ -163,7 +167,7 @@ def explore(
             make_directory(folder)
             file = stack.enter_context(RecordsFile(folder / RECORDS))
             records = {**read_records(folder / RECORDS), **records}
-        run = stack.enter_context(_evaluator(study))
+        run = stack.enter_context(evaluator(study.place, study.networks, study.components))
         try:
             while len(designs) < study.budget:
                 points = strategy.ask(min(study.batch, study.budget - len(designs)))
@@ -191,64 +195,24 @@ def explore(
     return Exploration(study=study, designs=tuple(designs), evaluated=evaluated, interrupted=interrupted)
 
 
-Evaluator = Callable[[Config], Future[Figures]]
-
-
 def _figures(
     study: Study, points: Sequence[Point], records: Known, run: Evaluator
 ) -> Iterator[tuple[Point, Config | None, Figures]]:
-    """Each point with its machine (None: it is none) and figures, in order."""
-    machines: list[Config | str] = []
-    waiting: dict[str, Future[Figures]] = {}
-    for point in points:
-        try:
-            machine = study.space.machine(point)
-        except UserError as error:
-            machines.append(str(error))
-            continue
-        machines.append(machine)
-        if (study.key, machine.digest) not in records and machine.digest not in waiting:
-            waiting[machine.digest] = run(machine)
-    for point, machine in zip(points, machines, strict=True):
-        if isinstance(machine, str):
-            yield point, None, Figures(failed=machine)
-            continue
-        known = records.get((study.key, machine.digest))
-        yield point, machine, waiting[machine.digest].result() if known is None else known
-
-
-@contextlib.contextmanager
-def _evaluator(study: Study) -> Iterator[Evaluator]:
-    """Evaluates machines, here or in processes of their own."""
-    if study.workers == 1:
-
-        def here(machine: Config) -> Future[Figures]:
-            future: Future[Figures] = Future()
-            future.set_result(evaluate(machine, study.networks, study.components))
-            return future
-
-        yield here
-        return
-    pool = ProcessPoolExecutor(
-        study.workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin,
-        initargs=(study.networks, study.components),
-    )
-    try:
-        yield lambda machine: pool.submit(_work, machine)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-_WORK: list[Any] = []
-"""In a process of a pool: its networks and its table, which every task reads."""
-
-
-def _begin(networks: tuple[Network, ...], components: Components) -> None:
-    _WORK[:] = [networks, components]
-
-
-def _work(machine: Config) -> Figures:
-    networks, components = _WORK
-    return evaluate(machine, networks, components)
+    """Each point with its machine (None: it is none) and figures, in order, as soon as those before it have theirs."""
+    machines = [study.machine(point) for point in points]
+    missing: dict[str, Config] = {}
+    for machine in machines:
+        if isinstance(machine, Config) and (study.key, machine.digest) not in records:
+            missing[machine.digest] = machine
+    ordered = list(missing.values())
+    found: dict[str, Figures] = {}
+    with contextlib.closing(run(ordered)) as results:
+        for point, machine in zip(points, machines, strict=True):
+            if not isinstance(machine, Config):
+                yield point, None, Figures(failed=machine)
+                continue
+            known = records.get((study.key, machine.digest))
+            while known is None and machine.digest not in found:
+                number, figures = next(results)
+                found[ordered[number].digest] = figures
+            yield point, machine, known or found[machine.digest]

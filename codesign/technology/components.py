@@ -73,6 +73,11 @@ def load_components(path: str | Path) -> Components:
     return _parse(data, str(path))
 
 
+def components_from_dict(values: Mapping[str, Any]) -> Components:
+    """The table whose fields (`dataclasses.asdict`) were sent from another process."""
+    return Components(**values)
+
+
 def _parse(data: bytes, where: str) -> Components:
     try:
         table = tomllib.loads(data.decode())

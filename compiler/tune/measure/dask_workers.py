@@ -8,6 +8,8 @@ A chunk is measured by a process of the worker's own (`local_workers.py`), one f
 candidate that crashes or hangs costs one trial there too. What is submitted is `measure_chunk` with JSON, and JSON
 comes back; a worker that dies has its chunks measured by others. Scheduler and workers need the package as it is here,
 and each chunk asks for that.
+
+Tasks may read files, such as networks: a worker that lacks one says so, and gets the chunk once more with all of them.
 """
 
 from __future__ import annotations
@@ -19,15 +21,18 @@ import logging
 import os
 import queue
 import socket
+import tempfile
 import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vdla.util.errors import UserError
+from vdla.util.whole_files import write_whole
 
 from ...templates.space import Values
 from .backends import TIMEOUT, Backend, BackendError
@@ -36,6 +41,7 @@ from .descriptions import Description
 from .local_workers import PATIENCE, LocalWorkers
 from .package_identity import package_identity
 from .trial import Result, result_from_dict
+from .worker_process import WORKER, command_of
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -54,25 +60,41 @@ class MissingExtraError(UserError):
     """A package of an extra that is not installed."""
 
 
-def measure_chunk(request: str) -> str:
-    """On a worker: {"package", "task", "points", "timeout"} to {"results": [...], "seconds": of them all}.
+def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str:
+    """On a worker: {"package", "module", "task", "files", "points", "timeout"} to {"results": [...], "seconds": of them
+    all}.
 
-    Where the package is another one it is {"package", "host", "pid"}.
+    Where the package is another one it is {"package", "host", "pid"}, and where the task reads `files` by name that
+    are not here yet, {"missing": their names}.
     """
     parts = json.loads(request)
     if parts["package"] != package_identity():
         return json.dumps({"package": package_identity(), "host": socket.gethostname(), "pid": os.getpid()})
-    processes = _process_of_thread(threading.get_ident(), parts["timeout"])
+    task = parts["task"]
+    if parts["files"]:
+        folder = Path(_folder().name)
+        for name, content in (files or {}).items():
+            write_whole(folder / Path(name).name, content)
+        if missing := [name for name in parts["files"] if not (folder / Path(name).name).exists()]:
+            return json.dumps({"missing": missing})
+        task = {**task, "folder": str(folder)}
+    processes = _process_of_thread(threading.get_ident(), parts["module"], parts["timeout"])
     started = time.perf_counter()
-    results = processes.measure(parts["task"], parts["points"])
+    results = processes.measure(task, parts["points"])
     seconds = time.perf_counter() - started
     return json.dumps({"results": [result.to_dict() for result in results], "seconds": seconds})
 
 
 @functools.cache
-def _process_of_thread(thread: int, timeout: float) -> LocalWorkers:
+def _process_of_thread(thread: int, module: str, timeout: float) -> LocalWorkers:
     """Stays from chunk to chunk, its tasks loaded; it ends with the worker."""
-    return LocalWorkers(1, timeout=timeout)
+    return LocalWorkers(1, timeout=timeout, command=command_of(module))
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Where the files that tasks read lie on this worker, as long as it runs."""
+    return tempfile.TemporaryDirectory(prefix="vdla-trials-")
 
 
 def _ignore(_: str) -> None:
@@ -82,8 +104,10 @@ def _ignore(_: str) -> None:
 class DaskWorkers(Backend):
     """The workers of the scheduler at `address`, however many there are at the time; `timeout` is for one candidate.
 
-    `notify` gets a line on what is waited for when nothing has finished for a while. Raises MissingExtraError without
-    dask.distributed, BackendError if nothing answers at the address within `connect` seconds.
+    `module` is that of the processes that measure. `files` are what its tasks read: they find them by these names in
+    the "folder" of their description. `notify` gets a line on what is waited for when nothing has finished for a while.
+    Raises MissingExtraError without dask.distributed, BackendError if nothing answers at the address within `connect`
+    seconds.
     """
 
     def __init__(
@@ -93,9 +117,13 @@ class DaskWorkers(Backend):
         timeout: float = TIMEOUT,
         connect: float = CONNECT_SECONDS,
         stall: float = STALL_SECONDS,
+        module: str = WORKER,
+        files: Mapping[str, bytes] | None = None,
         notify: Callable[[str], None] = _ignore,
     ) -> None:
         self._address = address
+        self._module = module
+        self._files = dict(files or {})
         self._timeout = timeout
         self._stall = stall
         self._notify = notify
@@ -140,12 +168,14 @@ class DaskWorkers(Backend):
         except OSError:  # connections that fail, and time-outs
             raise self._lost(batch) from None
 
-    def _submit(self, batch: _Batch, parts: Sequence[Sequence[int]]) -> None:
+    def _submit(self, batch: _Batch, parts: Sequence[Sequence[int]], *, files: bool = False) -> None:
         requests = [
             json.dumps(
                 {
                     "package": package_identity(),
+                    "module": self._module,
                     "task": batch.description,
+                    "files": list(self._files),
                     "points": [_numbers(batch.points[index]) for index in indices],
                     "timeout": self._timeout,
                 }
@@ -157,7 +187,8 @@ class DaskWorkers(Backend):
         self._submitted += len(parts)
         if self._client.status != "running":
             raise self._lost(batch)
-        futures = self._client.map(measure_chunk, requests, key=keys, pure=False)
+        given = [self._files if files else None for _ in parts]
+        futures = self._client.map(measure_chunk, requests, given, key=keys, pure=False)
         for future, indices in zip(futures, parts, strict=True):
             batch.running[future] = indices
             future.add_done_callback(batch.done.put)
@@ -205,6 +236,9 @@ class DaskWorkers(Backend):
                 f"a worker of {self._address} cannot run trials ({type(error).__name__}: {error}); scheduler and "
                 f"workers need the package installed as it is here: {package_identity()}"
             ) from None
+        if "missing" in answer:
+            self._submit(batch, [indices], files=True)
+            return []
         if "results" not in answer:
             raise BackendError(
                 f"the worker on {answer['host']} (process {answer['pid']}) has {answer['package']}, here it is "

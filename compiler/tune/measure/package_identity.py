@@ -15,6 +15,12 @@ _SEARCHES = tuple(f"tune/{part}/" for part in ("program_features", "records", "r
 
 
 @functools.cache
+def sources_digest(*packages: str) -> str:
+    """A hash of the sources of packages, 12 hexadecimal digits."""
+    return _digest(leave_out=(), packages=packages)
+
+
+@functools.cache
 def package_identity() -> str:
     """Version of the package and a hash of the sources that trials run, for people to compare."""
     return f"vdla {version('vdla')} (sources {_digest(leave_out=())})"
@@ -37,9 +43,9 @@ def compiler_identity(kind: str) -> str:
     return identity
 
 
-def _digest(leave_out: tuple[str, ...]) -> str:
+def _digest(leave_out: tuple[str, ...], packages: tuple[str, ...] = _PACKAGES) -> str:
     digest = hashlib.sha256()
-    for package in _PACKAGES:
+    for package in packages:
         # The simulator is looked up, not imported: most who read records have no other use for it.
         spec = find_spec(package)
         assert spec is not None and spec.origin is not None, package

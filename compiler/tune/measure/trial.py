@@ -19,7 +19,8 @@ class Result:
 
     `seconds` of thread CPU time went into the trial, `compile_seconds` of them from knobs to code where a task tells
     them apart. `overhead_seconds` of CPU time its process has spent on all else since its last trial: waiting for this
-    one and, for the first, its start and loading the task.
+    one and, for the first, its start and loading the task. `figures` is what a trial found beside its cost, as JSON
+    values.
     """
 
     cost: float
@@ -27,6 +28,7 @@ class Result:
     seconds: float = 0.0
     compile_seconds: float = 0.0
     overhead_seconds: float = 0.0
+    figures: Mapping[str, Any] | None = None
 
     @property
     def failed(self) -> bool:
@@ -35,20 +37,21 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The outcome as JSON values: a cost of inf is null."""
-        return {
+        found: dict[str, Any] = {
             "cost": None if self.failed else self.cost,
             "error": self.error,
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
             "overhead_seconds": self.overhead_seconds,
         }
+        return found if self.figures is None else found | {"figures": dict(self.figures)}
 
 
 def result_from_dict(value: Mapping[str, Any]) -> Result:
     """The outcome that `to_dict` described."""
     cost = math.inf if value["cost"] is None else float(value["cost"])
     parts = {name: float(value[name]) for name in ("seconds", "compile_seconds", "overhead_seconds")}
-    return Result(cost=cost, error=value["error"], **parts)
+    return Result(cost=cost, error=value["error"], figures=value.get("figures"), **parts)
 
 
 def results_obstacle(result: np.ndarray, reference: np.ndarray, tolerance: float) -> str | None:

@@ -14,8 +14,16 @@ from typing import Any
 
 from .backends import BackendError
 
-COMMAND = (sys.executable, "-P", "-m", "vdla.compiler.tune.measure.worker")
-"""Starts a worker; -P keeps the current folder from standing in for installed packages."""
+WORKER = "vdla.compiler.tune.measure.worker"
+"""The module of a worker."""
+
+
+def command_of(module: str) -> tuple[str, ...]:
+    """Starts a worker of a module; -P keeps the current folder from standing in for installed packages."""
+    return (sys.executable, "-P", "-m", module)
+
+
+COMMAND = command_of(WORKER)
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _LONGEST = 200
 _LAST_SECONDS = 1.0

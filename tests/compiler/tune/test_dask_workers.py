@@ -1,15 +1,11 @@
-import contextlib
-import json
 import socket
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from campaign import examples
+from dask_cluster import cluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.templates.vdla.workload import Workload
@@ -22,35 +18,6 @@ from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.isa.config import load_config
 
 TRIALS = 24
-
-
-@contextlib.contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A scheduler, at a port that the system chooses, and its workers: its address, and all their processes."""
-    place = folder / "scheduler.json"
-    common = ["--scheduler-file", str(place), "--host", "127.0.0.1", "--no-dashboard"]
-    commands = [["dask_scheduler", "--port", "0", *common]] + [
-        ["dask_worker", "--no-nanny", "--nthreads", "1", "--local-directory", str(folder), *common]
-    ] * workers
-    started: list[subprocess.Popen[bytes]] = []
-    try:
-        for name, *options in commands:
-            command = [sys.executable, "-m", f"distributed.cli.{name}", *options]
-            started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        yield _address(place), started
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-
-
-def _address(place: Path) -> str:
-    deadline = time.monotonic() + 60.0
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError, ValueError):
-            return json.loads(place.read_text())["address"]
-        time.sleep(0.02)
-    raise AssertionError("the scheduler does not start")
 
 
 def test_workers_and_schedulers_that_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

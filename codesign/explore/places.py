@@ -1,0 +1,104 @@
+"""Where machines are evaluated: in this process, in processes of this machine, or on the workers of a scheduler.
+
+Processes and schedulers are the tuner's (`compiler/tune/measure`): one that dies or takes too long costs the machine
+that it evaluated, not the study.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+from vdla.compiler.tune.measure.backends import Backend
+from vdla.compiler.tune.measure.dask_workers import DaskWorkers
+from vdla.compiler.tune.measure.local_workers import LocalWorkers
+from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.measure.worker_process import command_of
+from vdla.isa.config import Config
+from vdla.util.whole_files import write_whole
+
+from ..technology.components import Components
+from .evaluate import Figures, Network, evaluate, from_json, sources_of_figures
+
+TIMEOUT = 600.0
+"""Seconds that one machine may take, unless told: some hundred times what large networks do."""
+WORKER = "vdla.codesign.explore.worker"
+
+
+def _ignore(_: str) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where to evaluate: on the workers of the `scheduler` at an address, or in `workers` processes of this machine;
+    1 is this process itself, which heeds no `timeout`. `notify` gets a line when nothing has finished for a while."""
+
+    workers: int = 1
+    scheduler: str | None = None
+    timeout: float = TIMEOUT
+    notify: Callable[[str], None] = _ignore
+
+
+HERE = Place()
+"""This process."""
+
+
+class Evaluator(Protocol):
+    """Evaluates machines."""
+
+    def __call__(self, machines: Sequence[Config]) -> Generator[tuple[int, Figures], None, None]:
+        """The index of each machine with its figures, as they come. Raises BackendError where it cannot go on."""
+        ...
+
+
+@contextlib.contextmanager
+def evaluator(place: Place, networks: Sequence[Network], components: Components) -> Iterator[Evaluator]:
+    """What evaluates machines at a place. Raises UserError for a scheduler that cannot be reached."""
+    if place.scheduler is None and place.workers == 1:
+
+        def here(machines: Sequence[Config]) -> Generator[tuple[int, Figures], None, None]:
+            for number, machine in enumerate(machines):
+                yield number, evaluate(machine, networks, components)
+
+        yield here
+        return
+    task: dict[str, Any] = {
+        "kind": "designs",
+        "sources": sources_of_figures(),
+        "components": asdict(components),
+        "networks": [{"name": network.name, "digest": network.digest} for network in networks],
+    }
+    files = {network.digest: network.content for network in networks}
+    with contextlib.ExitStack() as stack:
+        if place.scheduler is not None:
+            backend: Backend = DaskWorkers(
+                place.scheduler, timeout=place.timeout, module=WORKER, files=files, notify=place.notify
+            )
+        else:
+            task["folder"] = stack.enter_context(TemporaryDirectory(prefix="vdla-explore-"))
+            for name, content in files.items():
+                write_whole(Path(task["folder"]) / name, content)
+            backend = LocalWorkers(
+                place.workers, timeout=place.timeout, command=command_of(WORKER), notify=place.notify
+            )
+        stack.enter_context(backend)
+
+        def elsewhere(machines: Sequence[Config]) -> Generator[tuple[int, Figures], None, None]:
+            described = {**task, "machines": [machine.to_dict() for machine in machines]}
+            points = [{"machine": number} for number in range(len(machines))]
+            for number, result in backend.finished(described, points):
+                yield number, _figures(result)
+
+        yield elsewhere
+
+
+def _figures(result: Result) -> Figures:
+    """Those of a result; what took its process along, or took too long, has failed."""
+    if result.figures is None:
+        return Figures(failed=result.error or "was not evaluated")
+    return from_json(result.figures)

@@ -1,0 +1,60 @@
+"""A process that evaluates machines: the tuner's worker (`compiler/tune/measure/worker.py`) with other candidates.
+
+A task is {"kind": "designs", "sources", "components", "networks": [{"name", "digest"}], "folder" of their files,
+"machines": their fields}; a candidate is {"machine": place in that list}. Its result has the figures as JSON.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vdla.compiler.tune.measure.descriptions import Description, Measure, TaskError
+from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.measure.worker import serve
+from vdla.isa.program import config_from_dict
+
+from ..technology.components import components_from_dict
+from .evaluate import evaluate, load_network, sources_of_figures, to_json
+
+if TYPE_CHECKING:
+    from .evaluate import Network
+
+KIND = "designs"
+
+
+def load(description: Description) -> Measure:
+    """What evaluates the machines of a task. Raises UserError."""
+    if description.get("kind") != KIND:
+        raise TaskError(f"kind = {description.get('kind')!r}: this process evaluates machines")
+    if description["sources"] != sources_of_figures():
+        raise TaskError("this process has other sources of area and energy than the study; install the same")
+    components = components_from_dict(description["components"])
+    folder = Path(description["folder"])
+    networks = [_network(folder / item["digest"], item["name"]) for item in description["networks"]]
+    machines = [config_from_dict(dict(item)) for item in description["machines"]]
+
+    def measure(values: Mapping[str, int] | None) -> Result:
+        if values is None:
+            return Result(cost=0.0)  # What a worker asks for first: there is nothing to compile before.
+        started = time.thread_time()
+        figures = evaluate(machines[values["machine"]], networks, components)
+        seconds = time.thread_time() - started
+        cost = 0.0 if figures.failed is None else math.inf
+        return Result(cost=cost, error=figures.failed, seconds=seconds, figures=to_json(figures))
+
+    return measure
+
+
+@cache
+def _network(path: Path, name: str) -> Network:
+    """Stays from task to task."""
+    return load_network(path, name=name)
+
+
+if __name__ == "__main__":
+    serve(load)
