@@ -1,0 +1,308 @@
+"""What is read of a Liberty file: areas, pins with their capacitance and drive, and which cells are flip-flops.
+
+A Liberty file is groups `name (arguments) { ... }` of attributes `name : value;` and `name (values);` (Synopsys,
+Liberty user guide, volume 1, "Liberty syntax"). Yosys and the timing tool read the file themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from vdla.util.errors import UserError
+
+
+class LibertyError(UserError):
+    """A file that is no Liberty file, or lacks what mapping needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """A pin of a cell; `capacitance` of an input in the file's unit. `resistance` of an output: how much its delay
+    grows with its load, in time units for a unit of capacitance, the worst of its tables; 0 where the file does not
+    say. `function` as the file has it."""
+
+    name: str
+    inward: bool
+    capacitance: float
+    resistance: float = 0.0
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A cell: `area` in the file's unit (square micrometres), pins by name. `register` is a flip-flop or a latch."""
+
+    name: str
+    area: float
+    register: bool
+    usable: bool
+    pins: dict[str, Pin]
+
+    @property
+    def inverts_or_buffers(self) -> str:
+        """`buffer`, `inverter` or nothing: by the function of a cell with one input and one output."""
+        outputs = [pin for pin in self.pins.values() if not pin.inward]
+        inputs = [pin for pin in self.pins.values() if pin.inward]
+        if len(outputs) != 1 or len(inputs) != 1 or self.register:
+            return ""
+        plain = outputs[0].function.replace("(", "").replace(")", "").replace(" ", "")
+        name = inputs[0].name
+        return {name: "buffer", f"!{name}": "inverter", f"{name}'": "inverter"}.get(plain, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Liberty:
+    """A library: its `path` and `name`, the hash of its text, and its cells. Capacitances are `capacitance_ff`
+    femtofarads, times `time_ns` nanoseconds."""
+
+    path: Path
+    name: str
+    digest: str
+    voltage: float
+    temperature: float
+    time_ns: float
+    capacitance_ff: float
+    cells: dict[str, Cell] = field(repr=False)
+
+    @property
+    def buffer(self) -> Cell:
+        """The buffer that drives most for what it asks of its driver: least resistance times input capacitance, among
+        those of up to three times the smallest one's area (which leaves out pads and chains)."""
+        found = self._kind("buffer")
+        smallest = min(cell.area for cell in found)
+        return min((cell for cell in found if cell.area <= 3 * smallest), key=_effort)
+
+    @property
+    def flip_flop_area(self) -> float:
+        """Square micrometres of the smallest register."""
+        return min(cell.area for cell in self.cells.values() if cell.register and cell.area > 0)
+
+    def _kind(self, kind: str) -> list[Cell]:
+        found = [
+            c for c in self.cells.values() if c.usable and c.inverts_or_buffers == kind and _effort(c) > 0
+        ]
+        if not found:
+            raise LibertyError(f"{self.path}: has no {kind} with a delay table; mapping needs one")
+        return found
+
+    def constraints(self) -> str:
+        """Constraints of ABC: a buffer drives every input, and what four of its inputs load hangs on every output."""
+        load = 4 * _input(self.buffer).capacitance * self.capacitance_ff
+        return f"set_driving_cell {self.buffer.name}\nset_load {load:.4g}\n"
+
+    def may_drive(self, resistance: float) -> float:
+        """The most capacitance that an output of `resistance` may drive: the delay is `buffer`'s with eight of it."""
+        most = 8 * _effort(self.buffer)
+        return most / resistance if resistance > 0 else most / _output(self.buffer).resistance
+
+
+def _input(cell: Cell) -> Pin:
+    return next(pin for pin in cell.pins.values() if pin.inward)
+
+
+def _output(cell: Cell) -> Pin:
+    return next(pin for pin in cell.pins.values() if not pin.inward)
+
+
+def _effort(cell: Cell) -> float:
+    return _output(cell).resistance * _input(cell).capacitance
+
+
+def buffer_pins(cell: Cell) -> tuple[str, str]:
+    """The input and the output of a buffer."""
+    return _input(cell).name, _output(cell).name
+
+
+_TOKEN: Final = re.compile(
+    r'/\*.*?\*/|//[^\n]*|\\\n|"(?:[^"\\]|\\.)*"|[{}();:,]|[^\s{}();:,"\\/]+|/|\\', re.DOTALL
+)
+_SKIPPED: Final = frozenset(
+    {
+        "internal_power",
+        "leakage_power",
+        "receiver_capacitance",
+        "ccsn_first_stage",
+        "ccsn_last_stage",
+        "output_current_rise",
+        "output_current_fall",
+        "test_cell",
+        "operating_conditions",
+        "wire_load",
+        "wire_load_selection",
+        "power_lut_template",
+        "lu_table_template",
+        "normalized_driver_waveform",
+        "input_ccb",
+        "output_ccb",
+    }
+)
+
+
+@dataclass(slots=True)
+class _Group:
+    name: str
+    arguments: list[str]
+    attributes: dict[str, str] = field(default_factory=dict[str, str])
+    lists: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    groups: list[_Group] = field(default_factory=list["_Group"])
+
+    def of(self, *names: str) -> Iterator[_Group]:
+        return (group for group in self.groups if group.name in names)
+
+    def number(self, name: str, default: float) -> float:
+        try:
+            return float(self.attributes[name])
+        except (KeyError, ValueError):
+            return default
+
+
+def read_liberty(path: Path) -> Liberty:
+    """The library at `path`. Raises LibertyError, which names the file."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise LibertyError(f"{path}: {error.strerror}; --liberty takes a Liberty file (.lib)") from None
+    root = _Group("", [])
+    tokens = (
+        found[0]
+        for found in _TOKEN.finditer(data.decode("utf-8", "replace"))
+        if not found[0].startswith(("/*", "//", "\\"))
+    )
+    try:
+        _read(tokens, root)
+    except StopIteration:
+        raise LibertyError(f"{path}: ends inside a group; is it whole?") from None
+    library = next(root.of("library"), None)
+    if library is None:
+        raise LibertyError(f"{path}: is no Liberty file: it has no library ( ... ) group")
+    cells = {cell.name: cell for cell in map(_cell, library.of("cell"))}
+    if not any(cell.register for cell in cells.values()):
+        raise LibertyError(f"{path}: has no flip-flop; mapping needs one")
+    return Liberty(
+        path=path,
+        name=library.arguments[0] if library.arguments else path.stem,
+        digest=sha256(data).hexdigest(),
+        voltage=library.number("nom_voltage", 0.0),
+        temperature=library.number("nom_temperature", 0.0),
+        time_ns=_time(library.attributes.get("time_unit", "1ns")),
+        capacitance_ff=_capacitance(library.lists.get("capacitive_load_unit", ["1", "pf"])),
+        cells=cells,
+    )
+
+
+def _read(tokens: Iterator[str], group: _Group) -> None:
+    """Reads statements into `group` up to its closing brace, or to the end where it is the root."""
+    name = ""
+    for token in tokens:
+        if token == "}":
+            if not group.name:
+                raise StopIteration
+            return
+        if token == ":":
+            group.attributes[name] = _value(tokens)
+        elif token == "(":
+            arguments = _arguments(tokens)
+            following = next(tokens, ";")
+            if following != "{":
+                group.lists[name] = arguments
+                # Some files leave out the semicolon behind a list.
+                name = "" if following == ";" else following
+                if following == "}":
+                    return
+                continue
+            if name in _SKIPPED:
+                _skip(tokens)
+            else:
+                inner = _Group(name, arguments)
+                _read(tokens, inner)
+                group.groups.append(inner)
+        elif token != ";":
+            name = token
+    if group.name:
+        raise StopIteration
+
+
+def _value(tokens: Iterator[str]) -> str:
+    words: list[str] = []
+    for token in tokens:
+        if token == ";":
+            break
+        words.append(token)
+        if token.startswith('"'):
+            break
+    return " ".join(words).strip('"')
+
+
+def _arguments(tokens: Iterator[str]) -> list[str]:
+    found: list[str] = []
+    for token in tokens:
+        if token == ")":
+            return found
+        if token != ",":
+            found.append(token.strip('"'))
+    raise StopIteration
+
+
+def _skip(tokens: Iterator[str]) -> None:
+    depth = 1
+    for token in tokens:
+        depth += {"{": 1, "}": -1}.get(token, 0)
+        if depth == 0:
+            return
+
+
+def _cell(group: _Group) -> Cell:
+    pins: dict[str, Pin] = {}
+    for pin in group.of("pin"):
+        inward = pin.attributes.get("direction") != "output"
+        for name in pin.arguments:
+            pins[name] = Pin(
+                name=name,
+                inward=inward,
+                capacitance=pin.number("capacitance", 0.0),
+                resistance=0.0 if inward else max(map(_resistance, pin.of("timing")), default=0.0),
+                function=pin.attributes.get("function", ""),
+            )
+    return Cell(
+        name=group.arguments[0],
+        area=group.number("area", 0.0),
+        register=any(group.of("ff", "latch", "ff_bank", "latch_bank", "statetable")),
+        usable=group.attributes.get("dont_use", "false") != "true" and group.number("area", 0.0) > 0,
+        pins=pins,
+    )
+
+
+def _resistance(timing: _Group) -> float:
+    """The slope of delay over load, in the middle of the slews of a table."""
+    worst = 0.0
+    for table in timing.of("cell_rise", "cell_fall"):
+        rows = [_numbers(row) for row in table.lists.get("values", ())]
+        axes = [_numbers(" ".join(table.lists.get(f"index_{i}", ()))) for i in (1, 2)]
+        # One axis is the load, which makes the larger difference.
+        if len(rows) < 2 or len(rows) != len(axes[0]) or len(rows[0]) != len(axes[1]):
+            continue
+        middle_row, middle_column = rows[len(rows) // 2], len(rows[0]) // 2
+        along = (middle_row[-1] - middle_row[0]) / (axes[1][-1] - axes[1][0])
+        down = (rows[-1][middle_column] - rows[0][middle_column]) / (axes[0][-1] - axes[0][0])
+        larger_along = middle_row[-1] - middle_row[0] > rows[-1][middle_column] - rows[0][middle_column]
+        worst = max(worst, along if larger_along else down)
+    return worst
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(word) for word in text.replace(",", " ").split()]
+
+
+def _time(unit: str) -> float:
+    found = re.fullmatch(r"\s*(\d+)\s*([fpn]s)\s*", unit)
+    return float(found[1]) * {"fs": 1e-6, "ps": 1e-3, "ns": 1.0}[found[2]] if found else 1.0
+
+
+def _capacitance(unit: list[str]) -> float:
+    scale = {"ff": 1.0, "pf": 1e3, "nf": 1e6}
+    return float(unit[0]) * scale.get(unit[1].lower(), 1e3) if len(unit) == 2 else 1e3

@@ -1,0 +1,172 @@
+"""Modules mapped to a library's cells by Yosys and ABC, each once: what was mapped before comes from the cache."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from .. import cache
+from ..netlist import NetlistError
+from ..tools import Report, ToolError, ToolFailure, run_tool, tool_version
+from .liberty import Liberty
+from .memories import LEAST_MACRO_BITS, PORTS, Macro
+from .modules import OWN_NAME, CanonicalModule
+from .worker import AFTER_MEMORIES, BEFORE_MEMORIES, STEP
+
+_PACKAGE: Final = "pyosys"
+_PROGRAM: Final = "vdla.hw.synthesis.cells.worker"
+_SUFFIX: Final = "cells.json"
+
+Net = int | str
+"""A net of one bit: a number, or the constants "0" and "1"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A cell, macro or module `kind` that a module contains; the nets at its pins, lowest bit first."""
+
+    name: str
+    kind: str
+    pins: Mapping[str, Sequence[Net]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedText:
+    """What Yosys makes of a canonical module: nets of its ports, its instances, and its macros by name."""
+
+    ports: Mapping[str, Sequence[Net]]
+    instances: tuple[Instance, ...]
+    macros: Mapping[str, Macro]
+
+
+def map_modules(
+    modules: Mapping[str, CanonicalModule], library: Liberty, *, report: Report
+) -> dict[str, MappedText]:
+    """Every one of `modules` in cells of `library`, by the keys of `modules`.
+
+    Modules of equal text are mapped once. Raises ToolError and NetlistError.
+    """
+    names = {module.key: name for name, module in modules.items()}
+    found: dict[str, MappedText] = {}
+    missing: dict[str, CanonicalModule] = {}
+    for key, name in names.items():
+        kept = cache.load(_entry(modules[name], library), _SUFFIX)
+        if kept is None:
+            missing[name] = modules[name]
+        else:
+            found[key] = _unpacked(kept)
+    found |= _map_missing(missing, library, report)
+    return {name: found[module.key] for name, module in modules.items()}
+
+
+def _entry(module: CanonicalModule, library: Liberty) -> str:
+    steps = "\n".join([*BEFORE_MEMORIES, *AFTER_MEMORIES, library.constraints()])
+    return cache.key(
+        "cells-1", module.text, steps, str(LEAST_MACRO_BITS), library.digest, tool_version(_PACKAGE)
+    )
+
+
+def _map_missing(
+    modules: Mapping[str, CanonicalModule], library: Liberty, report: Report
+) -> dict[str, MappedText]:
+    if not modules:
+        return {}
+    tool_version(_PACKAGE)
+    found: dict[str, MappedText] = {}
+    with tempfile.TemporaryDirectory(prefix="vdla-cells-") as directory:
+        work = Path(directory)
+        (work / "constraints").write_text(library.constraints(), encoding="utf-8")
+        for module in modules.values():
+            (work / f"{module.key}.v").write_text(module.text, encoding="utf-8")
+        jobs = {
+            "liberty": str(library.path.resolve()),
+            "constraints": str(work / "constraints"),
+            "macro_bits": LEAST_MACRO_BITS,
+            "modules": [
+                {
+                    "name": name,
+                    "source": f"{module.key}.v",
+                    "netlist": f"{module.key}.json",
+                    "macros": f"{module.key}.macros",
+                }
+                for name, module in modules.items()
+            ],
+        }
+        (work / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
+        order = list(modules.values())
+
+        def collect(before: int) -> None:
+            for module in order[len(found) : before]:
+                found[module.key] = _collected(module, work)
+                cache.save(_entry(module, library), _SUFFIX, _packed(found[module.key]))
+
+        def step(line: str) -> str | None:
+            match = re.match(rf"{STEP} ((\d+) of .*)", line)
+            if match is None:
+                return None
+            # What is done is kept, should the rest be interrupted.
+            collect(int(match[2]) - 1)
+            return f"mapping {match[1]}"
+
+        command = [sys.executable, "-m", _PROGRAM, "jobs.json"]
+        try:
+            run_tool(command, directory=work, step=step, report=report)
+        except ToolFailure as failure:
+            raise ToolError(str(failure)) from None
+        collect(len(order))
+    return found
+
+
+def _collected(module: CanonicalModule, work: Path) -> MappedText:
+    try:
+        text = (work / f"{module.key}.json").read_text(encoding="utf-8")
+        macros = json.loads((work / f"{module.key}.macros").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ToolError(
+            f"{_PACKAGE} ended without writing a netlist; it may have run out of memory"
+        ) from None
+    netlist = json.loads(text)["modules"][OWN_NAME]
+    known = {name: Macro(**fields) for name, fields in macros.items()}
+    return MappedText(
+        ports={name: _nets(port["bits"]) for name, port in netlist["ports"].items()},
+        instances=tuple(_instance(name, cell, known) for name, cell in netlist["cells"].items()),
+        macros=known,
+    )
+
+
+def _instance(name: str, cell: Mapping[str, Any], macros: Mapping[str, Macro]) -> Instance:
+    kind = cell["type"]
+    if kind.startswith("$"):
+        raise NetlistError(f"Yosys left the cell {name} ({kind}) unmapped; the library has no cell for it")
+    pins = {pin: _nets(bits) for pin, bits in cell["connections"].items()}
+    if kind in macros:
+        pins = {pin: pins[pin] for pin in PORTS}
+    return Instance(name=name, kind=kind, pins=pins)
+
+
+def _nets(bits: Sequence[Net]) -> tuple[Net, ...]:
+    return tuple("0" if bit in ("x", "z") else bit for bit in bits)
+
+
+def _packed(mapped: MappedText) -> bytes:
+    value = {
+        "ports": mapped.ports,
+        "instances": [[item.name, item.kind, item.pins] for item in mapped.instances],
+        "macros": {name: macro.parameters() for name, macro in mapped.macros.items()},
+    }
+    return json.dumps(value).encode()
+
+
+def _unpacked(data: bytes) -> MappedText:
+    value = json.loads(data)
+    return MappedText(
+        ports=value["ports"],
+        instances=tuple(Instance(name=n, kind=k, pins=p) for n, k, p in value["instances"]),
+        macros={name: Macro(**fields) for name, fields in value["macros"].items()},
+    )

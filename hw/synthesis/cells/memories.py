@@ -1,0 +1,109 @@
+"""Memories as macros: black boxes of synthesis, each with a word of `width` bits for every address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+LEAST_MACRO_BITS: Final = 1024
+"""Memories of as many bits are macros. Smaller ones are flip-flops: a macro's decoders and sense amplifiers would be
+larger than its cells."""
+
+PORTS: Final = ("RD_CLK", "RD_EN", "RD_ADDR", "RD_DATA", "WR_CLK", "WR_EN", "WR_ADDR", "WR_DATA")
+"""Ports of a macro, named as those of Yosys' memory cell. Of several of a kind, the first is in the lowest bits."""
+OUTPUTS: Final = frozenset({"RD_DATA"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Macro:
+    """A memory: `words` of `width` bits, `reads` and `writes` ports, each with an address of `address_bits`, and an
+    enable for each bit written. `clocked`: a read is taken with the clock; else it is combinational."""
+
+    words: int
+    width: int
+    reads: int
+    writes: int
+    address_bits: int
+    clocked: bool
+
+    @property
+    def bits(self) -> int:
+        """Its bits."""
+        return self.words * self.width
+
+    @property
+    def name(self) -> str:
+        """What its cell is called."""
+        kind = "" if self.clocked else "_unclocked"
+        return f"memory_{self.words}x{self.width}_r{self.reads}w{self.writes}_a{self.address_bits}{kind}"
+
+    def port_widths(self) -> dict[str, int]:
+        """Bits of each of `PORTS`."""
+        reads, writes = self.reads, self.writes
+        return {
+            "RD_CLK": reads,
+            "RD_EN": reads,
+            "RD_ADDR": reads * self.address_bits,
+            "RD_DATA": reads * self.width,
+            "WR_CLK": writes,
+            "WR_EN": writes * self.width,
+            "WR_ADDR": writes * self.address_bits,
+            "WR_DATA": writes * self.width,
+        }
+
+    def parameters(self) -> dict[str, Any]:
+        """The fields, as `Macro(**parameters)` takes them."""
+        return asdict(self)
+
+
+def macro_of(cell: Mapping[str, Any]) -> Macro | None:
+    """The macro that a `$mem_v2` cell of Yosys' JSON can be; None for a table of constants, for ports on different
+    terms, and for a read that is reset or gives the word that is written in its cycle."""
+    parameters = cell["parameters"]
+
+    def number(name: str) -> int:
+        return int(parameters[name], 2)
+
+    reads, writes = number("RD_PORTS"), number("WR_PORTS")
+    clocked = set(parameters["RD_CLK_ENABLE"][-reads:])
+    resets = {*cell["connections"]["RD_SRST"], *cell["connections"]["RD_ARST"]}
+    if writes == 0 or len(clocked) != 1 or resets - {"0", "x"} or number("RD_TRANSPARENCY_MASK"):
+        return None
+    return Macro(
+        words=number("SIZE"),
+        width=number("WIDTH"),
+        reads=reads,
+        writes=writes,
+        address_bits=number("ABITS"),
+        clocked=clocked == {"1"},
+    )
+
+
+def behaviour(macro: Macro) -> str:
+    """Verilog of a macro for simulation: zero at the start; a clocked read keeps its word while it is not enabled, and
+    gives the old word in the cycle of a write to it."""
+    ports = ", ".join(PORTS)
+    widths = macro.port_widths()
+    declared = [f"  {'output' if p in OUTPUTS else 'input'} [{widths[p] - 1}:0] {p};" for p in PORTS]
+    lines = [f"module {macro.name} ({ports});", *declared]
+    lines += [f"  reg [{macro.width - 1}:0] words [{macro.words - 1}:0];", "  integer i;"]
+    lines += ["  initial", f"    for (i = 0; i < {macro.words}; i = i + 1) words[i] = 0;"]
+    bits, width = macro.address_bits, macro.width
+    if macro.clocked:
+        lines += [f"  reg [{macro.reads * width - 1}:0] RD_DATA = 0;"]
+    for port in range(macro.reads):
+        word = f"words[RD_ADDR[{port * bits} +: {bits}]]"
+        place = f"RD_DATA[{port * width} +: {width}]"
+        if macro.clocked:
+            lines += [f"  always @(posedge RD_CLK[{port}]) if (RD_EN[{port}]) {place} <= {word};"]
+        else:
+            lines += [f"  assign {place} = {word};"]
+    for port in range(macro.writes):
+        word = f"words[WR_ADDR[{port * bits} +: {bits}]]"
+        enable, data = f"WR_EN[{port * width} +: {width}]", f"WR_DATA[{port * width} +: {width}]"
+        lines += [
+            f"  always @(posedge WR_CLK[{port}])",
+            f"    if ({enable} != 0) {word} <= ({data} & {enable}) | ({word} & ~{enable});",
+        ]
+    return "\n".join([*lines, "endmodule", ""])

@@ -1,0 +1,192 @@
+r"""The generated Verilog taken apart: every module by itself, in a form that does not depend on its place in a design.
+
+Amaranth and Yosys number names ("\port$2841$0"), and the numbers of one module depend on all others. In a module's
+canonical text, numbers count from 0 in the order in which they appear, the module is called `m`, and what it contains
+are black boxes `child_0`, `child_1`, ... So modules of two designs that do the same have the same text, and what a tool
+makes of it is kept under its hash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Final
+
+from ...verilog import MODULE, ZERO_LOOP
+from ..netlist import NetlistError
+
+OWN_NAME: Final = "m"
+"""What a module is called in its canonical text."""
+
+_HEADER = re.compile(r"module (\\\S+ |[\w$]+)\s*\((.*?)\);", re.DOTALL)
+_PORT = re.compile(r"^  (input|output) (?:signed )?(?:\[(\d+):0\] )?(\\\S+ |\w+);$", re.MULTILINE)
+_INSTANCE = re.compile(r"^  (\\\S+ |\w+) (\\\S+ |\w+) \($", re.MULTILINE)
+_DECLARATION = re.compile(r"(?:^  \(\* [^\n]* \*\)\n)*^  (?:input|output|wire|reg) [^\n]*;\n", re.MULTILINE)
+# Names of values, and initial values of wires.
+_NOTES = re.compile(r"^  \(\* (?:enum_|init )[^\n]* \*\)\n", re.MULTILINE)
+# A register without a meaning, by which Yosys has simulators enter a block once.
+_TICK = re.compile(r"\\\$auto\$verilog_backend\.cc:\d+:dump_module\$\d+ ?")
+_NUMBER = re.compile(r"\$(\d+)")
+_KEYWORDS: Final = frozenset({"always", "initial", "case", "casez", "if", "module", "begin", "end", "for"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """A port of a module: its name without the backslash of escaped names, whether it goes in, and its bits."""
+
+    name: str
+    inward: bool
+    width: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """One module: its Verilog `text`, its `ports`, and its `instances` (name to module) in the order of the text."""
+
+    name: str
+    text: str
+    ports: tuple[Port, ...]
+    instances: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanonicalModule:
+    """A module's canonical text, with stubs of its children in front; `numbers` are those that the names had, by the
+    number they have now, `children` the modules that are called `child_0`, `child_1`, ... in it."""
+
+    text: str
+    numbers: tuple[str, ...]
+    children: tuple[str, ...]
+
+    @cached_property
+    def key(self) -> str:
+        """The hash of the text."""
+        return sha256(self.text.encode()).hexdigest()
+
+    def original(self, name: str) -> str:
+        """A name of the canonical text as it was in the module."""
+        return _NUMBER.sub(lambda found: f"${self.numbers[int(found[1])]}", name)
+
+
+def split_modules(verilog: str) -> dict[str, Module]:
+    """The modules of generated Verilog by name (without backslash), the top first. Raises NetlistError for none."""
+    texts: dict[str, str] = {}
+    for found in MODULE.finditer(verilog):
+        header = _HEADER.match(found[0])
+        if header is None:
+            raise NetlistError(f"a module without a header: {found[0][:80]}")
+        texts[_plain(header[1])] = found[0]
+    if not texts:
+        raise NetlistError("the Verilog has no module")
+    return {name: _module(name, text, texts.keys()) for name, text in texts.items()}
+
+
+def _module(name: str, text: str, known: Iterable[str]) -> Module:
+    widths = {
+        _plain(port): Port(name=_plain(port), inward=way == "input", width=int(high or 0) + 1)
+        for way, high, port in _PORT.findall(text)
+    }
+    header = _HEADER.match(text)
+    assert header is not None
+    order = [_plain(item) for item in header[2].split(",") if item.strip()]
+    instances: dict[str, str] = {}
+    modules = frozenset(known)
+    for kind, instance in _INSTANCE.findall(text):
+        if kind in _KEYWORDS:
+            continue
+        if _plain(kind) not in modules:
+            raise NetlistError(f"{name}: its instance {_plain(instance)} is of no module of the text")
+        instances[_plain(instance)] = _plain(kind)
+    # Signals of no bits are left out of the text, but not out of the header.
+    ports = tuple(widths[port] for port in order if port in widths)
+    return Module(name=name, text=text, ports=ports, instances=instances)
+
+
+def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
+    """The canonical form of one of `modules`."""
+    children = tuple(dict.fromkeys(module.instances.values()))
+    renamed = {module.name: OWN_NAME} | {child: f"child_{i}" for i, child in enumerate(children)}
+
+    def placed(found: re.Match[str]) -> str:
+        return found[1] + renamed.get(_plain(found[2]), found[2])
+
+    text = re.sub(
+        r"^(module |  )(\\\S+ |\w+)(?= *\(| +(?:\\\S+ |\w+) \($)", placed, module.text, flags=re.MULTILINE
+    )
+    text = ZERO_LOOP.sub("", _TICK.sub("tick", _NOTES.sub("", text)))
+    stubs = "\n".join(_stub(renamed[child], modules[child]) for child in children)
+    numbers: dict[str, int] = {}
+
+    def counted(found: re.Match[str]) -> str:
+        return f"${numbers.setdefault(found[1], len(numbers))}"
+
+    # Yosys declares signals in the order of their names, and so of their numbers: what they do comes first.
+    declared = _DECLARATION.findall(text)
+    head, end, body = _DECLARATION.sub("", text).partition(");\n")
+    head, body = _NUMBER.sub(counted, head), _NUMBER.sub(counted, body)
+    signals = sorted(_NUMBER.sub(counted, signal) for signal in declared)
+    text = "".join([head, end, *signals, body])
+    stubs = _NUMBER.sub(counted, stubs)
+    return CanonicalModule(text="\n".join([stubs, text, ""]), numbers=tuple(numbers), children=children)
+
+
+def _stub(name: str, module: Module) -> str:
+    ports = "\n".join(
+        f"  {'input' if port.inward else 'output'} [{port.width - 1}:0] {written(port.name)};"
+        for port in module.ports
+    )
+    listed = ", ".join(written(port.name) for port in module.ports)
+    return f"(* blackbox *)\nmodule {name} ({listed});\n{ports}\nendmodule"
+
+
+def instance_counts(top: str, modules: Mapping[str, Module]) -> dict[str, int]:
+    """How many instances of every module the design has whose top is `top`, the top first."""
+    counts = {top: 1}
+    # Modules stand behind those that contain them.
+    order = _from_the_top(top, modules)
+    for name in order:
+        for child in modules[name].instances.values():
+            counts[child] = counts.get(child, 0) + counts[name]
+    return {name: counts[name] for name in order}
+
+
+def _from_the_top(top: str, modules: Mapping[str, Module]) -> list[str]:
+    done: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name not in done:
+            for child in dict.fromkeys(modules[name].instances.values()):
+                visit(child)
+            done[name] = None
+
+    visit(top)
+    return list(reversed(done))
+
+
+def bottom_up(top: str, modules: Mapping[str, Module]) -> list[str]:
+    """The modules below `top` and itself, each behind those that it contains."""
+    return list(reversed(_from_the_top(top, modules)))
+
+
+def _plain(name: str) -> str:
+    return name.strip().removeprefix("\\")
+
+
+def written(name: str) -> str:
+    """A name as Verilog writes it: escaped where it must be."""
+    if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in _RESERVED:
+        return name
+    return f"\\{name} "
+
+
+_WORDS: Final = """
+always and assign begin buf case default deassign default design disable edge else end endcase endmodule
+event for force forever fork function if initial inout input integer join large library liblist macromodule
+medium module nand negedge nor not or output parameter posedge primitive pulldown pullup real realtime reg
+release repeat scalared signed small specify strength string supply0 supply1 table task time tran tri
+unsigned use vectored wait wand weak0 weak1 while wire wor xnor xor instance cell config endconfig generate
+"""
+_RESERVED: Final = frozenset(_WORDS.split())

@@ -1,0 +1,98 @@
+"""What runs Yosys on modules one after the other, in a process of its own: `python -m vdla.hw.synthesis.cells.worker`.
+
+Its only argument is a JSON file: the Liberty file, ABC's constraints and a list of jobs, each the Verilog of a module
+and where its mapped netlist goes, as Yosys' JSON. Memories of `macro_bits` and more become instances of black boxes,
+whose parameters are in a JSON file beside the netlist; smaller ones become flip-flops.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from .memories import Macro, macro_of
+from .modules import OWN_NAME
+
+STEP: Final = "module:"
+"""The beginning of a line that tells which job runs."""
+
+BEFORE_MEMORIES: Final = (
+    f"hierarchy -top {OWN_NAME}",
+    "proc",
+    "opt_expr",
+    "opt_clean",
+    # Enables of registers are found, or a memory's read register is not taken for its own.
+    "opt_dff",
+    "opt -fast",
+    "wreduce",
+    "peepopt",
+    "opt_clean",
+    "memory -nomap",
+)
+AFTER_MEMORIES: Final = (
+    "memory_map",
+    "opt -fast -full",
+    # Multipliers: smaller than the plain ones of `techmap`, and as fast.
+    "booth",
+    "alumacc",
+    "share",
+    "opt -fast",
+    "techmap",
+    "opt -fast",
+    "dfflibmap -liberty {liberty}",
+    "opt -fast",
+    "abc -liberty {liberty} -constr {constraints}",
+    "setundef -zero",
+    "opt_clean -purge",
+)
+"""Yosys' steps. Nothing is flattened: a module is mapped as it stands, and what it contains is a black box. With
+constraints, ABC puts buffers behind whatever drives more than it can."""
+
+
+def main(path: str) -> None:
+    """Maps the modules that the file at `path` lists."""
+    libyosys: Any = importlib.import_module("pyosys.libyosys")
+
+    jobs = json.loads(Path(path).read_text(encoding="utf-8"))
+    places = {name: f'"{jobs[name]}"' for name in ("liberty", "constraints")}
+    for number, job in enumerate(jobs["modules"], 1):
+        print(f"{STEP} {number} of {len(jobs['modules'])}, {job['name']}", flush=True)
+        design = libyosys.Design()
+
+        def run(command: str, design: Any = design) -> None:
+            libyosys.run_pass(command, design)
+
+        run(f"read_verilog {job['source']}")
+        for command in BEFORE_MEMORIES:
+            run(command)
+        macros = _macros(run, job["netlist"], jobs["macro_bits"])
+        for command in AFTER_MEMORIES:
+            run(command.format(**places))
+        run(f"write_json {job['netlist']}")
+        Path(job["macros"]).write_text(json.dumps(macros), encoding="utf-8")
+
+
+def _macros(run: Any, scratch: str, least: int) -> dict[str, dict[str, int]]:
+    """Makes large memories instances of black boxes; their parameters by name."""
+    run(f"write_json {scratch}")
+    module = json.loads(Path(scratch).read_text(encoding="utf-8"))["modules"][OWN_NAME]
+    found: dict[str, Macro] = {}
+    for name, cell in module["cells"].items():
+        if not cell["type"].startswith("$mem"):
+            continue
+        macro = macro_of(cell)
+        if macro is None or macro.bits < least:
+            continue
+        found[macro.name] = macro
+        selected = f"{OWN_NAME}/{name if name.startswith('$') else chr(92) + name}"
+        for parameter in cell["parameters"]:
+            run(f"setparam -unset {parameter} {selected}")
+        run(f"chtype -set {macro.name} {selected}")
+    return {name: macro.parameters() for name, macro in found.items()}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
