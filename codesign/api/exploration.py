@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
+from vdla.util.user_files import make_directory
 
 from ..explore.evaluate import evaluate, load_networks
 from ..explore.metrics import METRICS, parse_constraint, parse_objectives
 from ..explore.places import TIMEOUT, Place
 from ..explore.records import existing_records
+from ..explore.report.details import MOST_DESIGNS, details_of
+from ..explore.report.saved import Sources, load_exploration, save_study
 from ..explore.space import load_space, space_of
 from ..explore.study import Design, Exploration, Study
 from ..explore.study import explore as search
-from ..explore.tables import document, front_figure, rows, write_exploration
+from ..explore.tables import document, rows
 from ..report.frames import data_frame
 from ..technology.components import Components, load_components, shipped_components
 from .configurations import config as named
@@ -55,11 +58,23 @@ class Explored:
 
     def plot(self) -> Figure:
         """A matplotlib figure of the first two objectives."""
-        return front_figure(self.exploration)
+        from ..explore.report.data import Details, exploration_data
+        from ..explore.report.pictures import front_figure
 
-    def save(self, folder: str | Path) -> None:
-        """Writes the files of `vdla explore` into a folder that exists."""
-        write_exploration(self.exploration, Path(folder))
+        return front_figure(exploration_data(self.exploration, Details()))
+
+    def to_html(self, layers: int = MOST_DESIGNS) -> str:
+        """The report as one HTML page that needs no network, with the layers of so many designs of the front."""
+        from ..explore.report.data import exploration_data
+        from ..explore.report.page import html
+
+        return html(exploration_data(self.exploration, details_of(self.exploration, most=layers)))
+
+    def save(self, folder: str | Path, layers: int = MOST_DESIGNS) -> tuple[Path, ...]:
+        """Writes the files of `vdla explore` into a folder that exists; their paths. `layers` as in `to_html`."""
+        from ..explore.report.write import write_report
+
+        return write_report(self.exploration, Path(folder), layers=layers)
 
 
 def explore(
@@ -110,8 +125,34 @@ def explore(
         place=Place(workers=workers, scheduler=scheduler, timeout=timeout, notify=notify or (lambda _: None)),
     )
     known = existing_records([Path(path) for path in records])
-    found = search(study, folder=None if folder is None else Path(folder), known=known, told=told)
+    place = None if folder is None else Path(folder)
+    if place is None:
+        return Explored(exploration=search(study, known=known, told=told))
+    sources = Sources(
+        components=None if components is None else Path(components),
+        records=tuple(Path(path) for path in records),
+    )
+    make_directory(place)
+    saved: list[Path] = []
+
+    def tell(exploration: Exploration) -> None:
+        # Not before the search has the folder for itself.
+        if not saved:
+            saved.append(save_study(place, study, sources))
+        if told is not None:
+            told(exploration)
+
+    found = search(study, folder=place, known=known, told=tell)
+    save_study(place, study, sources, found)
     return Explored(exploration=found)
+
+
+def load_study(folder: str | Path) -> Explored:
+    """The search whose files a folder has (`explore(..., folder=...)`), from its records; nothing is evaluated.
+
+    Raises UserError where there is none, or where networks, table or compiler have changed since.
+    """
+    return Explored(exploration=load_exploration(Path(folder)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

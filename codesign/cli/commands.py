@@ -22,6 +22,7 @@ from . import (
     models,
     programs,
     quantize,
+    report,
     rtl,
     simulate,
     synth,
@@ -44,6 +45,7 @@ app.command("compile")(compile_model)
 app.command("quantize")(quantize.quantize)
 app.command("tune")(tune.tune)
 app.command("explore")(explore.explore)
+app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)

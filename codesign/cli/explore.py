@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,20 @@ from .options import JsonOption
 from .output import note, print_json, steps, text_console
 
 if TYPE_CHECKING:
+    from ..explore.report.data import Verified
     from ..explore.study import Exploration
+
+PAGE_SECONDS = 60.0
+"""Between two pages that are written while the search goes on."""
+LayersOption = Annotated[
+    int,
+    typer.Option(
+        min=0, metavar="N", help="Designs of the front whose layers the report has; 0: those it had before."
+    ),
+]
+PicturesOption = Annotated[
+    bool, typer.Option("--pictures/--no-pictures", help="Also draw the page's pictures as PNG files.")
+]
 
 
 def explore(
@@ -29,7 +44,7 @@ def explore(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Records, tables, figure and machines.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Records, report, tables and machines.")
     ],
     objective: Annotated[
         str, typer.Option(metavar="NAME,...", help="latency, energy, area, edp, cycles, dram, utilization.")
@@ -63,6 +78,8 @@ def explore(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Records of other studies, to be used again. May be repeated."),
     ] = None,
+    layers: LayersOption = 24,
+    pictures: PicturesOption = True,
     json: JsonOption = False,
 ) -> None:
     """Searches a space of machines with exact cycles and, by a table of components, area and energy.
@@ -70,13 +87,18 @@ def explore(
     Every design is a record; a study that was interrupted goes on where it ended when the command is given again.
     """
     from ..api.exploration import explore as search
-    from ..explore.tables import write_exploration
+    from ..explore.report.write import write_page
 
+    shown_at = time.monotonic()
     with steps() as progress:
         progress.begin("exploring")
 
         def told(found: Exploration) -> None:
+            nonlocal shown_at
             progress.reach(len(found.designs), found.study.budget)
+            if time.monotonic() - shown_at > PAGE_SECONDS:
+                write_page(found, output)
+                shown_at = time.monotonic()
 
         explored = search(
             space,
@@ -97,12 +119,11 @@ def explore(
             notify=note,
         )
     found = explored.exploration
-    paths = write_exploration(found, output)
+    write_files(found, output, layers=layers, pictures=pictures)
     if json:
         print_json(explored.document)
     else:
-        _print(found)
-        note(f"wrote {', '.join(map(str, paths))} and {output / 'front'}")
+        print_exploration(found)
     if found.interrupted:
         note("interrupted; the same command goes on from the records")
         raise typer.Exit(130)
@@ -118,7 +139,31 @@ def _network(text: str) -> tuple[Path, float]:
         raise UserError(f'--network "{text}": {weight} is no weight; write MODEL.onnx*2') from None
 
 
-def _print(found: Exploration) -> None:
+def write_files(
+    found: Exploration,
+    folder: Path,
+    *,
+    layers: int,
+    pictures: bool,
+    verified: Mapping[int, Verified] | None = None,
+) -> None:
+    """Writes the report into the study's folder, and tells where it is."""
+    from ..explore.report.write import parquet_missing, write_report
+
+    with steps() as progress:
+        progress.begin("writing the report")
+
+        def told(done: int, count: int) -> None:
+            progress.reach(done, count)
+
+        paths = write_report(found, folder, verified=verified, layers=layers, drawn=pictures, told=told)
+    note(f"wrote {', '.join(map(str, paths))} and {folder / 'front'}")
+    if (missing := parquet_missing()) is not None:
+        note(missing)
+
+
+def print_exploration(found: Exploration) -> None:
+    """The front as a table, and what the figures stand on."""
     from ..explore.metrics import METRICS
     from ..explore.space import shown as text_of
 

@@ -29,13 +29,14 @@ from ..technology.events import count_events
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
     """A network as all machines of a study run it: its fused graph, the bytes of its model for other processes, and how
-    much its figures count for."""
+    much its figures count for. `file` is where it is from; empty where that is no file."""
 
     name: str
     graph: Graph
     digest: str
     content: bytes
     weight: float = 1.0
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,9 @@ def load_network(model: Source, *, name: str | None = None, weight: float = 1.0)
     label = name or (Path(model).stem if isinstance(model, str | Path) else "network")
     content = read_model(model).proto.SerializeToString(deterministic=True)
     digest = blake2b(content, digest_size=16).hexdigest()
-    return Network(name=label, graph=fuse(import_model(model)), digest=digest, content=content, weight=weight)
+    file = str(model) if isinstance(model, str | Path) else ""
+    graph = fuse(import_model(model))
+    return Network(name=label, graph=graph, digest=digest, content=content, weight=weight, file=file)
 
 
 def load_networks(models: Sequence[tuple[Source, float]]) -> tuple[Network, ...]:

@@ -30,9 +30,15 @@ def hypervolume(values: Values, reference: Sequence[float]) -> float:
     inside = values[(values < corner).all(axis=1)]
     if not len(inside):
         return 0.0
-    inside = inside[pareto(inside)]
+    if inside.shape[1] > 2:
+        inside = inside[pareto(inside)]
     if inside.shape[1] == 1:
         return float(corner[0] - inside.min())
+    if inside.shape[1] == 2:
+        # A staircase: along the first objective the second falls.
+        inside = inside[np.lexsort(inside.T[::-1])]
+        ends = np.append(inside[1:, 0], corner[0])
+        return float(((ends - inside[:, 0]) * (corner[1] - np.minimum.accumulate(inside[:, 1]))).sum())
     order = np.argsort(inside[:, -1], kind="stable")
     inside = inside[order]
     ends = np.append(inside[1:, -1], corner[-1])

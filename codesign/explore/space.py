@@ -109,6 +109,13 @@ def shown(value: Value) -> int | str:
     return "+".join(value) if isinstance(value, tuple) else value
 
 
+def size_text(value: int | str) -> str:
+    """A value on an axis of a picture: whole KiB as such."""
+    if isinstance(value, int) and value >= 1024 and value % 1024 == 0:
+        return f"{value // 1024} Ki"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
 def plain(fields: Mapping[str, Value]) -> dict[str, Any]:
     """Fields as JSON values."""
     return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}

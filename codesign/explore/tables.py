@@ -1,4 +1,4 @@
-"""An exploration as files: every design as CSV and JSON, the machines of the front as TOML, a figure of the front."""
+"""An exploration as tables: every design as CSV and JSON, the machines of the front as TOML."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vdla.isa.config import toml_text
 from vdla.util.whole_files import write_whole
 
-from ..report.canvas import png
 from .metrics import METRICS, Metric
 from .space import plain, shown
 from .study import Design, Exploration
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def rows(exploration: Exploration) -> list[dict[str, Any]]:
@@ -83,46 +79,8 @@ def document(exploration: Exploration) -> dict[str, Any]:
     }
 
 
-def front_figure(exploration: Exploration) -> Figure:
-    """The designs by their first two objectives (or the first alone, by number), the front in front."""
-    from matplotlib.figure import Figure
-
-    metrics = list(exploration.study.objectives)
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
-    y = 1 if len(metrics) > 1 else 0
-
-    def place(design: Design) -> tuple[float, float]:
-        values = list(design.objectives or ())
-        return (values[0], values[y]) if y else (design.number, values[y])
-
-    kinds = (
-        ("breaks a constraint", "0.8", [d for d in exploration.designs if d.objectives and not d.feasible]),
-        ("feasible", "tab:blue", [d for d in exploration.designs if d.feasible]),
-        ("front", "tab:red", exploration.front),
-    )
-    for label, color, designs in kinds:
-        if designs:
-            xs, ys = zip(*map(place, designs), strict=True)
-            axes.scatter(
-                xs, ys, s=28 if label == "front" else 12, color=color, label=f"{label}: {len(designs)}"
-            )
-    axes.set_xlabel(metrics[0].heading if y else "design")
-    axes.set_ylabel(metrics[y].heading)
-    for scale, position in ((axes.set_xscale, 0 if y else None), (axes.set_yscale, y)):
-        if position is not None and not metrics[position].maximize:
-            scale("log")
-    axes.set_title(", ".join(network.name for network in exploration.study.networks))
-    rungs = dict.fromkeys(f"{metric.name}: {metric.rung}" for metric in metrics)
-    figure.supxlabel("; ".join(rungs), fontsize=7)
-    axes.grid(alpha=0.3)
-    if any(designs for _, _, designs in kinds):
-        axes.legend(fontsize=8)
-    return figure
-
-
-def write_exploration(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
-    """Writes designs.csv, exploration.json, front.png and front/NUMBER.toml into `folder`; the first three paths.
+def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
+    """Writes designs.csv, exploration.json and front/NUMBER.toml into `folder`; the first two paths.
 
     Raises WriteError.
     """
@@ -132,10 +90,9 @@ def write_exploration(exploration: Exploration, folder: Path) -> tuple[Path, ...
         writer = csv.DictWriter(text, list(table[0]))
         writer.writeheader()
         writer.writerows(table)
-    paths = (folder / "designs.csv", folder / "exploration.json", folder / "front.png")
+    paths = (folder / "designs.csv", folder / "exploration.json")
     write_whole(paths[0], text.getvalue().encode())
     write_whole(paths[1], (json.dumps(document(exploration), indent=2, allow_nan=False) + "\n").encode())
-    write_whole(paths[2], png(front_figure(exploration)))
     (folder / "front").mkdir(exist_ok=True)
     for design in exploration.front:
         assert design.machine is not None

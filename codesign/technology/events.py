@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from vdla.isa.layout import Opcode, extract, formats
 from vdla.isa.program import Program
 from vdla.sim import SimulationResult
@@ -30,10 +31,15 @@ class Events:
     written: int
 
 
-def count_events(program: Program, simulation: SimulationResult) -> Events:
-    """The events of a program that was simulated."""
+def count_events(
+    program: Program, simulation: SimulationResult, only: NDArray[np.bool_] | None = None
+) -> Events:
+    """The events of a program that was simulated; with `only` (n,) the operations of these instructions, beside cycles
+    and bytes of the whole program."""
     words, layout = np.asarray(program.instructions), formats(program.config)
     opcode = (words[:, 0] & np.uint64(7)).astype(np.int64)
+    if only is not None:
+        opcode = np.where(only, opcode, -1)
 
     def field(format_name: str, name: str, which: np.ndarray) -> np.ndarray:
         return extract(words[which], layout[format_name].field(name))

@@ -1,0 +1,31 @@
+"""`vdla report`: the report of a study written again from its records; nothing is evaluated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .explore import LayersOption, PicturesOption, print_exploration, write_files
+from .options import JsonOption
+from .output import print_json, steps
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `vdla explore -o` wrote.")],
+    layers: LayersOption = 24,
+    pictures: PicturesOption = True,
+    json: JsonOption = False,
+) -> None:
+    """Writes report.html, tables and pictures of a study again, also of one that was killed."""
+    from ..api.exploration import load_study
+
+    with steps() as progress:
+        progress.begin("reading the records")
+        explored = load_study(folder)
+    write_files(explored.exploration, folder, layers=layers, pictures=pictures)
+    if json:
+        print_json(explored.document)
+    else:
+        print_exploration(explored.exploration)

@@ -1,0 +1,1 @@
+"""The report of an exploration: one HTML page that needs no network, pictures for papers, and tables."""

@@ -1,0 +1,121 @@
+// Puts the parts together: the heading, the choice of designs, the sources of the figures, light and dark.
+
+function start_theme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const set = (theme) => {
+    document.documentElement.dataset.theme = theme;
+    find("theme").textContent = theme === "dark" ? "light" : "dark";
+    find("theme").setAttribute("aria-label", `show the page ${theme === "dark" ? "light" : "dark"}`);
+    paint_lines();
+  };
+  set(dark.matches ? "dark" : "light");
+  dark.addEventListener("change", () => set(dark.matches ? "dark" : "light"));
+  find("theme").addEventListener("click", () => set(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+}
+
+function draw_lead() {
+  find("title").textContent = data.title;
+  if (data.kind === "comparison") {
+    find("lead").textContent = `Two machines on ${data.networks.map((item) => item.name).join(", ")}: exact cycles; area and energy as said under "What the figures stand on".`;
+    return;
+  }
+  const { study } = data, count = (state) => designs.state.filter((item) => item === state).length;
+  const own = designs.count - (reference >= 0 ? 1 : 0);
+  const weights = data.networks.filter((item) => item.weight !== 1).map((item) => `${item.name} counts ${shown(item.weight)} times`);
+  find("lead").textContent = [
+    `${shown(own)} of ${shown(study.points)} designs around ${study.base}, found by ${study.strategy} (seed ${study.seed})`,
+    `${shown(count("front"))} that no other one beats in ${data.objectives.join(", ")}`,
+    count("over") ? `${shown(count("over"))} break ${study.constraints.join(", ")}` : study.constraints.length ? `all within ${study.constraints.join(", ")}` : "",
+    count("failed") ? `${shown(count("failed"))} failed` : "",
+    ...weights,
+    study.interrupted ? "interrupted before the budget was spent" : "",
+  ].filter(Boolean).join("; ") + ".";
+}
+
+function start_choice() {
+  const order = [...front, ...ran.filter((i) => designs.state[i] !== "front")];
+  for (const which of ["a", "b"]) {
+    const select = find(`pick-${which}`);
+    for (const i of data.kind === "comparison" ? ran : order) select.append(el("option", { value: i, text: `${designs.state[i] === "front" ? "● " : ""}${label(i)}` }));
+    select.addEventListener("change", () => change({ [which]: Number(select.value) }));
+  }
+  for (const { name } of data.networks) find("pick-network").append(el("option", { value: name, text: name }));
+  find("pick-network").addEventListener("change", () => change({ network: find("pick-network").value }));
+  find("network-label").hidden = data.networks.length < 2;
+  on_change((what) => {
+    for (const which of ["a", "b"]) if (which in what) find(`pick-${which}`).value = String(chosen[which]);
+  });
+}
+
+function draw_sources() {
+  const verified = Object.values(data.verified);
+  const rows = data.ladder.map((rung) => {
+    let figures = rung.figures.join(", ");
+    if (rung.name === "co-simulation") {
+      const bad = verified.reduce((sum, item) => sum + item.mismatches, 0);
+      figures = verified.length ? `cycles of ${shown(verified.length)} designs: ${shown(bad)} mismatches` : "";
+    }
+    return el("tr", {}, el("td", { text: rung.name }), el("td", { class: "text", text: figures || "none in this report" }), el("td", { class: "text", text: rung.meaning }));
+  });
+  const { components } = data;
+  const parts = [el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", { text: "rung" }), el("th", { class: "left", text: "figures" }), el("th", { class: "left", text: "what it is" }))), el("tbody", {}, ...rows))),
+    el("p", { text: `Table of components: ${components.name} (${components.node}). It leaves out ${components.left_out}.` }),
+    el("details", {}, el("summary", { text: "its sources" }), el("ul", {}, ...components.sources.map((text) => el("li", { text }))))];
+  const reasons = new Map();
+  for (const text of designs.failed) if (text) reasons.set(text, (reasons.get(text) || 0) + 1);
+  if (reasons.size) {
+    const sorted = [...reasons].sort((p, q) => q[1] - p[1]);
+    parts.push(el("h3", { text: "Why designs failed" }), el("ul", {}, ...sorted.slice(0, 8).map(([text, count]) => el("li", { text: `${shown(count)}: ${text}` })),
+      sorted.length > 8 ? el("li", { text: `and ${shown(sorted.length - 8)} other reasons` }) : null));
+  }
+  if (verified.length) {
+    parts.push(el("h3", { text: "Co-simulated designs" }), el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...["design", "cycles", "mismatches", "seconds", "command"].map((text, k) => el("th", { class: k === 4 ? "left" : null, text })))),
+      el("tbody", {}, ...Object.entries(data.verified).map(([i, item]) => el("tr", {}, el("td", { text: designs.labels[i] }), el("td", { text: shown(item.cycles) }), el("td", { text: shown(item.mismatches) }),
+        el("td", { text: shown(item.seconds) }), el("td", { class: "left" }, el("code", { text: `vdla run ${data.networks[0].file} --config ${file_name(Number(i))} --engine rtl` }))))))));
+  }
+  find("sources-body").replaceChildren(...parts);
+}
+
+function start() {
+  const parts = data.kind === "comparison" ? ["design", "layers", "compare", "sources"] : null;
+  for (const section of document.querySelectorAll("main section")) {
+    section.hidden = parts !== null && !parts.includes(section.id);
+    if (!section.hidden) document.querySelector("nav").append(el("a", { href: `#${section.id}`, text: section.dataset.title }));
+  }
+  start_theme();
+  draw_lead();
+  start_choice();
+  const explored = data.kind === "exploration" && ran.length > 0;
+  if (explored) {
+    start_front();
+    start_parallel();
+    start_sensitivity();
+    start_history();
+    start_table();
+  } else if (data.kind === "exploration") {
+    for (const id of ["front", "parallel", "sensitivity", "history", "layers", "compare", "table"]) find(id).hidden = true;
+  } else find("compare").after(find("design"), find("layers"));
+  on_change(draw_design);
+  on_change(draw_layers);
+  on_change(draw_compare);
+  draw_sources();
+  const draw = () => {
+    if (!explored) return;
+    draw_front();
+    draw_parallel();
+    draw_sensitivity();
+    draw_history();
+  };
+  draw();
+  if (data.chosen) change(data.chosen);
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    draw();
+    draw_layers();
+  });
+  // When the page can be used: everything is drawn, and the browser has had its turn.
+  requestAnimationFrame(() => setTimeout(() => { document.documentElement.dataset.usable = Math.round(performance.now()); }));
+}
+start();

@@ -1,0 +1,61 @@
+"""Values of many designs as columns of JSON that are small: equal ones once, few different ones by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from vdla.isa.config import Config, toml_text
+
+from .layers import rounded
+
+FEW = 4
+"""So many times fewer different values than designs are written once each, with a number for each design."""
+
+
+def column(values: Sequence[Any]) -> Any:
+    """JSON values of all designs: {"all": value}, {"values": [...], "index": [...]}, or {"each": [...]}."""
+    keys = [repr(value) for value in values]
+    different = dict(zip(keys, values, strict=True))
+    if len(different) == 1:
+        return {"all": values[0]}
+    if len(different) * FEW <= len(values):
+        places = {key: place for place, key in enumerate(different)}
+        return {"values": list(different.values()), "index": [places[key] for key in keys]}
+    return {"each": list(values)}
+
+
+def numbers(values: Sequence[float | None]) -> Any:
+    """A column of figures; whole ones stay exact, others get the digits that a page shows. None: there is none."""
+    return column([_digits(value) for value in values])
+
+
+def _digits(value: float | None) -> float | int | None:
+    if value is None:
+        return None
+    return int(value) if float(value).is_integer() and abs(value) < 2**53 else rounded(value)
+
+
+def toml_columns(machines: Sequence[Config | None]) -> list[tuple[str, Any]]:
+    """The TOML text of machines by key, in the order of their files: [(key, column of texts)]; None where a machine has
+    no such line. `name`, whose values all differ, is left out; keys of [memory] begin with "memory."."""
+    tables = [{} if machine is None else _lines(machine) for machine in machines]
+    longest = max(tables, key=len, default={})
+    keys = list(longest)
+    for table in tables:
+        for before, key in zip([None, *table], table, strict=False):
+            if key not in keys:
+                # Where a machine alone sets a field, its line follows the one before it.
+                keys.insert(0 if before is None else keys.index(before) + 1, key)
+    return [(key, column([table.get(key) for table in tables])) for key in keys if key != "name"]
+
+
+def _lines(machine: Config) -> dict[str, str]:
+    found, prefix = {}, ""
+    for line in toml_text(machine).splitlines():
+        if line == "[memory]":
+            prefix = "memory."
+        elif line:
+            key, _, value = line.partition(" = ")
+            found[prefix + key] = value
+    return found

@@ -1,0 +1,359 @@
+"""What a page shows, as one JSON object: designs in columns, their figures and where these come from."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from vdla.isa.config import Config, Memory
+from vdla.isa.parameters import declared
+
+from ...technology.components import Components
+from ..evaluate import Figures, Network
+from ..metrics import METRICS, Metric
+from ..space import Value, shown
+from ..study import Exploration, Study
+from . import history, sensitivity
+from .columns import column, numbers, toml_columns
+from .ladder import LADDER, rung_of
+from .layers import rounded
+
+Layers = Mapping[str, Mapping[str, Any]]
+"""By network: `layers.columns` of a machine."""
+STATES = ("failed", "over", "feasible", "front", "reference")
+"""Of a design: it has no figures, breaks a constraint, holds all, is beaten by no other, or is there to compare."""
+COMMANDS = (
+    ("every layer's cycles and bytes, outputs checked", "vdla run {network} --config {toml}"),
+    (
+        "the network on the RTL, compared with the simulator",
+        "vdla run {network} --config {toml} --engine rtl",
+    ),
+    ("random programs on simulator and RTL", "vdla cosim --config {toml} --programs 100"),
+    ("Verilog", "vdla rtl --config {toml} -o {name}-rtl"),
+    ("resources on an FPGA", "vdla synth --config {toml} --for ecp5"),
+    ("side by side with the base", "vdla compare {base} {toml} --network {network}"),
+)
+"""What reproduces a design, {toml} being its file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """A co-simulation of a design: the networks that ran on its RTL, how many cycles, and what differed."""
+
+    networks: tuple[str, ...]
+    cycles: int
+    mismatches: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Entry:
+    """A design as the page shows it: `label` names it and its file."""
+
+    label: str
+    fields: Mapping[str, Value]
+    machine: Config | None
+    figures: Figures
+    state: str
+    layers: Layers = field(default_factory=dict[str, Mapping[str, Any]])
+    verified: Verified | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Details:
+    """What is worked out for the report alone: the base's figures, layers by digest of the machine, and the designs
+    that were co-simulated, by number."""
+
+    base: Figures | None = None
+    layers: Mapping[str, Layers] = field(default_factory=dict[str, Layers])
+    verified: Mapping[int, Verified] = field(default_factory=dict[int, Verified])
+
+
+def exploration_data(exploration: Exploration, details: Details) -> dict[str, Any]:
+    """The page of an exploration."""
+    study = exploration.study
+    space = study.space
+    names = [*(axis.name for axis in space.axes), *space.derived]
+    front = {design.number for design in exploration.front}
+    entries = [
+        Entry(
+            label=str(design.number),
+            fields=design.fields,
+            machine=design.machine,
+            figures=design.figures,
+            state="failed"
+            if design.objectives is None
+            else "front"
+            if design.number in front
+            else "feasible"
+            if design.feasible
+            else "over",
+            layers={} if design.machine is None else details.layers.get(design.machine.digest, {}),
+            verified=details.verified.get(design.number),
+        )
+        for design in exploration.designs
+    ]
+    if details.base is not None and details.base.failed is None:
+        entries.append(
+            Entry(
+                label=space.base.name,
+                fields={name: _value_of(space.base, name) for name in names},
+                machine=space.base,
+                figures=details.base,
+                state="reference",
+                layers=details.layers.get(space.base.digest, {}),
+            )
+        )
+    return {
+        "kind": "exploration",
+        "chosen": _chosen(entries, study),
+        "title": ", ".join(network.name for network in study.networks),
+        "study": _study(exploration),
+        "history": _history(exploration),
+        "sensitivity": _sensitivity(entries, study, [axis.name for axis in space.axes]),
+        **_common(
+            entries,
+            names=names,
+            networks=study.networks,
+            components=study.components,
+            objectives=study.objectives,
+            base=space.base.name,
+        ),
+    }
+
+
+def comparison_data(
+    entries: Sequence[Entry], networks: Sequence[Network], components: Components
+) -> dict[str, Any]:
+    """The page of machines side by side; their fields are those in which they differ."""
+    names = list(dict.fromkeys(name for entry in entries for name in entry.fields))
+    return {
+        "kind": "comparison",
+        "chosen": {"a": 0, "b": 1},
+        "title": " and ".join(entry.label for entry in entries),
+        **_common(
+            entries,
+            names=names,
+            networks=networks,
+            components=components,
+            objectives=[METRICS[name] for name in ("latency", "energy", "area")],
+            base=entries[0].label,
+        ),
+    }
+
+
+def _common(
+    entries: Sequence[Entry],
+    *,
+    names: Sequence[str],
+    networks: Sequence[Network],
+    components: Components,
+    objectives: Sequence[Metric],
+    base: str,
+) -> dict[str, Any]:
+    weights = {network.name: network.weight for network in networks}
+    files = [shlex.quote(network.file or f"{network.name}.onnx") for network in networks]
+    reasons = [entry.figures.failed or "" for entry in entries]
+    return {
+        "networks": [
+            {"name": n.name, "weight": n.weight, "file": file}
+            for n, file in zip(networks, files, strict=True)
+        ],
+        "metrics": [_metric(metric, metric in objectives) for metric in METRICS.values()],
+        "objectives": [metric.name for metric in objectives],
+        "ladder": [
+            {
+                "name": rung.name,
+                "meaning": rung.meaning,
+                "figures": [m.heading for m in METRICS.values() if rung_of(m.rung) is rung],
+            }
+            for rung in LADDER
+        ],
+        "components": {
+            "name": components.name,
+            "node": components.node,
+            "left_out": components.left_out,
+            "sources": list(dict.fromkeys(components.sources.values())),
+        },
+        "commands": [{"what": what, "command": command} for what, command in COMMANDS],
+        "base": shlex.quote(base),
+        "count": len(entries),
+        "labels": [entry.label for entry in entries],
+        "states": list(STATES),
+        "state": column([STATES.index(entry.state) for entry in entries]),
+        "failed": column(reasons),
+        "fields": [
+            {
+                "name": name,
+                **_meaning(name),
+                "value": column([_shown(entry.fields.get(name)) for entry in entries]),
+            }
+            for name in names
+        ],
+        "figures": {
+            metric.name: numbers([_figure(metric, entry, weights) for entry in entries])
+            for metric in METRICS.values()
+        },
+        "area": _by_unit([entry.figures.area for entry in entries]),
+        "by_network": {network.name: _network(entries, network.name) for network in networks},
+        "layers": {str(place): entry.layers for place, entry in enumerate(entries) if entry.layers},
+        "names": {
+            str(place): entry.machine.name
+            for place, entry in enumerate(entries)
+            if entry.machine is not None and entry.machine.name != _name(entry.fields)
+        },
+        "toml": toml_columns([entry.machine for entry in entries]),
+        "verified": {
+            str(place): {
+                "networks": list(entry.verified.networks),
+                "cycles": entry.verified.cycles,
+                "mismatches": entry.verified.mismatches,
+                "seconds": round(entry.verified.seconds, 1),
+            }
+            for place, entry in enumerate(entries)
+            if entry.verified is not None
+        },
+        "machine": [
+            None
+            if entry.machine is None or not entry.layers
+            else {"peak": entry.machine.multiplies_per_cycle, "bus": entry.machine.memory.bus_bytes}
+            for entry in entries
+        ],
+    }
+
+
+def _metric(metric: Metric, objective: bool) -> dict[str, Any]:
+    return {
+        "name": metric.name,
+        "unit": metric.unit,
+        "heading": metric.heading,
+        "rung": metric.rung,
+        "maximize": metric.maximize,
+        "objective": objective,
+    }
+
+
+def _network(entries: Sequence[Entry], name: str) -> dict[str, Any]:
+    runs = [entry.figures.networks.get(name) for entry in entries]
+    return {
+        "cycles": numbers([None if run is None else run.cycles for run in runs]),
+        "roofline": numbers([None if run is None else run.roofline_cycles for run in runs]),
+        "dram": numbers([None if run is None else run.dram_bytes for run in runs]),
+        "energy": _by_unit([{} if run is None else run.energy for run in runs]),
+    }
+
+
+def _by_unit(tables: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    units = dict.fromkeys(unit for table in tables for unit in table)
+    return {unit: numbers([table.get(unit) for table in tables]) for unit in units}
+
+
+def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float | None:
+    if entry.machine is None or entry.figures.failed is not None:
+        return None
+    return metric.value(entry.machine, entry.figures, weights)
+
+
+def _shown(value: Value | None) -> int | str | None:
+    return None if value is None else shown(value)
+
+
+def _name(fields: Mapping[str, Value]) -> str:
+    """What `Space.machine` calls a machine."""
+    return " ".join(f"{name}={shown(value)}" for name, value in fields.items())
+
+
+def _value_of(machine: Config, name: str) -> Value:
+    return getattr(machine.memory if hasattr(machine.memory, name) else machine, name)
+
+
+def _meaning(name: str) -> dict[str, str]:
+    for kind in (Config, Memory):
+        for field_name, _, parameter in declared(kind):
+            if field_name == name:
+                return {"unit": parameter.unit, "meaning": parameter.doc}
+    return {"unit": "", "meaning": ""}
+
+
+def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
+    """The designs that are looked at first: of those on the front that have layers the one nearest to the best of every
+    objective, and the base. None where nothing ran."""
+    ran = [place for place, entry in enumerate(entries) if entry.state not in ("failed", "reference")]
+    front = [place for place in ran if entries[place].state == "front"]
+    pool = [place for place in front if entries[place].layers] or front or ran
+    if not pool:
+        return None
+    values = np.array(
+        [
+            [
+                (_figure(metric, entries[place], study.weights) or 0) * metric.sign
+                for metric in study.objectives
+            ]
+            for place in pool
+        ]
+    )
+    span = values.max(axis=0) - values.min(axis=0)
+    away = (values - values.min(axis=0)) / np.where(span > 0, span, 1)
+    first = pool[int(np.linalg.norm(away, axis=1).argmin())]
+    reference = [place for place, entry in enumerate(entries) if entry.state == "reference"]
+    others = [place for place in [*reference, *front, *ran] if place != first]
+    return {"a": first, "b": others[0] if others else first}
+
+
+def _study(exploration: Exploration) -> dict[str, Any]:
+    study = exploration.study
+    space = study.space
+    return {
+        "base": space.base.name,
+        "points": space.size,
+        "axes": {axis.name: [shown(value) for value in axis.values] for axis in space.axes},
+        "derived": {name: expression.text for name, expression in space.derived.items()},
+        "conditions": [condition.text for condition in space.conditions],
+        "constraints": [constraint.text for constraint in study.constraints],
+        "strategy": study.strategy,
+        "seed": study.seed,
+        "budget": study.budget,
+        "evaluated": exploration.evaluated,
+        "interrupted": exploration.interrupted,
+    }
+
+
+def _history(exploration: Exploration) -> dict[str, Any]:
+    found = history.history_of(exploration)
+    return {
+        "how": history.HOW,
+        "objectives": list(found.objectives),
+        "designs": list(found.designs),
+        "volume": [round(volume, 5) for volume in found.volume],
+        "best": {
+            metric.name: [None if value is None else rounded(value) for value in values]
+            for metric, values in zip(exploration.study.objectives, found.best, strict=False)
+        },
+    }
+
+
+def _sensitivity(entries: Sequence[Entry], study: Study, axes: Sequence[str]) -> dict[str, Any]:
+    ran = [entry for entry in entries if entry.state not in ("failed", "reference")]
+    fields = {name: [entry.fields[name] for entry in ran] for name in axes}
+    found: dict[str, Any] = {}
+    for metric in METRICS.values():
+        figures = [_figure(metric, entry, study.weights) for entry in ran]
+        fitted = sensitivity.sensitivity(fields, [value for value in figures if value is not None])
+        if fitted is not None:
+            found[metric.name] = {
+                "designs": fitted.designs,
+                "explained": round(fitted.explained, 4),
+                "effects": [
+                    {
+                        "field": effect.field,
+                        "share": round(effect.share, 4),
+                        "factor": rounded(effect.factor),
+                        "levels": [[label, rounded(factor)] for label, factor in effect.levels],
+                    }
+                    for effect in fitted.effects
+                ],
+            }
+    return {"how": sensitivity.HOW, "figures": found}

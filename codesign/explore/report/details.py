@@ -1,0 +1,134 @@
+"""Layers of the front's designs, and the base's figures: worked out once, and kept in a file beside the records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+from vdla.util.files import read_file
+from vdla.util.line_file import LineFile, RecordError
+
+from ...technology.energy import energy_by_unit
+from ..evaluate import Figures, evaluate, from_json, to_json
+from ..study import Design, Exploration, Study
+from .data import Details, Layers, Verified
+from .layers import columns, figures_by_layer
+
+FILE = "layers.jsonl"
+MOST_DESIGNS = 24
+"""Designs of the front whose layers are worked out, unless more are asked for."""
+FORMAT = 1
+
+
+def with_layers(exploration: Exploration, most: int = MOST_DESIGNS) -> tuple[Design, ...]:
+    """The designs of the front whose layers a report has: all, or the best of each objective and others between."""
+    front = exploration.front
+    if len(front) <= most:
+        return front
+    values = np.array([exploration.study.minimized(design) for design in front])
+    best = [int(place) for place in values.argmin(axis=0)]
+    between = [int(place) for place in np.linspace(0, len(front) - 1, most).round()]
+    chosen = list(dict.fromkeys([*best, *between]))[:most]
+    return tuple(front[place] for place in sorted(chosen))
+
+
+def details_of(
+    exploration: Exploration,
+    folder: Path | None = None,
+    *,
+    most: int = MOST_DESIGNS,
+    verified: Mapping[int, Verified] | None = None,
+    told: Callable[[int, int], object] = lambda done, count: None,
+) -> Details:
+    """The details of an exploration; with a `folder` those that its file has are not worked out again.
+
+    KeyboardInterrupt ends the work; what there is until then is returned. `most` = 0: only what the file has.
+    """
+    study = exploration.study
+    known = {} if folder is None else _read(folder / FILE, study.key)
+    machines = {study.space.base.digest: study.space.base} | {
+        design.machine.digest: design.machine
+        for design in with_layers(exploration, most)
+        if design.machine is not None
+    }
+    missing = [machine for digest, machine in machines.items() if digest not in known]
+    try:
+        for place, machine in enumerate(missing if most else []):
+            told(place, len(missing))
+            figures = _figures(exploration, machine)
+            layers = {} if figures.failed is not None else _layers(study, machine)
+            known[machine.digest] = (figures, layers)
+            if folder is not None:
+                _append(folder / FILE, study.key, machine.digest, figures, layers)
+        told(len(missing), len(missing))
+    except KeyboardInterrupt:
+        pass
+    base = known.get(study.space.base.digest)
+    return Details(
+        base=None if base is None else base[0],
+        layers={digest: layers for digest, (_, layers) in known.items()},
+        verified=verified or {},
+    )
+
+
+def _figures(exploration: Exploration, machine: Config) -> Figures:
+    """Those of the exploration, where it has the machine."""
+    for design in exploration.designs:
+        if design.machine is not None and design.machine.digest == machine.digest:
+            return design.figures
+    return evaluate(machine, exploration.study.networks, exploration.study.components)
+
+
+def _layers(study: Study, machine: Config) -> Layers:
+    try:
+        return {
+            network.name: columns(
+                figures_by_layer(
+                    machine, network, lambda config, events: energy_by_unit(config, events, study.components)
+                )
+            )
+            for network in study.networks
+        }
+    except UserError:
+        return {}
+
+
+Kept = dict[str, tuple[Figures, Layers]]
+
+
+def _read(path: Path, key: str) -> Kept:
+    """What the file has for a study, by digest. A file that is damaged counts as empty: all of it can be made again."""
+    try:
+        lines = read_file(path).splitlines()
+    except OSError:
+        return {}
+    found: Kept = {}
+    for line in lines:
+        try:
+            value: Any = json.loads(line)
+            if value["format"] == FORMAT and value["study"] == key:
+                found[value["machine"]] = (from_json(value["figures"]), dict(value["layers"]))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    return found
+
+
+def _append(path: Path, key: str, digest: str, figures: Figures, layers: Layers) -> None:
+    value = {
+        "format": FORMAT,
+        "study": key,
+        "machine": digest,
+        "figures": to_json(figures),
+        "layers": layers,
+    }
+    try:
+        with LineFile(path, cut=True) as file:
+            file.append_line(json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+    except RecordError:
+        # It saves time, no more: the report has the layers.
+        return

@@ -1,0 +1,58 @@
+"""What sets two machines apart, in sentences: how much, of what, in which layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SMALL = 0.05
+"""Changes below this part of all changes are not named."""
+MOST = 3
+Rows = Sequence[tuple[str, float, float]]
+"""(name, of the first machine, of the second)."""
+
+
+def change(name: str, first: float, second: float, unit: str = "") -> str:
+    """How the second differs from the first."""
+    if first == second:
+        return f"{name}: equal"
+    word = "more" if second > first else "less" if unit else "fewer"
+    space = f" {unit}" if unit else ""
+    times = f" ({second / first:.3g}x)" if first else ""
+    return f"{name}: {_digits(abs(second - first))}{space} {word}{times}"
+
+
+def main_changes(rows: Rows, most: int = MOST) -> str:
+    """The largest changes by name; empty where nothing changed."""
+    changed = sorted(((name, b - a) for name, a, b in rows if a != b), key=lambda item: -abs(item[1]))
+    total = sum(abs(by) for _, by in changed)
+    main = [f"{name} {_signed(by)}" for name, by in changed[:most] if abs(by) >= SMALL * total]
+    return ", ".join(main)
+
+
+def cycles_by_cause(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows:
+    """Cycles of a network's layers (`layers.columns`) by what the array did in them."""
+    causes = dict.fromkeys([*first["stalls"], *second["stalls"]])
+    rows = [("GEMM", float(sum(first["gemm"])), float(sum(second["gemm"])))]
+    for cause in causes:
+        left, right = (float(sum(layers["stalls"].get(cause, ()))) for layers in (first, second))
+        rows.append((f"stall: {cause}", left, right))
+    return rows
+
+
+def cycles_by_layer(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows:
+    """Cycles of the layers that both have."""
+    of_second = dict(zip(second["name"], second["cycles"], strict=True))
+    return [
+        (name, float(cycles), float(of_second[name]))
+        for name, cycles in zip(first["name"], first["cycles"], strict=True)
+        if name in of_second
+    ]
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "-") + _digits(abs(value))

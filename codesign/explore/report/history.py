@@ -1,0 +1,71 @@
+"""What a search had found after so many designs: the hypervolume of its front, and the best of each objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..front import hypervolume, pareto
+from ..study import Exploration
+
+MOST_POINTS = 120
+MOST_OBJECTIVES = 3
+"""Of a hypervolume: more take too long to compute, and the first ones are named."""
+REFERENCE = 1.1
+HOW = (
+    "each objective runs from its best (0) to its worst value (1) on the front; the volume is that between the front "
+    "so far and a corner at 1.1, as a share of the last one"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """After each of `designs` designs: the hypervolume as a share of the last, and the best of each objective (None
+    where no design was feasible yet). `objectives` are those that the hypervolume counts."""
+
+    objectives: tuple[str, ...]
+    designs: tuple[int, ...]
+    volume: tuple[float, ...]
+    best: tuple[tuple[float | None, ...], ...]
+
+
+def history_of(exploration: Exploration) -> History:
+    """The history of a search; empty without a feasible design."""
+    study = exploration.study
+    names = tuple(metric.name for metric in study.objectives[:MOST_OBJECTIVES])
+    feasible = [design for design in exploration.designs if design.feasible]
+    if not feasible:
+        return History(objectives=names, designs=(), volume=(), best=())
+    values = np.array([study.minimized(design) for design in feasible])
+    places = np.array([number for number, d in enumerate(exploration.designs, 1) if d.feasible])
+    chosen = values[:, :MOST_OBJECTIVES]
+    last = chosen[pareto(chosen)]
+    low, high = last.min(axis=0), last.max(axis=0)
+    scaled = (chosen - low) / np.where(high > low, high - low, 1.0)
+    corner = [REFERENCE] * scaled.shape[1]
+    count = len(exploration.designs)
+    moments = np.unique(np.linspace(1, count, min(count, MOST_POINTS)).round().astype(int))
+    found: list[float] = []
+    front, seen, volume = scaled[:0], 0, 0.0
+    for moment in moments:
+        until = int(np.searchsorted(places, moment, side="right"))
+        if until > seen:
+            both = np.vstack([front, scaled[seen:until]])
+            kept = pareto(both)
+            if kept[len(front) :].any():
+                volume = hypervolume(both[kept], corner)
+            front, seen = both[kept], until
+        found.append(volume)
+    signs = [metric.sign for metric in study.objectives]
+    best = np.minimum.accumulate(values, axis=0)
+    rows = [int(np.searchsorted(places, moment, side="right")) - 1 for moment in moments]
+    return History(
+        objectives=names,
+        designs=tuple(int(moment) for moment in moments),
+        volume=tuple(value / volume if volume else 0.0 for value in found),
+        best=tuple(
+            tuple(None if row < 0 else sign * float(best[row, place]) for row in rows)
+            for place, sign in enumerate(signs)
+        ),
+    )

@@ -1,0 +1,45 @@
+"""The rungs that figures stand on, from the one closest to the machine to the one furthest from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """`word` is what the rungs of figures (`Metric.rung`) of this kind have in common."""
+
+    name: str
+    word: str
+    meaning: str
+
+
+LADDER = (
+    Rung(
+        name="co-simulation",
+        word="co-simulation",
+        meaning="the network ran on the Verilated RTL, and every cycle, counter and byte equals the simulator's",
+    ),
+    Rung(
+        name="exact simulation",
+        word="exact",
+        meaning="the cycle-exact simulator with the compiled network; milliseconds also assume the clock",
+    ),
+    Rung(
+        name="activity replay",
+        word="replay",
+        meaning="the mapped netlist simulated with the program's own data: switching of every net",
+    ),
+    Rung(name="synthesis", word="synthesis", meaning="the Verilog mapped onto a cell library"),
+    Rung(
+        name="model with interval",
+        word="model",
+        meaning="fitted to syntheses or activity simulations of other machines, with an interval",
+    ),
+    Rung(name="table", word="table", meaning="published figures of components, added up"),
+)
+
+
+def rung_of(text: str) -> Rung | None:
+    """The kind of a figure's rung; None for one that the ladder does not have."""
+    return next((rung for rung in LADDER if rung.word in text), None)

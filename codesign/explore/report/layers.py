@@ -1,0 +1,88 @@
+"""Where a machine's cycles, bytes and microjoules go in a network, layer by layer; made when a report is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vdla.compiler.driver import Compiled, compile_graph
+from vdla.isa.config import Config
+from vdla.sim import SimulationResult, simulate
+
+from ...report.account_run import account_layers
+from ...report.accounts import LayerAccount
+from ...report.traffic import owners
+from ...technology.events import Events, count_events
+from ..evaluate import Network
+
+EnergyModel = Callable[[Config, Events], Mapping[str, float]]
+"""Microjoules by unit of some events on a machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerFigures:
+    """One layer: its account (cycles, causes of stalls, bytes; exact) and microjoules by unit."""
+
+    account: LayerAccount
+    energy: Mapping[str, float]
+
+    @property
+    def microjoules(self) -> float:
+        """Energy of all units."""
+        return sum(self.energy.values())
+
+
+def figures_by_layer(machine: Config, network: Network, energy: EnergyModel) -> tuple[LayerFigures, ...]:
+    """The layers of one launch in the order of the program. Raises UserError where the machine cannot run it."""
+    compiled = compile_graph(network.graph, machine)
+    program = compiled.program
+    return split_by_layer(
+        compiled, simulate(machine, program.instructions, program.image, data=False), energy
+    )
+
+
+def split_by_layer(
+    compiled: Compiled, simulation: SimulationResult, energy: EnergyModel
+) -> tuple[LayerFigures, ...]:
+    """A simulation's figures by layer."""
+    program = compiled.program
+    owner = owners(program)
+    found = []
+    for number, account in enumerate(account_layers(compiled, simulation)):
+        events = replace(
+            count_events(program, simulation, owner == number),
+            cycles=account.cycles,
+            read={kind: size for kind, size in account.dram.items() if kind != "out"},
+            written=account.dram["out"],
+        )
+        found.append(LayerFigures(account=account, energy=dict(energy(program.config, events))))
+    return tuple(found)
+
+
+def columns(layers: Sequence[LayerFigures]) -> dict[str, Any]:
+    """The layers as columns of JSON values, what is zero everywhere left out. Cycles and bytes are exact integers."""
+    causes = dict.fromkeys(cause for layer in layers for cause in layer.account.stalls)
+    kinds = dict.fromkeys(kind for layer in layers for kind in layer.account.dram)
+    units = dict.fromkeys(unit for layer in layers for unit in layer.energy)
+    stalls = {cause: [layer.account.stalls.get(cause, 0) for layer in layers] for cause in causes}
+    moved = {kind: [layer.account.dram.get(kind, 0) for layer in layers] for kind in kinds}
+    joules = {unit: [rounded(layer.energy.get(unit, 0.0)) for layer in layers] for unit in units}
+    return {
+        "name": [layer.account.name for layer in layers],
+        "op": [layer.account.op for layer in layers],
+        "macs": [layer.account.macs for layer in layers],
+        "cycles": [layer.account.cycles for layer in layers],
+        "roofline": [round(layer.account.roofline_cycles) for layer in layers],
+        "bound": [layer.account.bound for layer in layers],
+        "gemm": [layer.account.gemm_cycles for layer in layers],
+        "compulsory": [layer.account.compulsory_bytes for layer in layers],
+        "stalls": {cause: column for cause, column in stalls.items() if any(column)},
+        "dram": {kind: column for kind, column in moved.items() if any(column)},
+        "energy": {unit: column for unit, column in joules.items() if any(column)},
+    }
+
+
+def rounded(value: float) -> float:
+    """A figure with the five digits that a page shows at most."""
+    return float(f"{value:.5g}")

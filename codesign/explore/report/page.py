@@ -1,0 +1,44 @@
+"""A report as one HTML file: data, script and style inside, so that it opens anywhere without a network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+from importlib import resources
+from typing import Any
+
+SCRIPTS = (
+    "dom.js",
+    "data.js",
+    "front.js",
+    "parallel.js",
+    "sensitivity.js",
+    "history.js",
+    "design.js",
+    "layers.js",
+    "compare.js",
+    "table.js",
+    "page.js",
+)
+"""In the order in which the page runs them."""
+
+
+def html(data: Mapping[str, Any]) -> str:
+    """The page of some data (`data.exploration_data` or `data.comparison_data`)."""
+    folder = resources.files("vdla.codesign.explore.report.assets")
+    text = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *SCRIPTS)}
+    encoded = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    parts = {
+        "TITLE": escape(str(data["title"])),
+        "STYLE": text["page.css"],
+        # Inside a script element nothing may look like its end, or like the beginning of a comment.
+        "DATA": encoded.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"),
+        "SCRIPT": "\n".join(text[name] for name in SCRIPTS),
+    }
+    head, *rest = text["page.html"].split("{{")
+    found = [head]
+    for piece in rest:
+        name, after = piece.split("}}", 1)
+        found += [parts[name], after]
+    return "".join(found)

@@ -1,0 +1,160 @@
+"""What a study's folder says of the study itself, so that its report can be written again from the records alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vdla.isa.config import parse_config, toml_text
+from vdla.util.errors import UserError
+from vdla.util.files import read_file
+from vdla.util.user_files import read_whole
+from vdla.util.whole_files import write_whole
+
+from ...technology.components import Components, load_components, shipped_components
+from ..evaluate import Figures, load_networks
+from ..metrics import parse_constraint, parse_objectives
+from ..records import Known, read_records
+from ..space import Point, Space, space_of
+from ..study import RECORDS, Design, Exploration, Study
+
+FILE = "study.json"
+FORMAT = 1
+AGAIN = "give the `vdla explore` command again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Files that a study was given, beside the space and the networks."""
+
+    components: Path | None = None
+    records: tuple[Path, ...] = ()
+
+
+def save_study(folder: Path, study: Study, sources: Sources, exploration: Exploration | None = None) -> Path:
+    """Writes study.json: settings before the search, and after it (with `exploration`) also the points in order."""
+    value: dict[str, Any] = {
+        "format": FORMAT,
+        "study": study.key,
+        "space": {
+            "base": toml_text(study.space.base),
+            "fields": {
+                axis.name: [list(v) if isinstance(v, tuple) else v for v in axis.values]
+                for axis in study.space.axes
+            }
+            | {name: expression.text for name, expression in study.space.derived.items()},
+            "conditions": [condition.text for condition in study.space.conditions],
+        },
+        "networks": [
+            {"file": str(Path(n.file).absolute()) if n.file else "", "weight": n.weight, "digest": n.digest}
+            for n in study.networks
+        ],
+        "objectives": [metric.name for metric in study.objectives],
+        "constraints": [constraint.text for constraint in study.constraints],
+        "components": None if sources.components is None else str(sources.components.absolute()),
+        "records": [str(path.absolute()) for path in sources.records],
+        "strategy": study.strategy,
+        "seed": study.seed,
+        "budget": study.budget,
+    }
+    if exploration is not None:
+        value["interrupted"] = exploration.interrupted
+        value["points"] = [list(_point(study.space, design)) for design in exploration.designs]
+    write_whole(folder / FILE, (json.dumps(value) + "\n").encode())
+    return folder / FILE
+
+
+def load_exploration(folder: Path) -> Exploration:
+    """The exploration in a folder, from study.json and the records; nothing is evaluated.
+
+    Of a study that was killed, the designs that make a machine, in the order of their records. Raises UserError, which
+    names the file.
+    """
+    path = folder / FILE
+    if not path.exists():
+        raise UserError(f"{folder}: has no {FILE}; name the folder that `vdla explore -o` wrote")
+    try:
+        value: Mapping[str, Any] = json.loads(read_whole(path, "study"))
+        if value["format"] != FORMAT:
+            raise ValueError("another format")
+        study = _study(value)
+        points = [tuple(map(int, point)) for point in value.get("points", ())]
+        others = [Path(item) for item in value["records"]]
+        key = str(value["study"])
+    except UserError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path}: is no study ({error}); {AGAIN}") from None
+    if key != study.key:
+        raise UserError(
+            f"{path}: networks, table of components or compiler have changed since; to evaluate anew, {AGAIN}"
+        )
+    records: Known = {}
+    for place in (*others, folder / RECORDS):
+        records = read_records(place) | records
+    designs = _designs(study, key, records, points or _recorded_points(folder / RECORDS, study, key))
+    return Exploration(study=study, designs=designs, interrupted=bool(value.get("interrupted", not points)))
+
+
+def _study(value: Mapping[str, Any]) -> Study:
+    table = value["space"]
+    space = space_of(
+        {
+            "base": parse_config(table["base"], f"the base in {FILE}"),
+            "fields": table["fields"],
+            "conditions": table["conditions"],
+        }
+    )
+    if not all(item["file"] for item in value["networks"]):
+        raise UserError(f"{FILE}: a network was not given as a file; {AGAIN}")
+    return Study(
+        space=space,
+        networks=load_networks([(item["file"], float(item["weight"])) for item in value["networks"]]),
+        components=_components(value["components"]),
+        objectives=parse_objectives(value["objectives"]),
+        constraints=tuple(parse_constraint(text) for text in value["constraints"]),
+        strategy=value["strategy"],
+        seed=int(value["seed"]),
+        budget=int(value["budget"]),
+    )
+
+
+def _components(path: str | None) -> Components:
+    return shipped_components() if path is None else load_components(path)
+
+
+def _point(space: Space, design: Design) -> Point:
+    return tuple(axis.values.index(design.fields[axis.name]) for axis in space.axes)
+
+
+def _designs(study: Study, key: str, records: Known, points: Sequence[Point]) -> tuple[Design, ...]:
+    found: list[Design] = []
+    for point in points:
+        try:
+            machine = study.space.machine(point)
+        except UserError as error:
+            found.append(study.design(len(found), point, None, Figures(failed=str(error))))
+            continue
+        figures = records.get((key, machine.digest))
+        if figures is not None:
+            found.append(study.design(len(found), point, machine, figures))
+    return tuple(found)
+
+
+def _recorded_points(path: Path, study: Study, key: str) -> list[Point]:
+    """The points of a killed study, as far as its records name them."""
+    found: dict[Point, None] = {}
+    for line in read_file(path).splitlines() if path.exists() else ():
+        try:
+            value: Any = json.loads(line)
+            if value["study"] != key:
+                continue
+            fields = {n: tuple(v) if isinstance(v, list) else v for n, v in value["fields"].items()}
+            found[tuple(axis.values.index(fields[axis.name]) for axis in study.space.axes)] = None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            # Half a line at the end; `read_records` has refused any other damage.
+            continue
+    return list(found)

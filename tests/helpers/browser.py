@@ -1,0 +1,56 @@
+"""A headless browser for pages of reports: Debian's, which Playwright drives."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+COMMAND = "chromium-headless-shell"
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    program = shutil.which(COMMAND)
+    assert program is not None, f"{COMMAND} is not installed"
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+@contextmanager
+def opened(found: Browser, path: Path, *, scheme: str = "light", width: int = 1280) -> Iterator[Page]:
+    """A page that is drawn. Whatever it says on the console or asks of a network is an error."""
+    context = found.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if scheme == "dark" else "light",
+        offline=True,
+    )
+    said: list[str] = []
+    page = context.new_page()
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    page.on(
+        "request",
+        lambda one: None if one.url.startswith(("file:", "data:", "blob:")) else said.append(one.url),
+    )
+    page.goto(path.as_uri())
+    page.wait_for_function("document.documentElement.dataset.usable", timeout=30_000)
+    yield page
+    context.close()
+    assert not said, said
