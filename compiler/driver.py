@@ -83,8 +83,13 @@ def compile_graph(
     verify: bool = False,
     records: RecordBook | None = None,
     started: float | None = None,
+    data: bool = True,
 ) -> Compiled:
-    """`compile_model` from a fused graph on."""
+    """`compile_model` from a fused graph on.
+
+    Without `data` the image has zeros in place of weights and other constants: instructions, micro-ops, addresses and
+    so all timing are the same, which is enough for `run` without data.
+    """
     started = time.perf_counter() if started is None else started
     if not graph.nodes:
         raise CompileError("holds nothing for the accelerator to compute; `vdla run --device cpu` runs it")
@@ -126,7 +131,7 @@ def compile_graph(
                 dump=dump,
             )
         )
-    linked = link(config, graph, layouts, lowered)
+    linked = link(config, graph, layouts, lowered, data=data)
     if dump_passes is not None:
         _dump_program(dump_passes, linked.program)
     return Compiled(
@@ -137,6 +142,7 @@ def compile_graph(
         sizes=sizes,
         virtual_threads=virtual_threads,
         compile_seconds=time.perf_counter() - started,
+        data=data,
     )
 
 

@@ -103,7 +103,7 @@ def evaluate(config: Config, networks: Sequence[Network], components: Components
     found: dict[str, NetworkFigures] = {}
     for network in networks:
         try:
-            compiled = compile_graph(network.graph, config)
+            compiled = compile_graph(network.graph, config, data=False)
             program = compiled.program
             simulation = simulate(config, program.instructions, program.image, data=False)
         except (UserError, SimulationError) as error:

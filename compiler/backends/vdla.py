@@ -21,7 +21,8 @@ from ..runtime.accelerator import AcceleratorExecutable, KernelExecutable
 from ..runtime.network_inputs import parameter_port
 from ..schedule import LegalityError, Schedule
 from ..target.vdla.emit import EmissionError
-from ..target.vdla.link_alone import buffer_bytes, link_alone
+from ..target.vdla.link import buffer_bytes
+from ..target.vdla.link_alone import link_alone
 from ..target.vdla.machine import scratchpad_depths
 from ..target.vdla.placement import PlacementError
 from ..templates.vdla.lower import pipeline

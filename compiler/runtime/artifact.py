@@ -15,7 +15,8 @@ from ..graph.layout import Layout
 class Compiled:
     """A compiled network: the program, the fused graph it computes, and where its tensors lie.
 
-    `addresses` and `sizes` are in bytes of the program's image, by tensor name.
+    `addresses` and `sizes` are in bytes of the program's image, by tensor name. Without `data` that image has zeros in
+    place of constants, and the program serves timing alone.
     """
 
     program: Program
@@ -25,3 +26,4 @@ class Compiled:
     sizes: Mapping[str, int]
     virtual_threads: int
     compile_seconds: float
+    data: bool = True

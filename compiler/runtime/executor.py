@@ -41,7 +41,12 @@ def run(compiled: Compiled, inputs: Mapping[str, np.ndarray], *, data: bool = Tr
 
 
 def input_image(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The memory at launch, uint8: the program's image with `inputs` in place. Raises UserError for other inputs."""
+    """The memory at launch, uint8: the program's image with `inputs` in place.
+
+    Raises UserError for other inputs, ValueError where the network was compiled without data.
+    """
+    if not compiled.data:
+        raise ValueError("the network was compiled for its timing alone: its image has no constants")
     memory = compiled.program.image.copy()
     for name, values in store_inputs(compiled.graph, dict(inputs)).items():
         tensor = compiled.graph.tensors[name]

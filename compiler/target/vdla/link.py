@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from vdla.isa import layout
 from vdla.isa.config import Config
 from vdla.isa.program import Program, Segment
 
+from ...graph.constants import Constant, pack_operand
 from ...graph.graph import Graph
-from ...graph.layout import Layout, activation_bytes, pack_activation
+from ...graph.layout import Layout, activation_bytes
 from ...graph.memory_plan import Buffer as PlannedBuffer
 from ...graph.memory_plan import lifetimes, plan_memory
+from ...ir.expr import Buffer
 from ...ir.stmt import Program as Kernel
 from .emit import Emission, LayerEmitter
 from .machine import DRAM, Batch, scratchpad_depths
@@ -33,7 +36,7 @@ class LoweredKernel:
 
     kernel: Kernel
     tensors: Mapping[str, str]
-    constants: Mapping[str, np.ndarray]
+    constants: Mapping[str, Constant]
     offsets: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
@@ -55,12 +58,12 @@ class Linked:
 
 @dataclass(slots=True)
 class Image:
-    """DRAM being filled: constants are shared where their bytes are equal."""
+    """DRAM being filled: constants that are the same are in it once."""
 
     segments: list[Segment] = field(default_factory=list)
-    contents: list[tuple[int, bytes]] = field(default_factory=list)
+    constants: list[tuple[int, Constant]] = field(default_factory=list)
     size: int = 0
-    _known: dict[bytes, int] = field(default_factory=dict)
+    _known: dict[int, list[tuple[int, Constant]]] = field(default_factory=dict)
 
     def reserve(self, name: str, kind: str, size: int) -> int:
         """The address of a new segment of `size` bytes."""
@@ -69,13 +72,16 @@ class Image:
         self.size = address + size
         return address
 
-    def constant(self, name: str, values: np.ndarray) -> int:
-        """The address of an array's bytes, which are in the image once."""
-        data = np.ascontiguousarray(values).tobytes()
-        if data not in self._known:
-            self._known[data] = self.reserve(name, "constant", len(data))
-            self.contents.append((self._known[data], data))
-        return self._known[data]
+    def constant(self, name: str, constant: Constant, size: int) -> int:
+        """The address of a constant of `size` bytes."""
+        alike = self._known.setdefault(size, [])
+        for address, known in alike:
+            if constant.same(known):
+                return address
+        address = self.reserve(name, "constant", size)
+        alike.append((address, constant))
+        self.constants.append((address, constant))
+        return address
 
     def begin(self, config: Config, activations: tuple[int, int]) -> Emission:
         """An empty program whose micro-ops will lie behind all that is in the image so far."""
@@ -91,29 +97,43 @@ class Image:
         emission.start(0)
         return emission
 
-    def finish(self, emission: Emission, group: int) -> np.ndarray:
-        """Complete a program, FINISH being of layer `group`, and the image, which is returned as uint8 bytes."""
+    def finish(self, emission: Emission, group: int, *, data: bool = True) -> np.ndarray:
+        """Complete a program, FINISH being of layer `group`, and the image, which is returned as uint8 bytes.
+
+        Without `data` it holds zeros in place of constants.
+        """
         emission.finish(group)
         pages = range(len(emission.micro_ops.pages))
         micro_ops = np.concatenate([emission.micro_ops.contents(page) for page in pages])
-        self.contents.append((self.reserve("micro-ops", "uop", micro_ops.nbytes), micro_ops.tobytes()))
+        contents = [(self.reserve("micro-ops", "uop", micro_ops.nbytes), micro_ops)]
+        if data:
+            contents += [(address, item.packed(emission.config)) for address, item in self.constants]
         memory = np.zeros(self.size, dtype=np.uint8)
-        for address, data in self.contents:
-            memory[address : address + len(data)] = np.frombuffer(data, dtype=np.uint8)
+        for address, values in contents:
+            memory[address : address + values.nbytes] = (
+                np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+            )
         return memory
 
 
 def link(
-    config: Config, graph: Graph, layouts: Mapping[str, Layout], layers: Sequence[LoweredLayer]
+    config: Config,
+    graph: Graph,
+    layouts: Mapping[str, Layout],
+    layers: Sequence[LoweredLayer],
+    *,
+    data: bool = True,
 ) -> Linked:
-    """The program that runs `layers` in order."""
+    """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants."""
     image = Image()
-    addresses = {
-        (layer.name, k, name): image.constant(f"{layer.name}.{k}.{name}", values)
-        for layer in layers
-        for k, kernel in enumerate(layer.kernels)
-        for name, values in kernel.constants.items()
-    }
+    addresses: dict[tuple[str, int, str], int] = {}
+    for layer in layers:
+        for k, kernel in enumerate(layer.kernels):
+            sizes = {buffer.name: buffer_bytes(buffer) for buffer in kernel.kernel.parameters}
+            for name, constant in kernel.constants.items():
+                addresses[layer.name, k, name] = image.constant(
+                    f"{layer.name}.{k}.{name}", constant, sizes[name]
+                )
     tensors = _place_tensors(config, graph, layouts, image)
     emission = image.begin(config, (tensors.low, tensors.high))
     for group, layer in enumerate(layers):
@@ -124,7 +144,7 @@ def link(
                 for name, tensor in kernel.tensors.items()
             }
             LayerEmitter(emission, kernel.kernel, places, group).run()
-    memory = image.finish(emission, max(len(layers) - 1, 0))
+    memory = image.finish(emission, max(len(layers) - 1, 0), data=data)
     program = Program(
         config=config,
         instructions=encode(emission),
@@ -134,6 +154,11 @@ def link(
         group_of=_groups(emission),
     )
     return Linked(program, tensors.addresses)
+
+
+def buffer_bytes(buffer: Buffer) -> int:
+    """Bytes of a parameter in the image."""
+    return prod(buffer.shape) * buffer.dtype.bits // 8
 
 
 def _groups(emission: Emission) -> np.ndarray:
@@ -199,8 +224,8 @@ def _place_tensors(config: Config, graph: Graph, layouts: Mapping[str, Layout], 
         addresses[item.tensor] = image.reserve(f"input {item.name}", "input", sizes[item.tensor])
     for name, values in graph.constants.items():
         tensor = graph.tensors[name]
-        packed = pack_activation(config, values.reshape(tensor.nchw), "blocked")
-        addresses[name] = image.constant(f"constant {name}", packed)
+        constant = Constant(form=pack_operand, arrays=(values.reshape(tensor.nchw),))
+        addresses[name] = image.constant(f"constant {name}", constant, sizes[name])
     low = -(-image.size // ALIGNMENT) * ALIGNMENT
     for item in graph.outputs:
         if item.tensor not in addresses:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 
-from ...ir.expr import Buffer
 from ...ir.stmt import Program as Kernel
 from .emit import LayerEmitter
-from .link import Image, encode
+from .link import Image, buffer_bytes, encode
 from .placement import DramBuffer
 
 
@@ -52,8 +50,3 @@ def link_alone(config: Config, kernel: Kernel, activations: AbstractSet[str]) ->
     memory = image.finish(emission, 0)
     addresses = {name: place.address for name, place in places.items()}
     return Alone(instructions=encode(emission), image=memory, addresses=addresses)
-
-
-def buffer_bytes(buffer: Buffer) -> int:
-    """Bytes of a parameter in the image."""
-    return prod(buffer.shape) * buffer.dtype.bits // 8

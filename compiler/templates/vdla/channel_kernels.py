@@ -14,6 +14,7 @@ from itertools import groupby
 import numpy as np
 from vdla.isa.config import Config
 
+from ...graph.constants import Constant
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Channels
 from ...graph.layout import pack_weight
@@ -142,7 +143,10 @@ def _selection(
         workload=workload,
         expression=CONV2D.expression(config, workload, Details(post=post, name=image.node.name)),
         tensors=tensors,
-        constants={"W": pack_weight(config, weight), "P": identity_parameters(config, filters, 0)},
+        constants={
+            "W": Constant(form=pack_weight, arrays=(weight,)),
+            "P": identity_parameters(config, filters, 0),
+        },
         recorded=False,
         offsets={name: begin for name in tensors if name != "X"} | {"X": image.offset(source, first)},
     )

@@ -7,23 +7,22 @@ from dataclasses import replace
 import numpy as np
 from vdla.isa.config import Config
 
+from ...graph.constants import Constant, pack_grouped_weight
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution
 from ...graph.layout import (
     Layout,
-    dense_groups,
     pack_depthwise_weight,
-    pack_parameters,
     pack_patch_weight,
     pack_weight,
 )
-from ...te.blocks import Window
+from ...te.blocks import Window, ceil_div
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
 from .patch_conv2d import PATCH_CONV2D
 from .rolling_pool import PATCH_CONV2D_POOL
 from .table import template_of
-from .template import Details, Kernel, bound_tensors
+from .template import Details, Kernel, bound_tensors, parameters
 from .workload import Workload, windowed
 
 
@@ -37,30 +36,33 @@ def convolution_kernel(
         workload=workload,
         expression=template_of(workload).expression(config, workload, details),
         tensors=bound_tensors(node),
-        constants={"P": pack_parameters(config, operator.bias, operator.scale), "W": weight},
+        constants={"P": parameters(config, operator.bias, operator.scale), "W": weight},
     )
 
 
 def _form(
     config: Config, graph: Graph, layout: Layout, node: Node, operator: Int8Convolution
-) -> tuple[Workload, np.ndarray]:
-    """The workload and the packed weights."""
-    if operator.pool is not None:
-        packed = pack_patch_weight(config, operator.weight)
-        return pooled_workload(graph, node, operator, operator.pool), packed
-    if layout == "interleaved":
-        return patch_workload(graph, node, operator), pack_patch_weight(config, operator.weight)
+) -> tuple[Workload, Constant]:
+    """The workload and the weights."""
+    if operator.pool is not None or layout == "interleaved":
+        weight = Constant(form=pack_patch_weight, arrays=(operator.weight,))
+        if operator.pool is not None:
+            return pooled_workload(graph, node, operator, operator.pool), weight
+        return patch_workload(graph, node, operator), weight
     workload = _workload(graph, node, operator)
     if operator.groups == workload.channels == workload.filters > 1 and config.has("depthwise"):
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)
         # One that does not fit may do so as a convolution with many zeros: its weights need no row index.
         if DEPTHWISE_CONV2D.fits(config, alone):
-            return alone, pack_depthwise_weight(config, operator.weight[:, 0])
-    weight = pack_weight(config, dense_groups(operator.weight, operator.groups))
+            return alone, Constant(form=pack_depthwise_weight, arrays=(operator.weight[:, 0],))
+    weight = Constant(form=pack_weight, arrays=(operator.weight,))
+    if operator.groups > 1:
+        groups = np.array([operator.groups])
+        weight = Constant(form=pack_grouped_weight, arrays=(operator.weight, groups))
     if workload.kernel == (workload.height, workload.width) != (1, 1) and not any(workload.pads):
         # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
-        weight = weight.reshape(weight.shape[0], -1, 1, 1, config.block_out, config.block_in)
-        sizes = (workload.batch, weight.shape[1] * config.block_in, 1, 1)
+        blocks = ceil_div(workload.channels, config.block_in) * workload.height * workload.width
+        sizes = (workload.batch, blocks * config.block_in, 1, 1)
         whole = Window(kernel=(1, 1))
         workload = windowed(CONV2D.name, sizes, workload.filters, whole, operand=workload.operand)
     return workload, weight

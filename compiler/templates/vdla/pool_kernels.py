@@ -8,9 +8,10 @@ from itertools import pairwise
 import numpy as np
 from vdla.isa.config import Config
 
+from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8AveragePool
-from ...graph.layout import pack_parameters, pack_weight
+from ...graph.layout import pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops import depthwise_conv2d
 from ...te.ops.common import Area
@@ -18,7 +19,7 @@ from ...te.post import Combination, Post
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
-from .template import Details, Expression, Kernel, bound_tensors, identity_parameters
+from .template import Details, Expression, Kernel, bound_tensors, identity_parameters, parameters
 from .workload import Workload, windowed, workload_of_area
 
 
@@ -114,7 +115,7 @@ def _multiplied_average(
             workload=alone,
             expression=Expression(program=program, post=operator.post),
             tensors=tensors,
-            constants={"W": np.ones((1, 1, block, block), dtype=np.int8)},
+            constants={"W": Constant(form=unpacked, arrays=(np.ones((1, 1, block, block), dtype=np.int8),))},
             recorded=False,
         )
     # Every block of channels is an image of its own, summed by products with the unit matrix.
@@ -125,15 +126,15 @@ def _multiplied_average(
         workload=workload_of_area(dense, area),
         expression=CONV2D.expression(config, dense, _details(node, operator, area)),
         tensors=tensors,
-        constants={"W": pack_weight(config, unit)},
+        constants={"W": Constant(form=pack_weight, arrays=(unit,))},
         recorded=False,
     )
 
 
-def _average_parameters(config: Config, operator: Int8AveragePool, channels: int, divisor: int) -> np.ndarray:
+def _average_parameters(config: Config, operator: Int8AveragePool, channels: int, divisor: int) -> Constant:
     bias = np.full(channels, operator.bias, dtype=np.int32)
     scale = dict(operator.scale_by_divisor)[divisor]
-    return pack_parameters(config, bias, np.array([scale], dtype=np.float32))
+    return parameters(config, bias, np.array([scale], dtype=np.float32))
 
 
 def _areas(divisors: np.ndarray) -> list[tuple[tuple[int, int, int, int], int]]:

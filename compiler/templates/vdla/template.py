@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from vdla.isa.config import Config
 
+from ...graph.constants import Constant, unpacked
 from ...graph.graph import Node
 from ...graph.layout import pack_parameters
 from ...ir.stmt import Program
@@ -85,7 +86,7 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernel:
-    """What a kernel computes and what its parameters stand for: tensors of the graph, and constants as they are packed.
+    """What a kernel computes and what its parameters stand for: tensors of the graph, and constants.
 
     Its knobs depend on `workload` alone; the expression may say more. `recorded`: records of the workload count for it.
     A parameter in `offsets` is a part of its tensor, and begins so many bytes behind the tensor's first one.
@@ -94,7 +95,7 @@ class Kernel:
     workload: Workload
     expression: Expression
     tensors: Mapping[str, str]
-    constants: Mapping[str, np.ndarray]
+    constants: Mapping[str, Constant]
     recorded: bool = True
     offsets: Mapping[str, int] = field(default_factory=dict[str, int])
 
@@ -107,8 +108,11 @@ def bound_tensors(node: Node) -> dict[str, str]:
     return tensors
 
 
-def identity_parameters(config: Config, channels: int, zero_point: int) -> np.ndarray:
+def parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> Constant:
+    """The parameters of stage A: int32 biases, and float32 scales or one for all. They are few, and packed at once."""
+    return Constant(form=unpacked, arrays=(pack_parameters(config, bias, scale),))
+
+
+def identity_parameters(config: Config, channels: int, zero_point: int) -> Constant:
     """Parameters with which stage A hands its int8 value on: bias -zero_point, scale 1."""
-    return pack_parameters(
-        config, np.full(channels, -zero_point, dtype=np.int32), np.ones(1, dtype=np.float32)
-    )
+    return parameters(config, np.full(channels, -zero_point, dtype=np.int32), np.ones(1, dtype=np.float32))

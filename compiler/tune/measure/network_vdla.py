@@ -70,7 +70,8 @@ class NetworkTrials:
     def cycles(self, settings: Settings) -> int:
         """The cycles of the whole network, timing only."""
         layers = [self._layer(node.name, settings.get(node.name)) for node in self._legalized.graph.nodes]
-        program = link(self._config, self._legalized.graph, self._legalized.layouts, layers).program
+        graph, layouts = self._legalized.graph, self._legalized.layouts
+        program = link(self._config, graph, layouts, layers, data=False).program
         return simulate(program.config, program.instructions, program.image, data=False).cycles
 
     def measure(self, settings: Settings, node: str, values: Values | None) -> Result:

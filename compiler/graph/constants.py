@@ -1,0 +1,60 @@
+"""Constants of the accelerator's kernels before they are packed: arrays of a network, and the form a machine reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from vdla.isa.config import Config
+
+from .layout import dense_groups, pack_activation, pack_weight
+
+Form = Callable[..., np.ndarray]
+"""What packs arrays for a machine: form(config, *arrays), as the functions `pack_...` of `layout`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Constant:
+    """`arrays` in a `form`, packed where the bytes are wanted: timing depends on none of them."""
+
+    form: Form
+    arrays: tuple[np.ndarray, ...]
+
+    def packed(self, config: Config) -> np.ndarray:
+        """The array as it lies in the memory of a machine."""
+        return self.form(config, *self.arrays)
+
+    def same(self, other: Constant) -> bool:
+        """Whether both are equal arrays in one form, so that their bytes are equal on any machine."""
+        return (
+            self.form is other.form
+            and len(self.arrays) == len(other.arrays)
+            and all(_same(a, b) for a, b in zip(self.arrays, other.arrays, strict=True))
+        )
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays have equal bytes; most that differ do so in their first column already."""
+    if a is b:
+        return True
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind == "f":
+        return a.tobytes() == b.tobytes()
+    return (not a.ndim or np.array_equal(a[..., :1], b[..., :1])) and np.array_equal(a, b)
+
+
+def pack_grouped_weight(config: Config, weight: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """`pack_weight` of a grouped convolution's weight, zeros where the `groups`, int [1], read nothing."""
+    return pack_weight(config, dense_groups(weight, int(groups[0])))
+
+
+def pack_operand(config: Config, values: np.ndarray) -> np.ndarray:
+    """A constant int8 tensor (N, C, H, W) as every layer reads it."""
+    return pack_activation(config, values, "blocked")
+
+
+def unpacked(_: Config, values: np.ndarray) -> np.ndarray:
+    """An array that lies in memory as it is."""
+    return values
