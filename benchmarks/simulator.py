@@ -49,7 +49,9 @@ def tiles_program(config: Config, tiles: int) -> Program:
         image[start : start + part.nbytes] = part.view(np.uint8)
     wgt_at, inp_at, uop_at, par_at, _ = starts
     code = [
-        encode(config, "LOAD.UOP", dram_base=uop_at // 4, y_size=1, x_size=uops, x_stride=uops),
+        encode(
+            config, "LOAD.UOP", dram_base=uop_at // config.uop_bytes, y_size=1, x_size=uops, x_stride=uops
+        ),
         encode(config, "LOAD.PAR", dram_base=par_at // config.par_bytes, y_size=1, x_size=1, x_stride=1),
         encode(
             config, "CONFIG", unit=2, register=0, value=register_value("ADDRESS", y_stride=SIDE, x_stride=1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
 
 from .counting import counted, following
-from .interfaces import INSTRUCTION_BITS, commands
+from .interfaces import commands, instruction_bits
 
 
 class CommandQueue(wiring.Component):
@@ -17,16 +18,16 @@ class CommandQueue(wiring.Component):
     the queue will be full in the next cycle. `head` is the unit's port.
     """
 
-    def __init__(self, *, depth: int) -> None:
-        """`depth`: instructions that the queue holds, the head included."""
-        self._depth = depth
+    def __init__(self, *, config: Config) -> None:
+        """`config` says how wide instructions are, and how many the queue holds, the head included."""
+        self._depth, self._bits = config.command_queue_depth, instruction_bits(config)
         super().__init__(
             {
                 "push": In(1),
-                "instruction": In(INSTRUCTION_BITS),
+                "instruction": In(self._bits),
                 "full": Out(1),
                 "fills": Out(1),
-                "head": Out(commands()),
+                "head": Out(commands(config)),
             }
         )
 
@@ -34,11 +35,11 @@ class CommandQueue(wiring.Component):
         """Behind the head a ring in memory; what comes while the ring is empty goes straight to a head that is free."""
         m = Module()
         depth = self._depth
-        m.submodules.ring = ring = memory.Memory(shape=INSTRUCTION_BITS, depth=depth, init=[])
+        m.submodules.ring = ring = memory.Memory(shape=self._bits, depth=depth, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")
         newest, oldest = Signal(range(depth)), Signal(range(depth))
         behind, level = Signal(range(depth + 1)), Signal(range(depth + 1))
-        valid, payload = Signal(), Signal(INSTRUCTION_BITS, reset_less=True)
+        valid, payload = Signal(), Signal(self._bits, reset_less=True)
         free, waiting, stored, moved, pop = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             pop.eq(valid & self.head.ready),

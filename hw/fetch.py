@@ -6,12 +6,12 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from vdla.isa.config import Config
-from vdla.isa.layout import INSTRUCTION_BYTES, MemoryType, Opcode, Unit
-from vdla.isa.timing import AXI_BOUNDARY, READ_BURST_BEATS
+from vdla.isa.layout import MemoryType, Opcode, Unit
+from vdla.isa.timing import fetch_burst_instructions
 
 from .command_queue import CommandQueue
 from .counting import counted, will_be_some
-from .interfaces import ADDRESS_BITS, INSTRUCTION_BITS, Kind, burst_layout, commands, read_client
+from .interfaces import ADDRESS_BITS, Kind, burst_layout, commands, instruction_bits, read_client
 from .layouts import instruction_layout, view
 
 COUNT_BITS = 32
@@ -19,12 +19,6 @@ COUNT_BITS = 32
 
 _ROUTE = data.StructLayout({"unit": 2, "is_finish": 1})
 """Where an instruction goes; a CONFIG may name a `unit` that does not exist."""
-
-
-def instructions_per_burst(config: Config) -> int:
-    """Most instructions of one request. A power of two, so bursts start at its multiples and no page is crossed."""
-    beats_worth = max(1, READ_BURST_BEATS * config.memory.bus_bytes // INSTRUCTION_BYTES)
-    return min(config.fetch_buffer_depth // 2, beats_worth, AXI_BOUNDARY // INSTRUCTION_BYTES)
 
 
 class FetchUnit(wiring.Component):
@@ -41,7 +35,7 @@ class FetchUnit(wiring.Component):
                 "program": In(ADDRESS_BITS),
                 "count": In(COUNT_BITS),
                 "read": Out(read_client(config)),
-                **{unit.name.lower(): Out(commands()) for unit in Unit},
+                **{unit.name.lower(): Out(commands(config)) for unit in Unit},
             }
         )
 
@@ -59,7 +53,7 @@ class FetchUnit(wiring.Component):
     def _request(self, m: Module, fresh: Signal, moved: Signal) -> None:
         """What is left, the next request's size, and the request that shows: a register each."""
         config = self._config
-        bus, most = config.memory.bus_bytes, instructions_per_burst(config)
+        bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
         shift = bus.bit_length() - 1
         left, address = Signal(COUNT_BITS, reset_less=True), Signal(ADDRESS_BITS, reset_less=True)
         number = Signal(range(most + 1), reset_less=True)
@@ -67,7 +61,7 @@ class FetchUnit(wiring.Component):
         free = Signal(range(config.fetch_buffer_depth + 1), init=config.fetch_buffer_depth)
         burst = Signal(burst_layout(config), reset_less=True)
         moves = Signal()
-        size = INSTRUCTION_BYTES * number
+        size = config.instruction_bytes * number
         kept = (free - Mux(moves, number, 0))[: len(free)]
         m.d.comb += [
             moves.eq(ready & ~shown & fits),
@@ -103,9 +97,10 @@ class FetchUnit(wiring.Component):
         route, whether there is one, and the signal that takes it out.
         """
         config = self._config
-        bus, most = config.memory.bus_bytes, instructions_per_burst(config)
+        bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
         depth = config.fetch_buffer_depth
-        lanes = max(1, bus // INSTRUCTION_BYTES)
+        size, bits = config.instruction_bytes, instruction_bits(config)
+        lanes, parts = max(1, bus // size), max(1, size // bus)
         banks = min(lanes, depth)
         loads = Signal()
         received, loaded = Signal(range(max(depth, lanes))), Signal(range(depth))
@@ -115,17 +110,13 @@ class FetchUnit(wiring.Component):
         # Instructions that a beat carries: a burst starts at a multiple of `most`, so a beat never holds parts of two.
         per_beat = min(lanes, most)
         lane_bits, bank_bits = lanes.bit_length() - 1, banks.bit_length() - 1
-        first_half = Signal(init=1)
-        complete = self.read.beat_valid
-        if bus < INSTRUCTION_BYTES:
-            complete = self.read.beat_valid & ~first_half
-            with m.If(self.read.beat_valid):
-                m.d.sync += first_half.eq(~first_half)
+        beats = self._beats(m, parts)
+        complete = beats[-1]
         heads, routes = [], []
         for bank in range(banks):
-            buffer = memory.Memory(shape=INSTRUCTION_BITS, depth=max(2, depth // banks), init=[])
+            buffer = memory.Memory(shape=bits, depth=max(2, depth // banks), init=[])
             m.submodules[f"buffer_{bank}"] = buffer
-            write = buffer.write_port(granularity=min(INSTRUCTION_BITS, 8 * bus))
+            write = buffer.write_port(granularity=min(bits, 8 * bus))
             read = buffer.read_port(domain="comb")
             directory = memory.Memory(shape=_ROUTE, depth=max(2, depth // banks), init=[])
             m.submodules[f"routes_{bank}"] = directory
@@ -142,14 +133,14 @@ class FetchUnit(wiring.Component):
                 read_route.addr.eq(loaded_below[bank_bits:]),
             ]
             here = (distance < per_beat) & (distance < left)
-            if bus < INSTRUCTION_BYTES:
+            if parts > 1:
                 m.d.comb += [
-                    write.data.eq(self.read.beat_data.replicate(2)),
-                    write.en.eq(Cat(self.read.beat_valid & first_half, complete)),
+                    write.data.eq(self.read.beat_data.replicate(parts)),
+                    write.en.eq(Cat(*beats)),
                     write_route.en.eq(write.en[0]),
                 ]
             else:
-                lane = self.read.beat_data.word_select(place[:lane_bits], INSTRUCTION_BITS)
+                lane = self.read.beat_data.word_select(place[:lane_bits], bits)
                 m.d.comb += [
                     write.data.eq(lane),
                     write.en.eq(complete & here),
@@ -173,12 +164,27 @@ class FetchUnit(wiring.Component):
             arrived.eq(will_be_some(stored, up=got != 0, down=loads)),
             left.eq(Mux(fresh, self.count, left - got)),
         ]
-        oldest, route = Signal(INSTRUCTION_BITS), Signal(_ROUTE)
+        oldest, route = Signal(bits), Signal(_ROUTE)
         m.d.comb += [
-            oldest.eq(Cat(*heads).word_select(loaded[:bank_bits], INSTRUCTION_BITS)),
+            oldest.eq(Cat(*heads).word_select(loaded[:bank_bits], bits)),
             route.eq(Array(routes)[~loaded_below[:bank_bits]]),
         ]
         return oldest, route, arrived, loads
+
+    def _beats(self, m: Module, parts: int) -> list[Value]:
+        """For each of the `parts` beats that an instruction takes: it comes in this cycle."""
+        valid = self.read.beat_valid
+        if parts == 1:
+            return [valid]
+        if parts == 2:
+            first_half = Signal(init=1)
+            with m.If(valid):
+                m.d.sync += first_half.eq(~first_half)
+            return [valid & first_half, valid & ~first_half]
+        awaited = Signal(parts, init=1)
+        with m.If(valid):
+            m.d.sync += awaited.eq(awaited.rotate_left(1))
+        return [valid & awaited[part] for part in range(parts)]
 
     def _dispatch(
         self, m: Module, oldest: Value, route: Value, arrived: Value, loads: Signal, moved: Signal
@@ -189,7 +195,7 @@ class FetchUnit(wiring.Component):
         """
         # `takes`: not `there`, or it leaves; `keeps`, its complement, is for decisions, away from the bits of the head.
         there, ended, takes, keeps = Signal(), Signal(), Signal(init=1), Signal()
-        head = Signal(INSTRUCTION_BITS, reset_less=True)
+        head = Signal(instruction_bits(self._config), reset_less=True)
         to = {unit: Signal(name=f"to_{unit.name.lower()}") for unit in Unit}
         goes = {unit: Signal(name=f"goes_{unit.name.lower()}") for unit in Unit}
         m.d.comb += [
@@ -207,7 +213,7 @@ class FetchUnit(wiring.Component):
         leaves = []
         for unit in Unit:
             name = unit.name.lower()
-            queue = CommandQueue(depth=self._config.command_queue_depth)
+            queue = CommandQueue(config=self._config)
             m.submodules[f"{name}_queue"] = queue
             connect(m, flipped(getattr(self, name)), queue.head)
             m.d.comb += [queue.instruction.eq(head), queue.push.eq(goes[unit])]
@@ -218,7 +224,7 @@ class FetchUnit(wiring.Component):
         m.d.sync += [takes.eq(will_take), keeps.eq(~will_take)]
 
     def _decode(self, m: Module, instruction: Value, route: data.View) -> None:
-        """Where `instruction` goes, as it arrives: all that says so is in its first half."""
+        """Where `instruction` goes, as it arrives: all that says so is in its first word."""
         unit_field = view(instruction_layout(self._config, "CONFIG"), instruction)["unit"]
         fields = view(instruction_layout(self._config, "LOAD.INP"), instruction)
         m.d.comb += [route.is_finish.eq(fields["opcode"] == Opcode.FINISH), route.unit.eq(Unit.COMPUTE)]

@@ -25,17 +25,20 @@ from vdla.isa.timing import READ_BURST_BEATS, WRITE_BURST_BEATS
 ADDRESS_BITS = 40
 """Width of a DRAM byte address. The memory base register is added behind the arbiter, so addresses start at 0 here."""
 
-INSTRUCTION_BITS = 128
-
 
 # --- instructions, tokens -----------------------------------------------------------------------------------
 
 
-def commands() -> Signature:
+def instruction_bits(config: Config) -> int:
+    """Width of an instruction."""
+    return 8 * config.instruction_bytes
+
+
+def commands(config: Config) -> Signature:
     """A command queue's head: `valid` when an instruction is visible; the unit raises `ready` in the cycle in which it
-    begins, and only then. The payload is 128 bits to be viewed through `layouts.instruction_layout`.
+    begins, and only then. The payload is an instruction to be viewed through `layouts.instruction_layout`.
     """
-    return stream.Signature(INSTRUCTION_BITS)
+    return stream.Signature(instruction_bits(config))
 
 
 def token_bits(config: Config) -> int:
@@ -104,7 +107,7 @@ def unit_members(config: Config) -> dict[str, Member]:
     empty command queue this is what FINISH waits for. `activity` is counted by the top in every cycle of a run.
     """
     return {
-        "commands": In(commands()),
+        "commands": In(commands(config)),
         "pop_prev": Out(token_pop()),
         "pop_next": Out(token_pop()),
         "push_prev": Out(token_push(config)),

@@ -27,7 +27,7 @@ class Issue(wiring.Component):
         push = token_push(config).members
         super().__init__(
             {
-                "commands": In(commands()),
+                "commands": In(commands(config)),
                 "pop_prev": Out(token_pop()),
                 "pop_next": Out(token_pop()),
                 "room_prev": push["room"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Value, signed, unsigned
 from amaranth.lib import data
 from vdla.isa.config import Config
-from vdla.isa.layout import INSTRUCTION_BYTES, UOP_BYTES, Field, formats, register, uop_fields
+from vdla.isa.layout import Field, formats, register, uop_fields
 
 REGISTER_BITS = 64
 
@@ -22,13 +22,13 @@ def layout_of(fields: tuple[Field, ...], size: int) -> data.FlexibleLayout:
 
 
 def instruction_layout(config: Config, name: str) -> data.FlexibleLayout:
-    """The 128 bits of an instruction of format `name`, such as LOAD.INP or GEMM. KeyError for an unknown name."""
-    return layout_of(formats(config)[name].fields, 8 * INSTRUCTION_BYTES)
+    """The bits of an instruction of format `name`, such as LOAD.INP or GEMM. KeyError for an unknown name."""
+    return layout_of(formats(config)[name].fields, 8 * config.instruction_bytes)
 
 
 def uop_layout(config: Config) -> data.FlexibleLayout:
-    """The 32 bits of a micro-op."""
-    return layout_of(uop_fields(config), 8 * UOP_BYTES)
+    """The bits of a micro-op."""
+    return layout_of(uop_fields(config), 8 * config.uop_bytes)
 
 
 def register_layout(name: str) -> data.FlexibleLayout:

@@ -11,7 +11,7 @@ from vdla.isa.layout import Opcode, Unit, decode_one, unit_of
 def instruction_times(
     config: Config, instructions: NDArray[np.uint64], events: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Begin and end by instruction, int64 (n,), -1 where there was none, of (n, 2) uint64 `instructions`.
+    """Begin and end by instruction, int64 (n,), -1 where there was none, of (n, words) uint64 `instructions`.
 
     `events` is (m, 5) int64 in order of cycles: cycle, unit, and how many instructions of the unit begin, how many
     other than CONFIG end and how many CONFIGs end in it. Each unit begins its own in order, and ends them in order
@@ -21,8 +21,8 @@ def instruction_times(
     end = begin.copy()
     order: dict[Unit, list[int]] = {unit: [] for unit in Unit}
     is_config = (instructions[:, 0] & np.uint64(7)) == Opcode.CONFIG
-    for index, (low, high) in enumerate(instructions.tolist()):
-        name, values = decode_one(config, low, high)
+    for index, words in enumerate(instructions.tolist()):
+        name, values = decode_one(config, *words)
         order[unit_of(name, values)].append(index)
         if name == "FINISH":
             break

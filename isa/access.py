@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .config import Config
 from .errors import ProgramError
-from .layout import REGISTERS, decode_uops, unpack_fields
+from .layout import REGISTERS, decode_uops, unpack_fields, uop_dtype
 
 Values = Mapping[str, int]
 Indices = NDArray[np.int64]
@@ -61,19 +61,21 @@ class Trace:
     config: Config
     image: NDArray[np.uint8]
     registers: dict[str, dict[str, int]]
-    uop: NDArray[np.uint32]
+    uop: NDArray[np.unsignedinteger]
     unknown_uop: NDArray[np.bool_]
     written: NDArray[np.bool_]
     index_sets: dict[tuple[object, ...], Indices] = field(default_factory=dict)
 
 
-def start_trace(config: Config, image: NDArray[np.uint8], uop: NDArray[np.uint32] | None = None) -> Trace:
+def start_trace(
+    config: Config, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None = None
+) -> Trace:
     """The state at launch: registers zero, and micro-op memory too unless `uop` (uop_depth,) says otherwise."""
     return Trace(
         config=config,
         image=image,
         registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
-        uop=np.zeros(config.uop_depth, np.uint32) if uop is None else uop.copy(),
+        uop=np.zeros(config.uop_depth, uop_dtype(config)) if uop is None else uop.copy(),
         unknown_uop=np.zeros(config.uop_depth, np.bool_),
         written=np.zeros(len(image) // config.out_bytes + 1, np.bool_),
     )
@@ -197,9 +199,12 @@ def _load_uops(trace: Trace, values: Values) -> None:
     if rows * columns == 0:
         return
     index, address = loaded_elements(trace.config, "uop", values)
-    word = trace.image[address[:, None] + np.arange(4)]
-    trace.uop[index] = np.ascontiguousarray(word).view("<u4").reshape(-1)
-    trace.unknown_uop[index] = trace.written[address // trace.config.out_bytes]
+    size, granule = trace.config.uop_bytes, trace.config.out_bytes
+    word = trace.image[address[:, None] + np.arange(size)]
+    trace.uop[index] = np.ascontiguousarray(word).view(uop_dtype(trace.config)).reshape(-1)
+    trace.unknown_uop[index] = (
+        trace.written[address // granule] | trace.written[(address + size - 1) // granule]
+    )
 
 
 def _patch(trace: Trace, values: Values) -> Iterator[Access]:

@@ -1,4 +1,4 @@
-"""Assembler text: one line an instruction, zero fields left out; every 128-bit word has a text and back.
+"""Assembler text: one line an instruction, zero fields left out; every word has a text and back.
 
     LOAD.INP sram_base=0 dram_base=256 y_size=4 x_size=14 x_stride=14 push_next
     CONFIG BASE acc_base=128 inp_base=12
@@ -6,8 +6,8 @@
     ALU uop_end=1 iter_out=64 iter_in=1 alu_opcode=SHR use_imm=1 imm=7
 
 Values are decimal or 0x hexadecimal; float fields of registers are float literals, or 0x followed by their bits.
-Token flags are bare words. Words that are no instruction, or have unused bits set, are `.word` and 32
-hexadecimal digits. `#` begins a comment.
+Token flags are bare words. Words that are no instruction, or have unused bits set, are `.word` and their hexadecimal
+digits (32, or 64 where instructions have 256 bits). `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ from .layout import (
     Register,
     Unit,
     formats,
+    join_words,
     pack_fields,
     register,
+    split_words,
     unpack_fields,
+    uop_dtype,
     uop_fields,
 )
 
@@ -38,7 +41,6 @@ FLOAT_FIELDS = ("ratio_self", "ratio_operand", "offset")
 """Register fields that hold the bits of a float32."""
 
 _FIXED = ("opcode", "memory_type")
-_WORD = (1 << 64) - 1
 
 
 @lru_cache(maxsize=64)
@@ -96,12 +98,12 @@ def _assignments(fields: tuple[Field, ...], values: dict[str, int]) -> list[str]
     return parts
 
 
-def instruction_text(config: Config, low: int, high: int) -> str:
-    """The assembler line of one instruction given as two 64-bit words; never fails."""
-    word = low | high << 64
-    layout = format_of(config, low)
+def instruction_text(config: Config, *words: int) -> str:
+    """The assembler line of one instruction given as its 64-bit words; never fails."""
+    word = join_words(words)
+    layout = format_of(config, words[0])
     if layout is None or word & ~used_bits(layout.fields):
-        return f".word {word:032x}"
+        return f".word {word:0{2 * config.instruction_bytes}x}"
     values = unpack_fields(layout.fields, word)
     parts = [layout.name]
     target = register_at(values["unit"], values["register"]) if layout.name == "CONFIG" else None
@@ -114,8 +116,8 @@ def instruction_text(config: Config, low: int, high: int) -> str:
 
 
 def disassemble(instructions: NDArray[np.uint64], config: Config) -> str:
-    """The text of (n, 2) uint64 `instructions`, a line each; `assemble` gives back the same words."""
-    return "".join(f"{instruction_text(config, low, high)}\n" for low, high in instructions.tolist())
+    """The text of (n, words) uint64 `instructions`, a line each; `assemble` gives back the same words."""
+    return "".join(f"{instruction_text(config, *words)}\n" for words in instructions.tolist())
 
 
 # --- from text ------------------------------------------------------------------------------------------
@@ -167,12 +169,13 @@ def _parse(words: list[str], where: str, allowed: tuple[str, ...], flags: tuple[
 
 
 def _line(words: list[str], config: Config) -> int:
-    """The 128-bit word of one line, split into words."""
+    """The instruction of one line, split into words, as one integer."""
     name = words[0]
     if name == ".word":
         digits = words[1] if len(words) == 2 else ""
-        if len(digits) != 32 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-            raise EncodingError(".word: expected 32 hexadecimal digits, the most significant first")
+        count = 2 * config.instruction_bytes
+        if len(digits) != count or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+            raise EncodingError(f".word: expected {count} hexadecimal digits, the most significant first")
         return int(digits, 16)
     layout = formats(config).get(name)
     if layout is None:
@@ -192,17 +195,16 @@ def _line(words: list[str], config: Config) -> int:
     return pack_fields(name, layout.fields, _parse(words[1:], name, allowed, FLAGS) | fixed)
 
 
-def assemble_line(line: str, config: Config) -> tuple[int, int]:
-    """The two 64-bit words of one line of text. Raises EncodingError naming field and what is allowed."""
+def assemble_line(line: str, config: Config) -> tuple[int, ...]:
+    """The 64-bit words of one line of text. Raises EncodingError naming field and what is allowed."""
     words = line.partition("#")[0].split()
     if not words:
         raise EncodingError("the line holds no instruction")
-    word = _line(words, config)
-    return word & _WORD, word >> 64
+    return split_words(config, _line(words, config))
 
 
 def assemble(text: str, config: Config, where: str = "assembly") -> NDArray[np.uint64]:
-    """(n, 2) uint64 instructions of `text`. Raises EncodingError naming `where`, line, field and what is allowed."""
+    """(n, words) instructions of `text`. Raises EncodingError naming `where`, line, field and what is allowed."""
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.partition("#")[0].strip():
@@ -211,27 +213,27 @@ def assemble(text: str, config: Config, where: str = "assembly") -> NDArray[np.u
             rows.append(assemble_line(line, config))
         except EncodingError as error:
             raise EncodingError(f"{where}:{number}: {error}") from None
-    return np.array(rows, dtype=np.uint64).reshape(-1, 2)
+    return np.array(rows, dtype=np.uint64).reshape(-1, config.instruction_words)
 
 
 # --- micro-ops ------------------------------------------------------------------------------------------
 
 
-def disassemble_uops(words: NDArray[np.uint32], config: Config) -> str:
-    """The text of uint32 micro-ops, a line each: `UOP dst=3 src=1 wgt=0`, all fields given."""
+def disassemble_uops(words: NDArray[np.unsignedinteger], config: Config) -> str:
+    """The text of micro-ops (`layout.uop_dtype`), a line each: `UOP dst=3 src=1 wgt=0`, all fields given."""
     fields = uop_fields(config)
     lines = []
     for word in words.tolist():
         if word & ~used_bits(fields):
-            lines.append(f".word {word:08x}\n")
+            lines.append(f".word {word:0{2 * config.uop_bytes}x}\n")
         else:
             parts = " ".join(f"{name}={value}" for name, value in unpack_fields(fields, word).items())
             lines.append(f"UOP {parts}\n")
     return "".join(lines)
 
 
-def assemble_uops(text: str, config: Config, where: str = "micro-ops") -> NDArray[np.uint32]:
-    """uint32 micro-ops of `text`. Raises EncodingError naming `where`, line, field and what is allowed."""
+def assemble_uops(text: str, config: Config, where: str = "micro-ops") -> NDArray[np.unsignedinteger]:
+    """Micro-ops (`uop_dtype`) of `text`. Raises EncodingError naming `where`, line, field and what is allowed."""
     fields = uop_fields(config)
     result = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -241,7 +243,7 @@ def assemble_uops(text: str, config: Config, where: str = "micro-ops") -> NDArra
                 case []:
                     continue
                 case [".word", digits]:
-                    result.append(_integer(".word", f"0x{digits}") & 0xFFFFFFFF)
+                    result.append(_integer(".word", f"0x{digits}") & (1 << 8 * config.uop_bytes) - 1)
                 case ["UOP", *rest]:
                     values = _parse(rest, "UOP", tuple(item.name for item in fields), ())
                     result.append(pack_fields("UOP", fields, values))
@@ -249,7 +251,7 @@ def assemble_uops(text: str, config: Config, where: str = "micro-ops") -> NDArra
                     raise EncodingError(f"{words[0]!r} is no micro-op; expected UOP dst=.. src=.. wgt=..")
         except EncodingError as error:
             raise EncodingError(f"{where}:{number}: {error}") from None
-    return np.array(result, dtype=np.uint32)
+    return np.array(result, dtype=uop_dtype(config))
 
 
 def unit_name(unit: int) -> str:

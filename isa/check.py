@@ -38,6 +38,7 @@ from .layout import (
     extension_of,
     extract,
     formats,
+    join_words,
     unit_of,
     unpack_fields,
 )
@@ -94,9 +95,9 @@ def check(
     instructions: NDArray[np.uint64],
     image: NDArray[np.uint8],
     *,
-    uop: NDArray[np.uint32] | None = None,
+    uop: NDArray[np.unsignedinteger] | None = None,
 ) -> list[Finding]:
-    """All findings of (n, 2) uint64 `instructions` on DRAM that initially holds `image` (uint8, the whole memory).
+    """All findings of (n, words) uint64 `instructions` on DRAM that initially holds `image` (uint8, the whole memory).
 
     `uop` (uop_depth,) is the micro-op memory at launch, zero unless given.
 
@@ -146,7 +147,8 @@ def _take(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _encodings(config: Config, words: NDArray[np.uint64]) -> Iterator[Finding]:
-    for index, (low, high) in enumerate(words.tolist()):
+    for index, row in enumerate(words.tolist()):
+        low, word = row[0], join_words(row)
         layout = format_of(config, low)
         if layout is None:
             opcode, kind = low & 7, low >> 7 & 7
@@ -154,9 +156,11 @@ def _encodings(config: Config, words: NDArray[np.uint64]) -> Iterator[Finding]:
                 what = f"{Opcode(opcode).name} cannot name memory type {kind} ({_memory_types(opcode)})"
             else:
                 what = f"opcode {opcode} is unknown; known are {', '.join(f'{o.value} {o.name}' for o in Opcode)}"
-            yield _error("encoding", (index,), f"instruction {index} (.word {high:016x}{low:016x}): {what}")
+            yield _error(
+                "encoding", (index,), f"instruction {index} ({instruction_text(config, *row)}): {what}"
+            )
             continue
-        stray = (low | high << 64) & ~used_bits(layout.fields)
+        stray = word & ~used_bits(layout.fields)
         if stray:
             # VTA ignores bits it does not use, so a program made for it may have any there.
             severity = "error" if layout.name in _OURS else "warning"
@@ -274,7 +278,7 @@ def _blocked_text(program: _Decoded, item: Blocked) -> str:
 
 
 def _touches(
-    program: _Decoded, image: NDArray[np.uint8], uop: NDArray[np.uint32] | None, ordering: Ordering
+    program: _Decoded, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None, ordering: Ordering
 ) -> Iterator[Finding]:
     """Bounds of every instruction and, where the tokens order anything, races between units."""
     trace = start_trace(program.config, image, uop)

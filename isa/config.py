@@ -21,14 +21,13 @@ from .errors import ConfigError
 from .extensions import DEFAULT_EXTENSIONS, EXTENSIONS
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 from .parameters import check_declared, is_power_of_two, later_defaults, parameter
+from .widths import SRAM_BASE_BITS, instruction_bytes, uop_bytes
 
 CLOCK_IS = "assumed"
 """The rung on which `clock_mhz` stands: nobody has placed and timed a machine at it. Whatever prints or writes times or
 rates that follow from the clock says so."""
 
 KIB = 1024
-_UOP_BITS = 32
-_SRAM_BASE_BITS = 16
 
 
 def _log2(value: int) -> int:
@@ -131,7 +130,6 @@ class Config:
     def __post_init__(self) -> None:
         self._check_shape()
         self._check_buffers()
-        self._check_fields()
 
     # --- validation -------------------------------------------------------------------------------------
 
@@ -168,7 +166,7 @@ class Config:
 
     def _check_buffers(self) -> None:
         bus = self.memory.bus_bytes
-        for kind in ("uop", "inp", "wgt", "acc"):
+        for kind in ("inp", "wgt", "acc", "uop"):  # the first three decide on the micro-ops' width
             size, element = getattr(self, f"{kind}_buffer_bytes"), self.element_bytes(kind)
             if isinstance(size, bool) or not isinstance(size, int) or not is_power_of_two(size):
                 raise ConfigError(f"{kind}_buffer_bytes = {size!r}: must be a power of two")
@@ -176,10 +174,10 @@ class Config:
                 raise ConfigError(
                     f"{kind}_buffer_bytes = {size}: must hold at least two {kind} elements of {element} bytes"
                 )
-            if size // element > 1 << _SRAM_BASE_BITS:
+            if size // element > 1 << SRAM_BASE_BITS:
                 raise ConfigError(
                     f"{kind}_buffer_bytes = {size}: {size // element} elements of {element} bytes cannot be "
-                    f"addressed by the {_SRAM_BASE_BITS}-bit sram_base; at most {element << _SRAM_BASE_BITS} bytes"
+                    f"addressed by the {SRAM_BASE_BITS}-bit sram_base; at most {element << SRAM_BASE_BITS} bytes"
                 )
         if self.acc_banks > self.acc_depth:
             raise ConfigError(
@@ -203,29 +201,6 @@ class Config:
             raise ConfigError(f"{name} = {value!r}: must be a power of two")
         if value < at_least:
             raise ConfigError(f"{name} = {value}: must be at least {at_least} to hold what passes through it")
-
-    def _check_fields(self) -> None:
-        bits = self.acc_index_bits + self.inp_index_bits + self.wgt_index_bits
-        if bits > _UOP_BITS:
-            raise ConfigError(
-                f"a micro-op has {_UOP_BITS} bits but its dst, src and wgt indices need {self.acc_index_bits} + "
-                f"{self.inp_index_bits} + {self.wgt_index_bits} = {bits}; make acc_, inp_ or wgt_buffer_bytes smaller"
-            )
-        if 2 * bits > 64:
-            raise ConfigError(
-                f"the six address factors of a GEMM share 64 bits but need 2 x {bits}; "
-                "make acc_, inp_ or wgt_buffer_bytes smaller"
-            )
-        if self.uop_index_bits > 13:
-            raise ConfigError(
-                f"uop_buffer_bytes = {self.uop_buffer_bytes}: uop_bgn, uop_end, two loop counts and the overwrite bit "
-                f"must fit in one 64-bit word, so at most {4 << 13} bytes of micro-ops"
-            )
-        if 2 * (self.acc_index_bits + self.inp_index_bits) > 44:
-            raise ConfigError(
-                f"the four address factors of an ALU instruction share the 44 bits below alu_opcode but need 2 x "
-                f"({self.acc_index_bits} + {self.inp_index_bits}); make acc_buffer_bytes or inp_buffer_bytes smaller"
-            )
 
     # --- derived sizes ----------------------------------------------------------------------------------
 
@@ -254,11 +229,26 @@ class Config:
         """Bytes of one parameter entry: block_out int32 biases, then block_out float32 scales."""
         return 8 * self.block_out
 
+    @property
+    def uop_bytes(self) -> int:
+        """Bytes of one micro-op, 4 or 8 (widths.py)."""
+        return uop_bytes(self)
+
+    @property
+    def instruction_bytes(self) -> int:
+        """Bytes of one instruction, 16 or 32 (widths.py)."""
+        return instruction_bytes(self)
+
+    @property
+    def instruction_words(self) -> int:
+        """Words of 64 bits of one instruction, 2 or 4."""
+        return self.instruction_bytes // 8
+
     def element_bytes(self, kind: str) -> int:
         """DRAM bytes of one element of `kind`: uop, wgt, inp, acc, out, acc8, par, patch or post."""
         match kind:
             case "uop":
-                return 4
+                return self.uop_bytes
             case "wgt":
                 return self.wgt_bytes
             case "inp":
@@ -277,7 +267,7 @@ class Config:
     @property
     def uop_depth(self) -> int:
         """Micro-ops the micro-op memory holds."""
-        return self.uop_buffer_bytes // 4
+        return self.uop_buffer_bytes // self.uop_bytes
 
     @property
     def inp_depth(self) -> int:
@@ -354,8 +344,8 @@ class Config:
     def extra_storage(self) -> dict[str, int]:
         """Storage beyond the four scratchpads, in bytes by name: of any size, and listed wherever storage is."""
         listing = {
-            "command queues": 3 * self.command_queue_depth * 16,
-            "fetch buffer": self.fetch_buffer_depth * 16,
+            "command queues": 3 * self.command_queue_depth * self.instruction_bytes,
+            "fetch buffer": self.fetch_buffer_depth * self.instruction_bytes,
             "load FIFO": self.fifo_bytes("load"),
             "compute FIFO": self.fifo_bytes("compute"),
             "store FIFO": self.fifo_bytes("store"),

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from .alu import alu_opcodes
 from .config import Config, Memory
 from .layout import (
-    INSTRUCTION_BYTES,
     POST,
     REGISTERS,
     TOKEN_QUEUES,
@@ -21,27 +20,35 @@ from .layout import (
 )
 from .parameters import declared
 from .program import INSTRUCTION_ALIGNMENT
+from .widths import VTA_INSTRUCTION_BYTES
 
 _KINDS = ("uop", "inp", "wgt", "acc", "acc8", "out", "post", "par", "patch")
 _DEPTHS = ("uop", "inp", "wgt", "acc", "par")
 _SHAPE = ("batch", "block_in", "block_out", "acc_banks", "command_queue_depth", "token_queue_depth")
 
+_COUNTS = {2: "two", 4: "four"}
+_WIDE = (
+    "The loops or the factors of this configuration do not fit instructions of 128 bits, so these have twice as many: "
+    "loads, stores, CONFIG and FINISH use the lower half alone, as in 128 bits; the factors of GEMM, DEPTHWISE and ALU "
+    "begin at bit 128; a field that would cross from one word of 64 bits into the next begins there."
+)
+
 _PREAMBLE = """\
 /* The instruction set of configuration {name}, digest {digest}.
  * Written by `vdla isa --config NAME --header`; do not edit.
  *
- * An instruction is two little-endian 64-bit words. Build one from zero:
- *     vdla_instruction i = {{{{0, 0}}}};
+ * An instruction is {count} little-endian 64-bit words. Build one from zero:
+ *     vdla_instruction i = {{{{{zeros}}}}};
  *     VDLA_PUT(i, VDLA_GEMM_OPCODE, VDLA_OPCODE_GEMM);
  *     VDLA_PUT(i, VDLA_GEMM_UOP_END, 36);
- * Registers (a 64-bit value) and micro-ops (32 bits) are built with VDLA_BITS and |.
+ * Registers (a 64-bit value) and micro-ops ({uop_bits} bits) are built with VDLA_BITS and |.
  */
 #ifndef VDLA_ISA_H
 #define VDLA_ISA_H
 #include <stdint.h>
 
 typedef struct {{
-    uint64_t word[2];
+    uint64_t word[{words}];
 }} vdla_instruction;
 
 /* FIELD without its suffix; values are cut to the field's width, so negative ones are two's complement. */
@@ -74,13 +81,22 @@ def c_header(config: Config) -> str:
     """A C header (C99 and C++): opcodes, sizes, and word, shift and mask of every field of `config`."""
     # A name may not end the comment that it stands in.
     name = config.name.replace("*/", "* /").replace("/*", "/ *")
-    lines = [_PREAMBLE.format(name=name, digest=config.digest)]
+    words = config.instruction_words
+    preamble = _PREAMBLE.format(
+        name=name,
+        digest=config.digest,
+        words=words,
+        count=_COUNTS[words],
+        zeros=", ".join("0" * words),
+        uop_bits=8 * config.uop_bytes,
+    )
+    lines = [preamble]
     lines += [_define(_macro("opcode", item.name), int(item)) for item in Opcode]
     lines += [_define(_macro("memory", item.name), int(item)) for item in MemoryType]
     lines.append(_define(_macro("memory", "post"), POST))
     lines += [_define(_macro("alu", item.name), int(item)) for item in alu_opcodes(config)]
     lines += [_define(_macro("unit", item.name), int(item)) for item in Unit]
-    lines += ["", _define("VDLA_INSTRUCTION_BYTES", INSTRUCTION_BYTES)]
+    lines += ["", _define("VDLA_INSTRUCTION_BYTES", config.instruction_bytes)]
     lines.append(_define("VDLA_INSTRUCTION_ALIGNMENT", INSTRUCTION_ALIGNMENT))
     lines += [_define(_macro(name), getattr(config, name)) for name in _SHAPE]
     lines += [_define(_macro(kind, "bytes"), config.element_bytes(kind)) for kind in _KINDS]
@@ -138,7 +154,8 @@ def markdown(config: Config) -> str:
     lines = [f"# Instruction set of configuration `{config.name}`", ""]
     lines += [
         f"{config.batch} x {config.block_in} x {config.block_out} multiplies a cycle. Instructions are "
-        f"{8 * INSTRUCTION_BYTES} bits, two little-endian 64-bit words; bit positions are inclusive. "
+        f"{8 * config.instruction_bytes} bits, {_COUNTS[config.instruction_words]} little-endian 64-bit words; "
+        "bit positions are inclusive. "
         f"Extensions: {', '.join(config.extensions) or 'none'}. Digest `{config.digest}`.",
         "",
         "## Sizes",
@@ -159,6 +176,8 @@ def markdown(config: Config) -> str:
         listing = ", ".join(f"{item.name} {item.value}" for item in codes)
         lines += [f"- `{title}`: {listing}" + (f", POST {POST} (stores)" if codes is MemoryType else "")]
     lines += ["", "## Instructions", ""]
+    if config.instruction_bytes > VTA_INSTRUCTION_BYTES:
+        lines += [_WIDE, ""]
     for group in _same_fields(config):
         lines += _format_section(group)
     lines += ["## Micro-op", "", *_field_table(uop_fields(config)), "## Configuration registers", ""]

@@ -1,13 +1,13 @@
 """Instruction and micro-op fields as tables derived from a configuration; encoder and decoder read the tables.
 
 The base instructions are bit-compatible with VTA's (its public `hw_spec.h`); the extensions use its free
-opcodes, memory types and bits. isa/README.md gives the semantics of each. An instruction is 128 bits, held as
-a row of two little-endian uint64 words; no field straddles bit 64.
+opcodes, memory types and bits. isa/README.md gives the semantics of each. An instruction is 128 or 256 bits
+(`widths.py`), held as a row of little-endian uint64 words; no field crosses from one word to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,9 +17,7 @@ from .alu import alu_extension
 from .config import Config
 from .errors import EncodingError
 from .opcodes import POST, MemoryType, Opcode, Unit
-
-INSTRUCTION_BYTES = 16
-UOP_BYTES = 4
+from .widths import WORD_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,11 @@ class Format:
 
 
 def _pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
+    """Fields one behind the other from bit `start` on; one that would cross into the next word begins it instead."""
     fields, low = [], start
     for name, width in items:
+        if low // WORD_BITS != (low + width - 1) // WORD_BITS:
+            low = -(-low // WORD_BITS) * WORD_BITS
         fields.append(Field(name, low, width))
         low += width
     return tuple(fields)
@@ -92,27 +93,30 @@ def _post(config: Config) -> tuple[Field, ...]:
     return (*_MEMORY, Field("par_index", 58, 6), *_SIZES, *_POST)
 
 
-def _loops(config: Config) -> tuple[Field, ...]:
+def _loops(config: Config) -> tuple[tuple[str, int], ...]:
     uop = config.uop_index_bits
-    return _pack(8, ("uop_bgn", uop), ("uop_end", uop + 1), ("iter_out", 14), ("iter_in", 14))
+    return ("uop_bgn", uop), ("uop_end", uop + 1), ("iter_out", 14), ("iter_in", 14)
 
 
-def _factors(*widths: tuple[str, int]) -> tuple[Field, ...]:
-    return _pack(64, *((f"{name}_factor_{loop}", width) for name, width in widths for loop in ("out", "in")))
+def _factors(config: Config, *widths: tuple[str, int]) -> tuple[Field, ...]:
+    """In the upper half of the instruction: its second word, as VTA has them, or its last two."""
+    items = ((f"{name}_factor_{loop}", width) for name, width in widths for loop in ("out", "in"))
+    return _pack(4 * config.instruction_bytes, *items)
 
 
 def _matrix(config: Config) -> tuple[Field, ...]:
     acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
-    loops = _loops(config)
-    overwrite = Field("overwrite", loops[-1].high + 1, 1)
-    factors = _factors(("dst", acc), ("src", inp), ("wgt", wgt))
-    return (*_COMMON, Field("reset", 7, 1), *loops, overwrite, *factors)
+    loops = _pack(8, *_loops(config), ("overwrite", 1))
+    factors = _factors(config, ("dst", acc), ("src", inp), ("wgt", wgt))
+    return (*_COMMON, Field("reset", 7, 1), *loops, *factors)
 
 
 def _vector(config: Config) -> tuple[Field, ...]:
-    factors = _factors(("dst", config.acc_index_bits), ("src", config.inp_index_bits))
+    loops = _pack(8, *_loops(config))
+    factors = _factors(config, ("dst", config.acc_index_bits), ("src", config.inp_index_bits))
     operation = (*_pack(108, ("alu_opcode", 3), ("use_imm", 1)), Field("imm", 112, 16, signed=True))
-    return (*_COMMON, Field("reset", 7, 1), *_loops(config), *factors, *operation)
+    fields = (*_COMMON, Field("reset", 7, 1), *loops, *factors, *operation)
+    return tuple(sorted(fields, key=lambda item: item.low))
 
 
 def _register_write(config: Config) -> tuple[Field, ...]:
@@ -323,22 +327,33 @@ def register_values(name: str, columns: Mapping[str, int | np.ndarray]) -> int |
 # --- encoding -------------------------------------------------------------------------------------------
 
 
-def encode(config: Config, name: str, **values: int) -> tuple[int, int]:
-    """The two 64-bit words of one instruction of format `name`. Raises EncodingError, naming the field."""
+def split_words(config: Config, word: int) -> tuple[int, ...]:
+    """An instruction, given as one integer, as the 64-bit words that programs hold, the low one first."""
+    return tuple(
+        [word >> low & (1 << WORD_BITS) - 1 for low in range(0, 8 * config.instruction_bytes, WORD_BITS)]
+    )
+
+
+def join_words(words: Sequence[int]) -> int:
+    """The integer whose 64-bit words are `words`, the low one first."""
+    return sum(word << WORD_BITS * place for place, word in enumerate(words))
+
+
+def encode(config: Config, name: str, **values: int) -> tuple[int, ...]:
+    """The 64-bit words of one instruction of format `name`. Raises EncodingError, naming the field."""
     layout = formats(config).get(name)
     if layout is None:
         raise EncodingError(f"no instruction {name!r}; there are {', '.join(formats(config))}")
     fixed = {"opcode": int(layout.opcode)}
     if layout.memory_type is not None:
         fixed["memory_type"] = int(layout.memory_type)
-    word = pack_fields(name, layout.fields, {**values, **fixed})
-    return word & (1 << 64) - 1, word >> 64
+    return split_words(config, pack_fields(name, layout.fields, {**values, **fixed}))
 
 
 def encode_many(
     config: Config, name: str, columns: Mapping[str, int | np.ndarray], count: int | None = None
 ) -> np.ndarray:
-    """(n, 2) uint64 words of n instructions of format `name`; each column is n integers, or an int for all.
+    """(n, words) uint64 words of n instructions of format `name`; each column is n integers, or an int for all.
 
     `count` is n, which may be left out where a column is an array. Raises EncodingError.
     """
@@ -348,10 +363,10 @@ def encode_many(
     common = {key: column for key, column in columns.items() if isinstance(column, int)}
     if count is None:
         count = len(next(iter(arrays.values())))
-    words = np.empty((count, 2), dtype=np.uint64)
+    words = np.empty((count, config.instruction_words), dtype=np.uint64)
     words[:] = encode(config, name, **common)
     if arrays and count:
-        for word, part in enumerate(_pack_columns(name, fields, arrays, words=2)):
+        for word, part in enumerate(_pack_columns(name, fields, arrays, words.shape[1])):
             words[:, word] |= part
     return words
 
@@ -390,7 +405,7 @@ def _refuse_columns(where: str, fields: Mapping[str, Field], columns: Mapping[st
 
 
 def extract(words: np.ndarray, item: Field) -> np.ndarray:
-    """Field `item` of every row of (n, 2) uint64 `words`, as int64 (uint64 for a full 64-bit field)."""
+    """Field `item` of every row of (n, words) uint64 `words`, as int64 (uint64 for a full 64-bit field)."""
     mask = np.uint64((1 << item.width) - 1)
     raw = words[:, item.low // 64] >> np.uint64(item.low % 64) & mask
     if item.width == 64:
@@ -402,7 +417,7 @@ def extract(words: np.ndarray, item: Field) -> np.ndarray:
 
 
 def format_names(words: np.ndarray) -> list[str]:
-    """The format name of every row of (n, 2) uint64 `words`; raises EncodingError for bits that are no instruction."""
+    """The format name of every row of (n, words) `words`; raises EncodingError for bits that are no instruction."""
     opcodes = (words[:, 0] & np.uint64(7)).astype(np.int64)
     types = (words[:, 0] >> np.uint64(7) & np.uint64(7)).astype(np.int64)
     names = []
@@ -427,16 +442,21 @@ def format_names(words: np.ndarray) -> list[str]:
     return names
 
 
-def decode_one(config: Config, low: int, high: int) -> tuple[str, dict[str, int]]:
+def decode_one(config: Config, *words: int) -> tuple[str, dict[str, int]]:
     """Format name and field values of one instruction. Raises EncodingError for bits that are no instruction."""
-    words = np.array([[low, high]], dtype=np.uint64)
-    name = format_names(words)[0]
-    return name, unpack_fields(formats(config)[name].fields, low | high << 64)
+    name = format_names(np.array([words], dtype=np.uint64))[0]
+    return name, unpack_fields(formats(config)[name].fields, join_words(words))
+
+
+def uop_dtype(config: Config) -> np.dtype[np.unsignedinteger]:
+    """The type of an array of micro-ops: uint32, or uint64 where `Config.uop_bytes` is 8."""
+    return np.dtype(np.uint32 if config.uop_bytes == 4 else np.uint64)
 
 
 def encode_uops(config: Config, dst: np.ndarray, src: np.ndarray, wgt: np.ndarray) -> np.ndarray:
-    """uint32 micro-ops from index arrays of equal shape. Raises EncodingError when an index does not fit."""
-    words = np.zeros(np.shape(dst), dtype=np.uint32)
+    """Micro-ops (`uop_dtype`) from index arrays of equal shape. Raises EncodingError when an index does not fit."""
+    dtype = uop_dtype(config)
+    words = np.zeros(np.shape(dst), dtype=dtype)
     for item, column in zip(uop_fields(config), (dst, src, wgt), strict=True):
         values = np.asarray(column, dtype=np.int64)
         if values.size and (values.min() < 0 or values.max() > item.maximum):
@@ -444,15 +464,16 @@ def encode_uops(config: Config, dst: np.ndarray, src: np.ndarray, wgt: np.ndarra
             raise EncodingError(
                 f"micro-op: {item.name} index {wrong} does not fit {item.width} bits (0..{item.maximum})"
             )
-        words |= values.astype(np.uint32) << np.uint32(item.low)
+        words |= values.astype(dtype) << dtype.type(item.low)
     return words
 
 
 def decode_uops(config: Config, words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(dst, src, wgt) int64 index arrays of uint32 micro-ops."""
-    raw = np.asarray(words, dtype=np.uint32)
+    """(dst, src, wgt) int64 index arrays of micro-ops (`uop_dtype`)."""
+    dtype = uop_dtype(config)
+    raw = np.asarray(words, dtype=dtype)
     columns = [
-        (raw >> np.uint32(item.low) & np.uint32((1 << item.width) - 1)).astype(np.int64)
+        (raw >> dtype.type(item.low) & dtype.type((1 << item.width) - 1)).astype(np.int64)
         for item in uop_fields(config)
     ]
     return columns[0], columns[1], columns[2]

@@ -45,9 +45,9 @@ class Segment:
 class Program:
     """Everything one launch needs.
 
-    `instructions` is (n, 2) uint64, low word first; `image` is the initial DRAM contents, uint8, whose length
-    is the whole memory the program may touch (constants and micro-ops in place, zeros elsewhere); `group_of`
-    is (n,) int32, the index into `groups` (layer names, unique) of the layer each instruction works for, or
+    `instructions` is (n, config.instruction_words) uint64, low word first; `image` is the initial DRAM contents, uint8,
+    whose length is the whole memory the program may touch (constants and micro-ops in place, zeros elsewhere);
+    `group_of` is (n,) int32, the index into `groups` (layer names, unique) of the layer each instruction works for, or
     -1. The arrays are made read-only. Raises ProgramError when the parts contradict each other.
     """
 
@@ -61,7 +61,7 @@ class Program:
     def __post_init__(self) -> None:
         count = len(self.instructions)
         for name, dtype, shape in (
-            ("instructions", np.uint64, (count, 2)),
+            ("instructions", np.uint64, (count, self.config.instruction_words)),
             ("image", np.uint8, (len(self.image),)),
             ("group_of", np.int32, (count,)),
         ):
@@ -233,32 +233,39 @@ def from_bytes(data: bytes, where: str) -> Program:
 # --- bare instruction words -----------------------------------------------------------------------------
 
 
-def read_hex(path: str | Path) -> NDArray[np.uint64]:
-    """(n, 2) uint64 instructions from a text file, one of 128 bits a line in 32 hexadecimal digits.
+def read_hex(path: str | Path, config: Config | None = None) -> NDArray[np.uint64]:
+    """(n, words) uint64 instructions from a text file, one a line in hexadecimal digits.
 
-    The most significant digit comes first; blank lines and `#` comments are allowed. Raises ProgramError
-    naming file and line.
+    These are as many as an instruction of `config` has, 32 for its 128 bits (and without `config`) or 64. The most
+    significant digit comes first; blank lines and `#` comments are allowed. Raises ProgramError naming file and line.
     """
+    words = 2 if config is None else config.instruction_words
+    count = 16 * words
     try:
         text = read_bytes(path).decode("utf-8")
     except UnicodeDecodeError:
         raise ProgramError(
-            f"{path}: not a text file; expected one instruction a line in 32 hexadecimal digits"
+            f"{path}: not a text file; expected one instruction a line in {count} hexadecimal digits"
         ) from None
-    words = []
+    rows = []
     for number, line in enumerate(text.splitlines(), 1):
         digits = line.partition("#")[0].strip()
         if not digits:
             continue
-        if len(digits) != 32 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+        if len(digits) != count or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+            of = (
+                f", as instructions of configuration {config.name!r} have"
+                if config is not None and words > 2
+                else ""
+            )
             raise ProgramError(
-                f"{path}:{number}: {digits[:40]!r} is no instruction; expected 32 hexadecimal digits, the "
+                f"{path}:{number}: {digits[:40]!r} is no instruction; expected {count} hexadecimal digits{of}, the "
                 "most significant first"
             )
-        words.append((int(digits[16:], 16), int(digits[:16], 16)))
-    return np.array(words, dtype=np.uint64).reshape(-1, 2)
+        rows.append(tuple(int(digits[low - 16 : low], 16) for low in range(count, 0, -16)))
+    return np.array(rows, dtype=np.uint64).reshape(-1, words)
 
 
 def hex_lines(instructions: NDArray[np.uint64]) -> str:
-    """The text that `read_hex` reads: one line of 32 hexadecimal digits an instruction."""
-    return "".join(f"{high:016x}{low:016x}\n" for low, high in instructions.tolist())
+    """The text that `read_hex` reads: one line of hexadecimal digits an instruction."""
+    return "".join("".join(f"{word:016x}" for word in reversed(row)) + "\n" for row in instructions.tolist())

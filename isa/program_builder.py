@@ -55,7 +55,7 @@ class ProgramBuilder:
 
 
 def start_builder(
-    config: Config, image: NDArray[np.uint8], uop: NDArray[np.uint32] | None = None
+    config: Config, image: NDArray[np.uint8], uop: NDArray[np.unsignedinteger] | None = None
 ) -> ProgramBuilder:
     """Nothing yet, for a launch with memory `image` and micro-op memory `uop` (zero unless given)."""
     return ProgramBuilder(
@@ -68,7 +68,8 @@ def start_builder(
 def finish(build: ProgramBuilder) -> Program:
     """The program as built; its image is that of the start."""
     words = [encode(build.config, name, **values) for name, values in build.instructions]
-    return bare_program(build.config, np.array(words, np.uint64).reshape(-1, 2), build.trace.image)
+    count = build.config.instruction_words
+    return bare_program(build.config, np.array(words, np.uint64).reshape(-1, count), build.trace.image)
 
 
 def _nothing(build: ProgramBuilder, unit: Unit) -> None:

@@ -49,11 +49,11 @@ def to_text(program: Program) -> str:
     if program.groups:
         lines.append(f".groups {json.dumps(list(program.groups))}")
     current = -1
-    for (low, high), group in zip(program.instructions.tolist(), program.group_of.tolist(), strict=True):
+    for words, group in zip(program.instructions.tolist(), program.group_of.tolist(), strict=True):
         if group != current:
             lines.append(f".group {json.dumps(program.groups[group])}" if group >= 0 else ".group")
             current = group
-        lines.append(instruction_text(program.config, low, high))
+        lines.append(instruction_text(program.config, *words))
     return "\n".join(lines) + "\n"
 
 
@@ -64,7 +64,7 @@ class _Parts:
     segments: list[Segment] = field(default_factory=list)
     groups: tuple[str, ...] = ()
     group: int = -1
-    words: list[tuple[int, int]] = field(default_factory=list)
+    words: list[tuple[int, ...]] = field(default_factory=list)
     group_of: list[int] = field(default_factory=list)
 
 
@@ -84,7 +84,7 @@ def from_text(text: str, where: str, config: Config | None = None) -> Program:
     try:
         return Program(
             config=parts.config,
-            instructions=np.array(parts.words, np.uint64).reshape(-1, 2),
+            instructions=np.array(parts.words, np.uint64).reshape(-1, parts.config.instruction_words),
             image=parts.image,
             segments=tuple(parts.segments),
             groups=parts.groups,

@@ -18,7 +18,16 @@ from .alu import ALU_OPERATIONS, AluOpcode
 from .arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
 from .config import Config
 from .errors import ProgramError
-from .layout import REGISTERS, Opcode, decode_uops, extension_of, format_names, formats, unpack_fields
+from .layout import (
+    REGISTERS,
+    Opcode,
+    decode_uops,
+    extension_of,
+    format_names,
+    formats,
+    join_words,
+    unpack_fields,
+)
 from .scratchpads import Contents, typed_scratchpads
 
 Values = Mapping[str, int]
@@ -28,13 +37,13 @@ Values = Mapping[str, int]
 class ReferenceResult:
     """What a program leaves behind.
 
-    `memory` uint8 (size,); `uop` uint32 (uop_depth,); `inp` int8 (inp_depth, batch, block_in); `wgt` int8
-    (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
+    `memory` uint8 (size,); `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt`
+    int8 (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
     block_out): int32 biases, then float32 scales, as bits. `executed` counts instructions, FINISH included.
     """
 
     memory: NDArray[np.uint8]
-    uop: NDArray[np.uint32]
+    uop: NDArray[np.unsignedinteger]
     inp: NDArray[np.int8]
     wgt: NDArray[np.int8]
     acc: NDArray[np.int32]
@@ -46,7 +55,7 @@ class ReferenceResult:
 class _Machine:
     config: Config
     memory: NDArray[np.uint8]
-    uop: NDArray[np.uint32]
+    uop: NDArray[np.unsignedinteger]
     inp: NDArray[np.int8]
     wgt: NDArray[np.int8]
     acc: NDArray[np.int32]
@@ -84,7 +93,7 @@ def run_reference(
     *,
     scratchpads: Contents | None = None,
 ) -> ReferenceResult:
-    """Execute (n, 2) uint64 `instructions` up to FINISH on a copy of `memory` (uint8, the whole DRAM image).
+    """Execute (n, words) uint64 `instructions` up to FINISH on a copy of `memory` (uint8, the whole DRAM image).
 
     `scratchpads` are the contents at launch (`isa.scratchpads`), zero where not named. Raises ProgramError, naming
     the instruction's index and field, for an access outside a memory or scratchpad, a missing extension, an unknown
@@ -106,9 +115,9 @@ def run_reference(
         registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
     )
     names = format_names(instructions[:executed])
-    for index, (name, (low, high)) in enumerate(zip(names, instructions[:executed].tolist(), strict=True)):
+    for index, (name, words) in enumerate(zip(names, instructions[:executed].tolist(), strict=True)):
         machine.where = f"instruction {index} ({name})"
-        _execute(machine, name, unpack_fields(formats(config)[name].fields, low | high << 64))
+        _execute(machine, name, unpack_fields(formats(config)[name].fields, join_words(words)))
     return ReferenceResult(
         memory=machine.memory,
         uop=machine.uop,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .config import Config
 from .errors import ProgramError
+from .layout import uop_dtype
 
 KINDS = ("uop", "inp", "wgt", "acc", "par")
 """The memories that programs fill; the parameter table is there with the extension `post`."""
@@ -30,9 +31,9 @@ def scratchpad_sizes(config: Config) -> dict[str, int]:
 def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[str, NDArray[Any]]:
     """Fresh arrays of all KINDS that hold `contents`, zeros where it names none.
 
-    `uop` uint32 (uop_depth,); `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth, block_out, block_in);
-    `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out). Raises ProgramError for a
-    memory that `config` has not, or has in another size.
+    `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth,
+    block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out). Raises
+    ProgramError for a memory that `config` has not, or has in another size.
     """
     contents = {} if contents is None else contents
     sizes = scratchpad_sizes(config)
@@ -45,8 +46,8 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
             raise ProgramError(
                 f"scratchpads: {kind} is {data.dtype} of shape {data.shape}, expected uint8 of ({sizes[kind]},)"
             )
-    shapes: dict[str, tuple[tuple[int, ...], type]] = {
-        "uop": ((config.uop_depth,), np.uint32),
+    shapes: dict[str, tuple[tuple[int, ...], Any]] = {
+        "uop": ((config.uop_depth,), uop_dtype(config)),
         "inp": ((config.inp_depth, config.batch, config.block_in), np.int8),
         "wgt": ((config.wgt_depth, config.block_out, config.block_in), np.int8),
         "acc": ((config.acc_depth, config.batch, config.block_out), np.int32),

@@ -120,6 +120,12 @@ def read_burst_beats(config: Config, fifo_bytes: int) -> int:
     return longest_burst(fifo_bytes // config.memory.bus_bytes, READ_BURST_BEATS)
 
 
+def fetch_burst_instructions(config: Config) -> int:
+    """Most instructions that one fetch asks for: half the buffer, and no more than the longest read burst brings."""
+    worth = READ_BURST_BEATS * config.memory.bus_bytes // config.instruction_bytes
+    return min(config.fetch_buffer_depth // 2, max(1, worth))
+
+
 def write_burst_beats(config: Config) -> int:
     """Most beats of a write burst: at most half the store FIFO."""
     return longest_burst(config.fifo_bytes("store") // config.memory.bus_bytes, WRITE_BURST_BEATS)

@@ -24,7 +24,7 @@ class Program(NamedTuple):
     order: Array
     sizes: Array
     B: Array
-    kept: NDArray[np.uint32]
+    kept: NDArray[np.uint64]
 
 
 class Bus(NamedTuple):

@@ -36,7 +36,7 @@ from .state import (
 class Pads(NamedTuple):
     """The scratchpads while a program executes; `packed` are the weight tiles as `kernels.multiply_tile` takes them."""
 
-    uop: NDArray[np.uint32]
+    uop: NDArray[np.uint64]
     inp: NDArray[np.int16]
     wgt: NDArray[np.int8]
     packed: NDArray[np.int16]

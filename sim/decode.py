@@ -248,14 +248,16 @@ def _lacking(
 
 
 def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -> Decoded:
-    """Decode (n, 2) uint64 `instructions` for a memory of `memory_size` bytes.
+    """Decode (n, words) uint64 `instructions` for a memory of `memory_size` bytes.
 
     Raises ProgramError for an unknown encoding or register, a missing extension or a DRAM access outside the
     memory, and EncodingError for bits that are no instruction; each names the instruction.
     """
     words = np.ascontiguousarray(instructions, np.uint64)
-    if words.ndim != 2 or words.shape[1] != 2:
-        raise ProgramError(f"instructions are an array of shape {words.shape}; expected (n, 2) 64-bit words")
+    if words.ndim != 2 or words.shape[1] != config.instruction_words:
+        raise ProgramError(
+            f"instructions are an array of shape {words.shape}; expected (n, {config.instruction_words}) 64-bit words"
+        )
     rows = np.zeros((len(words), ROW_COLUMNS), np.int64)
     bad = _decode(words, *_tables(config), rows)
     if bad >= 0:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
-from vdla.isa.layout import uop_fields
+from vdla.isa.layout import uop_dtype, uop_fields
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 from vdla.util.machine_code import compiled
 
@@ -47,12 +47,12 @@ _LINE = 64  # bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratchpads:
-    """Final contents: `uop` uint32 (uop_depth,); `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth,
-    block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out), biases
-    then scales as bits.
+    """Final contents: `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8
+    (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out),
+    biases then scales as bits.
     """
 
-    uop: NDArray[np.uint32]
+    uop: NDArray[np.unsignedinteger]
     inp: NDArray[np.int8]
     wgt: NDArray[np.int8]
     acc: NDArray[np.int32]
@@ -60,7 +60,7 @@ class Scratchpads:
 
 
 @compiled()
-def _execute(rows, registers, memory, widths, pads, trace):  # type: ignore[no-untyped-def]
+def _execute(rows, registers, memory, widths, uop_bytes, pads, trace):  # type: ignore[no-untyped-def]
     """Run all rows; the index of an instruction that reaches outside a scratchpad, or -1."""
     used = 0
     uop, inp, wgt, packed, acc, par = pads
@@ -80,7 +80,7 @@ def _execute(rows, registers, memory, widths, pads, trace):  # type: ignore[no-u
         elif kind == LOAD_PATCH:
             outcome = load_patch(row, here, memory, inp)
         elif kind == LOAD_UOP:
-            outcome = load_uop(row, memory, uop)
+            outcome = load_uop(row, memory, uop_bytes, uop)
             if outcome != OUTSIDE:
                 first = row[SRAM_BASE]
                 for k in range(load_size(row)):
@@ -111,12 +111,12 @@ def _trace_size(rows):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _trace_uops(rows, memory, buffer, trace):  # type: ignore[no-untyped-def]
+def _trace_uops(rows, memory, uop_bytes, buffer, trace):  # type: ignore[no-untyped-def]
     """Fill `trace`; the index of a LOAD.UOP that reaches outside `buffer`, or -1."""
     used = 0
     for i in range(len(rows)):
         if rows[i, KIND] == LOAD_UOP:
-            if load_uop(rows[i], memory, buffer) == OUTSIDE:
+            if load_uop(rows[i], memory, uop_bytes, buffer) == OUTSIDE:
                 return i
             for k in range(load_size(rows[i])):
                 trace[used] = buffer[rows[i, SRAM_BASE] + k]
@@ -124,11 +124,12 @@ def _trace_uops(rows, memory, buffer, trace):  # type: ignore[no-untyped-def]
     return -1
 
 
-def trace_uops(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.uint32]:
+def trace_uops(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """The words every LOAD.UOP writes, one load after the other, if no STORE changes them in `memory`."""
-    trace = np.empty(_trace_size(decoded.rows), np.uint32)
-    buffer = np.zeros(config.uop_depth, np.uint32)
-    _refuse(decoded, _trace_uops(decoded.rows, np.ascontiguousarray(memory, np.uint8), buffer, trace))
+    trace = np.empty(_trace_size(decoded.rows), np.uint64)
+    buffer = np.zeros(config.uop_depth, np.uint64)
+    image = np.ascontiguousarray(memory, np.uint8)
+    _refuse(decoded, _trace_uops(decoded.rows, image, config.uop_bytes, buffer, trace))
     return trace
 
 
@@ -150,14 +151,14 @@ def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
 
 def execute(
     config: Config, decoded: Decoded, memory: NDArray[np.uint8], contents: Contents | None = None
-) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint32]]:
+) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint64]]:
     """Final memory, final scratchpads and the words of all LOAD.UOPs, from scratchpads that hold `contents`.
 
     Raises ProgramError, naming the instruction.
     """
     image = np.array(memory, np.uint8)
     start = typed_scratchpads(config, contents)
-    wgt, par, uop = start["wgt"], start["par"], start["uop"]
+    wgt, par, uop = start["wgt"], start["par"], start["uop"].astype(np.uint64)
     inp = _aligned(start["inp"].shape, np.int16)
     inp[...] = start["inp"]
     acc = _aligned(start["acc"].shape, np.int32)
@@ -167,11 +168,12 @@ def execute(
     packed = np.zeros(shape, np.int16)
     if contents is not None and "wgt" in contents:
         packed[...] = wgt.reshape(shape[0], shape[1], lanes, pairs, 2).transpose(0, 1, 3, 2, 4)
-    trace = np.empty(_trace_size(decoded.rows), np.uint32)
+    trace = np.empty(_trace_size(decoded.rows), np.uint64)
     widths = np.array([item.width for item in uop_fields(config)], np.int64)
     pads = Pads(uop=uop, inp=inp, wgt=wgt, packed=packed, acc=acc, par=par)
     _refuse(
         decoded,
-        _execute(decoded.rows, decoded.registers, image, widths, pads, trace),
+        _execute(decoded.rows, decoded.registers, image, widths, config.uop_bytes, pads, trace),
     )
-    return image, Scratchpads(uop=uop, inp=inp.astype(np.int8), wgt=wgt, acc=acc, par=par), trace
+    final = uop.astype(uop_dtype(config))
+    return image, Scratchpads(uop=final, inp=inp.astype(np.int8), wgt=wgt, acc=acc, par=par), trace

@@ -126,15 +126,19 @@ def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def load_uop(row, memory, uop):  # type: ignore[no-untyped-def]
-    """LOAD.UOP into `uop` uint32."""
+def load_uop(row, memory, size, uop):  # type: ignore[no-untyped-def]
+    """LOAD.UOP into `uop` uint64, each of `size` bytes in memory."""
     if not _fits(row, len(uop)):
         return OUTSIDE
     for to, count, start in _runs(row):
         if start < 0:
             uop[to : to + count] = 0
         else:
-            uop[to : to + count] = memory[4 * start : 4 * (start + count)].view(np.uint32)
+            data = memory[size * start : size * (start + count)]
+            if size == 4:
+                uop[to : to + count] = data.view(np.uint32)
+            else:
+                uop[to : to + count] = data.view(np.uint64)
     return DONE
 
 

@@ -85,8 +85,8 @@ def run_timing(
     count: int,
     memory_size: int,
     limit: int,
-    trace: NDArray[np.uint32],
-    uops: NDArray[np.uint32],
+    trace: NDArray[np.uint64],
+    uops: NDArray[np.uint64],
 ) -> TimingRun:
     """Run the decoded program; `trace` holds the words of all LOAD.UOPs, `uops` (changed here) those at launch."""
     rows = decoded.rows

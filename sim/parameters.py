@@ -17,8 +17,8 @@ from vdla.isa.program import instruction_address
 from vdla.isa.timing import (
     ALU_LATENCY,
     ALU_READ_STAGE,
-    READ_BURST_BEATS,
     STORE_LATENCY,
+    fetch_burst_instructions,
     gemm_latency,
     gemm_read_stage,
     post_latency,
@@ -38,12 +38,6 @@ class Launch:
     last: int
     memory_size: int
     limit: int
-
-
-def _fetch_burst_instructions(config: Config) -> int:
-    """Most instructions one fetch asks for: half the buffer, and no more than the longest read burst."""
-    longest = max(1, READ_BURST_BEATS * config.memory.bus_bytes // 16)
-    return min(config.fetch_buffer_depth // 2, longest)
 
 
 _VALUES: list[Callable[[Launch], int]] = []
@@ -81,7 +75,8 @@ P_BLOCK_IN = _place(lambda run: run.config.block_in)
 P_STORE_FIFO = _place(lambda run: run.config.fifo_bytes("store"))
 # Bytes of the longest aligned write burst; instructions of the longest fetch burst.
 P_WRITE_BURST = _place(lambda run: write_burst_beats(run.config) * run.config.memory.bus_bytes)
-P_FETCH_BURST = _place(lambda run: _fetch_burst_instructions(run.config))
+P_FETCH_BURST = _place(lambda run: fetch_burst_instructions(run.config))
+P_INSTRUCTION = _place(lambda run: run.config.instruction_bytes)
 P_PROGRAM = _place(lambda run: instruction_address(run.memory_size))  # byte address of instruction 0
 P_COUNT = _place(lambda run: run.count)  # instructions in the program
 P_LAST = _place(lambda run: run.last)  # index of the first FINISH, or P_COUNT

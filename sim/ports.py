@@ -82,11 +82,11 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
     """Fill B; the copies of micro-ops that mixed instructions point into.
 
-    `trace` (uint32) holds, one LOAD.UOP after the other, the words each writes; `uops` (uop_depth,) is the memory at
+    `trace` (uint64) holds, one LOAD.UOP after the other, the words each writes; `uops` (uop_depth,) is the memory at
     launch, which this changes.
     """
     slots = np.full((_SLOTS, 8), -1, np.int64)
-    kept = np.empty(1024, np.uint32)
+    kept = np.empty(1024, np.uint64)
     used, cursor, version = 0, 0, 0
     dst_mask, src_mask = (1 << P[P_UOP_DST]) - 1, (1 << P[P_UOP_SRC]) - 1
     for i in range(len(rows)):
@@ -127,7 +127,7 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
         if B[i, B_BANK] == MIXED or B[i, B_SOURCE] == MIXED:
             if slot[_S_UOPS] < 0:
                 if used + last - first > len(kept):
-                    grown = np.empty(2 * (used + last - first), np.uint32)
+                    grown = np.empty(2 * (used + last - first), np.uint64)
                     grown[:used] = kept[:used]
                     kept = grown
                 slot[_S_UOPS] = used

@@ -136,7 +136,7 @@ def simulate(
     cycle_limit: int | None = None,
     scratchpads: Contents | None = None,
 ) -> SimulationResult:
-    """Run (n, 2) uint64 `instructions` on `config` with the DRAM image `memory` (uint8, not modified).
+    """Run (n, words) uint64 `instructions` on `config` with the DRAM image `memory` (uint8, not modified).
 
     With `data` the result holds the final memory and scratchpads, computed instruction by instruction in program
     order: a race-free program cannot tell that from the order of time. Without, timing alone: the same cycles,
@@ -154,7 +154,7 @@ def simulate(
         image, final, trace = execute(config, decoded, memory, scratchpads)
     else:
         trace = trace_uops(config, decoded, memory)
-    uops = typed_scratchpads(config, scratchpads)["uop"]
+    uops = typed_scratchpads(config, scratchpads)["uop"].astype(np.uint64)
     timing = run_timing(config, decoded, len(instructions), len(memory), limit, trace, uops)
     if timing.outcome != OK or timing.cycle > limit:
         what = describe(config, decoded, len(instructions), timing.units, timing.tokens)

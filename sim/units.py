@@ -24,6 +24,7 @@ from .parameters import (
     P_FETCH_BURST,
     P_FETCH_DEPTH,
     P_GEMM_LATENCY,
+    P_INSTRUCTION,
     P_LAST,
     P_PROGRAM,
     P_TOKENS,
@@ -106,9 +107,6 @@ from .state import (
 )
 from .streams import write_elements, write_patches
 
-_BYTES = 16  # of an instruction
-
-
 # --- fetch and dispatch -----------------------------------------------------------------------------------
 
 
@@ -118,8 +116,8 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
     c = FETCH_CLIENT
     if C[c, C_SHOWN] != NEVER or M[M_REQUESTED] == P[P_COUNT]:
         return False
-    address = P[P_PROGRAM] + M[M_REQUESTED] * _BYTES
-    count = min(P[P_COUNT] - M[M_REQUESTED], P[P_FETCH_BURST], (4096 - address % 4096) // _BYTES)
+    address = P[P_PROGRAM] + M[M_REQUESTED] * P[P_INSTRUCTION]
+    count = min(P[P_COUNT] - M[M_REQUESTED], P[P_FETCH_BURST], (4096 - address % 4096) // P[P_INSTRUCTION])
     shown = max(np.int64(FETCH_DELAY), C[c, C_ACCEPTED] + REQUEST_GAP)
     must_leave = M[M_REQUESTED] + count - P[P_FETCH_DEPTH]
     if must_leave > 0:
@@ -128,11 +126,11 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
         shown = max(shown, X[must_leave - 1, X_DISPATCH] + FETCH_ROOM_DELAY)
     C[c, C_SHOWN] = shown
     C[c, C_KIND] = T_INSTRUCTION
-    C[c, C_BYTES] = count * _BYTES
-    C[c, C_BEATS] = (address + count * _BYTES - 1) // P[P_BUS] - address // P[P_BUS] + 1
+    C[c, C_BYTES] = count * P[P_INSTRUCTION]
+    C[c, C_BEATS] = (address + count * P[P_INSTRUCTION] - 1) // P[P_BUS] - address // P[P_BUS] + 1
     burst = R[c, C[c, C_ISSUED] & (R.shape[1] - 1)]
     burst[R_ADDRESS] = address
-    burst[R_BYTES] = count * _BYTES
+    burst[R_BYTES] = count * P[P_INSTRUCTION]
     burst[R_START] = NEVER
     C[c, C_ISSUED] += 1
     M[M_REQUESTED] += count
@@ -152,7 +150,7 @@ def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
         i = M[M_DISPATCHED]
         u = rows[i, UNIT]
         burst = R[c, C[c, C_TAKEN] & (R.shape[1] - 1)]
-        end = P[P_PROGRAM] + (i + 1) * _BYTES - 1
+        end = P[P_PROGRAM] + (i + 1) * P[P_INSTRUCTION] - 1
         arrived = burst[R_START] + end // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + FIFO_LATENCY
         cycle = max(arrived, M[M_LAST_DISPATCH] + 1)
         ahead = U[u, U_DISPATCHED] - P[P_COMMANDS]

@@ -126,7 +126,7 @@ def random_image(
     Half of these are bytes, half int32 of every magnitude. With `far` zeros follow, as far as strides reach.
     """
     boundary = 4096
-    uops = boundary - 2 * UOPS
+    uops = boundary - config.uop_bytes * UOPS // 2
     data = 2 * boundary
     size = 2 * boundary + _page(
         max(3 * config.fifo_bytes("load"), 12 * config.wgt_bytes, 40 * config.acc_bytes)
@@ -151,7 +151,7 @@ def random_image(
         # As ALU operands: both indices are accumulators.
         columns[1] = np.minimum(columns[1], config.acc_depth // 2 - 1)
     assert all(column.max() <= item.maximum for item, column in zip(uop_fields(config), columns, strict=True))
-    image[uops : uops + 4 * UOPS] = encode_uops(config, *columns).view(np.uint8)
+    image[uops : uops + config.uop_bytes * UOPS] = encode_uops(config, *columns).view(np.uint8)
     table = random_parameters(rng, TABLE, config.block_out)
     rows = TOTALS * config.batch
     # A third of them far from zero, where bits count that else only saturate.
@@ -261,7 +261,7 @@ def _load(source: Source, kind: str) -> dict[str, int]:
         values["sram_base"] = source.number(source.config.uop_depth - 1, UOPS)
         region = source.regions
         end = region.end if source.chance(0.5) else region.output + _SHARED * source.config.out_bytes
-        return {**values, "dram_base": source.number(end, region.output) // 4}
+        return {**values, "dram_base": source.number(end, region.output) // source.config.uop_bytes}
     if kind not in ("uop", "par") and source.chance(0.08):
         # Longer than the FIFO, in one run or in rows that touch.
         fifo = (

@@ -71,15 +71,26 @@ def random_config(seed: int) -> Config:
         for name in EXTENSIONS
         if _generator(seed, name).random() < 0.9 and (name != "depthwise" or block_in == block_out)
     )
+    uop_depth, inp_depth, wgt_depth, acc_depth = pick(128, 512), pick(64, 128), pick(16, 64), pick(64, 128)
+    match _generator(seed, "encoding").choice(("128", "128", "128", "alu", "loops", "micro-ops")):
+        case "alu":  # its factors alone do not fit an instruction of 128 bits
+            inp_depth, acc_depth = 4096, 2048
+        case "loops":
+            uop_depth = 16384
+        case "micro-ops":  # of 64 bits
+            inp_depth, wgt_depth, acc_depth = 2048, 2048, 2048
+        case _:
+            pass
+    indices = sum((depth - 1).bit_length() for depth in (inp_depth, wgt_depth, acc_depth))
     return Config(
         name=f"random {seed}",
         batch=batch,
         block_in=block_in,
         block_out=block_out,
-        uop_buffer_bytes=4 * pick(128, 512),
-        inp_buffer_bytes=batch * block_in * pick(64, 128),
-        wgt_buffer_bytes=block_in * block_out * pick(16, 64),
-        acc_buffer_bytes=4 * batch * block_out * pick(64, 128),
+        uop_buffer_bytes=(4 if indices <= 32 else 8) * uop_depth,
+        inp_buffer_bytes=batch * block_in * inp_depth,
+        wgt_buffer_bytes=block_in * block_out * wgt_depth,
+        acc_buffer_bytes=4 * batch * block_out * acc_depth,
         par_buffer_bytes=8 * block_out * pick(1, 4),
         load_fifo_bytes=pick(2 * bus, 4 * bus, 1024),
         compute_fifo_bytes=pick(2 * bus, 256),
@@ -155,7 +166,7 @@ def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
 
 
 def random_program(
-    config: Config, seed: int, length: int = 60, *, uop: NDArray[np.uint32] | None = None
+    config: Config, seed: int, length: int = 60, *, uop: NDArray[np.unsignedinteger] | None = None
 ) -> Program:
     """A program of about `length` instructions besides those that only carry tokens, ending in FINISH.
 
@@ -175,7 +186,7 @@ def random_program(
             if item.producer is unit and source.chance(0.1):
                 push(build, queue)
 
-    first = {"y_size": 1, "x_size": UOPS, "x_stride": UOPS, "dram_base": regions.uops // 4}
+    first = {"y_size": 1, "x_size": UOPS, "x_stride": UOPS, "dram_base": regions.uops // config.uop_bytes}
     append(build, "LOAD.UOP", first, placed=placed)
     if uops_at:
         append(build, "LOAD.UOP", first | {"sram_base": uops_at}, placed=placed)

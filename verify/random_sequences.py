@@ -67,7 +67,7 @@ def _chain(source: Source) -> list[Instruction]:
             case "LOAD.UOP":
                 rest = source.number(CHAINED, 1)
                 values = {"y_size": 1, "x_size": rest, "x_stride": rest, "sram_base": UOPS - rest}
-                values["dram_base"] = source.regions.uops // 4 + UOPS - rest
+                values["dram_base"] = source.regions.uops // config.uop_bytes + UOPS - rest
             case _:
                 values = {"y_size": 1, "x_size": 2 * NEAR, "x_stride": 2 * NEAR}
                 values["dram_base"] = dram_base(source, name.removeprefix("LOAD.").lower())

@@ -46,7 +46,8 @@ def open_program(path: Path, config: str | None, memory: Path | None = None) -> 
         image = None
         if memory is not None:
             image = np.frombuffer(read_whole(memory, "memory image"), np.uint8)
-        return bare_program(load_config(config or "vta"), read_hex(path), image)
+        machine = load_config(config or "vta")
+        return bare_program(machine, read_hex(path, machine), image)
     if memory is not None:
         raise UserError(f"{path}: an assembler text holds its own memory; leave out --memory")
     try:

@@ -139,8 +139,9 @@ def sim(
 def _launch(insns: Path, memory: Path | None, config: str) -> tuple[Config, np.ndarray, np.ndarray]:
     """Machine, instructions and memory: from a `.hex` file, `memory` and `config`, or all from a program file."""
     if memory is not None:
-        instructions = read_hex(insns)
-        return load_config(config), instructions, np.frombuffer(read_whole(memory, "memory image"), np.uint8)
+        machine = load_config(config)
+        instructions = read_hex(insns, machine)
+        return machine, instructions, np.frombuffer(read_whole(memory, "memory image"), np.uint8)
     if insns.suffix == ".hex":
         raise UserError(f"{insns}: a .hex file holds no memory; give it with --memory")
     program = open_program(insns, None)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.layout import (
-    INSTRUCTION_BYTES,
     MemoryType,
     Opcode,
     extract,
@@ -91,7 +90,7 @@ def register_at(words: NDArray[np.uint64], name: str, which: Integers) -> list[d
 
 
 def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base: int) -> Runs:
-    """Every piece of DRAM that (n, 2) uint64 `instructions` touch, their own fetch from `instruction_base` included."""
+    """Every piece of DRAM that (n, words) `instructions` touch, their own fetch from `instruction_base` included."""
     words = instructions
     layouts = formats(config)
     memory = layouts["LOAD.INP"]
@@ -106,10 +105,10 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
         _rows(
             everything,
             "instruction",
-            instruction_base + INSTRUCTION_BYTES * everything,
+            instruction_base + config.instruction_bytes * everything,
             one,
             one,
-            INSTRUCTION_BYTES * one,
+            config.instruction_bytes * one,
         )
     ]
     for memory_type, name in _LOADS.items():

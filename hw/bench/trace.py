@@ -29,7 +29,7 @@ class TraceMonitor:
     def times(
         self, config: Config, instructions: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Begin and end, int64 by instruction (-1: it did not), in the last run, of (n, 2) uint64 `instructions`."""
+        """Begin and end, int64 by instruction (-1: it did not), in the last run, of (n, words) `instructions`."""
         events = np.array(self._events, np.int64).reshape(-1, 5)
         return instruction_times(config, instructions, events)
 

@@ -6,10 +6,10 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from vdla.isa.config import Config
-from vdla.isa.layout import UOP_BYTES, MemoryType
+from vdla.isa.layout import MemoryType
 
 from ..element_writer import ElementWriter, job_layout, step_width
-from ..interfaces import Kind, read_client, scratchpad_write
+from ..interfaces import Kind, instruction_bits, read_client, scratchpad_write
 from ..layouts import instruction_layout, view
 from ..read_fifo import ReadFifo
 from ..read_requests import ReadRequests
@@ -41,11 +41,13 @@ class Loader(wiring.Component):
         super().__init__(
             {
                 "start": In(1),
-                "instruction": In(128),
+                "instruction": In(instruction_bits(config)),
                 "pad_value": In(LANE),
                 "last": Out(1),
                 "read": Out(read_client(config)),
-                "uop_write": Out(scratchpad_write(depth=config.uop_depth, width=32, lanes=1)),
+                "uop_write": Out(
+                    scratchpad_write(depth=config.uop_depth, width=8 * config.uop_bytes, lanes=1)
+                ),
                 "acc_write": Out(
                     scratchpad_write(depth=config.acc_depth, width=8 * config.acc_bytes, lanes=lanes(config))
                 ),
@@ -56,7 +58,7 @@ class Loader(wiring.Component):
         """Requests, FIFO and writer side by side, then a register before the memories."""
         m = Module()
         config = self.config
-        sizes = (UOP_BYTES, config.acc_bytes, config.out_bytes)
+        sizes = (config.uop_bytes, config.acc_bytes, config.out_bytes)
         fifo_bytes = config.fifo_bytes("compute")
         m.submodules.requests = requests = ReadRequests(config=config, fifo_bytes=fifo_bytes)
         m.submodules.fifo = fifo = ReadFifo(config=config, fifo_bytes=fifo_bytes)
@@ -99,13 +101,13 @@ class Loader(wiring.Component):
         # The register before the memories.
         is_uop = writer.kind == KINDS.index(MemoryType.UOP)
         address = Signal(16, reset_less=True)
-        uop = Signal(8 * UOP_BYTES, reset_less=True)
+        uop = Signal(8 * config.uop_bytes, reset_less=True)
         vector = Signal(8 * config.acc_bytes, reset_less=True)
         m.d.sync += [
             self.uop_write.enable.eq(writer.write & is_uop),
             self.acc_write.enable.eq(0),
             address.eq(writer.address),
-            uop.eq(Mux(writer.pad, 0, writer.data[: 8 * UOP_BYTES])),
+            uop.eq(Mux(writer.pad, 0, writer.data[: 8 * config.uop_bytes])),
         ]
         m.d.comb += [
             self.uop_write.address.eq(address),

@@ -42,7 +42,7 @@ def mode_layout() -> data.StructLayout:
 def uop_layout(config: Config) -> data.Layout:
     """A micro-op word, from the table of `isa.layout`."""
     return data.FlexibleLayout(
-        32, {item.name: data.Field(item.width, item.low) for item in uop_fields(config)}
+        8 * config.uop_bytes, {item.name: data.Field(item.width, item.low) for item in uop_fields(config)}
     )
 
 
@@ -90,7 +90,7 @@ class Pipeline(wiring.Component):
                 "uop": In(config.uop_index_bits),
                 "offset": In(offset_layout(config)),
                 "mode": In(mode_layout()),
-                "uop_memory": Out(scratchpad_read(depth=config.uop_depth, width=32)),
+                "uop_memory": Out(scratchpad_read(depth=config.uop_depth, width=8 * config.uop_bytes)),
                 "inp": Out(inp_read(config)),
                 "wgt": Out(wgt_read(config)),
                 "acc_read": Out(scratchpad_read(depth=config.acc_depth, width=acc_width)),
@@ -138,7 +138,7 @@ class Pipeline(wiring.Component):
             Signal(issued, name=name, reset_less=True) for name in ("first", "second")
         )  # t + 1, t + 2
         first_kind, second_kind = Signal(kinds), Signal(kinds)
-        uop_word = Signal(32, reset_less=True)
+        uop_word = Signal(8 * config.uop_bytes, reset_less=True)
         m.d.sync += [
             first_kind.gemm.eq(self.issue & ~self.mode.alu),
             first_kind.source.eq(self.source & self.mode.alu),

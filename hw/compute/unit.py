@@ -184,7 +184,7 @@ class ComputeUnit(wiring.Component):
         """Micro-op memory and accumulators between pipeline, loader and the store unit's port."""
         config = self.config
         m.submodules.uops = uops = memory.Memory(
-            shape=32, depth=config.uop_depth, init=[], attrs=ANY_ON_COLLISION
+            shape=8 * config.uop_bytes, depth=config.uop_depth, init=[], attrs=ANY_ON_COLLISION
         )
         uop_read, uop_write = uops.read_port(), uops.write_port()
         m.submodules.accumulators = accumulators = Accumulators(config=config)

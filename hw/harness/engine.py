@@ -217,7 +217,7 @@ class Machine:
         surroundings: Surroundings = PLAIN,
         on_progress: Callable[[int], None] = lambda cycles: None,
     ) -> RtlResult:
-        """Launches (n, 2) uint64 `instructions` with memory `image` (not modified) and waits for the end.
+        """Launches (n, words) uint64 `instructions` with memory `image` (not modified) and waits for the end.
 
         Memory answers SLVERR to the bus word of byte `failing_address`, and DECERR outside the program's memory.
         `memory_timing` stands in for that of the configuration, `surroundings` for zeros and a plain control bus.
@@ -225,12 +225,11 @@ class Machine:
         is then in mid-run unless memory's errors have stopped it, and a reset helps.
         """
         behind = instruction_address(len(image))
-        size = behind + 16 * len(instructions) + 4096
+        words = np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
+        size = behind + len(words) + 4096
         memory = np.zeros(size, np.uint8)
         memory[: len(image)] = image
-        memory[behind : behind + 16 * len(instructions)] = (
-            np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
-        )
+        memory[behind : behind + len(words)] = words
         failing = -1 if failing_address is None else failing_address
         timing = self._config.memory if memory_timing is None else memory_timing
         origins = (ctypes.c_uint64 * PLACES)(*surroundings.origins)
@@ -378,7 +377,7 @@ def simulate_rtl(
     surroundings: Surroundings = PLAIN,
     on_progress: Callable[[int], None] = lambda cycles: None,
 ) -> RtlResult:
-    """Run (n, 2) uint64 `instructions` with memory `image` on the RTL of `config`, from power-up.
+    """Run (n, words) uint64 `instructions` with memory `image` on the RTL of `config`, from power-up.
 
     `scratchpads` are contents at launch (`isa.scratchpads`), zeros where not named. With `random_state` every register
     and queue starts at random bits of that seed, before the reset that the machine always gets. `library_path`: see

@@ -31,8 +31,8 @@ def describe(
     """
     names: list[str] = []
     order: dict[Unit, list[int]] = {unit: [] for unit in Unit}
-    for index, (low, high) in enumerate(instructions.tolist()):
-        name, values = decode_one(config, low, high)
+    for index, words in enumerate(instructions.tolist()):
+        name, values = decode_one(config, *words)
         names.append(name)
         order[unit_of(name, values)].append(index)
         if name == "FINISH":

@@ -30,7 +30,7 @@ def test_bare_instructions_round_trip(vdla, saved: Path, tmp_path: Path) -> None
     assert vdla("disasm", saved, "-o", text).code == 0
     assert vdla("asm", text, "-o", words).code == 0
     program = load_program(saved)
-    assert np.array_equal(read_hex(words), program.instructions)
+    assert np.array_equal(read_hex(words, program.config), program.instructions)
 
 
 def test_text_without_configuration_is_for_vta_unless_told(vdla, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shipped import shipped
 from vdla.codesign import models
 from vdla.codesign.models.build import Form
 from vdla.compiler.driver import CompileError, compile_graph, compile_model
@@ -29,6 +30,7 @@ from vdla.compiler.te.blocks import Pads, Pair
 from vdla.isa.check import check
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.reference import run_reference
+from vdla.sim import simulate
 
 from .random_networks import NetworkBuilder, builder, machine, network
 
@@ -54,6 +56,7 @@ MACHINES: dict[str, Config] = {
     "bus512": replace(VTA, name="bus512", memory=Memory(bus_bytes=64), acc_banks=16),
     "queues": replace(VTA, name="queues", token_queue_depth=1, command_queue_depth=1, fetch_buffer_depth=2),
     "plain": replace(VTA, name="plain", extensions=("post",)),
+    "wide": replace(VTA, name="wide", block_in=8, block_out=8),
     "starved": replace(
         load_config("tiny"),
         name="starved",
@@ -104,6 +107,21 @@ def digest(result: Compiled) -> str:
     """Of everything that execution depends on."""
     program = result.program
     return hashlib.sha256(program.instructions.tobytes() + program.image.tobytes()).hexdigest()
+
+
+def test_resnet18_on_machines_whose_instructions_have_256_bits():
+    """8x8 with vta's buffers, and 64x64 with a MiB in each scratchpad; neither fits 128 bits."""
+    data = shipped("resnet18", "u8")
+    large = dict.fromkeys(("inp_buffer_bytes", "wgt_buffer_bytes", "acc_buffer_bytes"), 1 << 20)
+    fifos = dict.fromkeys(("load_fifo_bytes", "compute_fifo_bytes", "operand_fifo_bytes", "store_fifo_bytes"))
+    for config, least in (
+        (MACHINES["wide"], 0.95),
+        (replace(VTA, block_in=64, block_out=64, memory=Memory(bus_bytes=64), **large, **fifos), 0.6),
+    ):
+        assert (config.instruction_bytes, config.uop_bytes) == (32, 8)
+        program = compile_model(data, config).program
+        cycles = simulate(config, program.instructions, program.image, data=False).cycles
+        assert least < 1_814_073_344 / config.multiplies_per_cycle / cycles < 1
 
 
 # --- random networks ------------------------------------------------------------------------------------

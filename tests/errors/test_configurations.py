@@ -14,8 +14,7 @@ import pytest
         ("inp_buffer_bytes = 100", ["inp_buffer_bytes = 100", "power of two"]),
         ("wgt_buffer_bytes = 256", ["wgt_buffer_bytes = 256", "at least two wgt elements of 256 bytes"]),
         ("acc_buffer_bytes = 16777216", ["acc_buffer_bytes", "16-bit sram_base", "at most"]),
-        ("wgt_buffer_bytes = 1048576", ["micro-op has 32 bits", "smaller"]),
-        ("uop_buffer_bytes = 65536", ["uop_buffer_bytes = 65536", "at most"]),
+        ("uop_buffer_bytes = 524288", ["uop_buffer_bytes = 524288", "16-bit sram_base", "at most 262144"]),
         ("load_fifo_bytes = 3000", ["load_fifo_bytes = 3000", "power of two"]),
         (
             "load_fifo_bytes = 1048576",

@@ -8,22 +8,22 @@ from amaranth.sim import Simulator
 from vdla.hw.fetch import FetchUnit
 from vdla.hw.interfaces import Kind
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import MemoryType, Unit, decode_one, encode, unit_of
+from vdla.isa.layout import MemoryType, Unit, decode_one, encode, join_words, unit_of
 from vdla.isa.timing import FETCH_DELAY, FETCH_ROOM_DELAY, FIFO_LATENCY, REQUEST_GAP
 
 TINY = load_config("tiny")
 PROGRAM = 0x7000
 
 
-def config_of(bus: int, depth: int, queue: int) -> Config:
+def config_of(bus: int, depth: int, queue: int, size: int) -> Config:
     memory = dataclasses.replace(TINY.memory, bus_bytes=bus)
     return dataclasses.replace(
         TINY, fetch_buffer_depth=depth, command_queue_depth=queue, memory=memory, store_fifo_bytes=128,
-        operand_fifo_bytes=128,
+        operand_fifo_bytes=128, uop_buffer_bytes=65536 if size == 32 else TINY.uop_buffer_bytes,
     )  # fmt: skip
 
 
-def random_words(random: Random, count: int) -> list[tuple[int, int]]:
+def random_words(config: Config, random: Random, count: int) -> list[tuple[int, ...]]:
     words = []
     for _ in range(count):
         kind = random.choice([kind for kind in MemoryType if kind is not MemoryType.OUT])
@@ -31,22 +31,28 @@ def random_words(random: Random, count: int) -> list[tuple[int, int]]:
             [f"LOAD.{kind.name}", "STORE.OUT", "STORE.POST", "GEMM", "ALU", "DEPTHWISE", "CONFIG"]
         )
         values = {"unit": random.randrange(3), "value": random.getrandbits(64)} if name == "CONFIG" else {}
-        words.append(encode(TINY, name, **values))
-    words[-4] = encode(TINY, "FINISH")
+        words.append(encode(config, name, **values))
+    words[-4] = encode(config, "FINISH")
     return words
 
 
 @pytest.mark.parametrize(
-    ("bus", "depth", "queue"), [(8, 2, 1), (8, 32, 4), (16, 4, 3), (64, 2, 2), (64, 4, 8), (64, 32, 3)]
-)
-@pytest.mark.parametrize("count", [67, 300])
-def test_instructions_reach_their_queues(bus: int, depth: int, queue: int, count: int):
+    ("bus", "depth", "queue", "size", "count"),
+    [
+        *((bus, depth, queue, 16, count)
+          for bus, depth, queue in [(8, 2, 1), (8, 32, 4), (16, 4, 3), (64, 2, 2), (64, 4, 8), (64, 32, 3)]
+          for count in (67, 300)),
+        (8, 4, 2, 32, 67), (16, 8, 2, 32, 67), (32, 4, 2, 32, 67), (64, 16, 3, 32, 150),
+    ],
+)  # fmt: skip
+def test_instructions_reach_their_queues(bus: int, depth: int, queue: int, size: int, count: int):
     random = Random(bus * depth)
-    config = config_of(bus, depth, queue)
-    words = random_words(random, count)
-    units = [unit_of(*decode_one(config, low, high)) for low, high in words]
-    image = b"".join((low | high << 64).to_bytes(16, "little") for low, high in words) + bytes(64)
-    most = min(depth // 2, max(1, 64 * bus // 16))
+    config = config_of(bus, depth, queue, size)
+    assert config.instruction_bytes == size
+    words = random_words(config, random, count)
+    units = [unit_of(*decode_one(config, *row)) for row in words]
+    image = b"".join(join_words(row).to_bytes(size, "little") for row in words) + bytes(64)
+    most = min(depth // 2, max(1, 64 * bus // size))
     dut = FetchUnit(config=config)
     taken = 0
 
@@ -63,7 +69,7 @@ def test_instructions_reach_their_queues(bus: int, depth: int, queue: int, count
         ] = []  # address of a beat to come, instructions complete after it, last
         queues: dict[Unit, list[int]] = {unit: [] for unit in Unit}
         finished = False
-        for now in range(1, 6 * count + 60):
+        for now in range(1, 6 * size // 16 * count + 60):
             number = min(most, count - requested)
             valid = ctx.get(dut.read.request.valid)
             left = sum(cycle + FETCH_ROOM_DELAY <= now for cycle in leaves)
@@ -71,11 +77,11 @@ def test_instructions_reach_their_queues(bus: int, depth: int, queue: int, count
             assert valid == (room and now >= max(FETCH_DELAY, accepted + REQUEST_GAP))
             ready = random.random() < 0.7
             ctx.set(dut.read.request.ready, ready)
-            address = 16 * requested
+            address = size * requested
             if valid:
                 burst = ctx.get(dut.read.request.payload)
-                lines = (address + 16 * number - 1) // bus - address // bus + 1
-                assert (burst.address, burst.bytes, burst.beats) == (PROGRAM + address, 16 * number, lines)
+                lines = (address + size * number - 1) // bus - address // bus + 1
+                assert (burst.address, burst.bytes, burst.beats) == (PROGRAM + address, size * number, lines)
                 assert burst.kind == Kind.INSTRUCTION
             beat = beats.pop(0) if beats and random.random() < 0.8 else None
             ctx.set(dut.read.beat_valid, beat is not None)
@@ -86,8 +92,7 @@ def test_instructions_reach_their_queues(bus: int, depth: int, queue: int, count
                 port = getattr(dut, unit.name.lower())
                 assert ctx.get(port.valid) == bool(queues[unit])
                 if queues[unit]:
-                    low, high = words[queues[unit][0]]
-                    assert ctx.get(port.payload) == low | high << 64
+                    assert ctx.get(port.payload) == join_words(words[queues[unit][0]])
             # What happens in this cycle shows in the next.
             enters = None
             there = max((number for cycle, number in received.items() if cycle <= now), default=0)
@@ -108,9 +113,9 @@ def test_instructions_reach_their_queues(bus: int, depth: int, queue: int, count
                 received[now + FIFO_LATENCY - 1] = beat[1]
             if valid and ready:
                 first = address // bus
-                lines = (address + 16 * number - 1) // bus - first + 1
+                lines = (address + size * number - 1) // bus - first + 1
                 for line in range(lines):
-                    complete = min(requested + number, (first + line + 1) * bus // 16)
+                    complete = min(requested + number, (first + line + 1) * bus // size)
                     beats.append(((first + line) * bus, complete, line == lines - 1))
                 requested += number
                 accepted = now

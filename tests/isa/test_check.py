@@ -355,8 +355,8 @@ def _pairwise_races(
 ) -> set[tuple[int, int]]:
     """Unordered conflicting pairs by comparing every instruction with every other one."""
     trace, seen, races = start_trace(config, image), [], set()
-    for index, (low, high) in enumerate(words.tolist()):
-        name, values = decode_one(config, low, high)
+    for index, row in enumerate(words.tolist()):
+        name, values = decode_one(config, *row)
         touched = accesses(trace, name, values)
         unit = unit_of(name, values)
         mine = {
@@ -376,7 +376,7 @@ def _pairwise_races(
 
 def _happens_before(config: Config, words: np.ndarray) -> np.ndarray:
     """Whether i has ended before j begins: i-th push meets i-th pop, units in order; transitive closure."""
-    decoded = [decode_one(config, low, high) for low, high in words.tolist()]
+    decoded = [decode_one(config, *row) for row in words.tolist()]
     units = [unit_of(*item) for item in decoded]
     count = len(words)
     before = np.array([[i < j and units[i] == units[j] for j in range(count)] for i in range(count)])
@@ -401,8 +401,8 @@ def test_races_are_found_exactly_where_a_pairwise_comparison_finds_them(seed):
     rng = np.random.default_rng(seed)
     queue = TOKEN_QUEUES[rng.integers(len(TOKEN_QUEUES))]
     bit = {"pop_prev": 3, "pop_next": 4, "push_prev": 5, "push_next": 6}
-    for index, (low, high) in enumerate(words.tolist()):
-        unit = unit_of(*decode_one(config, low, high))
+    for index, row in enumerate(words.tolist()):
+        unit = unit_of(*decode_one(config, *row))
         for side, flag in ((queue.producer, queue.push_flag), (queue.consumer, queue.pop_flag)):
             if unit == side:
                 words[index, 0] &= ~np.uint64(1 << bit[flag])

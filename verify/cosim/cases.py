@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
+from vdla.isa.layout import uop_dtype
 from vdla.isa.program import Program
 from vdla.isa.scratchpads import Contents
 
@@ -59,13 +60,13 @@ class Launch:
     place: int | None = None
 
     @property
-    def uop(self) -> NDArray[np.uint32] | None:
+    def uop(self) -> NDArray[np.unsignedinteger] | None:
         """The micro-op memory at launch, None for zeros."""
-        return _uop_memory(self.scratchpads)
+        return _uop_memory(self.program.config, self.scratchpads)
 
 
-def _uop_memory(scratchpads: Contents | None) -> NDArray[np.uint32] | None:
-    return None if scratchpads is None else scratchpads["uop"].view(np.uint32)
+def _uop_memory(config: Config, scratchpads: Contents | None) -> NDArray[np.unsignedinteger] | None:
+    return None if scratchpads is None else scratchpads["uop"].view(uop_dtype(config))
 
 
 def case(machine: Config, number: int, campaign: int) -> Case:
@@ -92,7 +93,7 @@ def case(machine: Config, number: int, campaign: int) -> Case:
 def launch(item: Case) -> Launch:
     """The program of a case and its initial state."""
     scratchpads = None if item.random_state is None else random_scratchpads(item.config, item.random_state)
-    uop = _uop_memory(scratchpads)
+    uop = _uop_memory(item.config, scratchpads)
     if item.mutated:
         program = mutated_program(item.config, item.seed, uop)
     else:

@@ -60,7 +60,7 @@ def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outco
 
 
 def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundings]:
-    """(n, 2) uint64 instructions for the RTL, and its surroundings, at the place of `start`."""
+    """(n, words) uint64 instructions for the RTL, and its surroundings, at the place of `start`."""
     if start.place is None:
         return start.program.instructions, PLAIN
     return surround(config, start.program, start.place)

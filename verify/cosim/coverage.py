@@ -24,10 +24,10 @@ from vdla.isa.layout import (
     formats,
     unit_of,
 )
-from vdla.isa.timing import READ_BURST_BEATS, read_burst_beats, write_burst_beats
+from vdla.isa.timing import AXI_BOUNDARY, fetch_burst_instructions, read_burst_beats, write_burst_beats
 
 from .machines import TIMINGS
-from .observe import DISTANCES, PADS, Bin, alignment, depth_class, extension_set, fifo_bytes
+from .observe import DISTANCES, PADS, Bin, alignment, depth_class, encoding, extension_set, fifo_bytes
 
 ENOUGH = 1000
 """Programs from which on an empty reachable bin fails a run; shorter runs only tell."""
@@ -111,6 +111,10 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
             missing = extension is not None and not config.has(extension)
             reason = f"these machines lack the extension {extension}" if missing else None
             yield "format x extensions", f"{name} with {text}", reason
+    for text in sorted({encoding(item) for item in machines}):
+        same = [item for item in machines if encoding(item) == text]
+        for name in names:
+            yield "format x encoding", f"{name} of {text}", _lacking(same, EXTENSION_OF.get(name))
     yield from _waits(names, lacking)
     yield from _activities()
     yield from _queues(machines)
@@ -249,12 +253,12 @@ def _fetch(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
     found: set[str] = set()
     split = False
     for config in machines:
-        bus = config.memory.bus_bytes
-        most = min(config.fetch_buffer_depth // 2, max(1, READ_BURST_BEATS * bus // 16))
-        split |= 4096 % (16 * most) != 0
-        for number, count in product(range(max(1, bus // 16)), range(1, most + 1)):
-            start = 16 * most * number
-            found.add(alignment(start, start + 16 * count, bus))
+        bus, size = config.memory.bus_bytes, config.instruction_bytes
+        most = fetch_burst_instructions(config)
+        split |= AXI_BOUNDARY % (size * most) != 0
+        for number, count in product(range(max(1, bus // size)), range(1, most + 1)):
+            start = size * most * number
+            found.add(alignment(start, start + size * count, bus))
     for how in _ALIGNMENTS:
         reason = (
             None if how in found else "requests of these lengths, from a multiple of 4096 on, never lie so"

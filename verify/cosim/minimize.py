@@ -59,7 +59,7 @@ class _Search:
     def instructions(self) -> list[Instruction]:
         """All but FINISH of the best launch."""
         words = self.launch.program.instructions.tolist()
-        decoded = [decode_one(self.config, low, high) for low, high in words]
+        decoded = [decode_one(self.config, *row) for row in words]
         end = next(index for index, (name, _) in enumerate(decoded) if name == "FINISH")
         return decoded[:end]
 
@@ -67,9 +67,7 @@ class _Search:
     def finish(self) -> Instruction:
         """The FINISH of the best launch."""
         words = self.launch.program.instructions.tolist()
-        return next(
-            item for low, high in words if (item := decode_one(self.config, low, high))[0] == "FINISH"
-        )
+        return next(item for row in words if (item := decode_one(self.config, *row))[0] == "FINISH")
 
 
 def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:

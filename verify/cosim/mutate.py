@@ -45,7 +45,7 @@ def repair(
     config: Config,
     instructions: Sequence[Instruction],
     image: NDArray[np.uint8],
-    uop: NDArray[np.uint32] | None = None,
+    uop: NDArray[np.unsignedinteger] | None = None,
 ) -> Program:
     """The checked program nearest to `instructions`: what leaves a memory is dropped, tokens are repaired.
 
@@ -88,7 +88,7 @@ def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
     )
 
 
-def mutated_program(config: Config, seed: int, uop: NDArray[np.uint32] | None = None) -> Program:
+def mutated_program(config: Config, seed: int, uop: NDArray[np.unsignedinteger] | None = None) -> Program:
     """A window of a compiled network with one to eight mutations; `uop` is the micro-op memory at launch.
 
     Equal arguments give equal programs.
@@ -118,14 +118,14 @@ def _window(rng: np.random.Generator, config: Config, program: Program) -> list[
     length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))
     start = int(rng.integers(count - length + 1))
     words = program.instructions.tolist()
-    decoded = [carried_over(program, config, low, high) for low, high in words[:count]]
+    decoded = [carried_over(program, config, *row) for row in words[:count]]
     registers: dict[tuple[int, int], Instruction] = {}
     tables: list[Instruction] = []
-    for (low, high), item in zip(words[:start], decoded, strict=False):
+    for row, item in zip(words[:start], decoded, strict=False):
         name, values = item
         if name == "CONFIG":
             registers[values["unit"], values["register"]] = (name, values | dict.fromkeys(FLAGS, 0))
-        elif decode_one(program.config, low, high)[0] in ("LOAD.UOP", "LOAD.PAR") and name.startswith("LOAD"):
+        elif decode_one(program.config, *row)[0] in ("LOAD.UOP", "LOAD.PAR") and name.startswith("LOAD"):
             tables.append((name, values | dict.fromkeys(FLAGS, 0)))
     return [*registers.values(), *tables[-3:], *((n, dict(v)) for n, v in decoded[start : start + length])]
 

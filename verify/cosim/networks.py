@@ -175,9 +175,9 @@ def compiled(config: Config, source: str, virtual_threads: int) -> Program | Non
         return None
 
 
-def carried_over(program: Program, config: Config, low: int, high: int) -> Instruction:
+def carried_over(program: Program, config: Config, *words: int) -> Instruction:
     """One instruction of `program` as `config` has it: what the machine lacks becomes what is nearest to it."""
-    name, values = decode_one(program.config, low, high)
+    name, values = decode_one(program.config, *words)
     if program.config is config:
         return name, values
     if name.startswith(("LOAD.", "STORE.")):

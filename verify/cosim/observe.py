@@ -16,7 +16,14 @@ from vdla.isa.hazards import record, start_access
 from vdla.isa.layout import FLAGS, MATRIX, Unit, decode_one, decode_uops, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.isa.program_builder import Instruction
-from vdla.isa.timing import AXI_BOUNDARY, BEGIN_DELAY, LOADS_IN_FLIGHT, read_burst_beats, write_burst_beats
+from vdla.isa.timing import (
+    AXI_BOUNDARY,
+    BEGIN_DELAY,
+    LOADS_IN_FLIGHT,
+    fetch_burst_instructions,
+    read_burst_beats,
+    write_burst_beats,
+)
 from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
 
 Bin = tuple[str, str]
@@ -40,6 +47,11 @@ def extension_set(config: Config) -> str:
     return "+".join(sorted(config.extensions)) or "none"
 
 
+def encoding(config: Config) -> str:
+    """How wide a machine's instructions and micro-ops are."""
+    return f"{8 * config.instruction_bytes} bits, micro-ops of {8 * config.uop_bytes}"
+
+
 def alignment(start: int, end: int, bus: int) -> str:
     """How a run of bytes lies in bus words."""
     match (start % bus != 0, end % bus != 0):
@@ -54,15 +66,16 @@ def alignment(start: int, end: int, bus: int) -> str:
 
 
 def observe(
-    config: Config, program: Program, result: SimulationResult, uop: NDArray[np.uint32] | None
+    config: Config, program: Program, result: SimulationResult, uop: NDArray[np.unsignedinteger] | None
 ) -> set[Bin]:
     """All bins that `program` hits; `uop` is the micro-op memory at launch, None for zeros."""
     executed = int((result.begin >= 0).sum())
-    decoded = [decode_one(config, low, high) for low, high in program.instructions[:executed].tolist()]
+    decoded = [decode_one(config, *words) for words in program.instructions[:executed].tolist()]
     bins: set[Bin] = set()
     for name, values in decoded:
         bins.add(("format x tokens", f"{name} {token_pattern(values)}"))
         bins.add(("format x extensions", f"{name} with {extension_set(config)}"))
+        bins.add(("format x encoding", f"{name} of {encoding(config)}"))
         bins.update(_operation(name, values))
     bins.update(_waits(decoded, result))
     bins.update(_queues(config, decoded, result))
@@ -183,16 +196,14 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
 
 def _fetches(config: Config, program: Program) -> Iterator[Bin]:
     """The bursts of the fetch unit, by the rule of hw/README.md section 4."""
-    from vdla.isa.timing import READ_BURST_BEATS
-
-    bus, count = config.memory.bus_bytes, len(program.instructions)
-    most = min(config.fetch_buffer_depth // 2, max(1, READ_BURST_BEATS * bus // 16))
+    bus, size = config.memory.bus_bytes, config.instruction_bytes
+    most = fetch_burst_instructions(config)
     start = instruction_address(len(program.image))
-    end = start + 16 * count
+    end = start + size * len(program.instructions)
     while start < end:
-        stop = min(end, start + 16 * most, (start // AXI_BOUNDARY + 1) * AXI_BOUNDARY)
+        stop = min(end, start + size * most, (start // AXI_BOUNDARY + 1) * AXI_BOUNDARY)
         yield "alignment", f"instruction {alignment(start, stop, bus)}"
-        if stop % AXI_BOUNDARY == 0 and stop < end and (stop - start) < 16 * most:
+        if stop % AXI_BOUNDARY == 0 and stop < end and (stop - start) < size * most:
             yield "4 KiB split", "instruction"
         start = stop
 
@@ -263,7 +274,7 @@ def _transfers(config: Config, registers: Mapping[str, Values], name: str, value
 
 
 def _walk(
-    config: Config, program: Program, decoded: list[Instruction], uop: NDArray[np.uint32] | None
+    config: Config, program: Program, decoded: list[Instruction], uop: NDArray[np.unsignedinteger] | None
 ) -> Iterator[Bin]:
     """Bins that depend on registers, micro-ops and what was written where, in program order."""
     trace = start_trace(config, program.image, uop)
@@ -341,7 +352,7 @@ def _window(config: Config, registers: Mapping[str, Values], values: Values) -> 
 
 
 def _operations(
-    uop: NDArray[np.uint32], config: Config, values: Values, base: int
+    uop: NDArray[np.unsignedinteger], config: Config, values: Values, base: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Accumulator indices that each operation in order writes, and (for an ALU) reads; None without operations."""
     words = uop[values["uop_bgn"] : max(values["uop_end"], values["uop_bgn"])]

@@ -23,7 +23,7 @@ _PRESETS = 512
 
 
 def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.uint64], Surroundings]:
-    """(n, 2) uint64 instructions of `program` moved, and where and how the accelerator runs them; equal seeds, equal
+    """(n, words) instructions of `program` moved, and where and how the accelerator runs them; equal seeds, equal
     answers."""
     rng = np.random.default_rng((seed, 7))
     decoded = [decode_one(config, *words) for words in program.instructions.tolist()]
@@ -32,7 +32,7 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
         if (kind := _kind(name)) is not None:
             starts[kind].append(values["dram_base"] * config.element_bytes(kind))
     behind = instruction_address(len(program.image))
-    size = behind + 16 * len(decoded) + AXI_BOUNDARY
+    size = behind + config.instruction_bytes * len(decoded) + AXI_BOUNDARY
     taken: list[int] = []
 
     def free(reach: int, element: int, starts: list[int]) -> int:
@@ -81,11 +81,9 @@ def _origin(rng: np.random.Generator, reach: int, element: int, size: int, start
 
 
 def _put(word: NDArray[np.uint64], field: Field, value: int) -> None:
-    """Sets `field` of the instruction `word` (2,) to `value`, modulo its range."""
-    mask = (1 << field.width) - 1
-    whole = int(word[0]) | int(word[1]) << 64
-    whole = whole & ~(mask << field.low) | (value & mask) << field.low
-    word[:] = whole & (1 << 64) - 1, whole >> 64
+    """Sets `field` of the instruction `word` (words,) to `value`, modulo its range."""
+    mask, place, shift = (1 << field.width) - 1, field.low // 64, field.low % 64
+    word[place] = int(word[place]) & ~(mask << shift) | (value & mask) << shift
 
 
 def _preset(rng: np.random.Generator) -> int:

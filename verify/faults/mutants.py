@@ -32,7 +32,7 @@ TIMEOUT = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expected:
-    """A launch and what the simulator says of it; `words` (n, 2) uint64 are its instructions for the RTL."""
+    """A launch and what the simulator says of it; `words` (n, words) uint64 are its instructions for the RTL."""
 
     config: Config
     launch: Launch

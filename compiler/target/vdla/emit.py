@@ -61,14 +61,14 @@ class Emission:
 
     def finish(self, group: int) -> None:
         """Append the micro-op loads and FINISH."""
-        address = self.uop_address
+        address, size = self.uop_address, self.config.uop_bytes
         for page, (number, owner) in enumerate(self._pages):
             count = len(self.micro_ops.contents(page))
-            fields = {"dram_base": address // 4, "y_size": 1, "x_size": count, "x_stride": count}
+            fields = {"dram_base": address // size, "y_size": 1, "x_size": count, "x_stride": count}
             self.batches.append(
                 Batch(name="LOAD.UOP", numbers=np.array([number]), fields=fields, group=owner)
             )
-            address += 4 * count
+            address += size * count
         self.batches.append(Batch(name="FINISH", numbers=np.array([self.count]), fields={}, group=group))
         self.count += 1
 
@@ -160,7 +160,7 @@ class LayerEmitter:
         self._drafts.append(Draft("CONFIG", positions, common, register=name))
 
     def sequence(self, words: np.ndarray) -> int:
-        """The number, in this layer, of a micro-op sequence (uint32)."""
+        """The number, in this layer, of a micro-op sequence (`layout.uop_dtype`)."""
         self._sequences.append(words)
         return len(self._sequences) - 1
 

@@ -87,7 +87,7 @@ class Image:
         """An empty program whose micro-ops will lie behind all that is in the image so far."""
         emission = Emission(
             config=config,
-            micro_ops=MicroOpMemory(config.uop_depth),
+            micro_ops=MicroOpMemory(config.uop_depth, layout.uop_dtype(config)),
             scratchpads=Scratchpads(config),
             registers=RegisterFile(),
             activations=activations,
@@ -170,11 +170,11 @@ def _groups(emission: Emission) -> np.ndarray:
 
 
 def encode(emission: Emission) -> np.ndarray:
-    """(n, 2) uint64 words of a complete program's n instructions, with their dependence flags."""
+    """(n, words) uint64 words of a complete program's n instructions, with their dependence flags."""
     config, batches, count = emission.config, emission.batches, emission.count
     low, high = emission.activations
     sizes = {**scratchpad_depths(config), DRAM: -(-(high - low) // emission.granule) + 1}
-    words = np.empty((count, 2), dtype=np.uint64)
+    words = np.empty((count, config.instruction_words), dtype=np.uint64)
     by_name: dict[str, list[Batch]] = {}
     for batch in batches:
         by_name.setdefault(batch.name, []).append(batch)

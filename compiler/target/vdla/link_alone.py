@@ -18,7 +18,7 @@ from .placement import DramBuffer
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alone:
-    """A program of one kernel: (n, 2) uint64 `instructions`, uint8 memory `image`, byte addresses of its parameters."""
+    """A program of one kernel: (n, words) `instructions`, uint8 memory `image`, byte addresses of its parameters."""
 
     instructions: NDArray[np.uint64]
     image: NDArray[np.uint8]

@@ -108,14 +108,16 @@ class Sequence:
 class MicroOpMemory:
     """Collects the network's micro-op sequences into pages of at most `depth` micro-ops."""
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, dtype: np.dtype[np.unsignedinteger]) -> None:
+        """`dtype`: `vdla.isa.layout.uop_dtype` of the machine."""
         self.depth = depth
+        self._dtype = dtype
         self.pages: list[list[np.ndarray]] = [[]]
         self._fill = 0
         self._known: dict[bytes, Sequence] = {}
 
     def place(self, words: np.ndarray) -> Sequence | None:
-        """Where the uint32 sequence `words` lies in the current page, added if new; None if it does not fit."""
+        """Where the sequence `words` lies in the current page, added if new; None if it does not fit."""
         key = words.tobytes()
         found = self._known.get(key)
         if found is not None:
@@ -135,9 +137,9 @@ class MicroOpMemory:
         self._known = {}
 
     def contents(self, page: int) -> np.ndarray:
-        """The uint32 micro-ops of a page."""
+        """The micro-ops of a page."""
         parts: Iterable[np.ndarray] = self.pages[page]
-        return np.concatenate([np.zeros(0, dtype=np.uint32), *parts])
+        return np.concatenate([np.zeros(0, dtype=self._dtype), *parts])
 
 
 class RegisterFile:

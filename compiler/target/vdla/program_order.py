@@ -39,7 +39,7 @@ def put_in_order(
     emission: Emission,
     layer: str,
     drafts: Sequence[Draft],
-    sequences: Sequence[NDArray[np.uint32]],
+    sequences: Sequence[NDArray[np.unsignedinteger]],
     group: int,
 ) -> None:
     """Append a layer's drafts to a program, with loads of micro-op pages where its `sequences` fill one up."""
@@ -109,7 +109,7 @@ def _place_micro_ops(
     layer: str,
     drafts: Sequence[Draft],
     places: Sequence[Rows],
-    sequences: Sequence[NDArray[np.uint32]],
+    sequences: Sequence[NDArray[np.unsignedinteger]],
 ) -> tuple[list[int], Rows]:
     """The places whose sequence begins another page, and by place where in its page the sequence lies."""
     users = [

@@ -13,7 +13,7 @@ from vdla.isa.layout import LOADS, TOKEN_QUEUES, Unit
 KINDS = (*LOADS, "STORE.OUT", "STORE.POST", "GEMM", "DEPTHWISE", "ALU", "CONFIG", "FINISH")
 """Names of instruction formats, in the order of the features."""
 TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
-"""Kinds of transfers, as the simulator counts them; instructions themselves are 16 bytes each."""
+"""Kinds of transfers, as the simulator counts them; instructions themselves are apart."""
 _KIND_OF = {
     "INP": "inp",
     "PATCH": "inp",
@@ -51,7 +51,7 @@ MACHINE_FEATURES = (
 
 
 def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
-    """Logarithms, float64 [MACHINE_FEATURES], log2(1 + count), of a program's (n, 2) uint64 words for `config`."""
+    """Logarithms, float64 [MACHINE_FEATURES], log2(1 + count), of a program's (n, words) uint64 words for `config`."""
     counts = count_machine(config, instructions)
     operations = sum(counts.operations.values())
     values = [
@@ -65,7 +65,7 @@ def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
 
 
 def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
-    """The counts of (n, 2) uint64 words; bytes and beats are those of the simulator's `SimulationResult.traffic`."""
+    """The counts of (n, words) words; bytes and beats are those of the simulator's `SimulationResult.traffic`."""
     formats = layout.formats(config)
     opcodes = (instructions[:, 0] & np.uint64(7)).astype(np.int64)
     types = (instructions[:, 0] >> np.uint64(7) & np.uint64(7)).astype(np.int64)

@@ -13,7 +13,7 @@ from vdla.compiler.target.vdla.link_alone import link_alone
 from vdla.compiler.templates.vdla.legalize import Legalized
 from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
 from vdla.isa.config import load_config
-from vdla.isa.layout import FLAG_BITS, INSTRUCTION_BYTES
+from vdla.isa.layout import FLAG_BITS
 from vdla.sim import simulate
 
 from ..random_networks import NetworkBuilder, builder
@@ -54,7 +54,10 @@ def test_the_cycles_of_a_network_of_one_layer(layer: str, config: str, virtual_t
     alone = link_alone(machine, kernel.kernel, kernel.tensors.keys())
     timed = simulate(machine, alone.instructions, alone.image, data=False)
     network = simulate(machine, compiled.program.instructions, compiled.program.image, data=False)
-    assert len(alone.instructions) * INSTRUCTION_BYTES == compiled.program.instructions.nbytes
+    assert (
+        len(alone.instructions) * compiled.program.config.instruction_bytes
+        == compiled.program.instructions.nbytes
+    )
     assert timed.cycles == network.cycles
     np.testing.assert_array_equal(timed.begin, network.begin)
     np.testing.assert_array_equal(timed.end, network.end)

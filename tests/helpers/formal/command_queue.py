@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from amaranth.hdl import Mux, Signal
+from vdla.isa.config import load_config
 
 from .bench import Bench, around, implies, tag
 from .faults import Fault, Load
 from .proof import Proof
 
 DEPTH = 3
+CONFIG = dataclasses.replace(load_config("tiny"), command_queue_depth=DEPTH)
 MODULE = "vdla.hw.command_queue"
 
 
 def _bench(load: Load) -> Bench:
     bench = Bench()
     m = bench.m
-    dut = bench.add("dut", load(MODULE).CommandQueue(depth=DEPTH))
+    dut = bench.add("dut", load(MODULE).CommandQueue(config=CONFIG))
     inside = Signal(8)
     pop = dut.head.valid & dut.head.ready
     m.d.sync += inside.eq(inside + dut.push - pop)

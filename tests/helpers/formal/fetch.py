@@ -7,13 +7,15 @@ import dataclasses
 from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
 from vdla.hw.layouts import instruction_layout, view
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import INSTRUCTION_BYTES, MemoryType, Opcode, Unit
+from vdla.isa.layout import MemoryType, Opcode, Unit
 from vdla.isa.timing import AXI_BOUNDARY
 
 from .bench import Bench, implies
 from .faults import Fault, Load
 from .proof import Proof
 
+TINY = load_config("tiny")
+INSTRUCTION_BYTES = TINY.instruction_bytes
 BUFFER, QUEUE = 4, 2
 PAGE_BITS = AXI_BOUNDARY.bit_length() - 1
 SIZE_BITS = INSTRUCTION_BYTES.bit_length() - 1
@@ -21,7 +23,6 @@ COUNT_BITS = 10
 KEPT_LOW, KEPT_HIGH = 10, 4
 """Bits of an instruction's halves that stand for all: those that say which unit it is for are among them."""
 
-TINY = load_config("tiny")
 NARROW = dataclasses.replace(TINY, fetch_buffer_depth=BUFFER, command_queue_depth=QUEUE)
 """An instruction in two beats."""
 

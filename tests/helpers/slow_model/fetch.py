@@ -14,17 +14,18 @@ def show_fetch(model: Model, now: int) -> None:
         return
     if now < max(FETCH_DELAY, client.last_accept + REQUEST_GAP):
         return
-    address = model.base + 16 * model.requested
+    size = model.config.instruction_bytes
+    address = model.base + size * model.requested
     depth = model.config.fetch_buffer_depth
     count = min(
         model.fetch_count - model.requested,
         depth // 2,
-        (PAGE - address % PAGE) // 16,
-        max(1, 64 * model.bus // 16),
+        (PAGE - address % PAGE) // size,
+        max(1, 64 * model.bus // size),
     )
     left = sum(i.entered is not None and i.entered + FETCH_ROOM_DELAY <= now for i in model.program)
     if depth - (model.requested - left) >= count:
-        client.shown = Burst(address, 16 * count, model.bus, "instruction")
+        client.shown = Burst(address, size * count, model.bus, "instruction")
         model.fetched.append(client.shown)
         model.requested += count
 
@@ -33,7 +34,7 @@ def dispatch(model: Model, now: int) -> None:
     if model.dispatched == len(model.program):
         return
     instruction = model.program[model.dispatched]
-    last = model.base + 16 * model.dispatched + 15
+    last = model.base + model.config.instruction_bytes * (model.dispatched + 1) - 1
     burst = next((b for b in model.fetched if b.holds(last)), None)
     if burst is None or not burst.has(last, now):
         return

@@ -44,8 +44,8 @@ def product_cycles(instruction: Instruction) -> int:
 def decode(config: Config, instructions: np.ndarray) -> list[Instruction]:
     registers = {r.name: {f.name: 0 for f in r.fields} for r in REGISTERS}
     program = []
-    for index, (low, high) in enumerate(instructions.tolist()):
-        name, values = decode_one(config, low, high)
+    for index, words in enumerate(instructions.tolist()):
+        name, values = decode_one(config, *words)
         if name == "CONFIG":
             for item in REGISTERS:
                 if (item.unit, item.index) == (values["unit"], values["register"]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from vdla.isa.layout import Unit
+from vdla.isa.layout import Unit, uop_dtype
 from vdla.isa.timing import PATCH_STEP_DELAY, PRODUCT_CYCLES, REQUEST_DELAY, STEP_DELAY
 
 from .bursts import Burst, Client, cut
@@ -34,13 +34,14 @@ def begin_load(model: Model, instruction: Instruction, now: int) -> None:
 
 def uop_words(model: Model, values: dict[str, int]) -> list[np.ndarray]:
     columns = values["x_pad_0"] + values["x_size"] + values["x_pad_1"]
-    runs = [np.zeros(values["y_pad_0"] * columns, np.uint32)]
+    size, dtype = model.config.uop_bytes, uop_dtype(model.config)
+    runs = [np.zeros(values["y_pad_0"] * columns, dtype)]
     for y in range(values["y_size"]):
-        start = 4 * (values["dram_base"] + y * values["x_stride"])
-        runs.append(np.zeros(values["x_pad_0"], np.uint32))
-        runs.append(model.image[start : start + 4 * values["x_size"]].copy().view(np.uint32))
-        runs.append(np.zeros(values["x_pad_1"], np.uint32))
-    return [*runs, np.zeros(values["y_pad_1"] * columns, np.uint32)]
+        start = size * (values["dram_base"] + y * values["x_stride"])
+        runs.append(np.zeros(values["x_pad_0"], dtype))
+        runs.append(model.image[start : start + size * values["x_size"]].copy().view(dtype))
+        runs.append(np.zeros(values["x_pad_1"], dtype))
+    return [*runs, np.zeros(values["y_pad_1"] * columns, dtype)]
 
 
 def element_steps(model: Model, instruction: Instruction, kind: str, client: Client) -> None:

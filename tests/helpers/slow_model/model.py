@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 from vdla.isa.config import Config
-from vdla.isa.layout import TOKEN_QUEUES, Unit
+from vdla.isa.layout import TOKEN_QUEUES, Unit, uop_dtype
 from vdla.isa.timing import REQUEST_GAP, read_burst_beats
 
 from .bursts import PAGE, Burst, Client
@@ -47,7 +47,7 @@ class Model:
         self.popped: dict[str, list[int]] = {q.name: [] for q in TOKEN_QUEUES}
         self.reserved: Counter[str] = Counter()
         self.port: dict[int, set[int]] = {}
-        self.uops = np.zeros(config.uop_depth, np.uint32)
+        self.uops = np.zeros(config.uop_depth, uop_dtype(config))
         self.load_free = -1  # last cycle in which the load unit's address side is taken
         self.causes: dict[Unit, list[str]] = {unit: [""] for unit in Unit}
         self.bytes: Counter[str] = Counter()

@@ -1,0 +1,44 @@
+"""How wide micro-ops and instructions are: VTA's 32 and 128 bits where they hold a machine's indices, else twice that.
+
+A machine's fields have as many bits as its memories need; `layout.py` puts them in their places. Each of the two widths
+follows from the configuration alone, so a machine with small scratchpads reads VTA's programs bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .config import Config
+
+SRAM_BASE_BITS = 16
+"""Width of `sram_base`, the base registers and the strides of STORE.POST: no memory has more elements."""
+
+WORD_BITS = 64
+"""Instructions are words of so many bits; no field crosses from one to the next."""
+
+VTA_UOP_BYTES = 4
+VTA_INSTRUCTION_BYTES = 16
+_FACTOR_BITS = 64
+"""Of a GEMM's six factors in an instruction of 128 bits: its upper word."""
+_ALU_FACTOR_BITS = 44
+"""Of an ALU instruction's four: what alu_opcode leaves of the same word."""
+_UOP_INDEX_BITS = 13
+"""uop_bgn, uop_end, two loop counts and the overwrite bit share the lower word with opcode, flags and reset."""
+
+
+def uop_bytes(config: Config) -> int:
+    """Bytes of a micro-op: 4, or 8 where the dst, src and wgt indices of `config` need more than 32 bits together."""
+    bits = config.acc_index_bits + config.inp_index_bits + config.wgt_index_bits
+    return VTA_UOP_BYTES if bits <= 8 * VTA_UOP_BYTES else 2 * VTA_UOP_BYTES
+
+
+def instruction_bytes(config: Config) -> int:
+    """Bytes of an instruction: 16, or 32 where the loops or the factors of `config` do not fit their word."""
+    acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
+    fits = (
+        2 * (acc + inp + wgt) <= _FACTOR_BITS
+        and 2 * (acc + inp) <= _ALU_FACTOR_BITS
+        and config.uop_index_bits <= _UOP_INDEX_BITS
+    )
+    return VTA_INSTRUCTION_BYTES if fits else 2 * VTA_INSTRUCTION_BYTES
