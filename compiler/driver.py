@@ -25,6 +25,7 @@ from .runtime.artifact import Compiled
 from .target.vdla.link import link
 from .templates.vdla.legalize import legalize
 from .templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
+from .templates.vdla.lowered_kernels import LoweredKernels
 
 if TYPE_CHECKING:
     from .tune.records.book import RecordBook
@@ -84,11 +85,13 @@ def compile_graph(
     records: RecordBook | None = None,
     started: float | None = None,
     data: bool = True,
+    kept: LoweredKernels | None = None,
 ) -> Compiled:
     """`compile_model` from a fused graph on.
 
     Without `data` the image has zeros in place of weights and other constants: instructions, micro-ops, addresses and
-    so all timing are the same, which is enough for `run` without data.
+    so all timing are the same, which is enough for `run` without data. Kernels that are `kept` from other machines, or
+    other networks, are not lowered again.
     """
     started = time.perf_counter() if started is None else started
     if not graph.nodes:
@@ -115,6 +118,7 @@ def compile_graph(
             "make that memory larger, or the layer smaller",
             node.members,
         ) from None
+    kept = LoweredKernels() if kept is None else kept
     lowered = []
     for number, node in enumerate(graph.nodes):
         dump = None
@@ -129,6 +133,7 @@ def compile_graph(
                 virtual_threads=virtual_threads,
                 check=verify,
                 dump=dump,
+                kept=kept,
             )
         )
     linked = link(config, graph, layouts, lowered, data=data)

@@ -15,6 +15,7 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import Source, read_model
 from vdla.compiler.runtime.layers import layers_of
+from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
 from vdla.compiler.tune.measure.package_identity import compiler_identity, sources_digest
 from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
@@ -29,7 +30,8 @@ from ..technology.events import count_events
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
     """A network as all machines of a study run it: its fused graph, the bytes of its model for other processes, and how
-    much its figures count for. `file` is where it is from; empty where that is no file."""
+    much its figures count for. `file` is where it is from; empty where that is no file. `kept` are kernels that were
+    lowered for one machine and serve others."""
 
     name: str
     graph: Graph
@@ -37,6 +39,7 @@ class Network:
     content: bytes
     weight: float = 1.0
     file: str = ""
+    kept: LoweredKernels = field(default_factory=LoweredKernels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +106,7 @@ def evaluate(config: Config, networks: Sequence[Network], components: Components
     found: dict[str, NetworkFigures] = {}
     for network in networks:
         try:
-            compiled = compile_graph(network.graph, config, data=False)
+            compiled = compile_graph(network.graph, config, data=False, kept=network.kept)
             program = compiled.program
             simulation = simulate(config, program.instructions, program.image, data=False)
         except (UserError, SimulationError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from vdla.isa.alu import AluOpcode, alu_opcodes
@@ -19,7 +20,11 @@ from ...te.post import PoolOperator, Post, Views, post_point, rolling_point
 
 def gemm(config: Config) -> IntrinsicDeclaration:
     """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci], or = where FIRST holds."""
-    b_size, ci, co = config.batch, config.block_in, config.block_out
+    return _gemm(config.batch, config.block_in, config.block_out)
+
+
+@lru_cache(maxsize=16)
+def _gemm(b_size: int, ci: int, co: int) -> IntrinsicDeclaration:
     acc = Buffer(name="acc", shape=(b_size, co), dtype=DType.INT32, scope="acc")
     inp = Buffer(name="inp", shape=(b_size, ci), dtype=DType.INT8, scope="inp")
     wgt = Buffer(name="wgt", shape=(co, ci), dtype=DType.INT8, scope="wgt")

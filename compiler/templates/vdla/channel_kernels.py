@@ -22,7 +22,7 @@ from ...te.blocks import Window, ceil_div
 from ...te.post import PLAIN, Combination, Post
 from .conv2d import CONV2D
 from .pool import ELEMENTWISE
-from .template import Details, Kernel, identity_parameters
+from .template import Details, Kernel, Source, identity_parameters
 from .workload import windowed
 
 ADDED = Post(combination=Combination(kind="add", ratio_self=1.0, ratio_operand=1.0))
@@ -110,7 +110,7 @@ def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
     details = Details(post=PLAIN, name=image.node.name)
     return Kernel(
         workload=workload,
-        expression=ELEMENTWISE.expression(image.config, workload, details),
+        source=Source(workload=workload, details=details),
         tensors={"X": source, "Y": target},
         constants={"P": identity_parameters(image.config, sizes[1], 0)},
         recorded=False,
@@ -141,7 +141,7 @@ def _selection(
     begin = image.offset(target, run.first)
     return Kernel(
         workload=workload,
-        expression=CONV2D.expression(config, workload, Details(post=post, name=image.node.name)),
+        source=Source(workload=workload, details=Details(post=post, name=image.node.name)),
         tensors=tensors,
         constants={
             "W": Constant(form=pack_weight, arrays=(weight,)),

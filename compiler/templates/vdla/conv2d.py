@@ -159,4 +159,5 @@ CONV2D = VdlaTemplate(
     express=express,
     copies={"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"},
     dense_weights=True,
+    plain_constants=True,
 )

@@ -21,8 +21,7 @@ from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
 from .patch_conv2d import PATCH_CONV2D
 from .rolling_pool import PATCH_CONV2D_POOL
-from .table import template_of
-from .template import Details, Kernel, bound_tensors, parameters
+from .template import Details, Kernel, Source, bound_tensors, parameters
 from .workload import Workload, windowed
 
 
@@ -34,7 +33,7 @@ def convolution_kernel(
     details = Details(post=operator.post, pad_value=operator.pad_value, name=node.name)
     return Kernel(
         workload=workload,
-        expression=template_of(workload).expression(config, workload, details),
+        source=Source(workload=workload, details=details),
         tensors=bound_tensors(node),
         constants={"P": parameters(config, operator.bias, operator.scale), "W": weight},
     )

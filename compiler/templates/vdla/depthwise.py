@@ -153,4 +153,5 @@ DEPTHWISE_CONV2D = VdlaTemplate(
     cost=cost,
     express=express,
     copies={"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"},
+    plain_constants=True,
 )

@@ -16,18 +16,22 @@ from ...graph.int8_operators import (
     Int8MaxPool,
 )
 from ...ir.printer import format_node
+from ...ir.stmt import Program
+from ...ir.verify import verify
 from ...passes.interleave_virtual_threads import interleave_virtual_threads
 from ...passes.pipeline import Pass, run_pipeline
 from ...passes.split_copies import split_copies
 from ...target.vdla.link import LoweredKernel, LoweredLayer
 from ...target.vdla.machine import scratchpad_depths
+from ...te.post import Post
 from ..space import EmptySpaceError, Values
 from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
 from .legalize import Legalized
+from .lowered_kernels import LoweredKernels, key_of, seen_by_kernels
 from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernel
 from .table import template_of
-from .template import Kernel
+from .template import Kernel, Source
 from .workload import Workload
 
 Dump = Callable[[str, str], None]
@@ -116,18 +120,37 @@ def lower_node(
     virtual_threads: int,
     check: bool = False,
     dump: Dump | None = None,
+    kept: LoweredKernels | None = None,
 ) -> LoweredLayer:
     """The kernels of a node, scheduled at `points` of their spaces and lowered.
 
     `virtual_threads` are the copies of the parameter table. With `check` the program is verified after every pass.
+    Programs that are `kept` are not made again (unless they are to be dumped), others are kept there.
     """
-    lowered = []
+    config, lowered = seen_by_kernels(config), []
     for kernel, point in zip(kernels, points, strict=True):
-        template = template_of(kernel.workload)
-        program = template.schedule(config, kernel.workload, kernel.expression, point).program
-        if dump is not None:
-            dump("scheduled", format_node(program) + "\n")
-        passes = pipeline(config, template.copies_by_scope(point, virtual_threads))
-        program = run_pipeline(program, passes, check=check, dump=dump)
+        key = None if kept is None or dump is not None else key_of(config, kernel, point, virtual_threads)
+        program = None if kept is None or key is None else kept.find(key, kernel, config)
+        if program is None:
+            program, post = _lower(config, kernel, point, virtual_threads, check, dump)
+            if kept is not None and key is not None:
+                kept.keep(key, kernel, program, post)
+        elif check:
+            verify(program)
         lowered.append(LoweredKernel(program, kernel.tensors, kernel.constants, kernel.offsets))
     return LoweredLayer(node, tuple(lowered))
+
+
+def _lower(
+    config: Config, kernel: Kernel, point: Values, virtual_threads: int, check: bool, dump: Dump | None
+) -> tuple[Program, Post]:
+    """A kernel's program, and the post-processing at its end."""
+    template, expression = template_of(kernel.workload), kernel.source
+    if isinstance(expression, Source):
+        made = template_of(expression.workload)
+        expression = made.expression(config, expression.workload, expression.details)
+    program = template.schedule(config, kernel.workload, expression, point).program
+    if dump is not None:
+        dump("scheduled", format_node(program) + "\n")
+    passes = pipeline(config, template.copies_by_scope(point, virtual_threads))
+    return run_pipeline(program, passes, check=check, dump=dump), expression.post

@@ -149,4 +149,5 @@ PATCH_CONV2D = VdlaTemplate(
     express=express,
     copies={"data_copies": "inp", "weights_copies": "wgt", "sums_copies": "acc"},
     dense_weights=True,
+    plain_constants=True,
 )

@@ -19,7 +19,7 @@ from ...te.post import Combination, Post
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
-from .template import Details, Expression, Kernel, bound_tensors, identity_parameters, parameters
+from .template import Details, Expression, Kernel, Source, bound_tensors, identity_parameters, parameters
 from .workload import Workload, windowed, workload_of_area
 
 
@@ -34,7 +34,7 @@ def max_pool_kernel(config: Config, graph: Graph, node: Node, window: Window) ->
     workload = max_pool_workload(graph, node, window)
     return Kernel(
         workload=workload,
-        expression=MAX_POOL.expression(config, workload, Details(name=node.name)),
+        source=Source(workload=workload, details=Details(name=node.name)),
         tensors=bound_tensors(node),
         constants={"P": identity_parameters(config, workload.channels, 0)},
     )
@@ -49,7 +49,7 @@ def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Co
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], window, operand=post.has_operand)
     return Kernel(
         workload=workload,
-        expression=ELEMENTWISE.expression(config, workload, Details(post=post, name=node.name)),
+        source=Source(workload=workload, details=Details(post=post, name=node.name)),
         tensors=bound_tensors(node),
         constants={"P": identity_parameters(config, workload.channels, zero_point)},
     )
@@ -89,7 +89,7 @@ def _stored_average(
     rows, columns = pool.window.outputs(pool.height, pool.width)
     return Kernel(
         workload=pool if area == (0, 0, rows, columns) else workload_of_area(pool, area),
-        expression=AVERAGE_POOL.expression(config, pool, _details(node, operator, area)),
+        source=Source(workload=pool, details=_details(node, operator, area)),
         tensors=bound_tensors(node),
         constants={},
     )
@@ -113,7 +113,7 @@ def _multiplied_average(
         )
         return Kernel(
             workload=alone,
-            expression=Expression(program=program, post=operator.post),
+            source=Expression(program=program, post=operator.post),
             tensors=tensors,
             constants={"W": Constant(form=unpacked, arrays=(np.ones((1, 1, block, block), dtype=np.int8),))},
             recorded=False,
@@ -124,7 +124,7 @@ def _multiplied_average(
     unit = np.tile(np.eye(block, dtype=np.int8)[:, :, None, None], (1, 1, *pool.kernel))
     return Kernel(
         workload=workload_of_area(dense, area),
-        expression=CONV2D.expression(config, dense, _details(node, operator, area)),
+        source=Source(workload=dense, details=_details(node, operator, area)),
         tensors=tensors,
         constants={"W": Constant(form=pack_weight, arrays=(unit,))},
         recorded=False,

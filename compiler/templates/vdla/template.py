@@ -41,6 +41,14 @@ class Details:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What a template makes a tensor expression of."""
+
+    workload: Workload
+    details: Details
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
     """What is scheduled: a tensor expression, and the post-processing at its end."""
 
@@ -55,13 +63,15 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
     `cost(config, workload, values, fitted)` is the cost model of many points. `express(config, workload, details,
     common)` is the tensor expression, `common` being the arguments that all operators of `te.ops` take. `copies` are
     the axes that say how many copies a buffer has, with the buffer's scratchpad. `dense_weights`: every filter has
-    weights for every channel.
+    weights for every channel. `plain_constants`: a lowered program has the details' `post` in `intrinsics.post`
+    and its attributes alone, and their `pad_value` as the value of all pads.
     """
 
     cost: Callable[[Config, Workload, Columns, Fitted], Account]
     express: Callable[[Config, Workload, Details, dict[str, Any]], Program]
     copies: Mapping[str, str]
     dense_weights: bool = False
+    plain_constants: bool = False
 
     def expression(self, config: Config, workload: Workload, details: Details | None = None) -> Expression:
         """The tensor expression of a workload. ValueError if a window does not fit."""
@@ -88,12 +98,13 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
 class Kernel:
     """What a kernel computes and what its parameters stand for: tensors of the graph, and constants.
 
-    Its knobs depend on `workload` alone; the expression may say more. `recorded`: records of the workload count for it.
-    A parameter in `offsets` is a part of its tensor, and begins so many bytes behind the tensor's first one.
+    Its knobs depend on `workload` alone; the tensor expression, or the `source` that it is made of when it is needed,
+    may say more. `recorded`: records of the workload count for it. A parameter in `offsets` is a part of its tensor,
+    and begins so many bytes behind the tensor's first one.
     """
 
     workload: Workload
-    expression: Expression
+    source: Source | Expression
     tensors: Mapping[str, str]
     constants: Mapping[str, Constant]
     recorded: bool = True

@@ -1,0 +1,125 @@
+"""Kernels that were lowered before: equal layers of a network, and layers on machines that differ elsewhere."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import MISSING, fields, replace
+from functools import lru_cache
+from itertools import chain
+
+from vdla.isa.config import Config
+from vdla.isa.errors import ConfigError
+
+from ...ir.expr import Const
+from ...ir.stmt import Copy, Intrinsic, Program, Stmt
+from ...ir.visit import map_stmt
+from ...target.vdla import intrinsics
+from ...te.post import Post
+from ..space import Values
+from .table import template_of
+from .template import Kernel, Source
+
+SEEN = frozenset(
+    {
+        "batch",
+        "block_in",
+        "block_out",
+        "uop_buffer_bytes",
+        "inp_buffer_bytes",
+        "wgt_buffer_bytes",
+        "acc_buffer_bytes",
+        "acc_banks",
+        "par_buffer_bytes",
+        "extensions",
+    }
+)
+"""The fields of a machine that a lowered kernel may depend on, its point of the space being given."""
+
+
+@lru_cache(maxsize=64)
+def seen_by_kernels(config: Config) -> Config:
+    """A machine like `config` in all that kernels are lowered for, and of no difference elsewhere.
+
+    Lowering is handed this machine and no other, so a kernel cannot depend on what is left out.
+    """
+    plain = {
+        field.name: field.default_factory() if field.default is MISSING else field.default  # type: ignore[misc]
+        for field in fields(Config)
+        if field.name not in SEEN
+    }
+    try:
+        return replace(config, **plain)
+    except ConfigError:
+        return config
+
+
+class LoweredKernels:
+    """Lowered programs by all that decides them; at most `most` are kept, those that were used last."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self._most = most
+        self._kept: OrderedDict[Hashable, tuple[Program, Post, int]] = OrderedDict()
+
+    @property
+    def count(self) -> int:
+        """How many are kept."""
+        return len(self._kept)
+
+    def find(self, key: Hashable, kernel: Kernel, config: Config) -> Program | None:
+        """The program that was kept under a key, with the name and the constants of `kernel`."""
+        found = self._kept.get(key)
+        if found is None or not isinstance(kernel.source, Source):
+            return None
+        self._kept.move_to_end(key)
+        program, post, pad_value = found
+        details = kernel.source.details
+        own = post if details.post is None else details.post
+        if (own, details.pad_value) != (post, pad_value):
+            program = _with_constants(program, config, own, details.pad_value)
+        name = details.name or kernel.source.workload.template
+        return program if program.name == name else replace(program, name=name)
+
+    def keep(self, key: Hashable, kernel: Kernel, program: Program, post: Post) -> None:
+        """Keep the program of a kernel, whose post-processing is `post`."""
+        if not isinstance(kernel.source, Source):
+            raise ValueError("it is not known what decides this kernel's program")
+        self._kept[key] = program, post, kernel.source.details.pad_value
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+
+def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) -> Hashable | None:
+    """What decides the lowered program of a kernel, `config` being as kernels see it; None where that is not known.
+
+    Names do not count, nor do the values of pads and the constants of post-processing where the template hands them on.
+    """
+    source = kernel.source
+    if not isinstance(source, Source):
+        return None
+    details, template = source.details, template_of(kernel.workload)
+    constants = None
+    if not template.plain_constants or template.name != source.workload.template:
+        constants = (details.post, details.pad_value)
+    return (
+        config,
+        kernel.workload,
+        source.workload,
+        (details.area, constants, details.post is None),
+        tuple(chain.from_iterable(sorted(point.items()))),
+        virtual_threads,
+    )
+
+
+def _with_constants(program: Program, config: Config, post: Post, pad_value: int) -> Program:
+    """A program with the constants of another post-processing, and another value of its pads."""
+    declaration, attributes = intrinsics.post(config, post), intrinsics.post_attributes(post)
+
+    def changed(statement: Stmt) -> Stmt:
+        if isinstance(statement, Intrinsic) and statement.declaration.name == declaration.name:
+            return replace(statement, declaration=declaration, attributes=attributes)
+        if isinstance(statement, Intrinsic | Copy) and statement.pad is not None:
+            return replace(statement, pad=Const(pad_value, statement.pad.dtype))
+        return statement
+
+    return map_stmt(program, changed)

@@ -1,0 +1,89 @@
+"""Kernels that are kept for other layers and other machines: the programs are those of kernels lowered anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from vdla.compiler.driver import compile_graph
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.ir.printer import format_node
+from vdla.compiler.templates.vdla.legalize import legalize
+from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
+from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels, key_of, seen_by_kernels
+from vdla.isa.config import Config, Memory, load_config
+
+from ..random_networks import builder, network
+
+TINY = load_config("tiny")
+MACHINES = (
+    TINY,
+    replace(TINY, name="slow", memory=Memory(read_latency=300), token_queue_depth=1),
+    replace(TINY, name="few filters", par_buffer_bytes=TINY.par_buffer_bytes // 2),
+    replace(TINY, name="plain", extensions=("post",)),
+    replace(TINY, name="wide bus", memory=Memory(bus_bytes=32), clock_mhz=5),
+)
+
+
+def layers_alike() -> Graph:
+    """Convolutions of one shape; their zero points, limits, weights, and what they add, differ."""
+    net = builder(11)
+    data = net.input(1, 16, 7, 9)
+    for _ in range(4):
+        data = net.convolution(data, 16, (3, 3), pads=(1, 1, 1, 1))
+    return net.graph(net.add(net.convolution(data, 16, (1, 1)), data))
+
+
+def lowered(graph: Graph, config: Config, kept: LoweredKernels | None) -> list[str]:
+    legalized = legalize(fuse(graph), config)
+    kernels = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
+    points = choose_points(config, kernels, {}, 2)
+    texts: list[str] = []
+    for name, several in kernels.items():
+        layer = lower_node(config, name, several, points[name], virtual_threads=2, kept=kept, check=True)
+        texts += [format_node(item.kernel) for item in layer.kernels]
+    return texts
+
+
+@pytest.mark.parametrize("graph", [layers_alike(), *(network(seed) for seed in range(3200, 3203))])
+def test_kept_kernels_are_those_lowered_anew(graph: Graph) -> None:
+    kept = LoweredKernels()
+    for config in (*MACHINES, *MACHINES):
+        assert lowered(graph, config, kept) == lowered(graph, config, None)
+
+
+def test_kernels_are_kept_for_other_layers_and_machines() -> None:
+    kept = LoweredKernels()
+    lowered(layers_alike(), MACHINES[0], kept)
+    few = kept.count
+    assert few == 2, "the four convolutions of one shape are one kernel"
+    lowered(layers_alike(), replace(TINY, token_queue_depth=1, clock_mhz=7), kept)
+    assert kept.count == few
+    lowered(layers_alike(), MACHINES[2], kept)
+    assert kept.count > few
+
+
+def test_no_more_are_kept_than_allowed() -> None:
+    kept = LoweredKernels(most=1)
+    texts = lowered(layers_alike(), TINY, kept)
+    assert kept.count == 1 and texts == lowered(layers_alike(), TINY, None)
+
+
+def test_programs_are_the_same_whatever_was_compiled_before() -> None:
+    kept, graph = LoweredKernels(), fuse(network(3207))
+    for config in MACHINES:
+        a, b = compile_graph(graph, config, kept=kept).program, compile_graph(graph, config).program
+        np.testing.assert_array_equal(a.instructions, b.instructions)
+        np.testing.assert_array_equal(a.image, b.image)
+
+
+def test_lowering_sees_no_more_of_a_machine_than_its_key() -> None:
+    assert seen_by_kernels(MACHINES[0]) == seen_by_kernels(MACHINES[1]) == seen_by_kernels(MACHINES[4])
+    assert seen_by_kernels(MACHINES[0]) != seen_by_kernels(MACHINES[2])
+    legalized = legalize(fuse(layers_alike()), TINY)
+    first, second, *_ = [kernels_of(TINY, legalized, node)[0] for node in legalized.graph.nodes]
+    point = {"rows": 1}
+    assert key_of(TINY, first, point, 2) == key_of(TINY, second, point, 2)
+    assert key_of(TINY, first, point, 1) != key_of(TINY, second, {"rows": 2}, 1)
