@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_driver import SharedKernels, compile_cpu
 from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.quantize.float_model import FloatModel
 from vdla.compiler.graph.quantize.observe import Run
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe
 from vdla.util.errors import UserError
 
-from .evaluate import Arrays, load_launches
+from .evaluate import Arrays, load_launches, split_launches
 
 
 class CalibrationError(UserError):
@@ -49,6 +49,10 @@ def load_calibration(model: FloatModel, path: Path) -> list[Arrays]:
 
     Raises CalibrationError or CheckError, which name file and input, for data that do not fit or are not finite.
     """
+    return _checked(load_launches(_inputs_with_samples(model), path), str(path))
+
+
+def _inputs_with_samples(model: FloatModel) -> tuple[ModelInput, ...]:
     inputs = model_inputs(model)
     for item in inputs:
         if not item.shape:
@@ -56,12 +60,15 @@ def load_calibration(model: FloatModel, path: Path) -> list[Arrays]:
                 f"{model.source}: input '{item.name}' is a single number without a dimension for samples; "
                 "make it a constant, or give it a first dimension"
             )
-    samples = load_launches(inputs, path)
+    return inputs
+
+
+def _checked(samples: list[Arrays], where: str) -> list[Arrays]:
     for name in samples[0]:
         kind = samples[0][name].dtype.kind
         if kind == "f" and not all(np.isfinite(sample[name]).all() for sample in samples):
             raise CalibrationError(
-                f"{path}: input {name!r} holds NaN or infinities, which have no scale; remove those samples"
+                f"{where}: input {name!r} holds NaN or infinities, which have no scale; remove those samples"
             )
     return samples
 
@@ -82,14 +89,21 @@ def parse_choices(texts: Sequence[str]) -> dict[str, list[str]]:
     return choices
 
 
-def prepare_here(model: onnx.ModelProto, remark: Callable[[str], None]) -> Run:
+def split_samples(model: FloatModel, arrays: Mapping[str, np.ndarray], where: str) -> list[Arrays]:
+    """`load_calibration` of arrays that are there already; `where` names them in messages."""
+    return _checked(split_launches(_inputs_with_samples(model), arrays, where), where)
+
+
+def prepare_here(
+    model: onnx.ModelProto, remark: Callable[[str], None], kernels: SharedKernels | None = None
+) -> Run:
     """Has a float model ready to run: on kernels of our own, or, where those lack an operator, on ONNX's reference.
 
     The reference is slow, and runs everything of the standard; `remark` is told when it has to serve, and why. The run
     raises ModelError where it cannot, either.
     """
     try:
-        return compile_cpu(model.SerializeToString()).run
+        return compile_cpu(model.SerializeToString(), kernels=kernels).run
     except ModelError as error:
         # Not the way out, which would be one for running the model, and names it as it is on the way here.
         why = (
@@ -121,7 +135,7 @@ def _on_reference(model: onnx.ModelProto) -> Run:
     return run
 
 
-def describe(quantized: Quantized, recipe: Recipe, samples: Sequence[Arrays]) -> dict[str, object]:
+def describe(quantized: Quantized, recipe: Recipe, samples: Sequence[object]) -> dict[str, object]:
     """The account of a quantization for programs."""
     return {
         "activations": recipe.activations,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -94,11 +94,7 @@ def compile_heterogeneous(
     on_cpu: set[str] = set()
     comparisons: dict[tuple[str, ...], Comparison] = {}
     while True:
-        partition = partition_model(label, proto, offload=config is not None, on_cpu=on_cpu)
-        refused = _compile_offloaded(work, partition)
-        if refused:
-            on_cpu |= refused
-            continue
+        partition = place(label, proto, work.compile_offloaded, offload=config is not None, on_cpu=on_cpu)
         if cost_threads is None:
             break
         losing: set[str] = set()
@@ -145,21 +141,41 @@ class _Work:
         return self.offloaded[region.model]
 
 
-def _compile_offloaded(work: _Work, partition: Partition) -> set[str]:
-    """Compiles the accelerator's regions; returns the nodes that it refuses after all, which then go to the CPU."""
-    refused: set[str] = set()
-    for region in partition.regions:
-        if region.side == "cpu":
-            continue
-        try:
-            work.compile_offloaded(region)
-        except NodeError as error:
-            refused.update(_blamed(region, (error.node,)))
-        except DoesNotFitError as error:
-            refused.update(_blamed(region, error.members))
-        except ModelError:
-            refused.update(region.nodes)
-    return refused
+def place(
+    label: str,
+    model: onnx.ModelProto,
+    compile_region: Callable[[Region], object],
+    *,
+    offload: bool = True,
+    on_cpu: Collection[str] = (),
+) -> Partition:
+    """The partition of `model`, which `prepare_model` made, whose accelerator regions `compile_region` compiles.
+
+    What it refuses (UserError) goes to the CPU, as do the nodes named in `on_cpu`.
+    """
+    moved = set(on_cpu)
+    while True:
+        partition = partition_model(label, model, offload=offload, on_cpu=moved)
+        refused: set[str] = set()
+        for region in partition.regions:
+            if region.side == "accelerator":
+                refused |= _refused(region, compile_region)
+        if not refused:
+            return partition
+        moved |= refused
+
+
+def _refused(region: Region, compile_region: Callable[[Region], object]) -> set[str]:
+    """The nodes of a region that the accelerator does not take after all."""
+    try:
+        compile_region(region)
+    except NodeError as error:
+        return _blamed(region, (error.node,))
+    except DoesNotFitError as error:
+        return _blamed(region, error.members)
+    except ModelError:
+        return set(region.nodes)
+    return set()
 
 
 def _blamed(region: Region, names: Collection[str]) -> set[str]:

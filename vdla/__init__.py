@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vdla.codesign.api.exploration import Comparison, Explored, compare, explore
     from vdla.codesign.api.hardware import verilog
     from vdla.codesign.api.intrinsics import accelerator
+    from vdla.codesign.api.quantization import QuantizedNetwork, quantize
     from vdla.codesign.api.simulation import Report, simulate
     from vdla.codesign.api.tuning import Tuned, tune
     from vdla.compiler.ir.expr import maximum, minimum, select
@@ -48,6 +49,7 @@ _HOMES = {
     "vdla.codesign.api.exploration": ("Comparison", "Explored", "compare", "explore"),
     "vdla.codesign.api.hardware": ("verilog",),
     "vdla.codesign.api.intrinsics": ("accelerator",),
+    "vdla.codesign.api.quantization": ("QuantizedNetwork", "quantize"),
     "vdla.codesign.api.simulation": ("Report", "simulate"),
     "vdla.codesign.api.tuning": ("Tuned", "tune"),
     "vdla.compiler.ir.expr": ("maximum", "minimum", "select"),
@@ -82,6 +84,7 @@ __all__ = [
     "LegalityError",
     "Memory",
     "Program",
+    "QuantizedNetwork",
     "Report",
     "Schedule",
     "Tuned",
@@ -103,6 +106,7 @@ __all__ = [
     "placeholder",
     "post_value",
     "program_of",
+    "quantize",
     "reduce_axis",
     "reduce_max",
     "reduce_sum",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from vdla.util.errors import UserError
@@ -40,11 +41,17 @@ def quantize(
         typer.Option(metavar="DATA.npz", help="Arrays by input name; the first dimension are samples."),
     ],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="Q.onnx", help="Where to write the quantized model.")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="Q.onnx|DIR",
+            help="The quantized model. With --budget, DIR gets its records, tables and figure as well.",
+        ),
     ],
     activations: Annotated[
-        Activations, typer.Option(help="u8: uint8 with a zero point; s8: symmetric int8.")
-    ] = Activations.u8,
+        Activations | None, typer.Option(help="u8: uint8 with a zero point (default); s8: symmetric int8.")
+    ] = None,
     method: Annotated[
         CalibrationMethod,
         typer.Option(
@@ -66,35 +73,137 @@ def quantize(
         list[str] | None,
         typer.Option(
             metavar="NAME=CHOICE,...",
-            help="A layer of its own: float, or u8 or s8 and per-channel or per-tensor. May be repeated.",
+            help="A layer of its own: float, or u8 or s8 and per-channel or per-tensor; with --budget also "
+            "quantized. May be repeated.",
         ),
     ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(min=1, help="Decide each layer from so many evaluations of error, latency and energy."),
+    ] = None,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DATA.npz",
+            help="Samples for the error, never for calibration; the last quarter of --calibration if not given.",
+        ),
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="The machine that runs it; vta if not given.")
+    ] = None,
+    processor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|GFLOPS,GB/S,WATTS",
+            help="What runs float layers: cortex-a9 (default), measured (this machine), or what it reaches.",
+        ),
+    ] = None,
+    cost: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What the error is set against: latency or energy.")
+    ] = None,
+    components: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A table of energies in place of the shipped one.")
+    ] = None,
+    sqnr: Annotated[
+        float | None, typer.Option(metavar="DB", help="Takes the cheapest of at least so many dB.")
+    ] = None,
+    latency: Annotated[
+        float | None, typer.Option(metavar="MS", help="Takes the least error within so many milliseconds.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="What a dynamic first dimension becomes.")] = 1,
     dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Quantizes a float32 ONNX model to int8 from calibration data (QDQ form) and says what each layer loses."""
-    check_destination(output, inputs=(model, calibration))
+    """Quantizes a float32 ONNX model to int8 from calibration data (QDQ form) and says what each layer loses.
+
+    With --budget it decides layer by layer, from the error on held-out samples against latency or energy on a machine:
+    what stays float, which tensors are symmetric, which weights have one scale. A search that was interrupted goes on
+    where it ended when the command is given again with the same DIR.
+    """
+    from ..dimensions import sized_model
+    from ..quantize_run import parse_choices
+
     if percentile is not None and method is not CalibrationMethod.percentile:
         raise UserError(
             f"--percentile is for --method percentile, not {method.value}; leave it out or change the method"
         )
+    choices = parse_choices(layer or ())
+    names = (("--held-out", held_out), ("--config", config), ("--processor", processor), ("--cost", cost))
+    goals = (("--components", components), ("--sqnr", sqnr), ("--latency", latency))
+    searched = [name for name, value in (*names, *goals) if value is not None]
+    if budget is None:
+        if searched:
+            raise UserError(f"{searched[0]} is for a search; give --budget, too")
+        check_destination(output, inputs=(model, calibration))
+        with sized_model(model, dim or ()) as path:
+            _quantize_all(
+                path,
+                calibration,
+                output,
+                choices,
+                activations=(activations or Activations.u8).value,
+                method=method.value,
+                percentile=99.99 if percentile is None else percentile,
+                per_channel=not per_tensor,
+                batch=batch,
+                json=json,
+            )
+        return
+    if activations is not None or per_tensor:
+        option = "--per-tensor" if per_tensor else "--activations"
+        raise UserError(f"{option} is for all layers, which --budget decides; say it of one with --layer")
+    from .quantize_search import quantize_by_search
+
+    with sized_model(model, dim or ()) as path:
+        quantize_by_search(
+            path,
+            calibration,
+            output,
+            json=json,
+            budget=budget,
+            held_out=held_out,
+            layers=choices,
+            config=config or "vta",
+            method=method.value,
+            percentile=99.99 if percentile is None else percentile,
+            batch=batch,
+            processor=processor or "cortex-a9",
+            components=components,
+            cost=cost or "latency",
+            sqnr=sqnr,
+            latency=latency,
+            seed=seed,
+        )
+
+
+def _quantize_all(
+    model: Path,
+    calibration: Path,
+    output: Path,
+    choices: Mapping[str, Sequence[str]],
+    *,
+    activations: str,
+    method: Literal["mse", "minmax", "percentile"],
+    percentile: float,
+    per_channel: bool,
+    batch: int,
+    json: bool,
+) -> None:
+    """One way for all layers, but for the `choices`."""
     from vdla.compiler.graph.quantize.quantize import Recipe, quantize_model, read_model, runs_needed
 
-    from ..quantize_run import describe, load_calibration, parse_choices, prepare_here
+    from ..quantize_run import describe, load_calibration, prepare_here
 
     recipe = Recipe(
-        activations="uint8" if activations is Activations.u8 else "int8",
-        method=method.value,
-        percentile=99.99 if percentile is None else percentile,
-        per_channel=not per_tensor,
+        activations="uint8" if activations == "u8" else "int8",
+        method=method,
+        percentile=percentile,
+        per_channel=per_channel,
     )
-    choices = parse_choices(layer or ())
     remarks: list[str] = []
     started = time.perf_counter()
-    from ..dimensions import sized_model
-
-    with steps() as progress, sized_model(model, dim or ()) as model:
+    with steps() as progress:
         progress.begin(f"reading {model.name}")
         network = read_model(model, batch=batch)
         samples = load_calibration(network, calibration)

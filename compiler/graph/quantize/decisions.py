@@ -15,7 +15,7 @@ from vdla.util.errors import UserError
 from ..errors import ModelError
 from ..quantization import ActivationType, Quantization
 from .float_model import FloatModel, names_read
-from .plan import PRODUCTS, Plan, operands, plan_quantization
+from .plan import PRODUCTS, VIEWS, Plan, operands, plan_quantization
 from .write_qdq import QuantizedModel, write_qdq
 
 ACTIVATION_TYPES: tuple[ActivationType, ...] = ("uint8", "int8")
@@ -89,10 +89,10 @@ class Calibrated:
     def _idle(self, plan: Plan, floats: Collection[str]) -> set[str]:
         """Layers without weights among `floats` that nothing but layers on integers surrounds."""
         rounded, kept = set(self.model.constants), set(self.model.outputs)
-        for node in self.model.nodes:
+        for node in reversed(self.model.nodes):
             if plan.computes(node):
                 rounded.update(node.output)
-            else:
+            elif node.op_type not in VIEWS or kept.intersection(node.output):
                 kept.update(names_read(node))
         return {
             node.name

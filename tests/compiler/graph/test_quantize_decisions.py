@@ -63,6 +63,7 @@ def test_decisions_that_change_nothing_are_dropped(calibrated: tuple[Calibrated,
     made, _ = calibrated
     everything = uniform(made.layers, "uint8", per_channel=True)
     assert made.settled(Decisions(floats=frozenset(["add"]))) == everything == Decisions()
+    assert made.settled(Decisions(floats=frozenset(["avgpool"]))) == Decisions()
     both = Decisions(floats=frozenset(["add", "conv3"]), per_tensor=frozenset(["conv3"]))
     assert made.settled(both).floats == {"add", "conv3"} and not made.settled(both).per_tensor
     first = made.settled(Decisions(floats=frozenset(["conv1"]), symmetric=frozenset(["input", "add"])))

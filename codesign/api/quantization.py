@@ -1,0 +1,177 @@
+"""Quantize a float network: one way for all layers, or each layer by what it costs on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from vdla.compiler.graph.quantize.float_model import FloatModel
+from vdla.compiler.graph.quantize.histogram import Method
+from vdla.compiler.graph.quantize.observe import Arrays
+from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+from vdla.util.whole_files import write_whole
+
+from ..quantization.processor import Processor, parse_processor
+from ..quantization.run import Goal, Outcome, quantize_within, split
+from ..quantization.study import COSTS, CostName, Found, Member
+from ..quantization.tables import document, front_figure, rows, write_outcome
+from ..quantize_run import describe, load_calibration, prepare_here, split_samples
+from ..report.frames import data_frame
+from ..technology.components import load_components, shipped_components
+from .configurations import config as named
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+Samples = str | Path | Mapping[str, np.ndarray]
+"""An npz file, or arrays by input name; the first dimension are samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QuantizedNetwork:
+    """A quantized network: `content` is its ONNX file (QDQ). After a search `front` holds the members that no other one
+    beats and `chosen` the one that was taken."""
+
+    content: bytes
+    account: Mapping[str, Any]
+    outcome: Outcome | None = None
+
+    @property
+    def front(self) -> tuple[Member, ...]:
+        """The members that no other one beats, cheapest first; none without a budget."""
+        return () if self.outcome is None else self.outcome.found.front
+
+    @property
+    def chosen(self) -> Member | None:
+        """The member that `content` is; None without a budget."""
+        return None if self.outcome is None else self.outcome.chosen
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary a member that was evaluated; without a budget one a layer, with its scale and error."""
+        return list(self.account["layers"]) if self.outcome is None else rows(self.outcome.found)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """`rows` as a pandas DataFrame."""
+        return data_frame(self.rows())
+
+    def plot(self) -> Figure:
+        """A matplotlib figure of the front. UserError without a budget."""
+        if self.outcome is None:
+            raise UserError("there is a front only after a search: quantize(..., budget=N)")
+        return front_figure(self.outcome.found, self.outcome.chosen)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the ONNX file, or, for a folder that exists, the files of `vdla quantize --budget`."""
+        path = Path(path)
+        if self.outcome is not None and path.is_dir():
+            write_outcome(self.outcome, path)
+        else:
+            write_whole(path, self.content)
+
+
+def quantize(
+    model: str | Path | bytes,
+    calibration: Samples,
+    *,
+    budget: int | None = None,
+    held_out: Samples | None = None,
+    config: Config | str | Path = "vta",
+    layers: Mapping[str, str | Collection[str]] | None = None,
+    activations: Literal["u8", "s8"] = "u8",
+    per_channel: bool = True,
+    method: Method = "mse",
+    percentile: float = 99.99,
+    batch: int = 1,
+    processor: Processor | str = "cortex-a9",
+    components: str | Path | None = None,
+    cost: CostName = "latency",
+    sqnr: float | None = None,
+    latency: float | None = None,
+    seed: int = 0,
+    folder: str | Path | None = None,
+    advance: Callable[[], None] = lambda: None,
+    told: Callable[[Found], object] | None = None,
+    remark: Callable[[str], None] = lambda text: None,
+) -> QuantizedNetwork:
+    """Quantize a float32 network to int8 from samples of its inputs.
+
+    Without a `budget` all layers have the same `activations` and scales, but for what `layers` says of single ones, as
+    in {"conv1": "float", "fc": "s8,per-tensor"}. With one, so many decisions are evaluated on the machine `config`:
+    which layers stay float on the `processor`, which tensors are symmetric, which weights have one scale. The error is
+    the SQNR of the outputs on `held_out` samples (the last quarter of the calibration's if left out), set against the
+    `cost` "latency" or "energy". `sqnr` (dB) or `latency` (ms) choose the member that is taken, else the knee of the
+    front. With a `folder` evaluations are recorded, and a search that is repeated goes on from the records.
+
+    `processor` is "cortex-a9", "measured" (this machine) or "GFLOPS,GB/S,WATTS". `advance` hears of each run of the
+    float network without a budget, `told` of each evaluation with one, `remark` of what is slow. Raises UserError.
+    """
+    network = read_model(model, batch=batch)
+    samples = _samples(network, calibration, "calibration")
+    recipe = Recipe(
+        activations="uint8" if activations == "u8" else "int8",
+        method=method,
+        percentile=percentile,
+        per_channel=per_channel,
+    )
+    choices = {
+        name: words.split(",") if isinstance(words, str) else list(words)
+        for name, words in (layers or {}).items()
+    }
+    if budget is None:
+        if held_out is not None or sqnr is not None or latency is not None:
+            raise UserError("held-out samples and goals are for a search; give a budget")
+        made = quantize_model(
+            network,
+            samples,
+            lambda proto: prepare_here(proto, remark),
+            recipe,
+            choices=choices,
+            advance=advance,
+        )
+        return _whole(made, recipe, samples)
+    if cost not in COSTS:
+        raise UserError(f'no cost is called "{cost}"; there are {", ".join(COSTS)}')
+    if held_out is None:
+        samples, unseen = split(samples, _where(calibration, "calibration"))
+    else:
+        unseen = _samples(network, held_out, "held_out")
+    outcome = quantize_within(
+        network,
+        samples,
+        unseen,
+        budget=budget,
+        config=named(config),
+        components=shipped_components() if components is None else load_components(components),
+        processor=processor if isinstance(processor, Processor) else parse_processor(processor),
+        recipe=recipe,
+        choices=choices,
+        cost=cost,
+        goal=Goal(sqnr=sqnr, latency=latency),
+        seed=seed,
+        folder=None if folder is None else Path(folder),
+        remark=remark,
+        told=told,
+    )
+    content = outcome.proto.SerializeToString(deterministic=True)
+    return QuantizedNetwork(content=content, account=document(outcome), outcome=outcome)
+
+
+def _whole(made: Quantized, recipe: Recipe, samples: Sequence[Arrays]) -> QuantizedNetwork:
+    content = made.proto.SerializeToString(deterministic=True)
+    return QuantizedNetwork(content=content, account=describe(made, recipe, samples))
+
+
+def _samples(network: FloatModel, given: Samples, what: str) -> list[Arrays]:
+    if isinstance(given, Mapping):
+        return list(split_samples(network, given, what))
+    return list(load_calibration(network, Path(given)))
+
+
+def _where(given: Samples, what: str) -> str:
+    return what if isinstance(given, Mapping) else str(given)

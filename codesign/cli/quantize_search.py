@@ -1,0 +1,154 @@
+"""`vdla quantize --budget`: each layer decided by error against latency or energy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.box import SIMPLE
+from rich.table import Table
+from vdla.util.printable import printable
+from vdla.util.user_files import check_destination, check_directory
+
+from ..report.console import PlainConsole
+from .output import note, print_json, steps, text_console
+
+if TYPE_CHECKING:
+    from ..quantization.run import Outcome
+    from ..quantization.study import Found, Member
+
+
+def quantize_by_search(
+    model: Path, calibration: Path, output: Path, *, json: bool, budget: int, **options: Any
+) -> None:
+    """Searches, writes the member that was taken to `output`, a file of ONNX or a folder for all of it, and reports.
+
+    `options` are those of the Python function.
+    """
+    from ..api.quantization import quantize
+    from ..quantization.tables import write_outcome
+
+    inputs = (model, calibration, options["held_out"])
+    alone = output.suffix == ".onnx"
+    if alone:
+        check_destination(output, inputs=inputs)
+    else:
+        check_directory(output, parents=True)
+    remarks: list[str] = []
+    with steps() as progress:
+        progress.begin(f"calibrating {model.name}")
+
+        def told(found: Found) -> None:
+            if len(found.members) == 1:
+                progress.begin("deciding layer by layer", total=budget)
+            progress.advance()
+
+        made = quantize(
+            model,
+            calibration,
+            budget=budget,
+            folder=None if alone else output,
+            told=told,
+            remark=remarks.append,
+            **options,
+        )
+    assert made.outcome is not None
+    outcome = made.outcome
+    for remark in dict.fromkeys(remarks):
+        note(remark)
+    if alone:
+        made.save(output)
+        paths = (output,)
+    else:
+        paths = write_outcome(outcome, output)
+    if json:
+        print_json({"model": model.stem, "files": [str(path) for path in paths], **made.account})
+    else:
+        _print(text_console(), model.stem, outcome)
+        note(f"wrote {', '.join(map(str, paths))}")
+    if outcome.found.interrupted:
+        note("interrupted; the same command goes on from the records")
+        raise typer.Exit(130)
+
+
+def _print(console: PlainConsole, model: str, outcome: Outcome) -> None:
+    from ..quantization.tables import rungs
+
+    found, chosen = outcome.found, outcome.chosen
+    console.print(_front_table(model, found, chosen))
+    console.print(_layer_table(found, chosen))
+    evaluator = found.study.evaluator
+    console.print(
+        f"taken: member {chosen.number}, {outcome.reason}; the file itself, simulated with its integers on "
+        f"{outcome.held_out} held-out runs: {outcome.exact_sqnr:.2f} dB",
+        soft_wrap=True,
+    )
+    failed = [member for member in found.members if member.figures.failed is not None]
+    console.print(
+        f"{len(found.members):,} decisions, {found.evaluated:,} evaluated now, {len(failed):,} failed, "
+        f"{len(found.front):,} on the front; calibrated on {outcome.runs} other runs",
+        soft_wrap=True,
+    )
+    if failed:
+        console.print(printable(f"the first that failed: {failed[0].figures.failed}"), soft_wrap=True)
+    console.print("; ".join(f"{name}: {rung}" for name, rung in rungs(found).items()), soft_wrap=True)
+    console.print(
+        printable(f"float layers run on {evaluator.processor.name}: {evaluator.processor.source}"),
+        soft_wrap=True,
+    )
+
+
+def _front_table(model: str, found: Found, chosen: Member) -> Table:
+    """The front, with uniform decisions that are not on it behind."""
+    table = Table(
+        title=f"{printable(model)} on {printable(found.study.evaluator.config.name)}: error against {found.study.cost}",
+        title_justify="left",
+        box=SIMPLE,
+        padding=(0, 1),
+        collapse_padding=True,
+    )
+    headings = ("member", "SQNR dB", "latency ms", "cycles", "border ms", "processor ms", "energy uJ")
+    for heading in (*headings, "float", "s8", "per tensor"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("")
+    front = set(found.front)
+    for member in (*found.front, *(m for m in found.members if m.label and m not in front)):
+        figures, decisions = member.figures, member.decisions
+        marks = [member.label] if member.label else []
+        marks += ["taken"] if member is chosen else []
+        marks += [] if member in front else ["not on the front" if figures.failed is None else "failed"]
+        table.add_row(
+            str(member.number),
+            f"{figures.sqnr:.2f}",
+            f"{figures.milliseconds:,.4g}",
+            f"{figures.cycles:,}",
+            f"{1e3 * figures.border_seconds:,.3g}",
+            f"{1e3 * figures.processor_seconds:,.3g}",
+            f"{figures.microjoules:,.4g}",
+            str(len(decisions.floats)),
+            str(len(decisions.symmetric)),
+            str(len(decisions.per_tensor)),
+            ", ".join(marks),
+        )
+    return table
+
+
+def _layer_table(found: Found, chosen: Member) -> Table:
+    """What the member that was taken decides."""
+    from ..quantization.tables import layer_choices
+
+    table = Table(
+        title=f"layers of member {chosen.number}",
+        title_justify="left",
+        box=SIMPLE,
+        padding=(0, 1),
+        collapse_padding=True,
+    )
+    for heading in ("layer", "operator", "choice"):
+        table.add_column(heading, no_wrap=True)
+    for row in layer_choices(found, chosen):
+        table.add_row(
+            printable(row["layer"])[-48:], row["operator"] or "tensor", row["choice"].replace(",", ", ")
+        )
+    return table

@@ -1,0 +1,1 @@
+"""Quantization with hardware feedback: decisions layer by layer, from error against latency and energy."""

@@ -1,0 +1,285 @@
+"""One set of decisions: the error of the outputs on samples that calibration never saw, the latency and the energy.
+
+The error is that of the file that would be written, simulated in float32. Cycles are exact: every region of the
+accelerator is compiled and simulated. What stays float costs what a stated processor takes, or what this machine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from math import inf, prod
+from typing import Any
+
+import numpy as np
+import onnx
+from vdla.compiler.cpu_driver import SharedKernels, compile_cpu
+from vdla.compiler.driver import compile_graph
+from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.graph.partition import Partition, Region
+from vdla.compiler.graph.quantize.decisions import Calibrated, Decisions
+from vdla.compiler.graph.quantize.error import Error
+from vdla.compiler.graph.quantize.observe import Arrays, Prepare, Run
+from vdla.compiler.graph.quantize.simulate import simulated
+from vdla.compiler.graph.submodel import prepare_model
+from vdla.compiler.heterogeneous_driver import compile_heterogeneous, place
+from vdla.compiler.ir.types import DType
+from vdla.compiler.runtime.artifact import Compiled
+from vdla.compiler.runtime.heterogeneous_network import CompiledRegion, time_region
+from vdla.isa.config import Config
+from vdla.sim import SimulationError, simulate
+from vdla.util.errors import UserError
+
+from ..technology.components import Components
+from ..technology.energy import energy_by_unit
+from ..technology.events import count_events
+from .processor import Processor, border_seconds, node_seconds
+
+REPEAT = 5
+"""Runs whose median is a measured time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What decisions cost. `sqnr` is the least of all outputs, in dB. Seconds are of the accelerator (its `cycles` at
+    its clock), of conversions at its border, and of the processor; `regions` are those of the accelerator. `failed`
+    says why there are none."""
+
+    sqnr: float = 0.0
+    top1: float | None = None
+    cycles: int = 0
+    regions: int = 0
+    accelerator_seconds: float = 0.0
+    border_seconds: float = 0.0
+    processor_seconds: float = 0.0
+    accelerator_microjoules: float = 0.0
+    processor_microjoules: float = 0.0
+    failed: str | None = None
+
+    @property
+    def milliseconds(self) -> float:
+        """Latency: regions run one after another."""
+        return 1e3 * (self.accelerator_seconds + self.border_seconds + self.processor_seconds)
+
+    @property
+    def microjoules(self) -> float:
+        """Energy of both sides."""
+        return self.accelerator_microjoules + self.processor_microjoules
+
+    @property
+    def noise(self) -> float:
+        """Noise over signal."""
+        return 10.0 ** (-self.sqnr / 10.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RegionFigures:
+    cycles: int
+    seconds: float
+    border_seconds: float
+    microjoules: float
+
+
+@dataclass(kw_only=True, eq=False)
+class Evaluator:
+    """Evaluates decisions about one network. `held_out` are samples; `real` computes the network's tensors in float,
+    `prepare` makes float models ready to run.
+
+    Equal regions are compiled and simulated once.
+    """
+
+    calibrated: Calibrated
+    held_out: Sequence[Arrays]
+    real: Run
+    prepare: Prepare
+    config: Config
+    components: Components
+    processor: Processor
+    kernels: SharedKernels
+    _expected: list[dict[str, np.ndarray]] = field(default_factory=list[dict[str, np.ndarray]])
+    _regions: dict[bytes, _RegionFigures | Exception] = field(
+        default_factory=dict[bytes, "_RegionFigures | Exception"]
+    )
+
+    def __post_init__(self) -> None:
+        model = self.calibrated.model
+        names = [name for name in model.outputs if model.is_float(name)]
+        for feeds in self.held_out:
+            values = self.real(feeds)
+            self._expected.append({name: values[name] for name in names})
+        for name in names:
+            arrays = [values[name] for values in self._expected]
+            if not all(np.isfinite(array).all() for array in arrays):
+                raise UserError(
+                    f"{model.source}: output '{name}' is not finite on the held-out samples; remove those"
+                )
+            if not any(array.any() for array in arrays):
+                raise UserError(
+                    f"{model.source}: output '{name}' is zero on all held-out samples, which have no SQNR; give others"
+                )
+
+    def evaluate(self, decisions: Decisions) -> Figures:
+        """The figures of decisions; those that make no network have none, but the reason."""
+        try:
+            proto = self.calibrated.write(decisions).proto
+            sqnr, top1 = self._error(proto)
+            return self._cost(proto, sqnr, top1)
+        except (UserError, SimulationError) as error:
+            return Figures(failed=str(error))
+
+    def exact_sqnr(self, proto: onnx.ModelProto) -> float:
+        """The SQNR of a quantized file on the held-out samples, its regions simulated with their integers."""
+        division = compile_heterogeneous(proto.SerializeToString(), self.config, kernels=self.kernels)
+        with division.network as network:
+            return _least([network.run(feeds).outputs for feeds in self.held_out], self._expected)[0]
+
+    def _error(self, proto: onnx.ModelProto) -> tuple[float, float | None]:
+        names = list(self._expected[0])
+        run = self.prepare(simulated(proto, names))
+        return _least([run(feeds) for feeds in self.held_out], self._expected)
+
+    def _cost(self, proto: onnx.ModelProto, sqnr: float, top1: float | None) -> Figures:
+        label, model = prepare_model(proto.SerializeToString(), oldest_opset=OLDEST_OPSET)
+        partition = place(label, model, self._region)
+        regions = [self._region(region) for region in partition.regions if region.side == "accelerator"]
+        on_processor = sum(
+            (
+                self._processor_seconds(region, partition, model)
+                for region in partition.regions
+                if region.side == "cpu"
+            ),
+            0.0,
+        )
+        border = sum((region.border_seconds for region in regions), 0.0)
+        return Figures(
+            sqnr=sqnr,
+            top1=top1,
+            cycles=sum(region.cycles for region in regions),
+            regions=len(regions),
+            accelerator_seconds=sum((region.seconds for region in regions), 0.0),
+            border_seconds=border,
+            processor_seconds=on_processor,
+            accelerator_microjoules=sum((region.microjoules for region in regions), 0.0),
+            processor_microjoules=self.processor.microjoules(border + on_processor),
+        )
+
+    def _region(self, region: Region) -> _RegionFigures:
+        """A region's figures. Raises what compiling it does."""
+        key = blake2b(region.model, digest_size=16).digest()
+        if key not in self._regions:
+            try:
+                self._regions[key] = self._simulated(region)
+            except UserError as error:
+                self._regions[key] = error
+        found = self._regions[key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _simulated(self, region: Region) -> _RegionFigures:
+        compiled = compile_graph(fuse(import_model(region.model)), self.config, data=False)
+        program = compiled.program
+        simulation = simulate(self.config, program.instructions, program.image, data=False)
+        energy = energy_by_unit(self.config, count_events(program, simulation), self.components)
+        return _RegionFigures(
+            cycles=simulation.cycles,
+            seconds=simulation.cycles / self.config.clock_hertz,
+            border_seconds=self._border_seconds(region, compiled, simulation.cycles),
+            microjoules=sum(energy.values()),
+        )
+
+    def _border_seconds(self, region: Region, compiled: Compiled, cycles: int) -> float:
+        graph = compiled.graph
+        if self.processor.measured:
+            ports = {item.name: np.zeros(item.shape, item.dtype.value) for item in graph.inputs}
+            return time_region(_with(region, compiled), ports, cycles=cycles, repeat=REPEAT).boundary_seconds
+        floats = [item for item in (*graph.inputs, *graph.outputs) if item.dtype == DType.FLOAT32]
+        return sum((border_seconds(self.processor, prod(item.shape)) for item in floats), 0.0)
+
+    def _processor_seconds(self, region: Region, partition: Partition, model: onnx.ModelProto) -> float:
+        if self.processor.measured:
+            key = blake2b(region.model, digest_size=16).digest()
+            if key not in self._regions:
+                self._regions[key] = self._measured(region, partition)
+            found = self._regions[key]
+            assert not isinstance(found, Exception)
+            return found.seconds
+        survey = partition.survey
+
+        def shape(name: str) -> tuple[int, ...]:
+            if name in survey.constants:
+                return survey.constants[name].shape
+            if name not in survey.types:
+                raise UserError(
+                    f"the shape of tensor '{name}' is not known; run ONNX's shape inference first"
+                )
+            return survey.types[name].shape
+
+        own = set(region.nodes)
+        nodes = [node for node in model.graph.node if node.name in own]
+        return sum((node_seconds(self.processor, node, shape) for node in nodes), 0.0)
+
+    def _measured(self, region: Region, partition: Partition) -> _RegionFigures:
+        types = {name: partition.survey.types[name] for name in region.inputs}
+        generator = np.random.default_rng(0)
+        feeds = {n: generator.standard_normal(t.shape).astype(t.dtype) for n, t in types.items()}
+        with compile_cpu(region.model, kernels=self.kernels) as network:
+            code = CompiledRegion(**_fields(region), code=network)
+            seconds = time_region(code, feeds, cycles=None, repeat=REPEAT).seconds
+        return _RegionFigures(cycles=0, seconds=seconds, border_seconds=0.0, microjoules=0.0)
+
+
+def _with(region: Region, compiled: Compiled) -> CompiledRegion:
+    return CompiledRegion(**_fields(region), code=compiled)
+
+
+def _fields(region: Region) -> dict[str, Any]:
+    return {name: getattr(region, name) for name in Region.__dataclass_fields__}
+
+
+def _least(got: Sequence[Arrays], expected: Sequence[Arrays]) -> tuple[float, float | None]:
+    """The least SQNR of all outputs in dB, inf where they are equal, and the least agreement of largest values."""
+    errors = {name: Error() for name in expected[0]}
+    for values, real in zip(got, expected, strict=True):
+        for name, error in errors.items():
+            error.add(real[name], values[name])
+    agreements = [error.top1 for error in errors.values() if error.top1 is not None]
+    found = [inf if error.sqnr is None else error.sqnr for error in errors.values()]
+    return min(found), min(agreements) if agreements else None
+
+
+def to_json(figures: Figures) -> dict[str, Any]:
+    """The figures as JSON values."""
+    if figures.failed is not None:
+        return {"failed": figures.failed}
+    return {
+        "sqnr_db": None if figures.sqnr == inf else figures.sqnr,
+        "top1_agreement": figures.top1,
+        "cycles": figures.cycles,
+        "regions": figures.regions,
+        "accelerator_seconds": figures.accelerator_seconds,
+        "border_seconds": figures.border_seconds,
+        "processor_seconds": figures.processor_seconds,
+        "accelerator_uj": figures.accelerator_microjoules,
+        "processor_uj": figures.processor_microjoules,
+    }
+
+
+def from_json(value: Mapping[str, Any]) -> Figures:
+    """What `to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+    if "failed" in value:
+        return Figures(failed=str(value["failed"]))
+    return Figures(
+        sqnr=inf if value["sqnr_db"] is None else float(value["sqnr_db"]),
+        top1=None if value["top1_agreement"] is None else float(value["top1_agreement"]),
+        cycles=int(value["cycles"]),
+        regions=int(value["regions"]),
+        accelerator_seconds=float(value["accelerator_seconds"]),
+        border_seconds=float(value["border_seconds"]),
+        processor_seconds=float(value["processor_seconds"]),
+        accelerator_microjoules=float(value["accelerator_uj"]),
+        processor_microjoules=float(value["processor_uj"]),
+    )

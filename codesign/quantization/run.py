@@ -1,0 +1,152 @@
+"""Quantization within a budget: calibrate once, search for decisions, take one, and run its file as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import onnx
+from vdla.compiler.cpu_driver import SharedKernels
+from vdla.compiler.graph.quantize.decisions import check_products, fix, layers_of
+from vdla.compiler.graph.quantize.float_model import FloatModel
+from vdla.compiler.graph.quantize.observe import Arrays, Run
+from vdla.compiler.graph.quantize.plan import plan_quantization
+from vdla.compiler.graph.quantize.quantize import Recipe, calibrate_model
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from ..quantize_run import prepare_here
+from ..technology.components import Components
+from .evaluate import Evaluator
+from .processor import Processor
+from .study import CostName, Found, Member, Study, search, study_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """Which member of the front is taken: see `Found.choose`."""
+
+    sqnr: float | None = None
+    latency: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """What a search found, the member that was taken and why, and its file; `exact_sqnr` is that of the file on the
+    held-out samples, simulated with its integers."""
+
+    found: Found
+    chosen: Member
+    reason: str
+    proto: onnx.ModelProto
+    exact_sqnr: float
+    runs: int
+    held_out: int
+
+
+def split(samples: Sequence[Arrays], where: str) -> tuple[list[Arrays], list[Arrays]]:
+    """Samples for calibration and the last quarter of them, which is held out. UserError for a single one."""
+    if len(samples) < 2:
+        raise UserError(
+            f"{where}: one sample cannot serve both calibration and error; give others with --held-out"
+        )
+    kept = len(samples) - max(1, len(samples) // 4)
+    return list(samples[:kept]), list(samples[kept:])
+
+
+def seen_before(samples: Sequence[Arrays], held_out: Sequence[Arrays]) -> int:
+    """How many held-out samples calibration has seen."""
+    known = {_digest(feeds) for feeds in samples}
+    return sum(_digest(feeds) in known for feeds in held_out)
+
+
+def quantize_within(
+    model: FloatModel,
+    samples: Sequence[Arrays],
+    held_out: Sequence[Arrays],
+    *,
+    budget: int,
+    config: Config,
+    components: Components,
+    processor: Processor,
+    recipe: Recipe,
+    choices: Mapping[str, Collection[str]],
+    cost: CostName = "latency",
+    goal: Goal | None = None,
+    seed: int = 0,
+    folder: Path | None = None,
+    remark: Callable[[str], None] = lambda text: None,
+    told: Callable[[Found], object] | None = None,
+) -> Outcome:
+    """Searches decisions for what `read_model` read, with at most `budget` evaluations. Raises UserError."""
+    plan = plan_quantization(model)
+    check_products(model, plan)
+    fixed = fix(model.source, layers_of(plan), choices)
+    if budget < 1:
+        raise UserError("the budget is at least 1 evaluation")
+    if seen_before(samples, held_out) == len(held_out):
+        raise UserError(
+            f"{model.source}: calibration has seen every held-out sample, so that their error says nothing; give others"
+        )
+    with SharedKernels() as kernels:
+
+        def prepare(proto: onnx.ModelProto) -> Run:
+            return prepare_here(proto, remark, kernels)
+
+        calibrated, real = calibrate_model(model, plan, samples, prepare, recipe)
+        study = Study(
+            evaluator=Evaluator(
+                calibrated=calibrated,
+                held_out=held_out,
+                real=real,
+                prepare=prepare,
+                config=config,
+                components=components,
+                processor=processor,
+                kernels=kernels,
+            ),
+            recipe=recipe,
+            key=study_key(
+                _content(model),
+                samples,
+                held_out,
+                recipe,
+                (config.digest, components.digest, repr(processor)),
+            ),
+            budget=budget,
+            cost=cost,
+            fixed=fixed,
+            seed=seed,
+        )
+        found = search(study, folder=folder, told=told)
+        wanted = goal or Goal()
+        chosen, reason = found.choose(sqnr=wanted.sqnr, latency=wanted.latency)
+        proto = calibrated.write(chosen.decisions).proto
+        return Outcome(
+            found=found,
+            chosen=chosen,
+            reason=reason,
+            proto=proto,
+            exact_sqnr=study.evaluator.exact_sqnr(proto),
+            runs=len(samples),
+            held_out=len(held_out),
+        )
+
+
+def _digest(feeds: Arrays) -> bytes:
+    digest = blake2b(digest_size=16)
+    for name in sorted(feeds):
+        digest.update(name.encode() + feeds[name].tobytes())
+    return digest.digest()
+
+
+def _content(model: FloatModel) -> bytes:
+    digest = blake2b(digest_size=16)
+    digest.update(model.header.SerializeToString(deterministic=True))
+    for node in model.nodes:
+        digest.update(node.SerializeToString(deterministic=True))
+    for name in sorted(model.constants):
+        digest.update(name.encode() + model.constants[name].tobytes())
+    return digest.digest()

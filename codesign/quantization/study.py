@@ -1,0 +1,247 @@
+"""A search for decisions: evaluated one after the other, recorded, the front of them, and the member that is taken."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from math import log
+from pathlib import Path
+from typing import Literal
+
+from vdla.compiler.graph.quantize.decisions import Decisions, Fixed, Layer, uniform
+from vdla.compiler.graph.quantize.observe import Arrays
+from vdla.compiler.graph.quantize.quantize import Recipe
+from vdla.compiler.tune.measure.package_identity import compiler_identity
+from vdla.util.errors import UserError
+from vdla.util.user_files import make_directory
+
+from .evaluate import Evaluator, Figures
+from .processor import node_seconds
+from .records import Known, RecordsFile, read_records
+from .search import Move, Search, front_of, knee
+
+RECORDS = "records.jsonl"
+CostName = Literal["latency", "energy"]
+COSTS: Mapping[str, tuple[str, Callable[[Figures], float]]] = {
+    "latency": ("ms", lambda figures: figures.milliseconds),
+    "energy": ("uJ", lambda figures: figures.microjoules),
+}
+"""What the error is set against, by name: the unit and the figure."""
+UNIFORM = {
+    "per-channel u8": (True, "uint8"),
+    "per-channel s8": (True, "int8"),
+    "per-tensor u8": (False, "uint8"),
+    "per-tensor s8": (False, "int8"),
+}
+"""The same decisions for all layers, by their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """Evaluated decisions, by the number of their evaluation. `label` names uniform ones."""
+
+    number: int
+    decisions: Decisions
+    figures: Figures
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Study:
+    """What is searched. `cost` is what the error is set against; `fixed` are decisions of the user."""
+
+    evaluator: Evaluator
+    recipe: Recipe
+    key: str
+    budget: int
+    cost: CostName = "latency"
+    fixed: Fixed = field(default_factory=Fixed)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.budget < 1:
+            raise UserError("the budget is at least 1 evaluation")
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers that are decided."""
+        return self.evaluator.calibrated.layers
+
+    def settled(self, decisions: Decisions) -> Decisions | None:
+        """Decisions, those of the user over them, without those that change nothing; None where no product is left."""
+        calibrated, whole = self.evaluator.calibrated, self.fixed.over(decisions)
+        if all(layer.name in whole.floats for layer in self.layers if layer.weighted):
+            return None
+        return calibrated.settled(whole)
+
+    @cached_property
+    def starts(self) -> dict[str, Decisions]:
+        """Uniform decisions by their names; those of equal effect once."""
+        found: dict[str, Decisions] = {}
+        for name, (per_channel, activations) in UNIFORM.items():
+            made = self.settled(
+                uniform(self.layers, "uint8" if activations == "uint8" else "int8", per_channel=per_channel)
+            )
+            if made is not None and made not in found.values():
+                found[name] = made
+        return found
+
+    def value(self, figures: Figures) -> float:
+        """The cost of figures."""
+        return COSTS[self.cost][1](figures)
+
+    def moves(self) -> tuple[Move, ...]:
+        """Every decision that the search may turn around, with what a layer should cost on the stated processor."""
+        moves: dict[tuple[str, str], Move] = {}
+        for layer in self.layers:
+            if layer.operator and layer.name not in self.fixed.places:
+                moves["place", layer.name] = Move(kind="place", name=layer.name, cost=self._float_cost(layer))
+            if layer.group not in self.fixed.groups:
+                moves["type", layer.group] = Move(kind="type", name=layer.group)
+            if layer.weighted and layer.name not in self.fixed.weights:
+                moves["weights", layer.name] = Move(kind="weights", name=layer.name)
+        return tuple(moves.values())
+
+    def _float_cost(self, layer: Layer) -> float:
+        model, processor = self.evaluator.calibrated.model, self.evaluator.processor
+
+        def shape(name: str) -> tuple[int, ...]:
+            if name in model.constants:
+                return model.constants[name].shape
+            return model.static_shapes.get(name, ())
+
+        node = next(node for node in model.nodes if node.name == layer.name)
+        seconds = node_seconds(processor, node, shape)
+        return 1e3 * seconds if self.cost == "latency" else processor.microjoules(seconds)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found:
+    """The members of a study in the order of their evaluation. `evaluated` were run, the others found in records."""
+
+    study: Study
+    members: tuple[Member, ...] = ()
+    evaluated: int = 0
+    interrupted: bool = False
+
+    @cached_property
+    def front(self) -> tuple[Member, ...]:
+        """The members that no other one beats in error and cost, cheapest first."""
+        by_decisions = {member.decisions: member for member in self.members}
+        known = {member.decisions: member.figures for member in self.members}
+        return tuple(by_decisions[decisions] for decisions in front_of(known, self.study.value))
+
+    def choose(self, *, sqnr: float | None = None, latency: float | None = None) -> tuple[Member, str]:
+        """The member that is taken and why: the cheapest of at least `sqnr` dB, that of least error within `latency`
+        milliseconds, or the knee. Raises UserError where there is none, with the nearest."""
+        source = self.study.evaluator.calibrated.model.source
+        if not self.front:
+            why = next(
+                (member.figures.failed for member in self.members if member.figures.failed), "none was run"
+            )
+            raise UserError(f"{source}: no decisions give a network that runs: {why}")
+        within = [m for m in self.front if latency is None or m.figures.milliseconds <= latency]
+        if not within:
+            least = min(self.front, key=lambda member: member.figures.milliseconds)
+            raise UserError(
+                f"{source}: nothing found takes at most {latency:g} ms; the fastest takes "
+                f"{least.figures.milliseconds:.4g} ms at {least.figures.sqnr:.1f} dB"
+            )
+        if sqnr is not None:
+            good = [member for member in within if member.figures.sqnr >= sqnr]
+            if not good:
+                best = max(within, key=lambda member: member.figures.sqnr)
+                raise UserError(
+                    f"{source}: nothing found reaches {sqnr:g} dB; the best has {best.figures.sqnr:.1f} dB at "
+                    f"{best.figures.milliseconds:.4g} ms; a larger --budget looks further"
+                )
+            return min(
+                good, key=lambda member: self.study.value(member.figures)
+            ), f"the cheapest of {sqnr:g} dB or more"
+        if latency is not None:
+            return max(
+                within, key=lambda member: member.figures.sqnr
+            ), f"the least error within {latency:g} ms"
+        points = [(log(self.study.value(m.figures)), m.figures.sqnr) for m in self.front]
+        if len(points) < 3:
+            return self.front[0], f"the cheapest of {len(points)}; a front this short has no knee"
+        return self.front[knee(points)], "the knee of the front"
+
+
+def search(
+    study: Study, *, folder: Path | None = None, told: Callable[[Found], object] | None = None
+) -> Found:
+    """Evaluates decisions until the budget is spent.
+
+    Records go to `folder`, which is made where there is none; those that are there already are not evaluated again.
+    `told` hears of what is found after every evaluation. KeyboardInterrupt ends the search; what there is until then is
+    returned, marked `interrupted`.
+    """
+    labels = {decisions: name for name, decisions in study.starts.items()}
+    asking = Search(
+        starts=list(study.starts.values()),
+        moves=study.moves(),
+        settled=study.settled,
+        cost=study.value,
+        budget=study.budget,
+        seed=study.seed,
+    ).ask()
+    records: Known = {}
+    members: list[Member] = []
+    evaluated, interrupted = 0, False
+    with contextlib.ExitStack() as stack:
+        file = None
+        if folder is not None:
+            make_directory(folder)
+            file = stack.enter_context(RecordsFile(folder / RECORDS))
+            records = read_records(folder / RECORDS)
+        try:
+            figures: Figures | None = None
+            while True:
+                try:
+                    decisions = next(asking) if figures is None else asking.send(figures)
+                except StopIteration:
+                    break
+                figures = records.get((study.key, decisions))
+                if figures is None:
+                    figures = study.evaluator.evaluate(decisions)
+                    evaluated += 1
+                    if file is not None:
+                        file.append(study.key, decisions, figures)
+                members.append(
+                    Member(
+                        number=len(members),
+                        decisions=decisions,
+                        figures=figures,
+                        label=labels.get(decisions, ""),
+                    )
+                )
+                if told is not None:
+                    told(Found(study=study, members=tuple(members), evaluated=evaluated))
+        except KeyboardInterrupt:
+            interrupted = True
+    return Found(study=study, members=tuple(members), evaluated=evaluated, interrupted=interrupted)
+
+
+def study_key(
+    model: bytes,
+    samples: Sequence[Arrays],
+    held_out: Sequence[Arrays],
+    recipe: Recipe,
+    evaluation: Sequence[str],
+) -> str:
+    """What figures depend on beside the decisions: 16 hexadecimal digits. `evaluation` are the digests of machine,
+    table and processor."""
+    digest = blake2b(digest_size=8)
+    digest.update(model)
+    for group in (samples, held_out):
+        digest.update(b"samples")
+        for feeds in group:
+            for name in sorted(feeds):
+                digest.update(name.encode() + feeds[name].tobytes())
+    text = repr((recipe.method, recipe.percentile, tuple(evaluation), compiler_identity("vdla")))
+    digest.update(text.encode())
+    return digest.hexdigest()

@@ -1,0 +1,229 @@
+"""A search for decisions as rows, one JSON object, a picture of the front, and files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vdla.isa.config import CLOCK_IS
+from vdla.util.whole_files import write_whole
+
+from .records import decisions_to_json
+from .run import Outcome
+from .study import COSTS, Found, Member
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MODEL = "quantized.onnx"
+SIMULATED = "the written file, simulated in float32 on held-out samples"
+
+
+def rungs(found: Found) -> dict[str, str]:
+    """What each figure stands on."""
+    evaluator = found.study.evaluator
+    processor = evaluator.processor.rung
+    return {
+        "sqnr": SIMULATED,
+        "cycles": "exact simulation",
+        "accelerator_ms": f"exact simulation, clock {CLOCK_IS}",
+        "border_ms": processor,
+        "processor_ms": processor,
+        "accelerator_uj": f"assumed: table of components {evaluator.components.name} ({evaluator.components.node})",
+        "processor_uj": f"assumed: {evaluator.processor.watts:g} W",
+    }
+
+
+def rows(found: Found) -> list[dict[str, Any]]:
+    """A dictionary a member: number, label of uniform ones, figures, how many layers are float, s8 and per tensor."""
+    front = {member.number for member in found.front}
+    table: list[dict[str, Any]] = []
+    for member in found.members:
+        table.append(
+            {
+                "member": member.number,
+                "uniform": member.label,
+                **figures(member),
+                "front": member.number in front,
+                "failed": member.figures.failed or "",
+            }
+        )
+    return table
+
+
+def figures(member: Member) -> dict[str, Any]:
+    """The figures of a member by names with units; None for one that failed."""
+    found, decisions = member.figures, member.decisions
+    sizes = {
+        "float_layers": len(decisions.floats),
+        "s8_groups": len(decisions.symmetric),
+        "per_tensor_layers": len(decisions.per_tensor),
+    }
+    values: dict[str, Any] = {
+        "sqnr_db": None if found.sqnr == inf else found.sqnr,
+        "top1_agreement": found.top1,
+        "latency_ms": found.milliseconds,
+        "cycles": found.cycles,
+        "regions": found.regions,
+        "accelerator_ms": 1e3 * found.accelerator_seconds,
+        "border_ms": 1e3 * found.border_seconds,
+        "processor_ms": 1e3 * found.processor_seconds,
+        "energy_uj": found.microjoules,
+        "accelerator_uj": found.accelerator_microjoules,
+        "processor_uj": found.processor_microjoules,
+    }
+    if found.failed is not None:
+        values = dict.fromkeys(values)
+    return values | sizes
+
+
+def layer_choices(found: Found, member: Member) -> list[dict[str, Any]]:
+    """What a member decides, a dictionary a layer."""
+    return [
+        {
+            "layer": layer.name,
+            "operator": layer.operator,
+            "choice": ",".join(member.decisions.choice(layer)),
+        }
+        for layer in found.study.layers
+    ]
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """The search as one JSON object: what was searched, the rung of each figure, uniform decisions, the front, and the
+    member that was taken with its layers."""
+    found = outcome.found
+    study, evaluator = found.study, found.study.evaluator
+    return {
+        "config": evaluator.config.name,
+        "clock_hertz": evaluator.config.clock_hertz,
+        "processor": {
+            "name": evaluator.processor.name,
+            "gflops": evaluator.processor.gigaflops,
+            "gbytes_per_second": evaluator.processor.gigabytes,
+            "watts": evaluator.processor.watts,
+            "measured": evaluator.processor.measured,
+            "source": evaluator.processor.source,
+        },
+        "components": {
+            "name": evaluator.components.name,
+            "node": evaluator.components.node,
+            "left_out": evaluator.components.left_out,
+        },
+        "rungs": rungs(found),
+        "method": study.recipe.method,
+        "calibration_runs": outcome.runs,
+        "held_out_runs": outcome.held_out,
+        "cost": study.cost,
+        "seed": study.seed,
+        "budget": study.budget,
+        "members": len(found.members),
+        "failed": sum(member.figures.failed is not None for member in found.members),
+        "evaluated": found.evaluated,
+        "interrupted": found.interrupted,
+        "uniform": {member.label: figures(member) for member in found.members if member.label},
+        "front": [
+            {
+                "member": member.number,
+                "uniform": member.label,
+                **figures(member),
+                "decisions": decisions_to_json(member.decisions),
+            }
+            for member in found.front
+        ],
+        "chosen": {
+            "member": outcome.chosen.number,
+            "why": outcome.reason,
+            **figures(outcome.chosen),
+            "exact_sqnr_db": None if outcome.exact_sqnr == inf else outcome.exact_sqnr,
+            "layers": layer_choices(found, outcome.chosen),
+        },
+    }
+
+
+def front_figure(found: Found, chosen: Member | None = None) -> Figure:
+    """A figure: SQNR against the cost of every member, the front as a line, uniform decisions by name."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    from ..report.canvas import GRID, INK, MUTED, new_figure, style, words
+
+    study = found.study
+    unit = COSTS[study.cost][0]
+    figure = new_figure(8, 4.8)
+    axes = figure.subplots()
+    style(axes)
+
+    def place(member: Member) -> tuple[float, float]:
+        return study.value(member.figures), member.figures.sqnr
+
+    running = [m for m in found.members if m.figures.failed is None and m.figures.sqnr != inf]
+    front = [member for member in found.front if member in running]
+    axes.set_xscale("log")
+    if running:
+        axes.scatter(*zip(*map(place, running), strict=True), s=14, color="#b8bec7", label="evaluated")
+    if front:
+        axes.plot(
+            *zip(*map(place, front), strict=True),
+            color="#0072B2",
+            marker="o",
+            markersize=5,
+            linewidth=1.4,
+            drawstyle="steps-post",
+            label="front",
+        )
+    for member, marker in zip((m for m in running if m.label), "sD^v", strict=False):
+        axes.scatter(*place(member), s=44, marker=marker, color="#D55E00", label=member.label, zorder=3)
+    if chosen is not None and chosen in running:
+        axes.scatter(
+            *place(chosen),
+            s=170,
+            facecolor="none",
+            edgecolor=INK,
+            linewidth=1.6,
+            label="chosen",
+            zorder=4,
+        )
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:,.3g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(f"{study.cost}, {unit}", color=INK)
+    axes.set_ylabel("SQNR on held-out samples, dB", color=INK)
+    axes.grid(True, color=GRID, linewidth=0.8)
+    evaluator = study.evaluator
+    axes.set_title(
+        f"{words(Path(evaluator.calibrated.model.source).stem, 40)} on {words(evaluator.config.name, 30)}",
+        loc="left",
+        color=INK,
+        fontsize=10,
+        fontweight="bold",
+    )
+    figure.supxlabel(
+        f"cycles: exact simulation; border and processor ({evaluator.processor.name}): {evaluator.processor.rung}; "
+        f"energy: {evaluator.components.name}",
+        fontsize=7,
+        color=MUTED,
+    )
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure
+
+
+def write_outcome(outcome: Outcome, folder: Path) -> tuple[Path, ...]:
+    """Writes quantized.onnx, members.csv, quantization.json and front.png into `folder`; their paths. WriteError."""
+    from ..report.canvas import png
+
+    table = rows(outcome.found)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(table[0]))
+    writer.writeheader()
+    writer.writerows(table)
+    names = (MODEL, "members.csv", "quantization.json", "front.png")
+    paths = tuple(folder / name for name in names)
+    write_whole(paths[0], outcome.proto.SerializeToString(deterministic=True))
+    write_whole(paths[1], text.getvalue().encode())
+    write_whole(paths[2], (json.dumps(document(outcome), indent=2, allow_nan=False) + "\n").encode())
+    write_whole(paths[3], png(front_figure(outcome.found, outcome.chosen)))
+    return paths
