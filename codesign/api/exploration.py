@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from vdla.isa.config import Config
-from vdla.util.errors import UserError
+from vdla.isa.config import PRESETS, Config
 from vdla.util.user_files import make_directory
 
-from ..explore.evaluate import evaluate, load_networks
-from ..explore.metrics import METRICS, parse_constraint, parse_objectives
+from ..explore.compare import Compared, compare_machines
+from ..explore.evaluate import load_networks
+from ..explore.metrics import parse_constraint, parse_objectives
 from ..explore.places import TIMEOUT, Place
 from ..explore.records import existing_records
 from ..explore.report.details import MOST_DESIGNS, details_of
@@ -157,14 +157,52 @@ def load_study(folder: str | Path) -> Explored:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Comparison:
-    """Two machines on the same networks: `rows` has a dictionary a figure, with both values and their ratio."""
+    """Two machines on the same networks. `compared` has the configurations and their figures."""
 
-    machines: tuple[Config, Config]
-    rows: Sequence[Mapping[str, Any]]
+    compared: Compared
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """`rows` as a pandas DataFrame."""
-        return data_frame(self.rows)
+    @property
+    def machines(self) -> tuple[Config, Config]:
+        """Both configurations."""
+        return self.compared.machines
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """A dictionary a figure (metrics, cycles and energy by unit of each network, area by unit): both values and
+        their ratio."""
+        return self.compared.rows
+
+    @property
+    def layers(self) -> Sequence[Mapping[str, Any]]:
+        """A dictionary a layer: cycles, roofline cycles, DRAM bytes and microjoules on both machines."""
+        return self.compared.layer_rows
+
+    @property
+    def explanation(self) -> Sequence[str]:
+        """A sentence for each network's cycles and energy, and for the area: how much differs, of what, and where."""
+        return self.compared.sentences
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What `vdla compare --json` prints."""
+        return {
+            "first": self.compared.labels[0],
+            "second": self.compared.labels[1],
+            "fields": self.compared.fields,
+            "explanation": list(self.explanation),
+            "rows": list(self.rows),
+            "layers": list(self.layers),
+        }
+
+    def to_dataframe(self, of: Literal["figures", "layers"] = "figures") -> pd.DataFrame:
+        """`rows`, or `layers`, as a pandas DataFrame."""
+        return data_frame(self.rows if of == "figures" else self.layers)
+
+    def to_html(self) -> str:
+        """Both machines side by side as one HTML page that needs no network."""
+        from ..explore.report.page import html
+
+        return html(self.compared.data())
 
 
 def compare(
@@ -175,41 +213,16 @@ def compare(
     components: str | Path | None = None,
 ) -> Comparison:
     """Two machines (presets, TOML files or configurations) on quantized networks: every metric, the cycles and energy
-    of each network, area and energy by unit. Raises UserError where one cannot run a network."""
-    machines = (named(first), named(second))
+    of each network and layer, area and energy by unit. Raises UserError where one cannot run a network."""
     loaded = load_networks([(model, 1.0) for model in _several(networks)])
-    table = _table(components)
-    figures = [evaluate(machine, loaded, table) for machine in machines]
-    for machine, found in zip(machines, figures, strict=True):
-        if found.failed is not None:
-            raise UserError(f"configuration {machine.name}: {found.failed}")
-    weights = {network.name: 1.0 for network in loaded}
-    rows: list[dict[str, Any]] = []
+    machines = (named(first), named(second))
+    files = (_file(first), _file(second))
+    return Comparison(compared=compare_machines(machines, loaded, _table(components), files))
 
-    def row(kind: str, name: str, unit: str, values: Sequence[float]) -> None:
-        ratio = values[1] / values[0] if values[0] else None
-        rows.append(
-            {
-                "kind": kind,
-                "name": name,
-                "unit": unit,
-                "first": values[0],
-                "second": values[1],
-                "ratio": ratio,
-            }
-        )
 
-    pairs = list(zip(machines, figures, strict=True))
-    for metric in METRICS.values():
-        row("total", metric.name, metric.unit, [metric.value(m, f, weights) for m, f in pairs])
-    for network in loaded:
-        runs = [found.networks[network.name] for found in figures]
-        row(network.name, "cycles", "cycles", [run.cycles for run in runs])
-        for unit in dict.fromkeys(unit for run in runs for unit in run.energy):
-            row(network.name, f"energy: {unit}", "uJ", [run.energy.get(unit, 0.0) for run in runs])
-    for unit in dict.fromkeys(unit for found in figures for unit in found.area):
-        row("area", unit, "mm2", [found.area.get(unit, 0.0) for found in figures])
-    return Comparison(machines=machines, rows=rows)
+def _file(machine: Config | str | Path) -> Path | None:
+    """The file that a machine was read from; None for presets and configurations."""
+    return None if isinstance(machine, Config) or str(machine) in PRESETS else Path(machine)
 
 
 def _several(networks: Model | Sequence[Any]) -> Sequence[Any]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from vdla.util.printable import printable
+from vdla.util.user_files import check_destination
+from vdla.util.whole_files import write_whole
 
 from .options import JsonOption
-from .output import print_json, text_console
+from .output import note, print_json, steps, text_console
+
+MOST_LAYERS = 10
+"""Layers in the table: those whose cycles differ most."""
 
 
 def compare(
@@ -23,24 +29,53 @@ def compare(
         Path | None,
         typer.Option(metavar="FILE", help="A table of areas and energies in place of the shipped one."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Also writes one page that needs no network."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Sets two machines side by side: exact cycles, and by a table of components area and energy of each unit."""
+    """Sets two machines side by side: exact cycles, area and energy by unit and layer, and what the difference is from.
+
+    Area and energy follow from a table of components.
+    """
     from ..api.exploration import compare as both
     from ..explore.metrics import METRICS
 
-    found = both(first, second, network, components=components)
-    names = [machine.name for machine in found.machines]
+    check_destination(html, inputs=(*network, components, *map(Path, (first, second))))
+    with steps() as progress:
+        progress.begin("comparing")
+        found = both(first, second, network, components=components)
+    if html is not None:
+        write_whole(html, found.to_html().encode())
+        note(f"wrote {html}")
     if json:
-        print_json({"first": names[0], "second": names[1], "rows": [dict(row) for row in found.rows]})
+        print_json(found.document)
         return
+    console = text_console()
+    names = found.compared.labels
+    console.print(_figures(names, found.rows))
+    if found.compared.fields:
+        console.print(_fields(names, found.compared.fields))
+    if any(row["cycles first"] != row["cycles second"] for row in found.layers):
+        console.print(_layers(names, found.layers))
+    console.print(printable(f"{names[1]} against {names[0]}:"), soft_wrap=True)
+    for line in found.explanation:
+        console.print(printable(f"  {line}"), soft_wrap=True)
+    rungs = dict.fromkeys(f"{metric.name}: {metric.rung}" for metric in METRICS.values())
+    console.print("; ".join(rungs), soft_wrap=True)
+    used = found.compared.components
+    console.print(f"the table is {used.name} ({used.node}); it leaves out {used.left_out}", soft_wrap=True)
+
+
+def _figures(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title=printable(f"{names[0]} and {names[1]}"), title_justify="left")
     for heading in ("", "figure"):
         table.add_column(heading)
     for heading in (*names, "ratio"):
         table.add_column(printable(heading), justify="right")
     kind = None
-    for row in found.rows:
+    for row in rows:
         if kind not in (None, row["kind"]):
             table.add_section()
         unit = f" ({row['unit']})" if row["unit"] else ""
@@ -49,7 +84,38 @@ def compare(
         values = (f"{row['first']:,.4g}", f"{row['second']:,.4g}", ratio)
         table.add_row(printable(label), f"{row['name']}{unit}", *values)
         kind = row["kind"]
-    console = text_console()
-    console.print(table)
-    rungs = dict.fromkeys(f"{metric.name}: {metric.rung}" for metric in METRICS.values())
-    console.print("; ".join(rungs), soft_wrap=True)
+    return table
+
+
+def _fields(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title="fields that differ", title_justify="left")
+    table.add_column("field")
+    for heading in names:
+        table.add_column(printable(heading), justify="right")
+    for row in rows:
+        table.add_row(row["field"], *(_value(row[side]) for side in ("first", "second")))
+    return table
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "follows the bus"
+    return "+".join(value) if isinstance(value, tuple) else f"{value:,}"
+
+
+def _layers(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title="layers whose cycles differ most", title_justify="left")
+    table.add_column("layer")
+    for what in ("cycles", "energy (uJ)"):
+        for name in names:
+            table.add_column(printable(f"{what} {name}"), justify="right")
+    far = sorted(rows, key=lambda row: -abs(row["cycles second"] - row["cycles first"]))
+    several = len({row["network"] for row in rows}) > 1
+    for row in far[:MOST_LAYERS]:
+        name = f"{row['network']} {row['layer']}" if several else row["layer"]
+        table.add_row(
+            printable(name),
+            *(f"{row[f'cycles {side}']:,}" for side in ("first", "second")),
+            *(f"{row[f'energy {side}']:,.4g}" for side in ("first", "second")),
+        )
+    return table

@@ -16,7 +16,7 @@ function start_theme() {
 function draw_lead() {
   find("title").textContent = data.title;
   if (data.kind === "comparison") {
-    find("lead").textContent = `Two machines on ${data.networks.map((item) => item.name).join(", ")}: exact cycles; area and energy as said under "What the figures stand on".`;
+    find("lead").textContent = `Two machines on ${data.networks.map((item) => item.name).join(", ")}, B against A.`;
     return;
   }
   const { study } = data, count = (state) => designs.state.filter((item) => item === state).length;
