@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,8 @@ from vdla.util.errors import UserError
 from vdla.util.printable import printable
 
 from .options import JsonOption
-from .output import note, print_json, steps, text_console
+from .output import end_failed, note, print_json, steps, text_console
+from .rtl import rtl_extra
 
 if TYPE_CHECKING:
     from ..explore.report.data import Verified
@@ -25,6 +26,15 @@ LayersOption = Annotated[
     int,
     typer.Option(
         min=0, metavar="N", help="Designs of the front whose layers the report has; 0: those it had before."
+    ),
+]
+VerifyOption = Annotated[
+    int,
+    typer.Option(
+        "--verify-front",
+        min=0,
+        metavar="N",
+        help="Co-simulate N designs of the front on their RTL, which front/ then has, with their programs.",
     ),
 ]
 PicturesOption = Annotated[
@@ -80,6 +90,7 @@ def explore(
     ] = None,
     layers: LayersOption = 24,
     pictures: PicturesOption = True,
+    verify_front: VerifyOption = 0,
     json: JsonOption = False,
 ) -> None:
     """Searches a space of machines with exact cycles and, by a table of components, area and energy.
@@ -119,7 +130,9 @@ def explore(
             notify=note,
         )
     found = explored.exploration
-    write_files(found, output, layers=layers, pictures=pictures)
+    wrong = write_files(
+        found, output, layers=layers, pictures=pictures, verify=0 if found.interrupted else verify_front
+    )
     if json:
         print_json(explored.document)
     else:
@@ -127,6 +140,7 @@ def explore(
     if found.interrupted:
         note("interrupted; the same command goes on from the records")
         raise typer.Exit(130)
+    end_verified(wrong)
 
 
 def _network(text: str) -> tuple[Path, float]:
@@ -139,17 +153,13 @@ def _network(text: str) -> tuple[Path, float]:
         raise UserError(f'--network "{text}": {weight} is no weight; write MODEL.onnx*2') from None
 
 
-def write_files(
-    found: Exploration,
-    folder: Path,
-    *,
-    layers: int,
-    pictures: bool,
-    verified: Mapping[int, Verified] | None = None,
-) -> None:
-    """Writes the report into the study's folder, and tells where it is."""
-    from ..explore.report.write import parquet_missing, write_report
+def write_files(found: Exploration, folder: Path, *, layers: int, pictures: bool, verify: int) -> list[str]:
+    """Writes the report into the study's folder, and tells where it is; then co-simulates `verify` designs of the front
+    and writes it again. A line for each that differs from the simulator."""
+    from ..explore.report.verified import known_verified
+    from ..explore.report.write import parquet_missing, write_page, write_report
 
+    verified = known_verified(found.study, found.front, folder)
     with steps() as progress:
         progress.begin("writing the report")
 
@@ -160,6 +170,45 @@ def write_files(
     note(f"wrote {', '.join(map(str, paths))} and {folder / 'front'}")
     if (missing := parquet_missing()) is not None:
         note(missing)
+    if verify:
+        verified |= _verify(found, folder, verify)
+        write_page(found, folder, verified)
+    return [
+        f"design {number}: {item.mismatches} mismatches; {item.first}"
+        for number, item in verified.items()
+        if item.mismatches
+    ]
+
+
+def _verify(found: Exploration, folder: Path, most: int) -> dict[int, Verified]:
+    from ..explore.report.details import spread
+
+    designs = spread(found, most)
+    places = {design.number: place for place, design in enumerate(designs, 1)}
+    with rtl_extra(), steps(always=True) as progress:
+        from ..explore.verify_front import verify_designs
+
+        def told(number: int, step: str) -> None:
+            progress.begin(f"design {number} ({places[number]} of {len(designs)}): {step}")
+
+        verified = verify_designs(found.study, designs, folder, told)
+    wrong = sum(item.mismatches for item in verified.values())
+    cycles = sum(item.cycles for item in verified.values())
+    seconds = sum(item.seconds for item in verified.values())
+    note(
+        f"{len(verified)} of {len(found.front)} designs of the front co-simulated: {wrong} mismatches in {cycles:,} "
+        f"cycles, {seconds:,.0f} s"
+    )
+    return verified
+
+
+def end_verified(wrong: Sequence[str]) -> None:
+    """Ends the command with 1 where a co-simulation found a difference."""
+    if wrong:
+        end_failed(
+            f"RTL and simulator differ: {wrong[0]}"
+            + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
+        )
 
 
 def print_exploration(found: Exploration) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .explore import LayersOption, PicturesOption, print_exploration, write_files
+from .explore import LayersOption, PicturesOption, VerifyOption, end_verified, print_exploration, write_files
 from .options import JsonOption
 from .output import print_json, steps
 
@@ -16,6 +16,7 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `vdla explore -o` wrote.")],
     layers: LayersOption = 24,
     pictures: PicturesOption = True,
+    verify_front: VerifyOption = 0,
     json: JsonOption = False,
 ) -> None:
     """Writes report.html, tables and pictures of a study again, also of one that was killed."""
@@ -24,8 +25,9 @@ def report(
     with steps() as progress:
         progress.begin("reading the records")
         explored = load_study(folder)
-    write_files(explored.exploration, folder, layers=layers, pictures=pictures)
+    wrong = write_files(explored.exploration, folder, layers=layers, pictures=pictures, verify=verify_front)
     if json:
         print_json(explored.document)
     else:
         print_exploration(explored.exploration)
+    end_verified(wrong)

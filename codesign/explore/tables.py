@@ -93,8 +93,14 @@ def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
     paths = (folder / "designs.csv", folder / "exploration.json")
     write_whole(paths[0], text.getvalue().encode())
     write_whole(paths[1], (json.dumps(document(exploration), indent=2, allow_nan=False) + "\n").encode())
-    (folder / "front").mkdir(exist_ok=True)
+    machines = folder / "front"
+    machines.mkdir(exist_ok=True)
+    present = {f"{design.number}.toml" for design in exploration.front}
+    for path in machines.glob("*.toml"):
+        # A search that went on has another front.
+        if path.stem.isdecimal() and path.name not in present:
+            path.unlink()
     for design in exploration.front:
         assert design.machine is not None
-        write_whole(folder / "front" / f"{design.number}.toml", toml_text(design.machine).encode())
+        write_whole(machines / f"{design.number}.toml", toml_text(design.machine).encode())
     return paths

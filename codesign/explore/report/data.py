@@ -41,12 +41,14 @@ COMMANDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A co-simulation of a design: the networks that ran on its RTL, how many cycles, and what differed."""
+    """A co-simulation of a design: the networks that ran on its RTL, how many cycles, how many things differed (cycles,
+    counters, bytes, layers) and the `first` of them; `seconds` with building the RTL."""
 
     networks: tuple[str, ...]
     cycles: int
     mismatches: int
     seconds: float
+    first: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -212,6 +214,7 @@ def _common(
                 "cycles": entry.verified.cycles,
                 "mismatches": entry.verified.mismatches,
                 "seconds": round(entry.verified.seconds, 1),
+                "first": entry.verified.first,
             }
             for place, entry in enumerate(entries)
             if entry.verified is not None

@@ -25,8 +25,8 @@ MOST_DESIGNS = 24
 FORMAT = 1
 
 
-def with_layers(exploration: Exploration, most: int = MOST_DESIGNS) -> tuple[Design, ...]:
-    """The designs of the front whose layers a report has: all, or the best of each objective and others between."""
+def spread(exploration: Exploration, most: int) -> tuple[Design, ...]:
+    """The front, or `most` of its designs: the best of each objective, and others between."""
     front = exploration.front
     if len(front) <= most:
         return front
@@ -53,7 +53,7 @@ def details_of(
     known = {} if folder is None else _read(folder / FILE, study.key)
     machines = {study.space.base.digest: study.space.base} | {
         design.machine.digest: design.machine
-        for design in with_layers(exploration, most)
+        for design in spread(exploration, most)
         if design.machine is not None
     }
     missing = [machine for digest, machine in machines.items() if digest not in known]

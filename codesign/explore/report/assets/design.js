@@ -10,7 +10,12 @@ function draw_design() {
   const verified = data.verified[i];
   if (verified) {
     left.append(el("p", { class: verified.mismatches ? "bad" : "good", style: "margin:.2rem 0",
-      text: `Co-simulated: ${shown(verified.mismatches)} mismatches in ${shown(verified.cycles)} cycles of ${verified.networks.join(", ")} on its RTL (${shown(verified.seconds)} s).` }));
+      text: `Co-simulated: ${shown(verified.mismatches)} mismatches in ${shown(verified.cycles)} cycles of ${verified.networks.join(", ")} on its RTL (${shown(verified.seconds)} s).${verified.first ? ` The first: ${verified.first}` : ""}` }));
+  }
+  if (verified) {
+    const folder = `front/${designs.labels[i]}`;
+    const files = ["vdla.v", "vdla.h", "vdla.json", ...verified.networks.map((name) => `${name}.npz`)];
+    left.append(el("p", { style: "margin:.2rem 0" }, "Beside this page: ", ...files.flatMap((name, k) => [k ? ", " : "", el("a", { href: `${folder}/${encodeURIComponent(name)}`, text: name })])));
   }
   left.append(el("h3", { text: "Figures" }), el("div", { class: "scroll" }, figures_table(i)));
   const right = el("div", {}, el("h3", { text: "Fields" }), el("div", { class: "scroll" }, el("table", {}, ...designs.fields.map((field) => el("tr", { title: field.meaning },

@@ -62,10 +62,15 @@ function draw_sources() {
     el("p", { text: `Table of components: ${components.name} (${components.node}). It leaves out ${components.left_out}.` }),
     el("details", {}, el("summary", { text: "its sources" }), el("ul", {}, ...components.sources.map((text) => el("li", { text }))))];
   const reasons = new Map();
-  for (const text of designs.failed) if (text) reasons.set(text, (reasons.get(text) || 0) + 1);
+  // Reasons that differ in their numbers alone are one; its first design shows some.
+  for (const text of designs.failed) {
+    if (!text) continue;
+    const kind = text.replace(/\d+/g, "#"), known = reasons.get(kind) || { text, count: 0 };
+    reasons.set(kind, { ...known, count: known.count + 1 });
+  }
   if (reasons.size) {
-    const sorted = [...reasons].sort((p, q) => q[1] - p[1]);
-    parts.push(el("h3", { text: "Why designs failed" }), el("ul", {}, ...sorted.slice(0, 8).map(([text, count]) => el("li", { text: `${shown(count)}: ${text}` })),
+    const sorted = [...reasons.values()].sort((p, q) => q.count - p.count);
+    parts.push(el("h3", { text: "Why designs failed" }), el("ul", {}, ...sorted.slice(0, 8).map(({ text, count }) => el("li", { text: `${shown(count)}: ${text}` })),
       sorted.length > 8 ? el("li", { text: `and ${shown(sorted.length - 8)} other reasons` }) : null));
   }
   if (verified.length) {

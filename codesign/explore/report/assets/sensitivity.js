@@ -41,10 +41,11 @@ function levels_plot(effect, name) {
       svg("text", { x: 36, y: y(tick) + 4, "text-anchor": "end", text: `${short(tick)}×` }));
   }
   picture.append(svg("polyline", { class: "line", points: effect.levels.map(([, factor], k) => `${x(k)},${y(factor)}`).join(" ") }));
-  const every = Math.ceil(effect.levels.length / 4);
+  const words = effect.levels.map(([value]) => (typeof value === "number" ? size_text(value) : value.slice(0, 9)));
+  const every = Math.ceil((effect.levels.length * Math.max(...words.map((text) => text.length + 1)) * 7) / (width - 60));
   effect.levels.forEach(([value, factor], k) => {
     picture.append(svg("circle", { class: "dot front", cx: x(k), cy: y(factor), r: 3 }, svg("title", { text: `${value}: ${shown(factor, 3)}× the mean ${name}` })));
-    if (k % every === 0) picture.append(svg("text", { x: x(k), y: height - 14, "text-anchor": "middle", text: typeof value === "number" ? size_text(value) : value.slice(0, 9) }));
+    if (k % every === 0) picture.append(svg("text", { x: x(k), y: height - 14, "text-anchor": "middle", text: words[k] }));
   });
   return picture;
 }

@@ -1,0 +1,63 @@
+"""What the co-simulation of a front's designs found, as files beside their Verilog: front/NUMBER/cosim.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vdla.util.files import read_file
+from vdla.util.whole_files import write_whole
+
+from ..study import Design, Study
+from .data import Verified
+
+FILE = "cosim.json"
+FORMAT = 1
+
+
+def known_verified(study: Study, designs: Sequence[Design], folder: Path) -> dict[int, Verified]:
+    """What is known of the designs of a study in `folder`, by number."""
+    found = {}
+    for design in designs:
+        known = read_verified(folder / "front" / str(design.number), study, design)
+        if known is not None:
+            found[design.number] = known[0]
+    return found
+
+
+def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, str] | None:
+    """What a design's folder says, and the digest of the Verilog that was simulated; None if it is of another one."""
+    try:
+        value: Any = json.loads(read_file(place / FILE))
+        if (value["format"], value["study"]) != (FORMAT, study.key):
+            return None
+        if design.machine is None or value["machine"] != design.machine.digest:
+            return None
+        verified = Verified(
+            networks=tuple(value["networks"]),
+            cycles=int(value["cycles"]),
+            mismatches=int(value["mismatches"]),
+            seconds=float(value["seconds"]),
+            first=str(value["first"]),
+        )
+        return verified, str(value["verilog"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def write_verified(place: Path, study: Study, design: Design, verified: Verified, verilog: str) -> None:
+    """Writes cosim.json into a design's folder. Raises WriteError."""
+    value = {
+        "format": FORMAT,
+        "study": study.key,
+        "machine": None if design.machine is None else design.machine.digest,
+        "verilog": verilog,
+        "networks": list(verified.networks),
+        "cycles": verified.cycles,
+        "mismatches": verified.mismatches,
+        "first": verified.first,
+        "seconds": round(verified.seconds, 1),
+    }
+    write_whole(place / FILE, (json.dumps(value, indent=2) + "\n").encode())

@@ -1,0 +1,45 @@
+"""The files of a machine's RTL: Verilog, C header, metadata and the waivers under which Verilator's lint is silent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from vdla.hw.control import REGISTERS, counter_address
+from vdla.hw.counters import COUNTER_BITS, COUNTERS
+from vdla.hw.synthesis.lint import WAIVERS
+from vdla.hw.verilog import TOP, VerilogModule, generate_module
+from vdla.isa.config import Config
+from vdla.isa.describe import c_header
+
+
+def rtl_files(
+    machine: Config, report: Callable[[str], None] = lambda text: None
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Texts by file name, and what vdla.json says. `report` hears of each step of the generation."""
+    module = generate_module(machine, report=report)
+    document = _metadata(machine, module)
+    contents = {
+        "vdla.v": module.text,
+        "vdla.h": c_header(machine),
+        "vdla.json": json.dumps(document, indent=2) + "\n",
+        "vdla.vlt": WAIVERS,
+    }
+    return contents, document
+
+
+def _metadata(config: Config, module: VerilogModule) -> dict[str, Any]:
+    """The configuration and its digest, ports, control registers and counters by byte address."""
+    return {
+        "top": TOP,
+        "clock": "clk",
+        "reset": "rst",
+        "digest": config.digest,
+        "parameters": config.to_dict(),
+        "ports": [asdict(port) for port in module.ports],
+        "registers": REGISTERS,
+        "counter_bits": COUNTER_BITS,
+        "counters": {name: counter_address(name) for name in COUNTERS},
+    }
