@@ -66,7 +66,9 @@ def test_a_timeline_is_the_simulators(vdla, tmp_path: Path) -> None:
 
 def test_a_missing_extra_says_what_to_install(vdla, tmp_path: Path, monkeypatch) -> None:
     for name in [
-        name for name in sys.modules if name.split(".")[0] == "amaranth" or name.startswith("vdla.hw")
+        name
+        for name in sys.modules
+        if name.split(".")[0] == "amaranth" or name.startswith(("vdla.hw", "vdla.codesign.rtl_files"))
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "amaranth", None)
