@@ -15,7 +15,7 @@ from vdla.util.user_cache import cached_or_made
 from ..counters import COUNTER_BITS
 from ..interfaces import ADDRESS_BITS
 from .library import TIMING
-from .prepare import HARNESS_TOP, harness_verilog
+from .prepare import HARNESS_TOP, harness_verilog, port_names
 from .toolchain import call, require, verilator
 
 CACHE = "rtl"
@@ -85,6 +85,13 @@ def _counters(header: str) -> str:
     return f"static std::vector<uint64_t *> counters(Vvdla___024root &root) {{ return {{{listing}}}; }}\n"
 
 
+def _ports(prepared: str) -> str:
+    """C++ that lists the ports of the harness module but the clock, in their order."""
+    names = [name for name in port_names(prepared) if name != "clk"]
+    listing = ", ".join(f'{{"{name}", &top.{name}, sizeof top.{name}}}' for name in names)
+    return f"static std::vector<Block> ports(Vvdla &top) {{ return {{{listing}}}; }}\n"
+
+
 def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build") -> Path:
     """Path of the shared library of `verilog` (top module vdla with trace ports) and the memory model.
 
@@ -124,7 +131,8 @@ def _generate(root: Path, prepared: str, source: str, work: Path) -> Path:
         {"VERILATOR_ROOT": str(root)},
     )
     header = (generated / "Vvdla___024root.h").read_text(encoding="utf-8")
-    (generated / "scratchpads.inc").write_text(_scratchpads(header) + _counters(header), encoding="utf-8")
+    lists = _scratchpads(header) + _counters(header) + _ports(prepared)
+    (generated / "scratchpads.inc").write_text(lists, encoding="utf-8")
     parts = [*(root / "include" / name for name in _RUNTIME), *sorted(generated.glob("*.cpp"))]
     unit = generated / "unit.cc"
     unit.write_text("".join(f'#include "{path}"\n' for path in parts) + source, encoding="utf-8")

@@ -29,6 +29,7 @@ from .library import PLACES, TIMING, Parameters, load_library
 from .surroundings import PLAIN, Surroundings
 from .toolchain import BuildError
 from .watchdog import describe, stall_counters
+from .watching import watched_ports
 
 __all__ = [
     "BuildError",
@@ -201,6 +202,14 @@ class Machine:
             there = self._library.vdla_copy(self._harness, kind.encode(), found[kind].ctypes.data, size)
             self._check_size(kind, there, size)
         return found
+
+    def watch_ports(self) -> None:
+        """Keeps what all ports carry in every cycle from now on; what was kept before is dropped."""
+        self._library.vdla_watch(self._harness, 1)
+
+    def watched_ports(self) -> dict[str, NDArray[np.uint8]]:
+        """What ports carried (watching.py)."""
+        return watched_ports(self._library, self._harness)
 
     def read_register(self, address: int) -> int:
         """The 32-bit control register at byte `address` (control.py), when no program runs."""

@@ -298,6 +298,8 @@ class Harness {
         for (uint64_t *place : counters(*top_->rootp)) *place = (*place + *values++) & COUNTER_MASK;
     }
 
+    std::vector<Block> ports_there() { return ports(*top_); }
+
     uint64_t counters_there() { return counters(*top_->rootp).size(); }
 
     // Bytes of scratchpad `kind` copied to `into`, which has room for `size`; how many there are.
@@ -325,8 +327,15 @@ class Harness {
     int64_t outside_cycle() const { return memory_ ? memory_->outside_cycle : 0; }
     uint64_t outside_address() const { return memory_ ? memory_->outside_address : 0; }
 
+    // Keeps the bytes of all ports in every cycle from now on, or no longer; one row a cycle.
+    void watch(bool on) {
+        watched_.clear();
+        watching_ = on;
+    }
+
     int64_t cycles = 0;
     std::vector<int64_t> events, activities;
+    std::vector<uint8_t> watched_;
 
   private:
     void clock() {
@@ -334,6 +343,11 @@ class Harness {
         top_->eval();
         top_->clk = 0;
         top_->eval();
+        if (!watching_) return;
+        for (const Block &port : ports(*top_)) {
+            const uint8_t *bytes = static_cast<const uint8_t *>(port.bytes);
+            watched_.insert(watched_.end(), bytes, bytes + port.size);
+        }
     }
 
     // A memory that takes addresses and does nothing.
@@ -430,7 +444,7 @@ class Harness {
     // Instructions that have begun and not ended; cycles since something could still happen.
     int64_t open_ = 0, idle_ = 0;
     uint64_t manners_ = 0;
-    bool refused_ = false;
+    bool refused_ = false, watching_ = false;
 };
 
 }  // namespace
@@ -462,6 +476,21 @@ uint64_t vdla_counters(Harness *harness) { return harness->counters_there(); }
 void vdla_preset(Harness *harness, const uint64_t *values) { harness->preset(values); }
 int64_t vdla_outside_cycle(Harness *harness) { return harness->outside_cycle(); }
 uint64_t vdla_outside_address(Harness *harness) { return harness->outside_address(); }
+
+void vdla_watch(Harness *harness, int32_t on) { harness->watch(on); }
+
+const uint8_t *vdla_watched(Harness *harness, uint64_t *size) {
+    *size = harness->watched_.size();
+    return harness->watched_.data();
+}
+
+// Port number `index` in a row of what is watched: its name, and how many bytes; a null pointer behind the last.
+const char *vdla_port(Harness *harness, uint64_t index, uint64_t *size) {
+    const auto all = harness->ports_there();
+    if (index >= all.size()) return nullptr;
+    *size = all[index].size;
+    return all[index].kind;
+}
 
 // Rows of cycle, unit, begins, ends, ends of CONFIGs.
 const int64_t *vdla_events(Harness *harness, int64_t *rows) {

@@ -57,6 +57,9 @@ def load_library(path: Path) -> ctypes.CDLL:
         "preset": ([handle, pointer], None),
         "outside_cycle": ([handle], ctypes.c_int64),
         "outside_address": ([handle], ctypes.c_uint64),
+        "watch": ([handle, ctypes.c_int32], None),
+        "watched": ([handle, ctypes.POINTER(ctypes.c_uint64)], ctypes.POINTER(ctypes.c_uint8)),
+        "port": ([handle, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64)], ctypes.c_char_p),
         "activities": ([handle, ctypes.POINTER(ctypes.c_int64)], ctypes.POINTER(ctypes.c_int64)),
         "events": ([handle, ctypes.POINTER(ctypes.c_int64)], ctypes.POINTER(ctypes.c_int64)),
     }

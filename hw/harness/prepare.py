@@ -47,6 +47,12 @@ def harness_verilog(verilog: str, *, gate: bool = False) -> str:
     return text + _wrapper(text, f"vdla.{store[2]}.pipeline.read")
 
 
+def port_names(prepared: str) -> list[str]:
+    """The ports of the module `harness` in what `harness_verilog` made."""
+    start = prepared.index(f"module {HARNESS_TOP}(")
+    return [name for _, _, name in _PORT.findall(prepared[start : prepared.index("endmodule", start)])]
+
+
 def _ports(verilog: str, module: str) -> list[str]:
     """The names of the ports of `module`, whose name is an escaped one; none where there is no such module."""
     listed = verilog.partition(f"module {module} (")[2].partition(");")[0]

@@ -1,0 +1,1 @@
+"""Switching activity of mapped netlists, and the power that follows from it."""

@@ -1,0 +1,333 @@
+"""Liberty files: the cells of a library with functions, pin capacitances, leakage, and tables of power and slew.
+
+Only what activity and power need is read. liberty-parser of PyPI reads more, with lark and sympy, but takes half a
+minute for a file of half a megabyte; this takes less than a second.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.util.files import read_file
+
+from .expressions import Expression, LibertyError, parse_expression
+
+MOST_BYTES = 512 << 20
+"""The largest libraries of foundries have some hundred megabytes."""
+
+_TOKEN = re.compile(
+    r'/\*.*?\*/|//[^\n]*|\\\r?\n|\s+|"((?:[^"\\]|\\.|\\\n)*)"|([(){}:;,])|([^\s(){}:;,"]+)', re.DOTALL
+)
+
+
+@dataclass(slots=True)
+class Group:
+    """`name(arguments) { ... }`: single attributes, the arguments of attributes with several, and groups inside."""
+
+    name: str
+    arguments: list[str]
+    simple: dict[str, str] = field(default_factory=dict[str, str])
+    complex: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    groups: list[Group] = field(default_factory=list["Group"])
+
+    def named(self, name: str) -> Iterator[Group]:
+        """The groups inside with this name."""
+        return (group for group in self.groups if group.name == name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A value over input slew (ns) and load (pF), an axis of one point where it does not matter."""
+
+    slews: NDArray[np.float64]
+    loads: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    def __call__(self, slew: NDArray[np.float64], load: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Interpolated between the four points around, and beyond the table extrapolated from its last two points."""
+        i, u = _place(self.slews, slew)
+        j, v = _place(self.loads, load)
+        ii, jj = np.minimum(i + 1, len(self.slews) - 1), np.minimum(j + 1, len(self.loads) - 1)
+        low = self.values[i, j] * (1 - v) + self.values[i, jj] * v
+        high = self.values[ii, j] * (1 - v) + self.values[ii, jj] * v
+        return low * (1 - u) + high * u
+
+
+def _place(axis: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    if len(axis) == 1:
+        return np.zeros(np.shape(x), np.intp), np.zeros(np.shape(x))
+    i = np.clip(np.searchsorted(axis, x, "right") - 1, 0, len(axis) - 2)
+    return i, (x - axis[i]) / (axis[i + 1] - axis[i])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InternalPower:
+    """Picojoules of a transition of `pin`, caused by `related` (None: of the input itself), while `when` holds."""
+
+    pin: str
+    related: str | None
+    when: Expression | None
+    rise: Table
+    fall: Table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arc:
+    """How fast `pin` moves when `related` does: ns. `inverts` and `follows`: which transitions cause which."""
+
+    pin: str
+    related: str
+    inverts: bool
+    follows: bool
+    rise: Table
+    fall: Table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Register:
+    """An edge-triggered flip-flop: what it takes, its clock pin, and the name of its state in output functions."""
+
+    state: str
+    inverse: str
+    next_state: Expression
+    clock: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """Area in the library's unit, leakage in nanowatts, capacitances (rise, fall) in pF. `refused`: why a netlist with
+    this cell cannot be simulated."""
+
+    name: str
+    area: float
+    leakage: float
+    inputs: tuple[str, ...]
+    functions: Mapping[str, Expression]
+    capacitances: Mapping[str, tuple[float, float]]
+    register: Register | None
+    powers: tuple[InternalPower, ...]
+    arcs: tuple[Arc, ...]
+    refused: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """A library of cells at one corner. `digest` is of the file."""
+
+    name: str
+    volts: float
+    celsius: float
+    cells: Mapping[str, Cell]
+    digest: str
+    path: Path
+
+    @cached_property
+    def corner(self) -> str:
+        """Voltage and temperature, for reports."""
+        return f"{self.volts:g} V, {self.celsius:g} C"
+
+
+def read_library(path: str | Path) -> Library:
+    """The library in the file at `path`. Raises LibertyError."""
+    try:
+        data = read_file(path, most=MOST_BYTES)
+    except OSError as error:
+        raise LibertyError(f"{path}: {error.strerror}; give a Liberty file (.lib)") from None
+    try:
+        top = parse_groups(data.decode("latin-1"))
+        return _library(top, Path(path), sha256(data).hexdigest())
+    except (LibertyError, ValueError, KeyError, IndexError, RecursionError) as error:
+        raise LibertyError(f"{path}: no Liberty file that can be read: {error}") from None
+
+
+def parse_groups(text: str) -> Group:
+    """The outermost group of a Liberty text. Raises LibertyError."""
+    tokens = [
+        (m[1], True) if m[1] is not None else (m[2] or m[3], False)
+        for m in _TOKEN.finditer(text)
+        if m[1] is not None or m[2] or m[3]
+    ]
+    if not tokens:
+        raise LibertyError("it is empty")
+    root = Group("", [])
+    at = _statements(tokens, 0, root)
+    if at != len(tokens) or len(root.groups) != 1:
+        raise LibertyError("it is not one group library(...) { ... }")
+    return root.groups[0]
+
+
+def _statements(tokens: list[tuple[str, bool]], at: int, into: Group) -> int:
+    """Reads up to the brace that closes `into`, or the end."""
+    while at < len(tokens) and tokens[at] != ("}", False):
+        name = tokens[at][0]
+        if name == ";":
+            at += 1
+            continue
+        mark = tokens[at + 1][0] if at + 1 < len(tokens) else ""
+        if mark == ":":
+            end = at + 2
+            while end < len(tokens) and tokens[end] != (";", False) and tokens[end] != ("}", False):
+                end += 1
+                if end < len(tokens) and tokens[end][0] == ":":  # the ";" was left out
+                    end -= 1
+                    break
+            into.simple[name] = " ".join(word for word, _ in tokens[at + 2 : end])
+            at = end
+        elif mark == "(":
+            end = at + 2
+            while tokens[end] != (")", False):
+                end += 1
+            arguments = [word for word, quoted in tokens[at + 2 : end] if quoted or word != ","]
+            at = end + 1
+            if at < len(tokens) and tokens[at] == ("{", False):
+                inner = Group(name, arguments)
+                at = _statements(tokens, at + 1, inner) + 1
+                into.groups.append(inner)
+            else:
+                into.complex[name] = arguments
+        else:
+            raise LibertyError(f'"{name}" is followed by "{mark}"')
+    return at
+
+
+def _numbers(words: list[str]) -> NDArray[np.float64]:
+    return np.array([float(x) for word in words for x in re.split(r"[,\s\\]+", word) if x])
+
+
+def _library(top: Group, path: Path, digest: str) -> Library:
+    if top.name != "library":
+        raise LibertyError(f"its outermost group is {top.name}")
+    unit, farads = top.complex.get("capacitive_load_unit", ["1", "pf"])
+    picofarads = float(unit) * {"ff": 1e-3, "pf": 1.0}[farads.lower()]
+    time = {"1ps": 1e-3, "10ps": 1e-2, "100ps": 0.1, "1ns": 1.0}[top.simple.get("time_unit", "1ns").lower()]
+    watts = re.fullmatch(r"(\d+)(pW|nW|uW|mW)", top.simple.get("leakage_power_unit", "1nW"))
+    if watts is None:
+        raise LibertyError("its leakage_power_unit is no power")
+    nanowatts = float(watts[1]) * {"pW": 1e-3, "nW": 1.0, "uW": 1e3, "mW": 1e6}[watts[2]]
+    condition = next(
+        (
+            g
+            for g in top.named("operating_conditions")
+            if g.arguments == [top.simple.get("default_operating_conditions", "")]
+        ),
+        Group("", []),
+    )
+    volts = float(condition.simple.get("voltage", top.simple.get("nom_voltage", "nan")))
+    templates = {
+        g.arguments[0]: g for g in top.groups if g.name in ("lu_table_template", "power_lut_template")
+    }
+    # Energies are in units of load times volts squared.
+    scales = _Scales(time=time, load=picofarads, energy=picofarads, leakage=nanowatts)
+    default = float(top.simple.get("default_cell_leakage_power", "0"))
+    cells = {g.arguments[0]: _cell(g, templates, scales, default) for g in top.named("cell")}
+    if not cells or not volts > 0:
+        raise LibertyError("it has no cells or no voltage")
+    celsius = float(condition.simple.get("temperature", top.simple.get("nom_temperature", "25")))
+    return Library(top.arguments[0], volts, celsius, cells, digest, path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scales:
+    time: float
+    load: float
+    energy: float
+    leakage: float
+
+
+def _cell(group: Group, templates: Mapping[str, Group], scales: _Scales, default: float) -> Cell:
+    inputs, functions, capacitances = list[str](), dict[str, Expression](), dict[str, tuple[float, float]]()
+    powers, arcs = list[InternalPower](), list[Arc]()
+    refused = "it is a latch" if any(group.named("latch")) or any(group.named("statetable")) else None
+    for pin in group.named("pin"):
+        name = pin.arguments[0]
+        plain = pin.simple.get("capacitance", "0")
+        capacitances[name] = (
+            scales.load * float(pin.simple.get("rise_capacitance", plain)),
+            scales.load * float(pin.simple.get("fall_capacitance", plain)),
+        )
+        direction = pin.simple.get("direction")
+        if direction == "input":
+            inputs.append(name)
+        elif direction == "output" and "function" in pin.simple:
+            functions[name] = parse_expression(pin.simple["function"])
+        if "three_state" in pin.simple:
+            refused = "it has a three-state output"
+        for timing in pin.named("timing"):
+            arcs += _arcs(name, timing, templates, scales)
+        for power in pin.named("internal_power"):
+            tables = {g.name: _table(g, templates, scales, scales.energy) for g in power.groups}
+            both = tables.get("power")
+            rise, fall = tables.get("rise_power", both), tables.get("fall_power", both)
+            if rise is None or fall is None:
+                continue
+            when = power.simple.get("when")
+            for related in power.simple.get("related_pin", "").split() or [None]:
+                condition = parse_expression(when) if when else None
+                powers.append(InternalPower(name, related, condition, rise, fall))
+    register = None
+    for ff in group.named("ff"):
+        if "clear" in ff.simple or "preset" in ff.simple:
+            refused = "it is reset asynchronously"
+        clock = ff.simple["clocked_on"].strip("() ")
+        if clock not in inputs:
+            refused = "its clock is not a pin"
+        register = Register(
+            ff.arguments[0], ff.arguments[1], parse_expression(ff.simple["next_state"]), clock
+        )
+    leakage = float(group.simple.get("cell_leakage_power", default))
+    return Cell(
+        group.arguments[0], float(group.simple.get("area", "0")), leakage * scales.leakage, tuple(inputs), functions,
+        capacitances, register, tuple(powers), tuple(arcs), refused,
+    )  # fmt: skip
+
+
+def _arcs(pin: str, timing: Group, templates: Mapping[str, Group], scales: _Scales) -> Iterator[Arc]:
+    tables = {g.name: g for g in timing.groups}
+    kind = timing.simple.get("timing_type", "combinational")
+    if (
+        "rise_transition" not in tables
+        or "fall_transition" not in tables
+        or ("edge" not in kind and kind != "combinational")
+    ):
+        return
+    sense = timing.simple.get("timing_sense", "non_unate")
+    rise, fall = (
+        _table(tables[f"{way}_transition"], templates, scales, scales.time) for way in ("rise", "fall")
+    )
+    for related in timing.simple["related_pin"].split():
+        # A flip-flop moves on one edge of its clock, whatever the sense says.
+        follows = sense != "negative_unate"
+        yield Arc(pin, related, sense != "positive_unate", follows, rise, fall)
+
+
+def _table(group: Group, templates: Mapping[str, Group], scales: _Scales, unit: float) -> Table:
+    values = _numbers(group.complex["values"]) * unit
+    name = group.arguments[0] if group.arguments else "scalar"
+    one = np.zeros(1)
+    if name == "scalar" or name not in templates:
+        return Table(one, one, values.reshape(1, 1))
+    template = templates[name]
+    axes = dict[str, NDArray[np.float64]]()
+    order = list[str]()
+    for k in (1, 2, 3):
+        variable = template.simple.get(f"variable_{k}")
+        if variable is None:
+            break
+        index = group.complex.get(f"index_{k}") or template.complex[f"index_{k}"]
+        kind = "load" if "capacitance" in variable else "slew"
+        if "equal_or_opposite" in variable or kind in axes:
+            raise LibertyError(f"a table over {variable} is not understood")
+        axes[kind] = _numbers(index) * (scales.load if kind == "load" else scales.time)
+        order.append(kind)
+    values = values.reshape([len(axes[kind]) for kind in order])
+    if order == ["load", "slew"]:
+        values = values.T
+    slews, loads = axes.get("slew", one), axes.get("load", one)
+    return Table(slews, loads, np.ascontiguousarray(values.reshape(len(slews), len(loads))))

@@ -1,0 +1,286 @@
+"""A mapped netlist as flat arrays: gates in order of evaluation, flip-flops, memories, ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..synthesis.cells.design import CellDesign, MappedModule
+from ..synthesis.cells.mapping import Net
+from ..synthesis.cells.memories import Macro
+from ..synthesis.netlist import NetlistError, plain_path, unit_of_path
+from .expressions import truth_table
+from .liberty import Cell, Library
+
+ZERO, ONE = 0, 1
+"""The nets of the constants."""
+
+MOST_INPUTS: Final = 6
+"""A truth table of 64 bits has six inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReadPort:
+    """Nets of a read port: one that takes its address with the clock, or (not `clocked`) shows its word at once."""
+
+    clocked: bool
+    enable: int
+    address: NDArray[np.int32]
+    data: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WritePort:
+    """Nets of a write port; `enable` has one for each bit of `data`."""
+
+    enable: NDArray[np.int32]
+    address: NDArray[np.int32]
+    data: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MemoryBlock:
+    """A memory that is a macro, `words` of `width` bits, all 0 at the start. A word that is read in the cycle in which
+    it is written is the old one."""
+
+    path: str
+    unit: str
+    words: int
+    width: int
+    reads: tuple[ReadPort, ...]
+    writes: tuple[WritePort, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Netlist:
+    """A flat netlist of `nets` nets; 0 and 1 are the constants, all other inputs of cells have one driver.
+
+    Cells: `kinds` (names of the library's), `kind` (n,) index into it, `unit` (n,) index into `units`, `pins` (n, most
+    pins) net of each pin in the order of `pin_names[kind]`, inputs first, -1 where there is none. Gates in order of
+    evaluation: `tables` (m,), `inputs` (m, 6), `outputs` (m,); a first input of -1 - k is no gate, but the kth of those
+    read ports of memories that are not clocked. Flip-flops: the same with the net of `outputs` for their
+    state; `inverted` marks a second output of the other sign. `ports` by name, lowest bit first.
+    """
+
+    nets: int
+    kinds: tuple[str, ...]
+    kind: NDArray[np.int32]
+    unit: NDArray[np.int32]
+    units: tuple[str, ...]
+    pins: NDArray[np.int32]
+    pin_names: tuple[tuple[str, ...], ...]
+    names: tuple[str, ...]
+    tables: NDArray[np.uint64]
+    inputs: NDArray[np.int32]
+    outputs: NDArray[np.int32]
+    state_tables: NDArray[np.uint64]
+    state_inputs: NDArray[np.int32]
+    states: NDArray[np.int32]
+    memories: tuple[MemoryBlock, ...]
+    input_ports: Mapping[str, NDArray[np.int32]]
+    output_ports: Mapping[str, NDArray[np.int32]]
+
+
+class _Flattener:
+    """Collects the cells of all instances; nets of different instances are joined through ports."""
+
+    def __init__(self, design: CellDesign, library: Library) -> None:
+        self.design, self.library = design, library
+        # Nets that are one through ports point at each other; a net points at itself, or at one before it.
+        self.same = [ZERO, ONE]
+        self.numbers: dict[int, int] = {}
+        self.cells: list[tuple[Cell, str, str, dict[str, int]]] = []
+        self.memories: list[tuple[str, str, Macro, dict[str, list[int]]]] = []
+
+    def find(self, net: int) -> int:
+        """The net that stands for all that are one with `net`."""
+        while self.same[net] != net:
+            self.same[net] = self.same[self.same[net]]
+            net = self.same[net]
+        return net
+
+    def final(self, nets: Sequence[int]) -> NDArray[np.int32]:
+        """The numbers of nets in the flat netlist."""
+        return np.array([self.numbers[self.find(net)] for net in nets], np.int32)
+
+    def bits(self, nets: dict[int, int], wanted: Sequence[Net]) -> list[int]:
+        """Nets of the bits of a connection: a number is a net of the module, a text a constant."""
+        found: list[int] = []
+        for bit in wanted:
+            if isinstance(bit, str):
+                found.append(ONE if bit == "1" else ZERO)
+                continue
+            if bit not in nets:
+                nets[bit] = len(self.same)
+                self.same.append(nets[bit])
+            found.append(nets[bit])
+        return found
+
+    def instance(self, module: MappedModule, path: str, ports: Mapping[str, list[int]]) -> None:
+        """All below an instance of `module` whose ports have these nets."""
+        unit = unit_of_path(plain_path(module.name).partition(".")[2])
+        nets: dict[int, int] = {}
+        for port, there in ports.items():
+            for own, net in zip(self.bits(nets, module.ports[port]), there, strict=True):
+                low, high = sorted((self.find(own), self.find(net)))
+                if (low, high) == (ZERO, ONE):
+                    raise NetlistError(f"{path}: its port {port} is 0 and 1 at once")
+                self.same[high] = low
+        for item in module.instances:
+            where = f"{path}.{item.name}" if path else item.name
+            pins = {pin: self.bits(nets, bits) for pin, bits in item.pins.items()}
+            if item.kind in self.design.modules:
+                self.instance(self.design.modules[item.kind], where, pins)
+            elif item.kind in self.design.macros:
+                self.memories.append((where, unit, self.design.macros[item.kind], pins))
+            elif item.kind in self.library.cells:
+                one = {pin: bits[0] for pin, bits in pins.items() if bits}
+                self.cells.append((self.library.cells[item.kind], unit, where, one))
+            else:
+                raise NetlistError(f"{where}: the library {self.library.name} has no cell {item.kind}")
+
+    def memory(self, path: str, unit: str, macro: Macro, pins: Mapping[str, list[int]]) -> MemoryBlock:
+        """A macro with the numbers of its nets."""
+
+        def ports(key: str, count: int, size: int) -> list[NDArray[np.int32]]:
+            found = self.final(pins[key])
+            return [found[i * size : (i + 1) * size] for i in range(count)]
+
+        bits, width, reads, writes = macro.address_bits, macro.width, macro.reads, macro.writes
+        read = zip(
+            ports("RD_EN", reads, 1),
+            ports("RD_ADDR", reads, bits),
+            ports("RD_DATA", reads, width),
+            strict=True,
+        )
+        write = zip(
+            ports("WR_EN", writes, width),
+            ports("WR_ADDR", writes, bits),
+            ports("WR_DATA", writes, width),
+            strict=True,
+        )
+        return MemoryBlock(
+            path=path,
+            unit=unit,
+            words=macro.words,
+            width=width,
+            reads=tuple(
+                ReadPort(clocked=macro.clocked, enable=int(enable[0]), address=address, data=data)
+                for enable, address, data in read
+            ),
+            writes=tuple(
+                WritePort(enable=enable, address=address, data=data) for enable, address, data in write
+            ),
+        )
+
+
+def flatten(design: CellDesign, library: Library) -> Netlist:
+    """The netlist of a design that is mapped to `library`. Raises NetlistError."""
+    flat = _Flattener(design, library)
+    top = design.modules[design.top]
+    ports = {name: flat.bits({}, range(len(nets))) for name, nets in top.ports.items()}
+    flat.instance(top, "", ports)
+    # Numbers without gaps, in the place of all nets that are one.
+    roots = {flat.find(net) for net in range(len(flat.same))}
+    flat.numbers = {root: number for number, root in enumerate(sorted(roots))}
+    inputs = {name: flat.final(nets) for name, nets in ports.items() if name in top.inward}
+    outputs = {name: flat.final(nets) for name, nets in ports.items() if name not in top.inward}
+    return _arrays(flat, inputs, outputs)
+
+
+def _arrays(
+    flat: _Flattener, inputs: dict[str, NDArray[np.int32]], outputs: dict[str, NDArray[np.int32]]
+) -> Netlist:
+    memories = tuple(flat.memory(*found) for found in flat.memories)
+    cells = [
+        (cell, unit, where, dict(zip(connected, flat.final(list(connected.values())).tolist(), strict=True)))
+        for cell, unit, where, connected in flat.cells
+    ]
+    kinds = tuple(sorted({cell.name for cell, _, _, _ in cells}))
+    units = tuple(sorted({unit for _, unit, _, _ in cells} | {memory.unit for memory in memories}))
+    library = flat.library.cells
+    pin_names = tuple((*library[kind].inputs, *library[kind].functions) for kind in kinds)
+    index, unit_index = {k: i for i, k in enumerate(kinds)}, {u: i for i, u in enumerate(units)}
+    pins = np.full((len(cells), max(map(len, pin_names), default=1)), -1, np.int32)
+    gates: list[tuple[int, list[int], list[int]]] = []
+    registers: list[tuple[int, list[int], int]] = []
+    tables: dict[tuple[str, str], int] = {}
+    for i, (cell, _, where, connected) in enumerate(cells):
+        if cell.refused is not None:
+            raise NetlistError(f"{where}: the cell {cell.name} is not simulated, {cell.refused}")
+        for k, pin in enumerate(pin_names[index[cell.name]]):
+            pins[i, k] = connected.get(pin, -1)
+        found = [connected.get(pin, ZERO) for pin in cell.inputs]
+        if len(found) > MOST_INPUTS:
+            raise NetlistError(f"{where}: the cell {cell.name} has more than {MOST_INPUTS} inputs")
+        for pin, function in cell.functions.items():
+            if pin not in connected:
+                continue
+            register = cell.register
+            if register is None:
+                table = tables.setdefault((cell.name, pin), -1)
+                if table < 0:
+                    table = tables[cell.name, pin] = truth_table(function, cell.inputs)
+                gates.append((table, found, [connected[pin]]))
+                continue
+            if function not in (register.state, register.inverse):
+                raise NetlistError(f"{where}: the output {pin} of {cell.name} is not its state")
+            data = [pin for pin in cell.inputs if pin != register.clock]
+            table = truth_table(register.next_state, data)
+            if function == register.inverse:
+                table ^= (1 << (1 << len(data))) - 1
+            registers.append((table, [connected.get(pin, ZERO) for pin in data], connected[pin]))
+    driven = [g[2][0] for g in gates] + [r[2] for r in registers]
+    driven += [int(n) for m in memories for p in m.reads for n in p.data]
+    driven += [int(net) for port in inputs.values() for net in port]
+    if len(set(driven)) != len(driven) or min(driven, default=2) < 2:
+        raise NetlistError("a net has two drivers")
+    # A port that reads at once stands among the gates by its number, where its inputs would be.
+    at_once = [port for memory in memories for port in memory.reads if not port.clocked]
+    gates += [(-1 - k, port.address.tolist(), port.data.tolist()) for k, port in enumerate(at_once)]
+    order = _evaluation_order(gates)
+    gates = [gates[i] for i in order]
+    return Netlist(
+        nets=len(flat.numbers), kinds=kinds, kind=np.array([index[c.name] for c, _, _, _ in cells], np.int32),
+        unit=np.array([unit_index[u] for _, u, _, _ in cells], np.int32), units=units, pins=pins,
+        pin_names=pin_names, names=tuple(where for _, _, where, _ in cells),
+        tables=np.array([max(0, g[0]) for g in gates], np.uint64),
+        inputs=_padded([g[1] if g[0] >= 0 else [g[0]] for g in gates]),
+        outputs=np.array([g[2][0] for g in gates], np.int32),
+        state_tables=np.array([r[0] for r in registers], np.uint64), state_inputs=_padded([r[1] for r in registers]),
+        states=np.array([r[2] for r in registers], np.int32), memories=memories,
+        input_ports=inputs, output_ports=outputs,
+    )  # fmt: skip
+
+
+def _padded(rows: list[list[int]]) -> NDArray[np.int32]:
+    found = np.full((len(rows), MOST_INPUTS), ZERO, np.int32)
+    for i, row in enumerate(rows):
+        found[i, : len(row)] = row
+    return found
+
+
+def _evaluation_order(gates: list[tuple[int, list[int], list[int]]]) -> list[int]:
+    """Each gate behind those that drive it. Raises NetlistError for a loop."""
+    driver = {net: i for i, (_, _, driven) in enumerate(gates) for net in driven}
+    readers: list[list[int]] = [[] for _ in gates]
+    waits = [0] * len(gates)
+    for i, (_, found, _) in enumerate(gates):
+        for net in set(found):
+            if net in driver:
+                readers[driver[net]].append(i)
+                waits[i] += 1
+    order = [i for i, count in enumerate(waits) if not count]
+    for i in order:
+        for reader in readers[i]:
+            waits[reader] -= 1
+            if not waits[reader]:
+                order.append(reader)
+    if len(order) != len(gates):
+        loop = next(i for i, count in enumerate(waits) if count)
+        raise NetlistError(f"the netlist has a combinational loop through net {gates[loop][2][0]}")
+    return order

@@ -1,0 +1,234 @@
+"""Energy of switching: loads, slews and Liberty power tables of a netlist, and what its activity costs by unit.
+
+A net that changes costs half its load times the voltage squared. A cell whose output changes costs what the Liberty
+tables say for its load and the slew of its input, the mean of the rise and the fall; of several inputs that may have
+caused it each counts by how often it changed. Inputs with tables of their own (data and clocks of flip-flops) cost
+them at each of their changes. Left out: glitches (simulate.py), wires but for `wire_pf` a pin, the clock tree, pads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .liberty import InternalPower, Library, Table
+from .netlist import Netlist
+from .simulate import Activity
+
+CLOCK_SLEW = INPUT_SLEW = 0.1
+"""Nanoseconds, of the clock at every flip-flop, and of ports and memories."""
+
+RISE, FALL = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Electrical:
+    """Of a netlist in a library: `loads` (nets, 2) pF for a rise and a fall, `slews` (nets, 2) ns."""
+
+    loads: NDArray[np.float64]
+    slews: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Energy:
+    """Picojoules of every cell by cause, and of the nets that memories drive by memory's unit."""
+
+    switching: NDArray[np.float64]
+    internal: NDArray[np.float64]
+    clock: NDArray[np.float64]
+    memory_outputs: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitEnergy:
+    """Picojoules of a unit: its nets, inside its cells, the clock pins of its flip-flops; nanowatts of leakage."""
+
+    switching: float
+    internal: float
+    clock: float
+    leakage_nw: float
+
+    @property
+    def dynamic(self) -> float:
+        """All but leakage."""
+        return self.switching + self.internal + self.clock
+
+
+def groups_of(netlist: Netlist) -> Iterator[tuple[str, NDArray[np.intp]]]:
+    """The cells of each kind."""
+    for k, kind in enumerate(netlist.kinds):
+        yield kind, np.flatnonzero(netlist.kind == k)
+
+
+def electrical(netlist: Netlist, library: Library, *, wire_pf: float = 0.0) -> Electrical:
+    """Loads are the capacitances of the pins that a net drives, and `wire_pf` for each; slews follow from both."""
+    loads = np.zeros((netlist.nets + 1, 2))
+    for kind, cells in groups_of(netlist):
+        cell = library.cells[kind]
+        for k, pin in enumerate(cell.inputs):
+            nets = netlist.pins[cells, k]
+            for way in (RISE, FALL):
+                loads[:, way] += np.bincount(
+                    np.where(nets < 0, netlist.nets, nets), minlength=netlist.nets + 1
+                ) * (cell.capacitances[pin][way] + wire_pf)
+    return Electrical(loads=loads[:-1], slews=_slews(netlist, library, loads[:-1]))
+
+
+def _slews(netlist: Netlist, library: Library, loads: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The largest slew that an arc gives, gates in order of evaluation."""
+    slews = np.full((netlist.nets, 2), INPUT_SLEW)
+    level = np.zeros(netlist.nets, np.int32)
+    for row, out in zip(netlist.inputs.tolist(), netlist.outputs.tolist(), strict=True):
+        if row[0] >= 0:
+            level[out] = 1 + max(level[net] for net in row)
+    registers, gates = list[tuple[str, NDArray[np.intp]]](), list[tuple[int, str, NDArray[np.intp]]]()
+    for kind, cells in groups_of(netlist):
+        cell = library.cells[kind]
+        if cell.register is not None:
+            registers.append((kind, cells))
+            continue
+        first = len(cell.inputs)
+        outs = netlist.pins[cells, first : first + len(cell.functions)]
+        of = np.where(outs < 0, 0, level[outs]).max(axis=1)
+        order = np.argsort(of, kind="stable")
+        cuts = np.flatnonzero(np.diff(of[order])) + 1
+        gates += [(int(of[part[0]]), kind, cells[part]) for part in np.split(order, cuts) if len(part)]
+    for kind, cells in [*registers, *((kind, cells) for _, kind, cells in sorted(gates, key=lambda g: g[0]))]:
+        _drive(netlist, library, kind, cells, loads, slews)
+    return slews
+
+
+def _drive(
+    netlist: Netlist,
+    library: Library,
+    kind: str,
+    cells: NDArray[np.intp],
+    loads: NDArray[np.float64],
+    slews: NDArray[np.float64],
+) -> None:
+    """Sets the slews of the nets that cells of one kind drive, those of their inputs being known."""
+    cell = library.cells[kind]
+    names = (*cell.inputs, *cell.functions)
+    clock = cell.register.clock if cell.register else None
+    for k, pin in enumerate(names[len(cell.inputs) :], len(cell.inputs)):
+        here = cells[netlist.pins[cells, k] >= 0]
+        nets = netlist.pins[here, k]
+        found = np.zeros((len(here), 2))
+        for arc in cell.arcs:
+            if arc.pin != pin:
+                continue
+            before = netlist.pins[here, names.index(arc.related)]
+            for way, table in ((RISE, arc.rise), (FALL, arc.fall)):
+                for causes, used in ((way, arc.follows), (1 - way, arc.inverts)):
+                    if used:
+                        slew = (
+                            np.full(len(here), CLOCK_SLEW) if arc.related == clock else slews[before, causes]
+                        )
+                        found[:, way] = np.maximum(found[:, way], table(slew, loads[nets, way]))
+        if len(here):
+            slews[nets] = np.where(found > 0, found, INPUT_SLEW)
+
+
+def energy_of(netlist: Netlist, library: Library, state: Electrical, activity: Activity) -> Energy:
+    """What a run cost. Clock pins change twice a cycle."""
+    cells = len(netlist.kind)
+    found = Energy(
+        switching=np.zeros(cells), internal=np.zeros(cells), clock=np.zeros(cells),
+        memory_outputs=np.zeros(len(netlist.units)),
+    )  # fmt: skip
+    toggles = activity.toggles.astype(float)
+    load = state.loads.max(axis=1)
+    # pF times volts squared are picojoules.
+    each = toggles * load * library.volts**2 / 2
+    for kind, here in groups_of(netlist):
+        cell = library.cells[kind]
+        names = (*cell.inputs, *cell.functions)
+        clock = cell.register.clock if cell.register else None
+        if clock is not None:
+            capacitance = max(cell.capacitances[clock])
+            found.clock[here] += activity.cycles * capacitance * library.volts**2
+        for k, pin in enumerate(names):
+            nets = netlist.pins[here, k]
+            connected = nets >= 0
+            powers = [power for power in cell.powers if power.pin == pin]
+            if pin in cell.functions:
+                found.switching[here] += np.where(connected, each[nets], 0.0)
+                found.internal[here] += np.where(
+                    connected,
+                    toggles[nets]
+                    * _of_output(netlist, here, names, powers, state, toggles, load[nets], clock),
+                    0.0,
+                )
+            elif pin == clock:
+                for power in powers:
+                    slew = np.full(1, CLOCK_SLEW)
+                    both = power.rise(slew, np.zeros(1)) + power.fall(slew, np.zeros(1))
+                    found.clock[here] += activity.cycles * float(both[0]) / len(powers)
+            else:
+                for power in powers:
+                    own = _mean(power.rise, power.fall, state.slews[nets], np.zeros(len(here)))
+                    found.internal[here] += np.where(connected, toggles[nets] * own / len(powers), 0.0)
+    unit_of = {unit: i for i, unit in enumerate(netlist.units)}
+    for memory in netlist.memories:
+        for port in memory.reads:
+            found.memory_outputs[unit_of[memory.unit]] += each[port.data].sum()
+    return found
+
+
+def _mean(
+    rise: Table, fall: Table, slews: NDArray[np.float64], load: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    return (rise(slews[:, RISE], load) + fall(slews[:, FALL], load)) / 2
+
+
+def _of_output(
+    netlist: Netlist,
+    cells: NDArray[np.intp],
+    names: tuple[str, ...],
+    powers: list[InternalPower],
+    state: Electrical,
+    toggles: NDArray[np.float64],
+    load: NDArray[np.float64],
+    clock: str | None,
+) -> NDArray[np.float64]:
+    """Picojoules of a change of an output, from the tables of the inputs that may cause it."""
+    total, weights = np.zeros(len(cells)), np.zeros(len(cells))
+    plain, count = np.zeros(len(cells)), 0
+    for power in powers:
+        slews, weight = np.full((len(cells), 2), INPUT_SLEW), np.ones(len(cells))
+        if power.related is not None:
+            nets = netlist.pins[cells, names.index(power.related)]
+            slews = np.full((len(cells), 2), CLOCK_SLEW) if power.related == clock else state.slews[nets]
+            weight = np.ones(len(cells)) if power.related == clock else toggles[nets]
+        own = _mean(power.rise, power.fall, slews, load)
+        total, weights = total + weight * own, weights + weight
+        plain, count = plain + own, count + 1
+    return np.where(weights > 0, total / np.where(weights > 0, weights, 1), plain / max(1, count))
+
+
+def by_unit(netlist: Netlist, library: Library, energy: Energy) -> dict[str, UnitEnergy]:
+    """The energy by unit (`synthesis.netlist.unit_of_path`)."""
+    count = len(netlist.units)
+
+    def sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(netlist.unit, weights=values, minlength=count).astype(float)
+
+    leakage = np.array([library.cells[kind].leakage for kind in netlist.kinds])
+    rows = (
+        sums(energy.switching) + energy.memory_outputs,
+        sums(energy.internal),
+        sums(energy.clock),
+        sums(leakage[netlist.kind]),
+    )
+    return {
+        unit: UnitEnergy(
+            switching=float(rows[0][i]),
+            internal=float(rows[1][i]),
+            clock=float(rows[2][i]),
+            leakage_nw=float(rows[3][i]),
+        )
+        for i, unit in enumerate(netlist.units)
+    }

@@ -1,0 +1,149 @@
+"""Activity and power of a netlist small enough to be followed by hand."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from vdla.hw.activity.expressions import LibertyError, parse_expression, truth_table
+from vdla.hw.activity.liberty import read_library
+from vdla.hw.activity.netlist import Netlist, flatten
+from vdla.hw.activity.power import CLOCK_SLEW, by_unit, electrical, energy_of
+from vdla.hw.activity.simulate import MismatchError, Simulation
+from vdla.hw.activity.timing_tool import PROGRAM, as_the_tool_counts, part_of, tool_power
+
+from .small import design, library
+
+CYCLES = 16
+
+
+@pytest.fixture
+def netlist(tmp_path: Path) -> Netlist:
+    return flatten(design(tmp_path), library(tmp_path))
+
+
+def ports() -> dict[str, np.ndarray]:
+    """Data is the parity of the cycle's place in groups of four; words come back when the counter has gone round."""
+    cycle = np.arange(CYCLES)
+    data = ((cycle // 4 + cycle) % 2).astype(np.uint8)
+    # Cycle t shows the word of address t - 1 as it was before that cycle's write: that of cycle t - 5.
+    word = np.where(cycle >= 5, np.roll(data, 5), 0).astype(np.uint8)
+    rows = {"data": data, "bits": (cycle % 4).astype(np.uint8), "word": word}
+    return {name: row.reshape(-1, 1) for name, row in rows.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "pins", "table"),
+    [
+        ("A'", "A", 0b01),
+        ("(A B)+C", "ABC", 0b11111000),
+        ("!(A&B)|C ^ 0", "ABC", 0b11110111),
+        ("A B'", "AB", 0b0010),
+        ("A ^ B ^ C", "ABC", 0b10010110),
+        ("1", "", 0b1),
+    ],
+)
+def test_expressions(text: str, pins: str, table: int) -> None:
+    assert truth_table(parse_expression(text), list(pins)) == table
+
+
+@pytest.mark.parametrize("text", ["", "(A", "A +", "A ) B", "A ? B", "* A"])
+def test_expressions_refused(text: str) -> None:
+    with pytest.raises(LibertyError):
+        parse_expression(text)
+
+
+def test_library(tmp_path: Path) -> None:
+    found = library(tmp_path)
+    assert (found.volts, found.celsius, set(found.cells)) == (2.0, 25.0, {"INV", "BUF", "XOR", "FF"})
+    cell = found.cells["INV"]
+    assert (cell.leakage, cell.capacitances["A"]) == (0.5, (0.1, 0.1))
+    table = cell.powers[0].rise
+    points = np.array([0.1, 1.1, 0.6, 2.1]), np.array([0.0, 1.0, 0.5, 0.0])
+    # The first index is the load: rows of the text. Beyond its end a table goes on as a line.
+    assert np.allclose(table(*points), [1, 4, 2.5, 3])
+    assert found.cells["FF"].register is not None and found.cells["FF"].register.clock == "CK"
+
+
+def test_bad_library(tmp_path: Path) -> None:
+    path = tmp_path / "bad.lib"
+    for text in (
+        "",
+        'library(x) { cell (A) { pin(Y) { function : "("; direction : output; } } }',
+        "cell(x) {}",
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(LibertyError, match=r"bad\.lib"):
+            read_library(path)
+    with pytest.raises(LibertyError, match="give a Liberty file"):
+        read_library(tmp_path / "none.lib")
+
+
+def test_counts(netlist: Netlist) -> None:
+    activity = Simulation(netlist).run(ports())
+    low, high = netlist.output_ports["bits"]
+    assert activity.cycles == CYCLES
+    # The first cycle shows the state of power-up.
+    assert activity.toggles[low] == CYCLES - 1 and activity.toggles[high] == CYCLES // 2 - 1
+    assert activity.ones[low] == activity.ones[high] == CYCLES // 2
+    word = ports()["word"][:, 0].astype(int)
+    assert activity.toggles[netlist.output_ports["word"][0]] == np.abs(np.diff(word)).sum() > 3
+    assert activity.reads.tolist() == activity.writes.tolist() == [CYCLES]
+
+
+def test_runs_follow_each_other(netlist: Netlist) -> None:
+    whole = Simulation(netlist).run(ports())
+    parts = Simulation(netlist)
+    found = [
+        parts.run({name: rows[part] for name, rows in ports().items()})
+        for part in (slice(0, 7), slice(7, None))
+    ]
+    assert np.array_equal(whole.toggles, found[0].toggles + found[1].toggles)
+    assert np.array_equal(whole.ones, found[0].ones + found[1].ones)
+
+
+def test_difference_is_found(netlist: Netlist) -> None:
+    wrong = ports()
+    wrong["word"][9] ^= 1
+    with pytest.raises(MismatchError, match=r"word\[0\] differs from the RTL's in cycle 9"):
+        Simulation(netlist).run(wrong)
+    Simulation(netlist).run(wrong, unchecked=10)
+
+
+def test_energy_by_hand(netlist: Netlist, tmp_path: Path) -> None:
+    cells = library(tmp_path)
+    state = electrical(netlist, cells)
+    low, high = netlist.output_ports["bits"]
+    # An inverter and an exclusive or; the macro's pins count nothing.
+    assert np.allclose(state.loads[[low, high]], [[0.1 + 0.2] * 2, [0.3] * 2])
+    # Slews: 0.1 + load + (slew before - 0.1) / 10, as the table has it.
+    assert np.allclose(state.slews[low], 0.1 + 0.3 + (CLOCK_SLEW - 0.1) / 10)
+    activity = Simulation(netlist).run(ports())
+    found = by_unit(netlist, cells, energy_of(netlist, cells, state, activity))
+    counters = found["counters"]
+    out = next(
+        net for net in netlist.outputs if netlist.pins[list(netlist.names).index("inner.u0")][2] == net
+    )
+    changes = activity.toggles[[low, high, out]].astype(float)
+    # Half the load of a flip-flop's pin at two volts; tables of 1 and 2 weighed by how often A and B changed.
+    assert counters.switching == pytest.approx(changes[2] * 0.02 * 4 / 2)
+    assert counters.internal == pytest.approx(
+        changes[2] * (changes[0] + 2 * changes[1]) / (changes[0] + changes[1])
+    )
+    assert counters.clock == 0 and counters.leakage_nw == 1
+    assert found["top"].clock == pytest.approx(2 * CYCLES * (0.05 * 4 + 0.75))
+    assert found["top"].leakage_nw == pytest.approx(0.5 + 2 * 2)
+
+
+def test_timing_tool(netlist: Netlist, tmp_path: Path) -> None:
+    if shutil.which(PROGRAM) is None:
+        pytest.fail(f"{PROGRAM} is not installed")
+    cells = library(tmp_path)
+    activity = Simulation(netlist).run(ports())
+    part, own = part_of(netlist, np.arange(len(netlist.kind)), cells)
+    state = electrical(part, cells)
+    ours, theirs = as_the_tool_counts(part, cells, state, activity), tool_power(part, cells, activity)
+    assert own.sum() == len(netlist.kind)
+    assert np.allclose(ours.internal, theirs.internal, rtol=1e-4)
+    assert np.allclose(ours.switching, theirs.switching, rtol=1e-4)
+    assert theirs.internal.sum() > 1
