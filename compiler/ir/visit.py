@@ -91,7 +91,7 @@ def substitute_expr(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     def visit(e: Expr) -> Expr:
         if type(e) is Const:
             return e
-        if type(e) is Var:
+        if isinstance(e, Var):  # Reduction axes are variables of a class of their own.
             return values.get(e.name, e)
         if names.isdisjoint(variables_in(e)):
             return e
@@ -141,7 +141,7 @@ def variables_in(expr: Expr) -> frozenset[str]:
         return _NONE
     kept: frozenset[str] | None = getattr(expr, "kept_variables", None)
     if kept is None:
-        if type(expr) is Var:
+        if isinstance(expr, Var):
             kept = frozenset((expr.name,))
         else:
             kept = _NONE
