@@ -16,8 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ...ir.affine import LinearForm, linear_form
 from ...ir.expr import Binary, Const, Expr, Var
 from ...ir.stmt import Region
+from ...ir.visit import variables_in
 
 Rows: TypeAlias = NDArray[np.int64]
 Column: TypeAlias = int | NDArray[np.int64]
@@ -199,7 +201,15 @@ class Access:
         skip = 0 if self.slots is None else 1
         self._copy = evaluator(region.starts[0]) if skip else None
         self.strides = tuple(strides[skip:])
-        self.starts = tuple(evaluator(start) for start in region.starts[skip:leading])
+        starts = region.starts[skip:leading]
+        self.starts = tuple([evaluator(start) for start in starts])
+        form = LinearForm({}, 0)
+        for start, stride in zip(starts, self.strides, strict=True):
+            if stride:
+                form = form.plus(linear_form(start), stride)
+        self._least = form.constant
+        self._variables = {atom.name: c for atom, c in form.terms.items() if isinstance(atom, Var)}
+        self._others = [(atom, c) for atom, c in form.terms.items() if not isinstance(atom, Var)]
         self.sizes = buffer.shape[skip:leading]
         self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
 
@@ -212,15 +222,24 @@ class Access:
 
     def offset(self, environment: Environment) -> Column:
         """Element number of the region's start within the buffer's copy."""
-        total: Column = 0
-        for start, stride in zip(self.starts, self.strides, strict=True):
-            if stride:
-                total = total + start(environment) * stride
+        total: Column = self._least
+        for name, factor in self._variables.items():
+            total = total + environment[name] * factor
+        for atom, factor in self._others:
+            total = total + evaluate(atom, environment) * factor
         return total
+
+    def slope(self, loop: str) -> int | None:
+        """How many elements the start moves in one iteration of a loop, if that is the same for all."""
+        if any(loop in variables_in(atom) for atom, _ in self._others):
+            return None
+        return self._variables.get(loop, 0)
 
     def step(self, environment: Environment, loop: str | None) -> Column:
         """How many elements the start moves in one iteration of a loop; 0 for none."""
         if loop is None:
             return 0
+        if (slope := self.slope(loop)) is not None:
+            return slope
         following = {**environment, loop: environment[loop] + 1}
         return self.offset(following) - self.offset(environment)

@@ -217,8 +217,10 @@ class LayerEmitter:
         found: list[For] = []
         while isinstance(statement, For):
             # A loop that decides how long one inside of it is cannot be folded with it.
-            if free_vars(statement.extent) & {loop.var.name for loop in found}:
-                return None
+            if not isinstance(statement.extent, Const):
+                inner = free_vars(statement.extent)
+                if any(loop.var.name in inner for loop in found):
+                    return None
             found.append(statement)
             statement = statement.body
         if not isinstance(statement, Intrinsic | Copy | Assign):

@@ -186,6 +186,11 @@ def _factors(
     one, two = {**zero, name: 1}, {**zero, name: 2}
     steps: list[int] = []
     for access in operands:
+        if (slope := access.slope(name)) is not None:
+            if slope < 0:
+                return None
+            steps.append(slope)
+            continue
         origin, after, later = (item(access.offset(at), 0) for at in (zero, one, two))
         step = after - origin
         if later - origin != 2 * step or step < 0:

@@ -60,5 +60,5 @@ class Batch:
     @property
     def unit(self) -> Unit:
         """The unit that executes them."""
-        fields = {name: value for name, value in self.fields.items() if isinstance(value, int)}
-        return layout.unit_of(self.name, fields)
+        unit = self.fields.get("unit")
+        return layout.unit_of(self.name, {"unit": unit} if isinstance(unit, int) else {})
