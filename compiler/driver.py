@@ -136,7 +136,7 @@ def compile_graph(
                 kept=kept,
             )
         )
-    linked = link(config, graph, layouts, lowered, data=data)
+    linked = link(config, graph, layouts, lowered, data=data, kept=kept.drafts)
     if dump_passes is not None:
         _dump_program(dump_passes, linked.program)
     return Compiled(

@@ -205,7 +205,9 @@ class Access:
         self.starts = tuple([evaluator(start) for start in starts])
         form = LinearForm({}, 0)
         for start, stride in zip(starts, self.strides, strict=True):
-            if stride:
+            if isinstance(start, Const):
+                form = form.offset(int(start.value) * stride)
+            elif stride:
                 form = form.plus(linear_form(start), stride)
         self._least = form.constant
         self._variables = {atom.name: c for atom, c in form.terms.items() if isinstance(atom, Var)}

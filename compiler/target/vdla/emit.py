@@ -9,7 +9,7 @@ small its tiles. The result has no tokens yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,7 @@ from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
 from .columns import Access, Column, Evaluator, Iterations, Rows, evaluator
 from .intrinsics import VECTORS
+from .kept_drafts import Drafts, KeptDrafts
 from .machine import DRAM, Batch, Span
 from .placement import DramBuffer, MicroOpMemory, RegisterFile, Scratchpads
 from .program_order import Draft, put_in_order
@@ -127,18 +128,38 @@ class LayerEmitter:
         self._sequences: list[np.ndarray] = []
         self._spans: dict[int, int] = {}
         self._varying: set[str] = set()
-        for loop in loops(program):
+
+    def run(self, kept: KeptDrafts | None = None, key: Hashable | None = None) -> None:
+        """Emit the whole layer. What is `kept` under its `key`, of a layer at the same addresses, is not made again."""
+        if kept is None or key is None:
+            found = self._write()
+        else:
+            key = (key, self._places())
+            found = kept.find(key)
+            if found is None:
+                found = self._write()
+                kept.keep(key, found)
+        put_in_order(self.emission, self.program.name, found.drafts, found.sequences, self.group)
+
+    def _places(self) -> Hashable:
+        """What drafts depend on beside the program and the machine."""
+        return (
+            tuple(sorted(self.slots.items())),
+            tuple(sorted((name, place.address, place.activation) for name, place in self.addresses.items())),
+            self.emission.activations,
+            self.emission.granule,
+        )
+
+    def _write(self) -> Drafts:
+        for loop in loops(self.program):
             if not isinstance(loop.extent, Const):
                 self._varying.add(loop.name)
             if loop.kind not in ("serial", "unroll"):
                 reason = f"the accelerator cannot make loop {loop.name} {loop.kind}; leave it serial"
-                raise EmissionError(f"{program.name}: {reason}")
-
-    def run(self) -> None:
-        """Emit the whole layer."""
+                raise EmissionError(f"{self.program.name}: {reason}")
         self._count_positions(self._body, {})
         self._visit(self._body, Iterations({}, np.zeros(1, dtype=np.int64)))
-        put_in_order(self.emission, self.program.name, self._drafts, self._sequences, self.group)
+        return Drafts(self._drafts, self._sequences)
 
     def add(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -19,7 +19,8 @@ from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.expr import Buffer
 from ...ir.stmt import Program as Kernel
 from .emit import Emission, LayerEmitter
-from .machine import DRAM, Batch, scratchpad_depths
+from .kept_drafts import KeptDrafts
+from .machine import DRAM, Batch, scratchpad_depths, seen_by_kernels
 from .placement import DramBuffer, MicroOpMemory, RegisterFile, Scratchpads
 from .tokens import flags, order, touches
 
@@ -31,13 +32,15 @@ ALIGNMENT = 4096
 class LoweredKernel:
     """A scheduled, lowered kernel; `tensors` and `constants` say what its parameters are.
 
-    A parameter in `offsets` begins so many bytes behind its tensor's first one.
+    A parameter in `offsets` begins so many bytes behind its tensor's first one. Programs of one `key` are equal but for
+    names (None: nothing is known).
     """
 
     kernel: Kernel
     tensors: Mapping[str, str]
     constants: Mapping[str, Constant]
     offsets: Mapping[str, int] = field(default_factory=dict[str, int])
+    key: Hashable | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +89,7 @@ class Image:
     def begin(self, config: Config, activations: tuple[int, int]) -> Emission:
         """An empty program whose micro-ops will lie behind all that is in the image so far."""
         emission = Emission(
-            config=config,
+            config=seen_by_kernels(config),
             micro_ops=MicroOpMemory(config.uop_depth, layout.uop_dtype(config)),
             scratchpads=Scratchpads(config),
             registers=RegisterFile(),
@@ -123,8 +126,12 @@ def link(
     layers: Sequence[LoweredLayer],
     *,
     data: bool = True,
+    kept: KeptDrafts | None = None,
 ) -> Linked:
-    """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants."""
+    """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
+
+    Kernels whose drafts are `kept` are not emitted again.
+    """
     image = Image()
     addresses: dict[tuple[str, int, str], int] = {}
     for layer in layers:
@@ -143,11 +150,11 @@ def link(
                 name: DramBuffer(tensors.addresses[tensor] + kernel.offsets.get(name, 0), True)
                 for name, tensor in kernel.tensors.items()
             }
-            LayerEmitter(emission, kernel.kernel, places, group).run()
+            LayerEmitter(emission, kernel.kernel, places, group).run(kept, kernel.key)
     memory = image.finish(emission, max(len(layers) - 1, 0), data=data)
     program = Program(
         config=config,
-        instructions=encode(emission),
+        instructions=encode(config, emission),
         image=memory,
         segments=tuple(image.segments),
         groups=tuple(layer.name for layer in layers),
@@ -169,9 +176,9 @@ def _groups(emission: Emission) -> np.ndarray:
     return groups
 
 
-def encode(emission: Emission) -> np.ndarray:
+def encode(config: Config, emission: Emission) -> np.ndarray:
     """(n, words) uint64 words of a complete program's n instructions, with their dependence flags."""
-    config, batches, count = emission.config, emission.batches, emission.count
+    batches, count = emission.batches, emission.count
     low, high = emission.activations
     sizes = {**scratchpad_depths(config), DRAM: -(-(high - low) // emission.granule) + 1}
     words = np.empty((count, config.instruction_words), dtype=np.uint64)

@@ -49,4 +49,4 @@ def link_alone(config: Config, kernel: Kernel, activations: AbstractSet[str]) ->
     LayerEmitter(emission, kernel, places, 0).run()
     memory = image.finish(emission, 0)
     addresses = {name: place.address for name, place in places.items()}
-    return Alone(instructions=encode(emission), image=memory, addresses=addresses)
+    return Alone(instructions=encode(config, emission), image=memory, addresses=addresses)

@@ -7,10 +7,12 @@ them across units; encoding turns them into words.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import lru_cache
 
 from vdla.isa import layout
 from vdla.isa.config import Config
+from vdla.isa.errors import ConfigError
 from vdla.isa.layout import Unit
 
 from .columns import Column, Rows
@@ -30,6 +32,40 @@ def scratchpad_depths(config: Config) -> dict[str, int]:
         "acc": config.acc_depth,
         "par": config.par_depth,
     }
+
+
+UNSEEN = (
+    "name",
+    "command_queue_depth",
+    "token_queue_depth",
+    "fetch_buffer_depth",
+    "load_fifo_bytes",
+    "compute_fifo_bytes",
+    "operand_fifo_bytes",
+    "store_fifo_bytes",
+    "post_lanes",
+    "multiplier_stages",
+    "clock_mhz",
+    "memory",
+)
+"""The fields of a machine that no kernel depends on, its point of the space being given; they change cycles alone."""
+
+
+@lru_cache(maxsize=64)
+def seen_by_kernels(config: Config) -> Config:
+    """A machine like `config` in all that kernels are lowered and emitted for, and of no difference in UNSEEN.
+
+    Lowering and emission are handed this machine and no other, so that what they make serves all that look like it.
+    """
+    plain = {
+        field.name: field.default_factory() if field.default is MISSING else field.default  # type: ignore[misc]
+        for field in fields(Config)
+        if field.name in UNSEEN
+    }
+    try:
+        return replace(config, **plain)
+    except ConfigError:
+        return config
 
 
 @dataclass(frozen=True, slots=True)

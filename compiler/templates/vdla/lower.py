@@ -22,13 +22,13 @@ from ...passes.interleave_virtual_threads import interleave_virtual_threads
 from ...passes.pipeline import Pass, run_pipeline
 from ...passes.split_copies import split_copies
 from ...target.vdla.link import LoweredKernel, LoweredLayer
-from ...target.vdla.machine import scratchpad_depths
+from ...target.vdla.machine import scratchpad_depths, seen_by_kernels
 from ...te.post import Post
 from ..space import EmptySpaceError, Values
 from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
 from .legalize import Legalized
-from .lowered_kernels import LoweredKernels, key_of, seen_by_kernels
+from .lowered_kernels import LoweredKernels, constants_of, key_of
 from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernel
 from .table import template_of
 from .template import Kernel, Source
@@ -137,7 +137,8 @@ def lower_node(
                 kept.keep(key, kernel, program, post)
         elif check:
             verify(program)
-        lowered.append(LoweredKernel(program, kernel.tensors, kernel.constants, kernel.offsets))
+        whole = None if key is None else (key, constants_of(kernel))
+        lowered.append(LoweredKernel(program, kernel.tensors, kernel.constants, kernel.offsets, key=whole))
     return LoweredLayer(node, tuple(lowered))
 
 

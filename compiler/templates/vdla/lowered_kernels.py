@@ -4,61 +4,31 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import MISSING, fields, replace
-from functools import lru_cache
+from dataclasses import replace
 from itertools import chain
 
 from vdla.isa.config import Config
-from vdla.isa.errors import ConfigError
 
 from ...ir.expr import Const
 from ...ir.stmt import Copy, Intrinsic, Program, Stmt
 from ...ir.visit import map_stmt
 from ...target.vdla import intrinsics
+from ...target.vdla.kept_drafts import KeptDrafts
 from ...te.post import Post
 from ..space import Values
 from .table import template_of
 from .template import Kernel, Source
 
-SEEN = frozenset(
-    {
-        "batch",
-        "block_in",
-        "block_out",
-        "uop_buffer_bytes",
-        "inp_buffer_bytes",
-        "wgt_buffer_bytes",
-        "acc_buffer_bytes",
-        "acc_banks",
-        "par_buffer_bytes",
-        "extensions",
-    }
-)
-"""The fields of a machine that a lowered kernel may depend on, its point of the space being given."""
-
-
-@lru_cache(maxsize=64)
-def seen_by_kernels(config: Config) -> Config:
-    """A machine like `config` in all that kernels are lowered for, and of no difference elsewhere.
-
-    Lowering is handed this machine and no other, so a kernel cannot depend on what is left out.
-    """
-    plain = {
-        field.name: field.default_factory() if field.default is MISSING else field.default  # type: ignore[misc]
-        for field in fields(Config)
-        if field.name not in SEEN
-    }
-    try:
-        return replace(config, **plain)
-    except ConfigError:
-        return config
-
 
 class LoweredKernels:
-    """Lowered programs by all that decides them; at most `most` are kept, those that were used last."""
+    """Lowered programs by all that decides them; at most `most` are kept, those that were used last.
+
+    `drafts` is what emission made of them.
+    """
 
     def __init__(self, most: int = 4096) -> None:
         self._most = most
+        self.drafts = KeptDrafts()
         self._kept: OrderedDict[Hashable, tuple[Program, Post, int]] = OrderedDict()
 
     @property
@@ -109,6 +79,12 @@ def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) 
         tuple(chain.from_iterable(sorted(point.items()))),
         virtual_threads,
     )
+
+
+def constants_of(kernel: Kernel) -> Hashable:
+    """What a key may leave out of a kernel that has one."""
+    assert isinstance(kernel.source, Source)
+    return kernel.source.details.post, kernel.source.details.pad_value
 
 
 def _with_constants(program: Program, config: Config, post: Post, pad_value: int) -> Program:

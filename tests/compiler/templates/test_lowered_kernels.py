@@ -10,9 +10,12 @@ from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.printer import format_node
+from vdla.compiler.target.vdla.kept_drafts import KeptDrafts
+from vdla.compiler.target.vdla.link import link
+from vdla.compiler.target.vdla.machine import seen_by_kernels
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
-from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels, key_of, seen_by_kernels
+from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels, key_of
 from vdla.isa.config import Config, Memory, load_config
 
 from ..random_networks import builder, network
@@ -87,3 +90,22 @@ def test_lowering_sees_no_more_of_a_machine_than_its_key() -> None:
     point = {"rows": 1}
     assert key_of(TINY, first, point, 2) == key_of(TINY, second, point, 2)
     assert key_of(TINY, first, point, 1) != key_of(TINY, second, {"rows": 2}, 1)
+
+
+def test_drafts_are_kept_as_long_as_there_is_room() -> None:
+    graph, drafts = fuse(layers_alike()), KeptDrafts(most=100)
+    legalized = legalize(graph, TINY)
+    kernels = {node.name: kernels_of(TINY, legalized, node) for node in legalized.graph.nodes}
+    points = choose_points(TINY, kernels, {}, 2)
+    kept = LoweredKernels()
+    layers = [
+        lower_node(TINY, name, kernels[name], points[name], virtual_threads=2, kept=kept) for name in kernels
+    ]
+    programs = [
+        link(TINY, legalized.graph, legalized.layouts, layers, kept=given).program
+        for given in (None, drafts, drafts, kept.drafts, kept.drafts)
+    ]
+    assert 0 < drafts.rows <= 100 < kept.drafts.rows
+    for program in programs[1:]:
+        np.testing.assert_array_equal(program.instructions, programs[0].instructions)
+        np.testing.assert_array_equal(program.image, programs[0].image)
