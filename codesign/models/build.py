@@ -19,9 +19,9 @@ from .qdq_form import write_qdq
 from .qoperator_form import write_qoperator
 from .quantize import quantize
 from .samples import calibration_families, sample_images, sample_noise
-from .topologies import dqn, mlp, mobilenet, resnet18, small_cnn
+from .topologies import dqn, mlp, mobilenet, resnet18, resnet50, small_cnn
 
-Name = Literal["resnet18", "mobilenet", "dqn", "small_cnn", "mlp"]
+Name = Literal["resnet18", "resnet50", "mobilenet", "dqn", "small_cnn", "mlp"]
 Form = Literal["u8", "s8", "qop", "float"]
 
 NAMES: tuple[str, ...] = get_args(Name)
@@ -44,6 +44,8 @@ def _topology(name: str) -> tuple[Callable[[int], Network], int]:
     match name:
         case "resnet18":
             return resnet18, 8
+        case "resnet50":
+            return resnet50, 8
         case "mobilenet":
             return mobilenet, 8
         case "dqn":

@@ -1,7 +1,8 @@
 """The shipped networks with seeded He-normal weights; calibration normalizes them afterwards.
 
 ResNet-18 follows He et al., "Deep Residual Learning for Image Recognition" (2015), table 1, option B shortcuts,
-as commonly shipped (v1: the stride sits in a block's first 3x3 convolution). MobileNet-v1 follows Howard et al.,
+as commonly shipped (v1: the stride sits in a block's first 3x3 convolution). ResNet-50 is of the same table; the stride
+of a block sits in its 3x3 convolution, as frameworks ship it (often called v1.5). MobileNet-v1 follows Howard et al.,
 "MobileNets: Efficient Convolutional Neural Networks for Mobile Vision Applications" (2017), table 1. DQN follows Mnih
 et al., "Human-level control through deep reinforcement learning" (2015), extended data table 1.
 """
@@ -81,6 +82,38 @@ def resnet18(seed: int) -> Network:
         _dense(rng, "fc", "avgpool", 512, 1000, relu=False),
     ]
     return Network(name="resnet18", input_shape=(3, 224, 224), classes=1000, layers=tuple(layers))
+
+
+def resnet50(seed: int) -> Network:
+    """ResNet-50: 3x224x224 to 1000 classes, 53 convolutions and one dense layer."""
+    rng = np.random.default_rng(seed)
+    layers: list[Layer] = [
+        _convolution(rng, "conv1", INPUT, (3, 64), 7, stride=2),
+        MaxPool(name="maxpool", data="conv1", kernel=3, stride=2, padding=1),
+    ]
+    data, channels = "maxpool", 64
+    for stage, (width, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), start=1):
+        for block in range(blocks):
+            prefix = f"layer{stage}.{block}"
+            stride = 2 if stage > 1 and block == 0 else 1
+            layers += [
+                _convolution(rng, f"{prefix}.conv1", data, (channels, width), 1),
+                _convolution(rng, f"{prefix}.conv2", f"{prefix}.conv1", (width, width), 3, stride),
+                _convolution(rng, f"{prefix}.conv3", f"{prefix}.conv2", (width, 4 * width), 1, relu=False),
+            ]
+            shortcut = data
+            if block == 0:
+                shortcut = f"{prefix}.downsample"
+                layers.append(
+                    _convolution(rng, shortcut, data, (channels, 4 * width), 1, stride, relu=False)
+                )
+            layers.append(Add(name=f"{prefix}.add", first=f"{prefix}.conv3", second=shortcut))
+            data, channels = f"{prefix}.add", 4 * width
+    layers += [
+        GlobalAveragePool(name="avgpool", data=data),
+        _dense(rng, "fc", "avgpool", 2048, 1000, relu=False),
+    ]
+    return Network(name="resnet50", input_shape=(3, 224, 224), classes=1000, layers=tuple(layers))
 
 
 def mobilenet(seed: int) -> Network:

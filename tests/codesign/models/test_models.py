@@ -11,7 +11,7 @@ from campaign import representatives
 from shipped import shipped
 from vdla.codesign import models
 from vdla.codesign.models.layers import Convolution, Dense, count_parameters
-from vdla.codesign.models.topologies import resnet18
+from vdla.codesign.models.topologies import resnet18, resnet50
 from vdla.util.errors import UserError
 
 ort = pytest.importorskip("onnxruntime")
@@ -136,6 +136,15 @@ def test_resnet18_has_the_exact_topology():
     assert shapes["layer4.1.add"] == [1, 512, 7, 7]
 
 
+def test_resnet50_has_the_exact_topology():
+    network = resnet50(0)
+    assert count_parameters(network) == 25_530_472  # 25,557,032 less the 26,560 folded batch normalizations
+    convolutions = [layer for layer in network.layers if isinstance(layer, Convolution)]
+    assert len(convolutions) == 53
+    strided = [layer.name for layer in convolutions if layer.stride == 2]
+    assert strided == ["conv1", *(f"layer{k}.0.{part}" for k in (2, 3, 4) for part in ("conv2", "downsample"))]
+
+
 def test_onnx_runtime_fuses_every_convolution_of_the_uint8_form(tmp_path):
     path = str(tmp_path / "optimized.onnx")
     session(built("resnet18", "u8"), save=path)
@@ -251,8 +260,8 @@ def test_the_language_model_tells_words_apart_and_carries_its_state():
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(UserError, match="resnet18, mobilenet, dqn, small_cnn, mlp, dcgan, language_model"):
-        models.build("resnet50")
+    with pytest.raises(UserError, match="resnet18, resnet50, mobilenet, dqn, small_cnn, mlp, dcgan, language_model"):
+        models.build("resnet7")
     with pytest.raises(UserError, match="u8, s8, qop"):
         models.build("mlp", "u4")
     with pytest.raises(UserError, match="dcgan exists in the form float only"):
