@@ -347,7 +347,9 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
     if values["y_size"] == 0 or values["x_size"] == 0:
         return
     config, address, window = trace.config, trace.registers["ADDRESS"], trace.registers["WINDOW"]
-    _within("par_index", "parameter entry", values["par_index"], config.par_depth)
+    rows, columns = values["y_size"], values["x_size"]
+    entry = values["par_index"] + (rows - 1) * values["par_by_y"] + (columns - 1) * values["par_by_x"]
+    _within("par_index", "parameter entry", entry, config.par_depth)
     loops = (
         (values["y_size"], address["y_stride"]),
         (values["x_size"], address["x_stride"]),

@@ -82,7 +82,16 @@ FLAG_BITS = {item.name: item.low for item in _COMMON if item.name in FLAGS}
 _MEMORY = (*_COMMON, Field("memory_type", 7, 3), *_pack(10, ("sram_base", 16), ("dram_base", 32)))
 _SIZES = _pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
 _PADS = _pack(112, ("y_pad_0", 4), ("y_pad_1", 4), ("x_pad_0", 4), ("x_pad_1", 4))
-_POST = _pack(112, ("combine", 1), ("operand", 1), ("multiply", 1), ("swap", 1), ("unsigned", 1))
+_POST = _pack(
+    112,
+    ("combine", 1),
+    ("operand", 1),
+    ("multiply", 1),
+    ("swap", 1),
+    ("unsigned", 1),
+    ("par_by_x", 1),
+    ("par_by_y", 1),
+)
 
 
 def _box(config: Config) -> tuple[Field, ...]:

@@ -315,8 +315,6 @@ def _store_out(machine: _Machine, values: Values) -> None:
 def _store_post(machine: _Machine, values: Values) -> None:
     config, registers = machine.config, machine.registers
     address, window, first = registers["ADDRESS"], registers["WINDOW"], registers["REQUANTIZE"]
-    if values["y_size"] and values["x_size"]:
-        machine.check("par_index", values["par_index"], config.par_depth, "parameter entry")
     for y in range(values["y_size"]):
         for x in range(values["x_size"]):
             corner = values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
@@ -327,8 +325,10 @@ def _store_post(machine: _Machine, values: Values) -> None:
                     index = corner + r * window["row_stride"] + c * window["column_stride"]
                     vectors.append(machine.acc[index % config.acc_depth].astype(np.int64))
             reduced = np.sum(vectors, axis=0) if window["sum"] else np.max(vectors, axis=0)
-            bias = machine.par[values["par_index"], 0].view(np.int32).astype(np.int64)
-            scale = machine.par[values["par_index"], 1].view(np.float32)
+            entry = values["par_index"] + y * values["par_by_y"] + x * values["par_by_x"]
+            machine.check("par_index", entry, config.par_depth, "parameter entry")
+            bias = machine.par[entry, 0].view(np.int32).astype(np.int64)
+            scale = machine.par[entry, 1].view(np.float32)
             total = wrap_int32(wrap_int32(reduced) + bias)
             q = requantize(total, scale, first["zero_point"], first["low"], first["high"])
             out = (values["dram_base"] + y * values["x_stride"] + x) * config.out_bytes

@@ -65,6 +65,8 @@ _COLUMNS = {
     "multiply": s.MULTIPLY,
     "swap": s.SWAP,
     "unsigned": s.UNSIGNED,
+    "par_by_x": s.PAR_BY_X,
+    "par_by_y": s.PAR_BY_Y,
     "reset": s.RESET,
     "overwrite": s.OVERWRITE,
     "uop_bgn": s.UOP_BGN,

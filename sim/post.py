@@ -12,6 +12,8 @@ from .state import (
     DRAM_BASE,
     MULTIPLY,
     OPERAND,
+    PAR_BY_X,
+    PAR_BY_Y,
     PAR_INDEX,
     SRAM_BASE,
     SWAP,
@@ -63,9 +65,9 @@ def store_post(row, here, memory, acc, par, reduced):  # type: ignore[no-untyped
     rows, columns = (here[1] & 0xFF) + 1, (here[1] >> 8 & 0xFF) + 1
     row_stride, column_stride, sums = here[1] >> 16 & 0xFFFF, here[1] >> 32 & 0xFFFF, here[1] >> 48 & 1
     top = row[SRAM_BASE] + (row[Y_SIZE] - 1) * y_stride + (row[X_SIZE] - 1) * x_stride
-    if top >= len(acc) or row[PAR_INDEX] >= len(par):
+    entry = row[PAR_INDEX] + (row[Y_SIZE] - 1) * row[PAR_BY_Y] + (row[X_SIZE] - 1) * row[PAR_BY_X]
+    if top >= len(acc) or entry >= len(par):
         return OUTSIDE
-    bias, scale = par[row[PAR_INDEX], 0].view(np.int32), par[row[PAR_INDEX], 1].view(np.float32)
     zero_point, low, high = _signed(here[2], 0, 16), _signed(here[2], 16, 8), _signed(here[2], 24, 8)
     size = reduced.size
     result = memory.view(np.int8)
@@ -74,6 +76,8 @@ def store_post(row, here, memory, acc, par, reduced):  # type: ignore[no-untyped
             corner = row[SRAM_BASE] + y * y_stride + x * x_stride
             to = (row[DRAM_BASE] + y * row[X_STRIDE] + x) * size
             out = result[to : to + size]
+            entry = row[PAR_INDEX] + y * row[PAR_BY_Y] + x * row[PAR_BY_X]
+            bias, scale = par[entry, 0].view(np.int32), par[entry, 1].view(np.float32)
             _reduce(acc, corner, rows, columns, row_stride, column_stride, sums, reduced)
             for b in range(reduced.shape[0]):
                 for j in range(reduced.shape[1]):

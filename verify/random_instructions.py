@@ -415,6 +415,12 @@ def store(source: Source, post: bool) -> dict[str, int]:
         values["multiply"] = int(values["operand"] and source.chance(0.4))
         values["swap"] = int(values["operand"] and source.chance(0.4))
         values["unsigned"] = int(source.chance(0.5))
+        # Entries beyond the table are drawn too, seldom: with several rows and columns few steps stay inside.
+        left = config.par_depth - 1 - values["par_index"]
+        for name, size in (("par_by_x", values["x_size"]), ("par_by_y", values["y_size"])):
+            if source.chance(0.4) and (size - 1 <= left or source.chance(0.02)):
+                values[name] = 1
+                left -= size - 1
     return values
 
 

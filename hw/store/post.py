@@ -37,12 +37,22 @@ def flags_layout() -> data.StructLayout:
     return data.StructLayout(dict.fromkeys(("combine", "operand", "multiply", "swap", "unsigned", "sum"), 1))
 
 
+def scales_after_biases(config: Config) -> int:
+    """Cycles from a vector's biases to its scales: stage A's multiplication follows that far behind the bias.
+
+    Where a pass is a part of a row, one cycle less: the parts are chosen before.
+    """
+    bias, parts = _BEFORE, config.post_passes > config.batch
+    return _STAGE_A + SCALE_STAGE - bias - parts
+
+
 class PostPipeline(wiring.Component):
     """A window's read every cycle, a vector for each window; last reads lie `post_passes` cycles apart or more.
 
     Members: `read` in cycle r, with `first` and `last` of its window; `data` the accumulators, in r + 2. `operand` is
-    the vector that belongs to the window, taken with its first read if the flag `operand` is set. `parameters` is the
-    entry of the table; it, `flags` and the registers (by lower-case name) hold still until all vectors have left. `put`
+    the vector that belongs to the window, taken with its first read if the flag `operand` is set. `biases` are a
+    window's in the second cycle after its last read, `scales` come `scales_after_biases` cycles later and stay for all
+    its passes; `flags` and the registers (by lower-case name) hold still until all vectors have left. `put`
     with `vector`: post_latency - 1 cycles after a window's last read (the writer takes one more).
     """
 
@@ -60,7 +70,8 @@ class PostPipeline(wiring.Component):
                 "last": In(1),
                 "data": In(8 * config.acc_bytes),
                 "operand": In(8 * config.out_bytes),
-                "parameters": In(8 * config.par_bytes),
+                "biases": In(4 * config.par_bytes),
+                "scales": In(4 * config.par_bytes),
                 "flags": In(flags_layout()),
                 **{name.lower(): In(64) for name in SETTINGS},
                 "put": Out(1),
@@ -81,8 +92,8 @@ class PostPipeline(wiring.Component):
             read_2.eq(Cat(self.read, read_2)),
             first_2.eq(Cat(self.first, first_2)),
         ]
-        # The parameters' memory answers late in the cycle.
-        parameters = register(m, self.parameters, "parameters_late")
+        # The parameters' memories answer late in the cycle.
+        biases, scales = register(m, self.biases, "biases_late"), register(m, self.scales, "scales_late")
         m.d.comb += self.put.eq(valid[-1])
 
         first = view(register_layout("REQUANTIZE"), self.requantize)
@@ -104,7 +115,7 @@ class PostPipeline(wiring.Component):
         operand = self._operands(m, read_2[0] & first_2[0], valid[_STAGE_B - 2])
         operands = [operand.word_select(lane, 8) for lane in range(config.out_bytes)]
         operands = self._in_passes(m, operands, valid[_STAGE_B - 2], "operand")
-        scales = self._scales(m, parameters[len(parameters) // 2 :], valid[_STAGE_A + SCALE_STAGE - 3])
+        scales = self._scales(m, scales, valid[_STAGE_A + SCALE_STAGE - 3])
 
         totals: list[Value] = []
         for lane in range(config.out_bytes):
@@ -118,7 +129,7 @@ class PostPipeline(wiring.Component):
                 take=read_2[-1],
                 first=first_2[-1],
                 sum=flags.sum,
-                bias=parameters.word_select(lane % config.block_out, 32),
+                bias=biases.word_select(lane % config.block_out, 32),
             )
             totals.append(reduction.total)
         totals = self._in_passes(m, totals, valid[_STAGE_A - 2], "total")

@@ -16,7 +16,8 @@ from ..layouts import instruction_layout, register_layout, view
 from ..memories import ANY_ON_COLLISION
 from ..read_requests import ReadRequests
 from .operand_fifo import OperandFifo
-from .post import SETTINGS, PostPipeline, flags_layout
+from .pipeline import delay
+from .post import SETTINGS, PostPipeline, flags_layout, scales_after_biases
 from .reader import Reader
 from .writer import Writer
 
@@ -24,7 +25,9 @@ from .writer import Writer
 def _running_layout() -> data.StructLayout:
     """What is kept of the instruction that runs. `short`: it ends in the cycle after its begin."""
     names = ("is_config", "is_load", "short", "post", "push_prev", "push_next")
-    return data.StructLayout(dict.fromkeys(names, 1) | {"flags": flags_layout(), "par_index": 6})
+    return data.StructLayout(
+        dict.fromkeys(names, 1) | {"flags": flags_layout(), "par_by_x": 1, "par_by_y": 1}
+    )
 
 
 class StoreUnit(wiring.Component):
@@ -119,7 +122,8 @@ class StoreUnit(wiring.Component):
             m.d.comb += is_post.eq(is_store & (head["memory_type"] == POST))
             m.d.sync += [
                 starting.post.eq(is_post),
-                starting.par_index.eq(post["par_index"]),
+                starting.par_by_x.eq(post["par_by_x"]),
+                starting.par_by_y.eq(post["par_by_y"]),
                 starting.flags.sum.eq(window["sum"]),
             ]
             for name in ("combine", "operand", "multiply", "swap", "unsigned"):
@@ -226,29 +230,40 @@ class StoreUnit(wiring.Component):
             operands.beat_last.eq(self.read.beat_last),
             operands.beat_data.eq(self.read.beat_data),
         ]
-        self._parameters(m, begin, starting, running, operands, pipeline, load_done)
+        entry = self._entry(m, begin, running, reader)
+        self._parameters(m, begin, starting, entry, operands, pipeline, load_done)
         return pipeline
+
+    def _entry(self, m: Module, begin: Value, running: data.View, reader: Reader) -> Signal:
+        """The parameter entry of the vector whose last read was a cycle ago, until that of the next one."""
+        head = view(instruction_layout(self._config, "STORE.POST"), self.commands.payload)
+        here, row, entry = (Signal(6, name=name, reset_less=True) for name in ("here", "of_row", "entry"))
+        following = Mux(reader.row_ends, row + running.par_by_y, here + running.par_by_x)[: len(here)]
+        with m.If(begin):
+            m.d.sync += [place.eq(head["par_index"]) for place in (here, row)]
+        with m.Elif(reader.read & reader.last):
+            m.d.sync += [entry.eq(here), here.eq(following)]
+            with m.If(reader.row_ends):
+                m.d.sync += row.eq(following)
+        return entry
 
     def _parameters(
         self,
         m: Module,
         begin: Value,
         starting: data.View,
-        running: data.View,
+        entry: Signal,
         operands: OperandFifo,
         pipeline: PostPipeline,
         load_done: Signal,
     ) -> None:
-        """The table, an entry of biases and scales a word; the writer of PAR loads fills it step by step."""
+        """The table, a memory of biases and one of scales; the writer of PAR loads fills them step by step."""
         config = self._config
         bus_bits = config.memory.bus_bytes.bit_length() - 1
         width = step_width(config, config.par_bytes)
-        parts = config.par_bytes // width
+        half = config.par_bytes // 2
+        piece = min(width, half)  # A step may bring biases and scales at once.
         m.submodules.loader = loader = ElementWriter(config=config, element_bytes=(config.par_bytes,))
-        m.submodules.table = table = memory.Memory(
-            shape=8 * config.par_bytes, depth=config.par_depth, init=[], attrs=ANY_ON_COLLISION
-        )
-        write, read = table.write_port(granularity=8 * width), table.read_port()
         head = view(instruction_layout(config, "LOAD.PAR"), self.commands.payload)
         job, par_shift = Signal(job_layout(config, 1)), config.par_bytes.bit_length() - 1
         m.d.sync += [loader.job.valid.eq(begin & starting.is_load), loader.job.payload.eq(job)]
@@ -261,10 +276,20 @@ class StoreUnit(wiring.Component):
             job.offset.eq((head["dram_base"] << par_shift)[:bus_bits]),
             job.pitch.eq((head["x_stride"] << par_shift)[:bus_bits]),
             job.one_run.eq(head["x_stride"] == head["x_size"]),
-            write.addr.eq(loader.address),
-            write.data.eq(Mux(loader.pad, 0, loader.data[: 8 * width].replicate(parts))),
-            write.en.eq(Cat(*(loader.write & (loader.pad | (loader.part == part)) for part in range(parts)))),
-            read.addr.eq(running.par_index),
-            pipeline.parameters.eq(read.data),
         ]
+        late = delay(m, entry, scales_after_biases(config), "entry_late")
+        for number, (name, place) in enumerate((("biases", entry), ("scales", late))):
+            m.submodules[name] = table = memory.Memory(
+                shape=8 * half, depth=config.par_depth, init=[], attrs=ANY_ON_COLLISION
+            )
+            write, read = table.write_port(granularity=8 * piece), table.read_port()
+            brought = loader.data[: 8 * width].word_select(number * (width > half), 8 * piece)
+            pieces = range(number * half // width, number * half // width + half // piece)
+            m.d.comb += [
+                write.addr.eq(loader.address),
+                write.data.eq(Mux(loader.pad, 0, brought.replicate(half // piece))),
+                write.en.eq(Cat(*(loader.write & (loader.pad | (loader.part == part)) for part in pieces))),
+                read.addr.eq(place),
+                getattr(pipeline, name).eq(read.data),
+            ]
         m.d.sync += load_done.eq(loader.last)

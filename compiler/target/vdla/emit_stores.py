@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import chain as joined
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...ir.stmt import Intrinsic
-from .columns import Access, Column, Iterations, full, group_rows, item, pick, where
+from .columns import Access, Column, Iterations, group_rows, item, where
 from .machine import Span
 
 if TYPE_CHECKING:
@@ -16,32 +18,72 @@ if TYPE_CHECKING:
 _FLAGS = ("combine", "operand", "multiply", "swap", "unsigned")
 
 
+@dataclass(frozen=True, slots=True)
+class _Dimension:
+    """Loops that become rows or columns of a store, outermost first, of `extent` iterations together.
+
+    `steps` are what an iteration adds to the addresses of output, accumulators (one a row of a window), parameters and
+    operand.
+    """
+
+    names: tuple[str, ...]
+    extent: int
+    steps: tuple[int, ...]
+
+    def around(self, inner: _Dimension) -> _Dimension | None:
+        """Both as one, `inner` the one inside; None where an address does not go on where the inner one ends."""
+        if any(mine != inner.extent * other for mine, other in zip(self.steps, inner.steps, strict=True)):
+            return None
+        return _Dimension((*self.names, *inner.names), self.extent * inner.extent, inner.steps)
+
+
+_NONE = _Dimension((), 1, ())
+
+
 def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """STORE.POST: two of the loops become its rows and columns, the others are unrolled."""
-    out, accumulators, parameters, operand = _operands(emitter, leaf)
+    """STORE.POST: loops become its rows and columns, several together where addresses go on; others are unrolled."""
+    out, accumulators, parameters, operand = operands = _operands(emitter, leaf)
+    accesses = [out, *accumulators, parameters, *([] if operand is None else [operand])]
     zero = around.fixed(chain.names).values
-    runs = [where(extent(zero) > 1, 1, 0) for _, extent in chain.loops]
-    steps = [out.step(zero, name) for name in chain.names]
-    moves = [parameters.step(zero, name) for name in chain.names]
-    # Tiles at an edge may have loops of one iteration, and then other loops that can fold.
-    for rows in group_rows([*runs, *steps, *moves], len(around)):
-        free = [
-            (name, item(step, rows[0]))
-            for name, run, step, move in zip(chain.names, runs, steps, moves, strict=True)
-            if item(run, rows[0]) and item(move, rows[0]) == 0
-        ]
-        x_loop, y_loop = _rows_and_columns(free)
-        folded = frozenset(name for name in (x_loop, y_loop) if name is not None)
-        inner = chain.iterations(around.chosen(rows), folded)
-        extents = dict(chain.loops)
-        columns: Column = 1 if x_loop is None else extents[x_loop](inner.values)
-        lines: Column = 1 if y_loop is None else extents[y_loop](inner.values)
-        stored = (full(lines, len(inner)) > 0) & (full(columns, len(inner)) > 0)
-        if not stored.all():
-            inner, columns, lines = inner.chosen(stored), pick(columns, stored), pick(lines, stored)
-        _emit_stores(
-            emitter, leaf, inner, (out, accumulators, parameters, operand), (y_loop, x_loop), (lines, columns)
+    extents = [extent(zero) for _, extent in chain.loops]
+    steps = [[access.step(zero, name) for access in accesses] for name in chain.names]
+    # Tiles at an edge may have loops of other lengths, and then other loops that can fold.
+    for rows in group_rows([*extents, *joined.from_iterable(steps)], len(around)):
+        row = int(rows[0])
+        if any(item(extent, row) < 1 for extent in extents):
+            continue
+        dimensions = _dimensions(
+            [
+                _Dimension((name,), item(extent, row), tuple([item(step, row) for step in moves]))
+                for name, extent, moves in zip(chain.names, extents, steps, strict=True)
+                if item(extent, row) > 1
+            ]
         )
+        columns, lines = _columns_and_rows(dimensions, len(accumulators) + 1)
+        inner = chain.iterations(around.chosen(rows), frozenset((*columns.names, *lines.names)))
+        _emit_stores(emitter, leaf, inner, operands, (lines, columns))
+
+
+def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
+    """Neighbouring loops as one wherever addresses go on."""
+    found: list[_Dimension] = []
+    for loop in loops:
+        both = found[-1].around(loop) if found else None
+        if both is None:
+            found.append(loop)
+        else:
+            found[-1] = both
+    return found
+
+
+def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
+    """What becomes columns (dense in DRAM) and rows: the longest, of those that stay in a parameter entry or move on
+    by one entry. `parameters` is the place of their step.
+    """
+    able = [item for item in dimensions if item.steps[parameters] in (0, 1)]
+    columns = next((item for item in reversed(able) if item.steps[0] == 1), _NONE)
+    rest = [item for item in able if item is not columns and item.steps[0] < 1 << 16]
+    return columns, max(reversed(rest), key=lambda item: item.extent, default=_NONE)
 
 
 def _emit_stores(
@@ -49,18 +91,21 @@ def _emit_stores(
     leaf: Intrinsic,
     inner: Iterations,
     operands: tuple[Access, list[Access], Access, Access | None],
-    loops: tuple[str | None, str | None],
-    sizes: tuple[Column, Column],
+    dimensions: tuple[_Dimension, _Dimension],
 ) -> None:
-    """One instruction an iteration: its rows and columns are `loops`, of `sizes` iterations."""
+    """One instruction an iteration: its rows and columns are `dimensions`."""
     attributes = {name: int(value) for name, value in leaf.attributes}
     out, accumulators, parameters, operand = operands
-    accumulator, at, (rows, columns) = accumulators[0], inner.values, sizes
+    accumulator, at = accumulators[0], inner.values
+    rows, columns = (dimension.extent for dimension in dimensions)
+    (y_step, x_step), (by_y, by_x) = (
+        [dimension.steps[place] if dimension.names else 0 for dimension in dimensions]
+        for place in (1, len(accumulators) + 1)
+    )
     config, element = emitter.config, emitter.config.out_bytes
     _set_stages(emitter, inner, attributes)
     first, start = accumulator.base(at) + accumulator.offset(at), out.offset(at)
-    y_step, x_step = (accumulator.step(at, loop) for loop in loops)
-    stride = where(rows > 1, out.step(at, loops[0]), columns)
+    stride = dimensions[0].steps[0] if rows > 1 else columns
     window_rows, window_columns = _window(accumulator, inner)
     row_stride, column_stride = _window_strides(accumulator)
     corners = [first]
@@ -90,7 +135,10 @@ def _emit_stores(
     if len(accumulators) == 1:
         reach = reach + (window_rows - 1) * row_stride
     entry = parameters.base(at) + parameters.offset(at)
-    reads = [*(Span("acc", corner, corner + reach + 1) for corner in corners), Span("par", entry, entry + 1)]
+    reads = [
+        *(Span("acc", corner, corner + reach + 1) for corner in corners),
+        Span("par", entry, entry + (rows - 1) * by_y + (columns - 1) * by_x + 1),
+    ]
     if operand is not None:
         other = emitter.dram(operand.buffer).address // element + operand.offset(at)
         emitter.set_register("OPERAND", inner.position, {"delta": other - base})
@@ -105,6 +153,7 @@ def _emit_stores(
             "y_size": rows,
             "x_size": columns,
             "x_stride": stride,
+            **{name: 1 for name, step in (("par_by_x", by_x), ("par_by_y", by_y)) if step},
             **{name: attributes[name] for name in _FLAGS if attributes.get(name)},
         },
         reads=tuple(reads),
@@ -149,15 +198,6 @@ def _set_stages(emitter: LayerEmitter, inner: Iterations, attributes: dict[str, 
                 "zero_point": attributes["combine_zero_point"],
             },
         )
-
-
-def _rows_and_columns(free: list[tuple[str, int]]) -> tuple[str | None, str | None]:
-    """The loops that become columns (dense in DRAM) and rows, of those (name, step in DRAM) that leave the
-    parameter entry alone.
-    """
-    columns = next((name for name, step in reversed(free) if step == 1), None)
-    rest = [name for name, step in free if name != columns and step < 1 << 16]
-    return columns, rest[-1] if rest else None
 
 
 def _window(accumulator: Access, inner: Iterations) -> tuple[Column, Column]:

@@ -17,7 +17,7 @@ from vdla.isa.timing import FIFO_LATENCY, WRITE_DELAY, post_latency
 
 from ...target.vdla.machine import scratchpad_depths
 from ..space import ESTIMATE, Account, Columns, Deferred
-from .tiles import ALWAYS, CHUNK, Tiles, most_instructions, stores
+from .tiles import ALWAYS, CHUNK, Tiles, most_instructions
 from .workload import LayerShape
 
 
@@ -235,7 +235,7 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
     buffers, sums = {"data": data, "weights": weights}, tiles.sums
     sums_copies = np.minimum(values["sums_copies"], tiles.count)
     instructions = array_instructions(tiles, buffers, sums_copies, layer.overwriting)
-    instructions = instructions + stores(shape, tiles) + data.loads + weights.loads
+    instructions = instructions + tiles.stores() + data.loads + weights.loads
     instructions = instructions + tiles.parameter_fills(config.par_depth)
     stored = shape.stored_beats(config)
     work = TiledWork(
@@ -246,7 +246,7 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
         loading=data.fills * data.exposed + weights.beats,
         storing=store_cycles(
             config,
-            tiles.count * tiles.sizes["o"],
+            tiles.stores(),
             tiles.count * store_reads(config, sums),
             stored,
             shape.operand,

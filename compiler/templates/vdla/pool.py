@@ -18,7 +18,7 @@ from .buffer_fill import ImageBuffer, image_fill, least_data_beats
 from .estimate import FITTED, Fitted, TiledWork, fits, store_cycles, store_reads
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, one_point, tile_knobs, tile_space
-from .tiles import ALWAYS, INNERMOST, Tiles, most_instructions, stores
+from .tiles import ALWAYS, INNERMOST, Tiles, most_instructions
 from .workload import LayerShape, Workload
 
 MOST_WINDOW = 1 << min(item.width for item in register("WINDOW").fields if item.name.endswith("_minus_1"))
@@ -60,6 +60,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     )
     data = image_fill(config, shape, tiles, image)
     stored, sums = shape.stored_beats(config), tiles.sums
+    stores = tiles.stores(windows=shape.taps > 1)
     work = TiledWork(
         tiles=tiles,
         buffers={"data": data},
@@ -68,13 +69,13 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         loading=data.fills * data.exposed,
         storing=store_cycles(
             config,
-            tiles.count * tiles.sizes["o"],
+            stores,
             tiles.count * store_reads(config, sums * shape.taps),
             stored,
             shape.operand,
         ),
         sums_copies=data.copies,
-        instructions=ALWAYS + stores(shape, tiles) + data.loads + tiles.parameter_fills(config.par_depth),
+        instructions=ALWAYS + stores + data.loads + tiles.parameter_fills(config.par_depth),
         last_beats=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
     )
     inputs = shape.images * shape.input_blocks * shape.height * shape.width

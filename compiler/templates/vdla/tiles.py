@@ -118,6 +118,15 @@ class Tiles:
             count = count * np.where(outside[letter], self.images if letter == "n" else self.trips[letter], 1)
         return count
 
+    def stores(self, *, windows: bool = False) -> np.ndarray:
+        """STORE.POST instructions of all tiles: blocks and positions are rows and columns of one.
+
+        Rows of a tile that is narrower than the output, or of one with `windows`, do not follow one another; then rows
+        or blocks, whichever are fewer, take an instruction each.
+        """
+        apart = np.minimum(self.sizes["o"], self.sizes["y"])
+        return self.count * (apart if windows else np.where(self.trips["x"] == 1, 1, apart))
+
     def parameter_fills(self, depth: int) -> np.ndarray:
         """How often a parameter table of `depth` entries is loaded (`TileLoops.parameters`)."""
         at_output = _PLACES[self.order, LETTERS.index("o")]
@@ -169,11 +178,6 @@ def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
         later = key >= first
         first, length = np.where(later, key, first), np.where(later, size + ragged, length)
     return length * extra
-
-
-def stores(shape: LayerShape, tiles: Tiles) -> np.ndarray:
-    """STORE.POST instructions: one for each block of a tile."""
-    return shape.images * shape.output_blocks * tiles.trips["y"] * tiles.trips["x"]
 
 
 def most_instructions(fills: float, stores: float) -> float:

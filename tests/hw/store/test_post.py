@@ -8,7 +8,7 @@ import pytest
 from amaranth.sim import Simulator
 from campaign import representatives
 from vdla.hw.store.constants import CONSTANTS_CYCLES
-from vdla.hw.store.post import PostPipeline
+from vdla.hw.store.post import PostPipeline, scales_after_biases
 from vdla.isa.arithmetic import AddConstants, combine_add, requantize
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import pack_fields, register
@@ -34,7 +34,7 @@ def bits(array: np.ndarray) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """Windows of `reads` accumulators each, (count, reads, batch, block_out); bias and scale (block_out,)."""
+    """Windows of `reads` accumulators each, (count, reads, batch, block_out); bias and scale (count, block_out)."""
 
     config: Config
     acc: np.ndarray
@@ -45,8 +45,8 @@ class Case:
 
     @property
     def expected(self) -> np.ndarray:
-        total = (self.acc.sum(axis=1) + self.bias).astype(np.int32)
-        value = requantize(total, np.broadcast_to(self.scale, total.shape), ZERO_POINT, -128, 127)
+        total = (self.acc.sum(axis=1) + self.bias[:, None]).astype(np.int32)
+        value = requantize(total, np.broadcast_to(self.scale[:, None], total.shape), ZERO_POINT, -128, 127)
         if not self.combine:
             return value
         constants = AddConstants(ratio_a=RATIOS[0], ratio_b=RATIOS[1], offset=OFFSET, unsigned=False)
@@ -60,10 +60,10 @@ def case(config: Config, *, count: int, reads: int, combine: bool) -> Case:
         config=config,
         acc=rng.integers(-40_000, 40_000, (count, reads, *shape), dtype=np.int32),
         operands=rng.integers(-128, 128, (count, *shape)).astype(np.int8),
-        bias=rng.integers(-9000, 9000, config.block_out, dtype=np.int32),
-        scale=(rng.choice([-1, 1], config.block_out) * rng.uniform(0.0005, 0.005, config.block_out)).astype(
-            np.float32
-        ),
+        bias=rng.integers(-9000, 9000, (count, config.block_out), dtype=np.int32),
+        scale=(
+            rng.choice([-1, 1], size := (count, config.block_out)) * rng.uniform(0.0005, 0.005, size)
+        ).astype(np.float32),
         combine=combine,
     )
 
@@ -82,11 +82,12 @@ def run(case: Case) -> dict[int, bytes]:
     dut, got = PostPipeline(config=case.config), {}
     count, reads = case.acc.shape[:2]
     pace = max(reads, case.config.post_passes)
+    first_bias = reads - 1 + 2
+    first_scale = first_bias + scales_after_biases(case.config)
 
     async def bench(ctx) -> None:
         for name, value in settings(case).items():
             ctx.set(getattr(dut, name), value)
-        ctx.set(dut.parameters, bits(case.bias) | bits(case.scale) << 32 * case.config.block_out)
         ctx.set(dut.flags, {"sum": 1, "combine": case.combine, "operand": case.combine})
         await ctx.tick().repeat(CONSTANTS_CYCLES)
         data = next_data = 0
@@ -94,6 +95,12 @@ def run(case: Case) -> dict[int, bytes]:
             if ctx.get(dut.put):
                 got[cycle] = ctx.get(dut.vector).to_bytes(case.config.out_bytes, "little")
             window, step = divmod(cycle, pace)
+            for port, values, since in (
+                (dut.biases, case.bias, first_bias),
+                (dut.scales, case.scale, first_scale),
+            ):
+                if (number := (cycle - since) // pace) in range(count):
+                    ctx.set(port, bits(values[number]))
             reading = window < count and step < reads
             ctx.set(dut.read, reading)
             ctx.set(dut.first, reading and step == 0)
