@@ -199,6 +199,8 @@ def _operations(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str 
     modes = ("requantize", "rescale", "add", "add swapped", "multiply", "multiply swapped")
     for mode, sign in product(modes, ("signed", "unsigned")):
         yield group, f"STORE.POST {mode} {sign}", post
+    for step in ("par_by_x", "par_by_y"):
+        yield group, f"STORE.POST {step}", post
     for kind in ("one vector", "sum", "maximum", "wraps"):
         yield group, f"STORE.POST window: {kind}", post
     for item in REGISTERS:

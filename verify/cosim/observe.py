@@ -99,6 +99,9 @@ def _operation(name: str, values: Values) -> Iterator[Bin]:
         case "STORE.POST":
             kind = post_mode(values)
             yield group, f"STORE.POST {kind} {'unsigned' if values['unsigned'] else 'signed'}"
+            for step, size in (("par_by_x", values["x_size"]), ("par_by_y", values["y_size"])):
+                if values[step] and size > 1 and not _is_empty(name, values):
+                    yield group, f"STORE.POST {step}"
         case "CONFIG":
             yield group, f"CONFIG {_register_name(values)}"
         case _ if name.startswith("LOAD."):
