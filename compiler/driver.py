@@ -168,10 +168,11 @@ def _least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
 
 
 def _check_target(config: Config) -> None:
-    if config.block_in != config.block_out:
+    if config.block_in != config.block_out and config.batch > 1:
         raise CompileError(
-            f"configuration {config.name}: block_in = {config.block_in} and block_out = {config.block_out}; "
-            "the compiler needs them equal, because one layer's output blocks are the next one's input blocks"
+            f"configuration {config.name}: batch = {config.batch} with block_in = {config.block_in} and block_out = "
+            f"{config.block_out}; vectors of several images are no neighbours of each other: make batch 1, or the "
+            "blocks equal"
         )
     if not config.has("post"):
         raise CompileError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from vdla.isa.config import Config
 
-from .layout import dense_groups, pack_activation, pack_weight
+from .layout import dense_groups, dilated_columns, pack_activation, pack_weight
 
 Form = Callable[..., np.ndarray]
 """What packs arrays for a machine: form(config, *arrays), as the functions `pack_...` of `layout`."""
@@ -45,9 +45,13 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     return (not a.ndim or np.array_equal(a[..., :1], b[..., :1])) and np.array_equal(a, b)
 
 
-def pack_grouped_weight(config: Config, weight: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """`pack_weight` of a grouped convolution's weight, zeros where the `groups`, int [1], read nothing."""
-    return pack_weight(config, dense_groups(weight, int(groups[0])))
+def pack_spread_weight(config: Config, weight: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """`pack_weight` with zeros where a kernel reads nothing: in other groups, and between its dilated columns.
+
+    `spread` is int [2]: the groups, and the dilation of columns.
+    """
+    groups, dilation = spread.tolist()
+    return pack_weight(config, dilated_columns(dense_groups(weight, groups), dilation))
 
 
 def pack_operand(config: Config, values: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """How tensors lie in memory: packing and unpacking of activations and constants; legalization picks the layout.
 
-*blocked*: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block], what every layer reads and writes;
-lanes beyond N and C hold nothing of meaning. *interleaved*: int8 [N, H, W, C] without gaps, as an image comes
+*blocked*: int8 [ceil(N / batch), ceil(C / block), H, W, batch, block] (`te.blocks.Blocks`), what every layer reads and
+writes; lanes beyond N and C hold nothing of meaning. *interleaved*: int8 [N, H, W, C] without gaps, as an image comes
 from the host; only graph inputs have it, and only where every reader can take it (`LOAD.PATCH`: few channels, a
 short row of the window).
 """
@@ -13,13 +13,16 @@ from typing import Literal
 import numpy as np
 from vdla.isa.config import Config
 
+from ..te.blocks import Blocks, ceil_div
+
 Layout = Literal["blocked", "interleaved"]
 
 
-def blocked_shape(config: Config, shape: tuple[int, int, int, int], block: int) -> tuple[int, ...]:
-    """Shape of the blocked form of an (N, C, H, W) tensor with channel blocks of `block`."""
+def blocked_shape(config: Config, shape: tuple[int, int, int, int]) -> tuple[int, ...]:
+    """Shape of the blocked form of an (N, C, H, W) tensor."""
     n, c, h, w = shape
-    return (-(-n // config.batch), -(-c // block), h, w, config.batch, block)
+    block = Blocks.of(config).block
+    return (ceil_div(n, config.batch), ceil_div(c, block), h, w, config.batch, block)
 
 
 def pack_activation(config: Config, values: np.ndarray, layout: Layout) -> np.ndarray:
@@ -27,10 +30,10 @@ def pack_activation(config: Config, values: np.ndarray, layout: Layout) -> np.nd
     n, c, h, w = values.shape
     if layout == "interleaved":
         return np.ascontiguousarray(values.transpose(0, 2, 3, 1)).reshape(-1)
-    shape = blocked_shape(config, (n, c, h, w), config.block_in)
-    padded = np.zeros((shape[0] * config.batch, shape[1] * config.block_in, h, w), dtype=np.int8)
+    images, blocks, _, _, batch, block = blocked_shape(config, (n, c, h, w))
+    padded = np.zeros((images * batch, blocks * block, h, w), dtype=np.int8)
     padded[:n, :c] = values
-    split = padded.reshape(shape[0], config.batch, shape[1], config.block_in, h, w)
+    split = padded.reshape(images, batch, blocks, block, h, w)
     return np.ascontiguousarray(split.transpose(0, 2, 4, 5, 1, 3)).reshape(-1)
 
 
@@ -41,41 +44,47 @@ def unpack_activation(
     n, c, h, w = shape
     if layout == "interleaved":
         return np.ascontiguousarray(flat.reshape(n, h, w, c).transpose(0, 3, 1, 2))
-    blocks = blocked_shape(config, shape, config.block_out)
-    split = flat.reshape(blocks).transpose(0, 4, 1, 5, 2, 3)
-    return np.ascontiguousarray(
-        split.reshape(blocks[0] * config.batch, blocks[1] * config.block_out, h, w)[:n, :c]
-    )
+    images, blocks, _, _, batch, block = held = blocked_shape(config, shape)
+    split = flat.reshape(held).transpose(0, 4, 1, 5, 2, 3)
+    return np.ascontiguousarray(split.reshape(images * batch, blocks * block, h, w)[:n, :c])
 
 
 def activation_bytes(config: Config, shape: tuple[int, int, int, int], layout: Layout) -> int:
     """Bytes of a tensor in memory."""
     if layout == "interleaved":
         return int(np.prod(shape))
-    return int(np.prod(blocked_shape(config, shape, config.block_out)))
+    return int(np.prod(blocked_shape(config, shape)))
 
 
 # --- constants ------------------------------------------------------------------------------------------
 
 
 def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """int8 (O, C, kh, kw) as tiles [ceil(O / block_out), ceil(C / block_in), kh, kw, block_out, block_in]."""
+    """int8 (O, C, kh, kw) as tiles [OB, CB, kh, kw, block_out, block_in], of whole blocks of filters and of channels.
+
+    With several input vectors in a block the tiles of a tap follow one another: [OB, CB, kh, kw * inputs, ...].
+    """
     o, c, kh, kw = weight.shape
-    ob, cb = -(-o // config.block_out), -(-c // config.block_in)
-    padded = np.zeros((ob * config.block_out, cb * config.block_in, kh, kw), dtype=np.int8)
+    shape = Blocks.of(config)
+    of, cb, inputs = ceil_div(o, shape.block) * shape.block, ceil_div(c, shape.block), shape.inputs
+    padded = np.zeros((of, cb * shape.block, kh, kw), dtype=np.int8)
     padded[:o, :c] = weight
-    split = padded.reshape(ob, config.block_out, cb, config.block_in, kh, kw)
-    return np.ascontiguousarray(split.transpose(0, 2, 4, 5, 1, 3))
+    split = padded.reshape(-1, config.block_out, cb, inputs, config.block_in, kh, kw)
+    tiles = np.ascontiguousarray(split.transpose(0, 2, 5, 6, 3, 1, 4))
+    return tiles.reshape(len(tiles), cb, kh, kw * inputs, config.block_out, config.block_in)
 
 
 def pack_patch_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """int8 (O, C, kh, kw) as [ceil(O / block_out), ceil(kh*kw*C / block_in), block_out, block_in].
+    """int8 (O, C, kh, kw) as [OB, ceil(kh*kw*C / block_in), block_out, block_in], of whole blocks of filters.
 
     The taps of the window come before the channels, as in a patch of an interleaved image.
     """
     o, c, kh, kw = weight.shape
-    flat = weight.transpose(0, 2, 3, 1).reshape(o, kh * kw * c, 1, 1)
-    return pack_weight(config, flat).reshape(-(-o // config.block_out), -1, config.block_out, config.block_in)
+    block, vectors = Blocks.of(config).block, ceil_div(kh * kw * c, config.block_in)
+    padded = np.zeros((ceil_div(o, block) * block, vectors * config.block_in), dtype=np.int8)
+    padded[:o, : kh * kw * c] = weight.transpose(0, 2, 3, 1).reshape(o, -1)
+    split = padded.reshape(-1, config.block_out, vectors, config.block_in)
+    return np.ascontiguousarray(split.transpose(0, 2, 1, 3))
 
 
 def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
@@ -89,14 +98,25 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
 
 
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """int32 [ceil(O / block_out), 2, block_out]: biases, then the bits of float32 scales; spare lanes 0 and 1.0."""
-    count = len(bias)
-    blocks = -(-count // config.block_out)
+    """int32 [OB, 2, block_out], of whole blocks of channels: biases, then the bits of float32 scales; spare lanes 0
+    and 1.0."""
+    count, shape = len(bias), Blocks.of(config)
+    blocks = ceil_div(count, shape.block) * shape.outputs
     packed = np.zeros((2, blocks * config.block_out), dtype=np.int32)
     packed[1] = np.float32(1).view(np.int32)
     packed[0, :count] = bias
     packed[1, :count] = np.broadcast_to(np.asarray(scale, dtype=np.float32), (count,)).view(np.int32)
     return np.ascontiguousarray(packed.reshape(2, blocks, config.block_out).transpose(1, 0, 2))
+
+
+def dilated_columns(weight: np.ndarray, dilation: int) -> np.ndarray:
+    """int8 (O, C, kh, (kw - 1) * dilation + 1): a kernel with its dilated columns in place, zeros between them."""
+    if dilation == 1:
+        return weight
+    *outer, columns = weight.shape
+    spread = np.zeros((*outer, (columns - 1) * dilation + 1), dtype=np.int8)
+    spread[..., ::dilation] = weight
+    return spread
 
 
 def dense_groups(weight: np.ndarray, groups: int) -> np.ndarray:

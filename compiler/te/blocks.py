@@ -12,11 +12,30 @@ Pads = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Vector sizes of the accelerator: activations are [ceil(N / batch), ceil(C / block), H, W, batch, block]."""
+    """Vector sizes of the accelerator: activations are [ceil(N / batch), ceil(C / block), H, W, batch, block].
+
+    Where the array has more inputs than outputs or fewer, `block` is the larger number, and each position of a block
+    is several neighbouring vectors of the smaller one: `inputs` of them for the array, `outputs` of them when stored.
+    """
 
     batch: int
     block_in: int
     block_out: int
+
+    @property
+    def block(self) -> int:
+        """Channels of a block of activations."""
+        return max(self.block_in, self.block_out)
+
+    @property
+    def inputs(self) -> int:
+        """Input vectors of a position of a block."""
+        return self.block // self.block_in
+
+    @property
+    def outputs(self) -> int:
+        """Output vectors of a position of a block."""
+        return self.block // self.block_out
 
     @staticmethod
     def of(config: Config) -> Blocks:

@@ -38,7 +38,8 @@ public_flat_rw -module "*compute*" -var "uops"
 public_flat_rw -module "*compute*accumulators" -var "bank_*"
 public_flat_rw -module "*inp" -var "words"
 public_flat_rw -module "*wgt" -var "words"
-public_flat_rw -module "*store*" -var "table"
+public_flat_rw -module "*store*" -var "table_of_biases"
+public_flat_rw -module "*store*" -var "table_of_scales"
 public_flat_rw -module "*counters" -var "count_*"
 public_flat_rw -module "*control" -var "cycles"
 """
@@ -66,12 +67,12 @@ def _scratchpads(header: str) -> str:
         "inp": r"inp__DOT__words",
         "wgt": r"wgt__DOT__words",
         "acc": r"compute\w*__DOT__accumulators__DOT__bank_(\d+)",
-        "par": r"store\w*__DOT__table",
+        "par": r"store\w*__DOT__table_of_(?:biases|scales)",
     }
     lines = ["static const std::vector<Block> scratchpads(Vvdla___024root &root) { return {"]
     for kind, pattern in kinds.items():
         found = [(match, name) for name in arrays if (match := re.fullmatch(_INSTANCE + pattern, name))]
-        for _, name in sorted(found, key=lambda item: int(item[0][1]) if item[0].groups() else 0):
+        for _, name in sorted(found, key=lambda item: (int(item[0][1]) if item[0].groups() else 0, item[1])):
             lines.append(f'{{"{kind}", &root.{name}, sizeof root.{name}}},')
     return "\n".join([*lines, "}; }", ""])
 

@@ -190,7 +190,7 @@ class Machine:
         """Sets all scratchpads to `contents` (`isa.scratchpads`), to zeros where it names none. Raises ProgramError."""
         arrays = typed_scratchpads(self._config, contents)
         for kind, size in scratchpad_sizes(self._config).items():
-            data = np.ascontiguousarray(arrays[kind])
+            data = np.ascontiguousarray(arrays[kind].swapaxes(0, 1) if kind == "par" else arrays[kind])
             there = self._library.vdla_fill(self._harness, kind.encode(), data.ctypes.data, size)
             self._check_size(kind, there, size)
 
@@ -201,6 +201,9 @@ class Machine:
             found[kind] = np.zeros(size, np.uint8)
             there = self._library.vdla_copy(self._harness, kind.encode(), found[kind].ctypes.data, size)
             self._check_size(kind, there, size)
+        if "par" in found:  # The RTL has all biases, then all scales.
+            halves = found["par"].reshape(2, self._config.par_depth, -1)
+            found["par"] = np.ascontiguousarray(halves.swapaxes(0, 1)).reshape(-1)
         return found
 
     def watch_ports(self) -> None:

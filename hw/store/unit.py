@@ -279,7 +279,7 @@ class StoreUnit(wiring.Component):
         ]
         late = delay(m, entry, scales_after_biases(config), "entry_late")
         for number, (name, place) in enumerate((("biases", entry), ("scales", late))):
-            m.submodules[name] = table = memory.Memory(
+            m.submodules[f"table_of_{name}"] = table = memory.Memory(
                 shape=8 * half, depth=config.par_depth, init=[], attrs=ANY_ON_COLLISION
             )
             write, read = table.write_port(granularity=8 * piece), table.read_port()

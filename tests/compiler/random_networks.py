@@ -459,22 +459,25 @@ def _machine(random: np.random.Generator, name: str) -> Config:
         return int(random.choice(values))
 
     batch, block = choose(1, 1, 1, 2, 4), choose(4, 8, 16, 16, 32)
-    extensions = [item for item in ("patch", "depthwise") if random.random() < 0.8]
+    # The compiler takes arrays that are not square for single images.
+    block_out = choose(4, 8, 16, 32) if batch == 1 and random.random() < 0.5 else block
+    optional = ("patch", "depthwise") if block == block_out else ("patch",)
+    extensions = [item for item in optional if random.random() < 0.8]
     return Config(
         name=name,
         batch=batch,
         block_in=block,
-        block_out=block,
+        block_out=block_out,
         uop_buffer_bytes=4 * choose(32, 128, 1024, 8192),
         inp_buffer_bytes=batch * block * choose(32, 128, 1024, 2048),
-        wgt_buffer_bytes=block * block * choose(8, 64, 256, 1024),
-        acc_buffer_bytes=4 * batch * block * choose(32, 128, 1024, 2048),
+        wgt_buffer_bytes=block * block_out * choose(8, 64, 256, 1024),
+        acc_buffer_bytes=4 * batch * block_out * choose(32, 128, 1024, 2048),
         acc_banks=choose(1, 2, 4, 8, 16),
-        par_buffer_bytes=8 * block * choose(1, 2, 8, 16),
+        par_buffer_bytes=8 * block_out * choose(1, 2, 8, 16),
         command_queue_depth=choose(1, 2, 8, 32),
         token_queue_depth=choose(1, 2, 8, 64),
         fetch_buffer_depth=choose(2, 8, 32),
         extensions=("post", *extensions),
         memory=Memory(bus_bytes=choose(8, 8, 16, 64), read_latency=choose(1, 30, 100)),
-        post_lanes=max(1, batch * block // choose(1, 1, 2, 4, 8)),
+        post_lanes=max(1, batch * block_out // choose(1, 1, 2, 4, 8)),
     )

@@ -141,7 +141,7 @@ def _model(name: str) -> bytes:
 
 def _served(config: Config) -> Config:
     """`config`, or its sibling of equal depths that the compiler serves. Raises ConfigError if there is none."""
-    if config.has("post") and config.block_in == config.block_out:
+    if config.has("post") and (config.block_in == config.block_out or config.batch == 1):
         return config
     block = max(config.block_in, config.block_out)
     extensions = config.extensions if config.has("post") else ("post", *config.extensions)

@@ -52,13 +52,21 @@ def activation(name: str, shape: tuple[int, int, int, int], lanes: Pair, dtype: 
 
 
 def output_buffers(
-    blocks: Blocks, shape: tuple[int, int, int, int], post: Post
+    blocks: Blocks, shape: tuple[int, int, int, int], post: Post, apart: int = 1
 ) -> tuple[Buffer, Buffer, Buffer | None]:
-    """The parameters P int32[OB, 2, co] and Y int8[shape, B, co], and R like Y where the combination has an operand."""
-    lanes = (blocks.batch, blocks.block_out)
-    parameters = Buffer(name="P", shape=(shape[1], 2, blocks.block_out), dtype=DType.INT32)
-    operand = activation("R", shape, lanes) if post.has_operand else None
-    return parameters, activation("Y", shape, lanes), operand
+    """The parameters P int32[OB, 2, co] and Y int8[shape, B, co], and R like Y where the combination has an operand.
+
+    `shape` counts output vectors, OB of them for each position. The `blocks.outputs` vectors of a position of a block
+    are neighbouring columns of Y. With `apart` above 1 there is a dimension of that many vectors behind the columns.
+    """
+    lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
+    if filters % blocks.outputs:
+        raise ValueError(f"{filters} blocks of filters are no multiple of the {blocks.outputs} of a position")
+    stored = (images, filters // blocks.outputs, rows, columns * blocks.outputs)
+    stored = (*stored, *(() if apart == 1 else (apart,)), *lanes)
+    parameters = Buffer(name="P", shape=(filters, 2, blocks.block_out), dtype=DType.INT32)
+    operand = Buffer(name="R", shape=stored, dtype=DType.INT8) if post.has_operand else None
+    return parameters, Buffer(name="Y", shape=stored, dtype=DType.INT8), operand
 
 
 def post_nest(
@@ -73,27 +81,32 @@ def post_nest(
 ) -> Stmt:
     """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0].
 
+    With several output vectors in a block a loop "s" inside of them runs over those of a position; o counts blocks.
     With `area` only that part of the output is computed; y and x then count from its corner.
     """
     parameters, out, operand = buffers
-    n, o, y, x = Var("n"), Var("o"), Var("y"), Var("x")
+    n, o, y, x, s = Var("n"), Var("o"), Var("y"), Var("x"), Var("s")
+    outputs = blocks.outputs
 
     if area is None:
-        area = (0, 0, out.shape[2], out.shape[3])
+        area = (0, 0, out.shape[2], out.shape[3] // outputs)
     top, left, bottom, right = area
+    vector = o if outputs == 1 else o * outputs + s
 
     def at(buffer: Buffer, b: Expr, j: Expr):
-        return buffer[n, o, y + top, x + left, b, j]
+        column = x + left if outputs == 1 else (x + left) * outputs + s
+        first = (0,) * (len(buffer.shape) - 6)  # of vectors that lie apart
+        return buffer[n, o, y + top, column, *first, b, j]
 
     views = Views(
         out=lambda b, j: at(out, b, j),
-        accumulator=lambda r, c, b, j: accumulator[n, o, y * strides[0] + r, x * strides[1] + c, b, j],
-        parameter=lambda row, j: parameters[o, row, j],
+        accumulator=lambda r, c, b, j: accumulator[n, vector, y * strides[0] + r, x * strides[1] + c, b, j],
+        parameter=lambda row, j: parameters[vector, row, j],
         operand=None if operand is None else lambda b, j: at(operand, b, j),
     )
     point = post_point(blocks, views, post, window, pool)
-    extents = (out.shape[0], out.shape[1], bottom - top, right - left)
-    return nest(list(zip((n, o, y, x), extents, strict=True)), point)
+    loops = [(n, out.shape[0]), (o, out.shape[1]), (y, bottom - top), (x, right - left)]
+    return nest([*loops, (s, outputs)] if outputs > 1 else loops, point)
 
 
 def parameters_of(*buffers: Buffer | None) -> tuple[Buffer, ...]:

@@ -27,7 +27,8 @@ def conv2d(
 
     Parameters, with B, ci, co = `blocks`, NB = ceil(batch / B), CB and OB the channel blocks:
     X int8[NB, CB, H, W, B, ci], W int8[OB, CB, KH, KW, co, ci], P int32[OB, 2, co] (row 0 the biases, row 1 the bits of
-    the float32 scales), R int8 like Y where `post` combines with an operand, Y int8[NB, OB, OH, OW, B, co].
+    the float32 scales), R int8 like Y where `post` combines with an operand, Y int8[NB, OB, OH, OW, B, co]
+    (R and Y [NB, OB / m, OH, OW * m, B, co] where a block of activations is m = `blocks.outputs` output vectors).
     Intermediates: `padded` (statement "pad") and `acc` (statement "conv").
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then

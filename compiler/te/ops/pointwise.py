@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.expr import Const
+from ...ir.expr import Buffer, Const
 from ...ir.stmt import Alloc, Copy, Program, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
@@ -19,15 +19,17 @@ def max_pool(
     sizes: Sizes,
     window: Window,
     post: Post,
+    apart: int = 1,
     name: str = "max_pool",
 ) -> Program:
     """Y = post(bias + maximum over the window of X); positions outside X read as -128 and so never win.
 
     Parameters X int8[NB, CB, H, W, B, co], P int32[CB, 2, co], R where `post` has an operand and
     Y int8[NB, CB, OH, OW, B, co], as for `conv2d`. Intermediate: `acc` int32, X widened and padded (statement "pad").
-    ValueError for dilations, differing blocks, or a window that does not fit.
+    Vectors `apart` of each other are one position after the other: X is then [NB, CB, H, W, apart, B, co], R and Y
+    likewise, and the first of each is meant. ValueError for dilations, or a window that does not fit.
     """
-    return _widened(name, blocks, sizes, window, pad_value=-128, post=post, pool="max")
+    return _widened(name, blocks, sizes, window, pad_value=-128, post=post, pool="max", apart=apart)
 
 
 def average_pool(
@@ -37,6 +39,7 @@ def average_pool(
     window: Window,
     pad_value: int,
     post: Post,
+    apart: int = 1,
     area: Area | None = None,
     name: str = "average_pool",
 ) -> Program:
@@ -45,7 +48,9 @@ def average_pool(
     The average itself is in P: bias -(window size) * zero point, scale with the divisor. Where divisors differ along
     the border, one program for each `area` of equal divisors computes its part of Y.
     """
-    return _widened(name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", area=area)
+    return _widened(
+        name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", apart=apart, area=area
+    )
 
 
 def elementwise(
@@ -71,11 +76,10 @@ def _widened(
     pad_value: int,
     post: Post,
     pool: PoolOperator,
+    apart: int = 1,
     area: Area | None = None,
 ) -> Program:
     batch, channels, height, width = sizes
-    if blocks.block_in != blocks.block_out:
-        raise ValueError("an operator without weights needs block_in equal to block_out")
     if window.dilations != (1, 1):
         raise ValueError("the store unit's windows have no dilations")
     b_size, lanes = blocks.batch, blocks.block_out
@@ -84,18 +88,30 @@ def _widened(
     rows, columns = part.inputs
     start = part.start
     out_shape = window.outputs(height, width)
-    x_in = activation("X", (nb, cb, height, width), (b_size, lanes))
+    between = () if apart == 1 else (apart,)
+    x_in = Buffer(name="X", shape=(nb, cb, height, width, *between, b_size, lanes), dtype=DType.INT8)
     acc = activation("acc", (nb, cb, rows, columns), (b_size, lanes), DType.INT32)
     pad = Copy(
         name="pad",
         destination=whole(acc),
-        source=region(x_in, (0, nb), (0, cb), (start[0], rows), (start[1], columns), (0, b_size), (0, lanes)),
+        source=region(
+            x_in,
+            (0, nb),
+            (0, cb),
+            (start[0], rows),
+            (start[1], columns),
+            *((0, 1) for _ in between),
+            (0, b_size),
+            (0, lanes),
+        ),
         pad=Const(pad_value, DType.INT8),
     )
-    outputs = output_buffers(blocks, (nb, cb, *out_shape), post)
+    # Vectors alone: what else there is of a block lies between them.
+    alone = Blocks(batch=b_size, block_in=lanes, block_out=lanes)
+    outputs = output_buffers(alone, (nb, cb, *out_shape), post, apart)
     parameters, out, operand = outputs
     finish = post_nest(
-        blocks, acc, outputs, post, window=window.kernel, strides=window.strides, pool=pool, area=area
+        alone, acc, outputs, post, window=window.kernel, strides=window.strides, pool=pool, area=area
     )
     return Program(
         name=name,

@@ -30,23 +30,31 @@ class Ring:
 
 
 def ring_of(
-    pool: Window, out_height: int, out_width: int, filter_blocks: int, most_filters: int, acc_depth: int
+    pool: Window,
+    outputs: tuple[int, int],
+    *,
+    filter_blocks: int,
+    together: int,
+    most_filters: int,
+    acc_depth: int,
 ) -> Ring | None:
-    """The ring for a pool over `out_height` x `out_width` results in `acc_depth` accumulators; None if none works.
+    """The ring for a pool over (height, width) `outputs` in `acc_depth` accumulators; None if none works.
+
+    Of `filter_blocks` blocks of filters a multiple of `together`, `most_filters` at most, share the ring.
 
     It needs one row more than a window, so that the array can go on while a window is read; the rows that a window
     shares with the one before must be as many as the pool's top pads, so that every step computes `stride` rows.
     """
     rows = 1 << pool.kernel[0].bit_length()
-    width = (pool.outputs(out_height, out_width)[1] - 1) * pool.strides[1] + pool.kernel[1]
+    width = (pool.outputs(*outputs)[1] - 1) * pool.strides[1] + pool.kernel[1]
     if pool.dilations != (1, 1) or pool.kernel[0] - pool.strides[0] != pool.pads[0] or rows > acc_depth:
         return None
     pitch = acc_depth // rows
-    most = min(most_filters, pitch // width, filter_blocks)
+    most, parts = min(most_filters, pitch // width) // together, filter_blocks // together
     if most < 1:
         return None
-    filters = ceil_div(filter_blocks, ceil_div(filter_blocks, most))
-    return Ring(rows=rows, pitch=pitch, filters=filters, width=width)
+    filters = ceil_div(parts, ceil_div(parts, min(most, parts)))
+    return Ring(rows=rows, pitch=pitch, filters=filters * together, width=width)
 
 
 def patch_conv2d_pool(
@@ -61,10 +69,11 @@ def patch_conv2d_pool(
 ) -> Program:
     """Y = post(bias + maximum over the pool's windows of the sums of `patch_conv2d`).
 
-    Parameters X, W, P as of `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co]. Intermediates: `patches` as
-    there, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row (r + top) % ring.rows,
-    column x of filter block o at o * ring.width + x + left; what is no result holds the least int32. Loops: og
-    (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o, conv.x; o, x.
+    Parameters X, W, P as of `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co] as of `conv2d`. Intermediates:
+    `patches` as there, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row
+    (r + top) % ring.rows, column x of filter block o at o * ring.width + x + left; what is no result holds the least
+    int32. Loops: og (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o,
+    conv.x; o, x.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window
@@ -104,9 +113,7 @@ def patch_conv2d_pool(
     gather = nest([(n, nb), (b, images), (y, oh), (x, ow)], patch)
 
     og, n, ty = Var("og"), Var("n"), Var("ty")
-    members: Expr = (
-        Const(ring.filters) if ob % ring.filters == 0 else minimum(ring.filters, ob - og * ring.filters)
-    )
+    members = _members(og, ob, ring.filters)
     columns = min(ow, ring.width - pool_left)
     row0 = ty * pool.strides[0]
     added: Expr = Const(pool.strides[0])
@@ -128,17 +135,22 @@ def patch_conv2d_pool(
         [(cy, added), (o, members), (x, columns), (b, b_size), (j, co), (kb, kb_size), (k, ci)], conv
     )
 
-    o, x = Var("o"), Var("x")
-    block = og * ring.filters + o
+    o, x, s, together = Var("o"), Var("x"), Var("s"), blocks.outputs
+    several = together > 1
+    mine = o * together + s if several else o
+    block, column = og * (ring.filters // together) + o, x * together + s if several else x
     views = Views(
-        out=lambda b, j: out[n, block, ty, x, b, j],
+        out=lambda b, j: out[n, block, ty, column, b, j],
         accumulator=lambda r, c, b, j: acc[
-            (row0 + r) % ring.rows, o * ring.width + x * pool.strides[1] + c, b, j
+            (row0 + r) % ring.rows, mine * ring.width + x * pool.strides[1] + c, b, j
         ],
-        parameter=lambda part, j: parameters[block, part, j],
-        operand=None if operand is None else lambda b, j: operand[n, block, ty, x, b, j],
+        parameter=lambda part, j: parameters[og * ring.filters + mine, part, j],
+        operand=None if operand is None else lambda b, j: operand[n, block, ty, column, b, j],
     )
-    finish = nest([(o, members), (x, pw)], rolling_point(blocks, views, post, pool.kernel))
+    stored = [(o, _members(og, ob // together, ring.filters // together)), (x, pw)]
+    finish = nest(
+        [*stored, (s, together)] if several else stored, rolling_point(blocks, views, post, pool.kernel)
+    )
 
     fills = [_fill(acc, "border.top", (0, pool_top), ring.filters, (0, ring.width), ring.width)]
     fills += [
@@ -155,6 +167,11 @@ def patch_conv2d_pool(
         parameters=parameters_of(image, weight, parameters, operand, out),
         body=Alloc(buffer=patches, body=seq(gather, groups)),
     )
+
+
+def _members(group: Var, blocks: int, most: int) -> Expr:
+    """Blocks of a group of `most`; the last one has what is left."""
+    return Const(most) if blocks % most == 0 else minimum(most, blocks - group * most)
 
 
 def _fill(

@@ -18,12 +18,13 @@ from ...graph.constants import Constant
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Channels
 from ...graph.layout import pack_weight
-from ...te.blocks import Window, ceil_div
+from ...te.blocks import Blocks, Window, ceil_div
 from ...te.post import PLAIN, Combination, Post
 from .conv2d import CONV2D
 from .pool import ELEMENTWISE
+from .pool_kernels import sizes_of_vectors
 from .template import Details, Kernel, Source, identity_parameters
-from .workload import windowed
+from .workload import of_vectors, windowed
 
 ADDED = Post(combination=Combination(kind="add", ratio_self=1.0, ratio_operand=1.0))
 """Adds a second tensor. In each lane one of the two is 0, so the sum is the other one."""
@@ -54,12 +55,14 @@ class _Image:
     def offset(self, tensor: str, block: int) -> int:
         """The byte at which a block of channels of the image begins in a tensor."""
         _, channels, height, width = self.graph.tensors[tensor].nchw
-        blocks = ceil_div(channels, self.config.block_out)
-        return (self.index * blocks + block) * height * width * self.config.out_bytes
+        lanes = Blocks.of(self.config).block
+        first = self.index * ceil_div(channels, lanes) + block
+        return first * height * width * self.config.batch * lanes
 
     def sizes(self, blocks: int) -> tuple[int, int, int, int]:
         """Batch, channels, height and width of so many blocks."""
-        return (self.batch, blocks * self.config.block_out, *self.graph.tensors[self.node.output].nchw[2:])
+        lanes = Blocks.of(self.config).block
+        return (self.batch, blocks * lanes, *self.graph.tensors[self.node.output].nchw[2:])
 
 
 def channel_kernels(config: Config, graph: Graph, node: Node, operator: Channels) -> list[Kernel]:
@@ -74,7 +77,7 @@ def channel_kernels(config: Config, graph: Graph, node: Node, operator: Channels
             index=index,
             batch=min(config.batch, batch - index * config.batch),
         )
-        for run in _runs(operator.sources, config.block_out):
+        for run in _runs(operator.sources, Blocks.of(config).block):
             if run.copied is not None:
                 kernels.append(_copy(image, run, *run.copied))
                 continue
@@ -105,7 +108,7 @@ def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
 def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
     """Blocks of a part from `block` on, as they stand."""
     source, target, blocks = image.node.inputs[part], image.node.output, run.last - run.first
-    sizes = image.sizes(blocks)
+    sizes = sizes_of_vectors(image.config, image.sizes(blocks))
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], ALONE)
     details = Details(post=PLAIN, name=image.node.name)
     return Kernel(
@@ -122,7 +125,7 @@ def _selection(
     image: _Image, run: _Run, sources: Sequence[tuple[int, int]], part: int, *, added: bool
 ) -> Kernel:
     """The lanes of a run that come from `part`, others 0; `added` to what is stored there already."""
-    config, lanes = image.config, image.config.block_out
+    config, lanes = image.config, Blocks.of(image.config).block
     source, target = image.node.inputs[part], image.node.output
     taken = [
         (channel - run.first * lanes, sources[channel][1])
@@ -136,7 +139,9 @@ def _selection(
     for row, channel in taken:
         weight[row, channel - first * lanes] = 1
     post = ADDED if added else PLAIN
-    workload = windowed(CONV2D.name, image.sizes(last - first), filters, ALONE, operand=added)
+    workload = of_vectors(
+        config, windowed(CONV2D.name, image.sizes(last - first), filters, ALONE, operand=added)
+    )
     tensors = {"X": source, "Y": target} | ({"R": target} if added else {})
     begin = image.offset(target, run.first)
     return Kernel(

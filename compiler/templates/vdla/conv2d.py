@@ -18,13 +18,13 @@ from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, one_point, tile_knobs, tile_space, up_to, window_axes
 from .tiles import CHUNK, Tiles, divide, unrolled_micro_ops
-from .workload import LayerShape, Workload
+from .workload import LayerShape, Workload, vector_loops
 
 
 def space(config: Config, workload: Workload) -> Space:
     """All ways to cut a convolution."""
     shape = LayerShape.of(config, workload)
-    weights = shape.output_blocks * shape.input_blocks * shape.taps * config.wgt_bytes
+    weights = _weight_tiles(shape) * config.wgt_bytes
     moved = least_data_beats(config, shape, config.inp_bytes) + weights / config.memory.bus_bytes
     return tile_space(
         config,
@@ -42,6 +42,10 @@ def space(config: Config, workload: Workload) -> Space:
 def _tiles(shape: LayerShape, values: Columns) -> Tiles:
     cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
     return Tiles.of(shape, values, divide(shape.input_blocks, values["reduction_blocks"]) * cuts)
+
+
+def _weight_tiles(shape: LayerShape) -> int:
+    return shape.output_blocks * shape.vectors * shape.input_blocks * shape.taps
 
 
 def _products(shape: LayerShape) -> float:
@@ -68,7 +72,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     whole = reduction + shape.input_blocks % reduction
     for size, part in zip(shape.kernel, window, strict=True):
         whole = whole * (part + size % part)
-    weights = shape.output_blocks * shape.input_blocks * shape.taps / config.wgt_depth
+    weights = _weight_tiles(shape) / config.wgt_depth
     data = shape.images * shape.input_blocks * shape.height * shape.width / config.inp_depth
     layer = ArrayLayer(
         shape=shape,
@@ -94,19 +98,20 @@ def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -
     ]
     cuts = [divide(k, w) for k, w in zip(shape.kernel, taps, strict=True)]
     output = tiles.held("o", outside)
+    vectors, filters = shape.vectors, shape.vectors * shape.output_blocks
     blocks = np.where(by_chunk, values["reduction_blocks"], shape.input_blocks)
     box = (
-        Side.of(output, shape.output_blocks, boxes=divide(shape.output_blocks, output)),
+        Side.of(vectors * output, filters, boxes=divide(shape.output_blocks, output)),
         Side.of(blocks, shape.input_blocks, boxes=divide(shape.input_blocks, blocks)),
         Side.of(taps[0], shape.kernel[0], boxes=cuts[0]),
         Side.of(taps[1], shape.kernel[1], boxes=cuts[1]),
     )
     again = tiles.repetitions("nyx", outside)
     fills = again * tiles.repetitions("o", outside) * np.where(by_chunk, tiles.chunks, 1)
-    moved = 1.0 * shape.output_blocks * shape.input_blocks * shape.taps * again
+    moved = 1.0 * _weight_tiles(shape) * again
     beats = moved * config.wgt_bytes / config.memory.bus_bytes
     return BufferFill(
-        size=output * blocks * taps[0] * taps[1],
+        size=shape.vectors * output * blocks * taps[0] * taps[1],
         fills=fills,
         beats=beats,
         copies=np.minimum(values["weights_copies"], fills),
@@ -120,7 +125,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     shape = LayerShape.of(config, workload)
     knobs = tile_knobs(values, _tiles(shape, one_point(values)), shape.kernel)
     s = Schedule(expression.program)
-    tiles = cut_tiles(s, knobs, ("b", "j"))
+    tiles = cut_tiles(s, knobs, vector_loops(shape))
     s.compute_at("conv", tiles.innermost)
     s.set_scope("acc", "acc")
     icc, ic = s.split("conv.ic", knobs.reduction_blocks)
@@ -133,7 +138,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1]))
     s.set_scope("padded", "inp")
     s.cache_read("W", tiles.at(knobs.weights_level, chunk[-1]), "wgt")
-    s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
+    s.cache_read("P", tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth), "par")
     s.tensorize("conv.b", intrinsics.gemm(config))
     s.tensorize("b", intrinsics.post(config, expression.post), intrinsics.post_attributes(expression.post))
     for loop in (*tiles.names, *chunk):

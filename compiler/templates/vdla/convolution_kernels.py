@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from vdla.isa.config import Config
 
-from ...graph.constants import Constant, pack_grouped_weight
+from ...graph.constants import Constant, pack_spread_weight
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution
 from ...graph.layout import (
@@ -16,13 +16,13 @@ from ...graph.layout import (
     pack_patch_weight,
     pack_weight,
 )
-from ...te.blocks import Window, ceil_div
+from ...te.blocks import Blocks, Window, ceil_div
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
 from .patch_conv2d import PATCH_CONV2D
 from .rolling_pool import PATCH_CONV2D_POOL
 from .template import Details, Kernel, Source, bound_tensors, parameters
-from .workload import Workload, windowed
+from .workload import Workload, filled_up, of_vectors, windowed
 
 
 def convolution_kernel(
@@ -46,25 +46,27 @@ def _form(
     if operator.pool is not None or layout == "interleaved":
         weight = Constant(form=pack_patch_weight, arrays=(operator.weight,))
         if operator.pool is not None:
-            return pooled_workload(graph, node, operator, operator.pool), weight
-        return patch_workload(graph, node, operator), weight
-    workload = _workload(graph, node, operator)
+            return pooled_workload(config, graph, node, operator, operator.pool), weight
+        return patch_workload(config, graph, node, operator), weight
+    workload, blocks = _workload(graph, node, operator), Blocks.of(config)
     if operator.groups == workload.channels == workload.filters > 1 and config.has("depthwise"):
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)
         # One that does not fit may do so as a convolution with many zeros: its weights need no row index.
         if DEPTHWISE_CONV2D.fits(config, alone):
             return alone, Constant(form=pack_depthwise_weight, arrays=(operator.weight[:, 0],))
     weight = Constant(form=pack_weight, arrays=(operator.weight,))
-    if operator.groups > 1:
-        groups = np.array([operator.groups])
-        weight = Constant(form=pack_grouped_weight, arrays=(operator.weight, groups))
+    dilation = workload.dilations[1] if blocks.inputs > 1 else 1
+    if operator.groups > 1 or dilation > 1:
+        spread = np.array([operator.groups, dilation])
+        weight = Constant(form=pack_spread_weight, arrays=(operator.weight, spread))
     if workload.kernel == (workload.height, workload.width) != (1, 1) and not any(workload.pads):
         # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
-        blocks = ceil_div(workload.channels, config.block_in) * workload.height * workload.width
-        sizes = (workload.batch, blocks * config.block_in, 1, 1)
+        vectors = ceil_div(workload.channels, blocks.block) * blocks.inputs * workload.height * workload.width
+        sizes = (workload.batch, vectors * config.block_in, 1, 1)
         whole = Window(kernel=(1, 1))
-        workload = windowed(CONV2D.name, sizes, workload.filters, whole, operand=workload.operand)
-    return workload, weight
+        filters = filled_up(config, workload.filters)
+        return windowed(CONV2D.name, sizes, filters, whole, operand=workload.operand), weight
+    return of_vectors(config, workload), weight
 
 
 def _workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
@@ -73,15 +75,18 @@ def _workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
     return windowed(CONV2D.name, sizes, filters, operator.window, operand=operator.post.has_operand)
 
 
-def patch_workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
-    """A convolution without its pool, on patches of an interleaved image."""
-    return replace(_workload(graph, node, operator), template=PATCH_CONV2D.name)
+def patch_workload(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
+    """A convolution without its pool, on patches of an interleaved image, its filters filled up to whole blocks."""
+    workload = _workload(graph, node, operator)
+    return replace(workload, template=PATCH_CONV2D.name, filters=filled_up(config, workload.filters))
 
 
-def pooled_workload(graph: Graph, node: Node, operator: Int8Convolution, pool: Window) -> Workload:
+def pooled_workload(
+    config: Config, graph: Graph, node: Node, operator: Int8Convolution, pool: Window
+) -> Workload:
     """A convolution on patches, with a max-pool behind it."""
     return replace(
-        _workload(graph, node, operator),
+        patch_workload(config, graph, node, operator),
         template=PATCH_CONV2D_POOL.name,
         pool_kernel=pool.kernel,
         pool_strides=pool.strides,

@@ -258,14 +258,15 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
     more = {"sums of a tile": sums, "sums copies in use": sums_copies}
     used = {"data_copies": data.copies, "weights_copies": weights.copies, "sums_copies": sums_copies}
     most = most_instructions(
-        layer.least_fills + shape.outputs / config.acc_depth, shape.images * shape.output_blocks
+        layer.least_fills + shape.outputs / config.acc_depth,
+        shape.images * shape.output_blocks * shape.vectors,
     )
     return Account(
         limits={
             "the input scratchpad": fits(config, "inp", data.size, data.copies),
             "the weight scratchpad": fits(config, "wgt", weights.size, weights.copies),
             "the accumulators": fits(config, "acc", sums, sums_copies),
-            "the parameter table": tiles.sizes["o"] <= config.par_depth,
+            "the parameter table": tiles.vectors * tiles.sizes["o"] <= config.par_depth,
             "the micro-op memory": layer.micro_ops <= config.uop_depth,
             **layer.limits,
         },

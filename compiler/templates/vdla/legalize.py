@@ -53,7 +53,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
         [
             node.output
             for node, window in _max_pools(graph)
-            if not MAX_POOL.fits(config, max_pool_workload(graph, node, window))
+            if not MAX_POOL.fits(config, max_pool_workload(config, graph, node, window))
         ],
     )
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
@@ -97,7 +97,7 @@ def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> boo
         and width * channels < 1 << 16
         and -(-kernel_height * kernel_width * channels // config.block_in) <= PATCH_LIMIT
         and max(window.pads[0], window.pads[2]) <= 15
-        and PATCH_CONV2D.fits(config, patch_workload(graph, node, operator))
+        and PATCH_CONV2D.fits(config, patch_workload(config, graph, node, operator))
     )
 
 
@@ -110,7 +110,7 @@ def _takes_pool(
     if maker.inputs[0] not in interleaved or operator.post.combination is not None:
         return False
     return max(pool.kernel) <= MOST_WINDOW and PATCH_CONV2D_POOL.fits(
-        config, pooled_workload(graph, maker, operator, pool)
+        config, pooled_workload(config, graph, maker, operator, pool)
     )
 
 

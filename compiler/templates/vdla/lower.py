@@ -29,7 +29,7 @@ from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
 from .legalize import Legalized
 from .lowered_kernels import LoweredKernels, constants_of, key_of
-from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernel
+from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernels
 from .table import template_of
 from .template import Kernel, Source
 from .workload import Workload
@@ -65,7 +65,7 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             layout = legalized.layouts[node.inputs[0]]
             return (convolution_kernel(config, graph, layout, node, operator),)
         case Int8MaxPool(window=window):
-            return (max_pool_kernel(config, graph, node, window),)
+            return tuple(max_pool_kernels(config, graph, node, window))
         case Int8AveragePool() as operator:
             return tuple(average_pool_kernels(config, graph, node, operator))
         case Int8Elementwise(combination=combination):

@@ -75,7 +75,7 @@ def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) 
         config,
         kernel.workload,
         source.workload,
-        (details.area, constants, details.post is None),
+        (details.area, details.apart, constants, details.post is None),
         tuple(chain.from_iterable(sorted(point.items()))),
         virtual_threads,
     )

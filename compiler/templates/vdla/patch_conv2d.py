@@ -19,7 +19,7 @@ from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, store_
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, one_point, tile_knobs, tile_space
 from .tiles import INNERMOST, Tiles, unrolled_micro_ops
-from .workload import LayerShape, Workload
+from .workload import LayerShape, Workload, vector_loops
 
 
 def space(config: Config, workload: Workload) -> Space:
@@ -58,7 +58,7 @@ def _data_beats(config: Config, workload: Workload, shape: LayerShape, columns: 
 
 
 def _weight_beats(config: Config, workload: Workload, shape: LayerShape) -> float:
-    tiles = shape.output_blocks * patch_vectors(config, workload)
+    tiles = shape.output_blocks * shape.vectors * patch_vectors(config, workload)
     return tiles * config.wgt_bytes / config.memory.bus_bytes
 
 
@@ -74,7 +74,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         weights=_weights(config, workload, values, tiles),
         compute=_busiest(config, workload, shape),
         micro_ops=unrolled_micro_ops(tiles, vectors),
-        least_fills=positions * vectors / config.inp_depth + shape.output_blocks * vectors / config.wgt_depth,
+        least_fills=positions * vectors / config.inp_depth
+        + shape.output_blocks * shape.vectors * vectors / config.wgt_depth,
         overwriting=vectors > 1,
         # There are no chunks: their level is that of the innermost loop.
         innermost=INNERMOST,
@@ -108,7 +109,7 @@ def _weights(config: Config, workload: Workload, values: Columns, tiles: Tiles) 
     fills = tiles.repetitions("nyxo", outside)
     beats = _weight_beats(config, workload, shape) * tiles.repetitions("nyx", outside)
     return BufferFill(
-        size=tiles.held("o", outside) * vectors,
+        size=tiles.held("o", outside) * shape.vectors * vectors,
         fills=fills,
         beats=beats,
         copies=np.minimum(values["weights_copies"], fills),
@@ -122,13 +123,13 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     shape = LayerShape.of(config, workload)
     knobs = tile_knobs(values, Tiles.of(shape, one_point(values)))
     s = Schedule(expression.program)
-    tiles = cut_tiles(s, knobs, ("b", "j"))
+    tiles = cut_tiles(s, knobs, vector_loops(shape))
     s.compute_at("conv", tiles.innermost)
     s.set_scope("acc", "acc")
     s.reorder("conv.n", "conv.y", "conv.x", "conv.o", "conv.kb", "conv.b", "conv.j", "conv.k")
     s.compute_at("patch", tiles.at(knobs.data_level))
     s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
-    s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
+    s.cache_read("P", tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth), "par")
     s.tensorize("conv.b", intrinsics.gemm(config))
     s.tensorize("b", intrinsics.post(config, expression.post), intrinsics.post_attributes(expression.post))
     for loop in tiles.names:

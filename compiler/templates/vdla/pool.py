@@ -124,8 +124,8 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     return s
 
 
-def _max_pool(_: Config, workload: Workload, __: Details, common: dict[str, Any]) -> Program:
-    return max_pool(sizes=workload.sizes, window=workload.window, **common)
+def _max_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+    return max_pool(sizes=workload.sizes, window=workload.window, apart=details.apart, **common)
 
 
 def _average_pool(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
@@ -133,6 +133,7 @@ def _average_pool(_: Config, workload: Workload, details: Details, common: dict[
         sizes=workload.sizes,
         window=workload.window,
         pad_value=details.pad_value,
+        apart=details.apart,
         area=details.area,
         **common,
     )

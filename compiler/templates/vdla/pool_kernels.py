@@ -20,29 +20,53 @@ from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
 from .template import Details, Expression, Kernel, Source, bound_tensors, identity_parameters, parameters
-from .workload import Workload, windowed, workload_of_area
+from .workload import Workload, of_vectors, windowed, workload_of_area
 
 
-def max_pool_workload(graph: Graph, node: Node, window: Window) -> Workload:
-    """What a max-pool is to its template."""
-    sizes = graph.tensors[node.inputs[0]].nchw
-    return windowed(MAX_POOL.name, sizes, sizes[1], window)
+def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
+    """What a max-pool is to its template: one of the output vectors of all blocks, if a block is several."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
+    mine = _channels_of_vectors(config, channels)
+    return windowed(MAX_POOL.name, (batch, mine, height, width), mine, window)
 
 
-def max_pool_kernel(config: Config, graph: Graph, node: Node, window: Window) -> Kernel:
-    """The kernel of a max-pool."""
-    workload = max_pool_workload(graph, node, window)
-    return Kernel(
+def _channels_of_vectors(config: Config, channels: int) -> int:
+    """Channels that one of the output vectors of each block holds."""
+    blocks = Blocks.of(config)
+    return channels if blocks.outputs == 1 else ceil_div(channels, blocks.block) * config.block_out
+
+
+def _for_each_vector(config: Config, kernel: Kernel) -> list[Kernel]:
+    """A kernel of the first output vectors of all blocks, and the same for the others."""
+    count = Blocks.of(config).outputs
+    if count == 1:
+        return [kernel]
+    places = [dict.fromkeys(kernel.tensors, vector * config.out_bytes) for vector in range(count)]
+    return [replace(kernel, recorded=False, offsets=offsets) for offsets in places]
+
+
+def max_pool_kernels(config: Config, graph: Graph, node: Node, window: Window) -> list[Kernel]:
+    """The kernels of a max-pool."""
+    workload = max_pool_workload(config, graph, node, window)
+    details = Details(apart=Blocks.of(config).outputs, name=node.name)
+    kernel = Kernel(
         workload=workload,
-        source=Source(workload=workload, details=Details(name=node.name)),
+        source=Source(workload=workload, details=details),
         tensors=bound_tensors(node),
         constants={"P": identity_parameters(config, workload.channels, 0)},
     )
+    return _for_each_vector(config, kernel)
+
+
+def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    """Batch, channels, height and width of a tensor whose output vectors are all positions of their own."""
+    batch, channels, height, width = sizes
+    return batch, _channels_of_vectors(config, channels), height, width * Blocks.of(config).outputs
 
 
 def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Combination) -> Kernel:
     """The kernel of an element-wise node."""
-    sizes = graph.tensors[node.inputs[0]].nchw
+    sizes = sizes_of_vectors(config, graph.tensors[node.inputs[0]].nchw)
     zero_point = 0 if combination.kind == "add" else combination.zero_point_self
     post = Post(zero_point=zero_point, combination=combination)
     window = Window(kernel=(1, 1))
@@ -64,17 +88,22 @@ def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int
     parts = _areas(operator.divisors)
     sizes = graph.tensors[node.inputs[0]].nchw
     pool = windowed(AVERAGE_POOL.name, sizes, sizes[1], operator.window)
+    mine = _channels_of_vectors(config, sizes[1])
+    narrow = replace(pool, channels=mine, filters=mine)
     kernels = []
     for area, divisor in parts:
         # A part of the output is a kernel of its own kind, of which records know nothing.
-        own = pool if len(parts) == 1 else workload_of_area(pool, area)
+        own = narrow if len(parts) == 1 else workload_of_area(narrow, area)
         if AVERAGE_POOL.fits(config, own):
-            kernel = _stored_average(config, node, operator, pool, area)
+            kernel, lanes = _stored_average(config, node, operator, narrow, area), mine
         else:
             kernel = _multiplied_average(config, node, operator, pool, area)
-        lanes = config.block_out if kernel.workload.template == CONV2D.name else sizes[1]
+            dense = kernel.workload.template == CONV2D.name
+            lanes = Blocks.of(config).block if dense else sizes[1]
         constants = {**kernel.constants, "P": _average_parameters(config, operator, lanes, divisor)}
-        kernels.append(replace(kernel, constants=constants, recorded=kernel.recorded and len(parts) == 1))
+        kernel = replace(kernel, constants=constants, recorded=kernel.recorded and len(parts) == 1)
+        stored = kernel.workload.template == AVERAGE_POOL.name
+        kernels += _for_each_vector(config, kernel) if stored else [kernel]
     return kernels
 
 
@@ -89,7 +118,10 @@ def _stored_average(
     rows, columns = pool.window.outputs(pool.height, pool.width)
     return Kernel(
         workload=pool if area == (0, 0, rows, columns) else workload_of_area(pool, area),
-        source=Source(workload=pool, details=_details(node, operator, area)),
+        source=Source(
+            workload=pool,
+            details=replace(_details(node, operator, area), apart=Blocks.of(config).outputs),
+        ),
         tensors=bound_tensors(node),
         constants={},
     )
@@ -99,7 +131,7 @@ def _multiplied_average(
     config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
 ) -> Kernel:
     """An average by products with ones, one for all channels, or with the unit matrix."""
-    block, tensors = config.block_out, bound_tensors(node)
+    block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)
     if config.has("depthwise") and DEPTHWISE_CONV2D.fits(config, alone):
         program = depthwise_conv2d(
@@ -120,7 +152,9 @@ def _multiplied_average(
         )
     # Every block of channels is an image of its own, summed by products with the unit matrix.
     images = ceil_div(pool.batch, config.batch) * ceil_div(pool.channels, block) * config.batch
-    dense = replace(pool, template=CONV2D.name, batch=images, channels=block, filters=block)
+    dense = of_vectors(
+        config, replace(pool, template=CONV2D.name, batch=images, channels=block, filters=block)
+    )
     unit = np.tile(np.eye(block, dtype=np.int8)[:, :, None, None], (1, 1, *pool.kernel))
     return Kernel(
         workload=workload_of_area(dense, area),

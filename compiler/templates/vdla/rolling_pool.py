@@ -12,7 +12,7 @@ from vdla.isa.config import Config
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.vdla import intrinsics
-from ...te.blocks import ceil_div
+from ...te.blocks import Blocks, ceil_div
 from ...te.ops import patch_conv2d_pool
 from ...te.ops.rolling_pool import Ring, ring_of
 from ..space import ESTIMATE, Account, Axis, Columns, EmptySpaceError, Space, Values
@@ -47,7 +47,7 @@ class RollingShape:
             raise EmptySpaceError(workload.template, "the accumulators")
         rows, columns = workload.window.outputs(workload.height, workload.width)
         pooled, wide = workload.pool.outputs(rows, columns)
-        filters = ceil_div(workload.filters, config.block_out)
+        filters = _filter_blocks(config, workload)
         return RollingShape(
             images=ceil_div(workload.batch, config.batch),
             groups=ceil_div(filters, ring.filters),
@@ -68,12 +68,19 @@ class RollingShape:
         return 1.0 * self.images * self.filters * self.rows * self.columns * self.vectors
 
 
+def _filter_blocks(config: Config, workload: Workload) -> int:
+    """Output vectors of a position, of whole blocks of activations."""
+    blocks = Blocks.of(config)
+    return ceil_div(workload.filters, blocks.block) * blocks.outputs
+
+
 def ring_of_workload(config: Config, workload: Workload) -> Ring | None:
     """The ring of accumulator rows of a convolution with its pool; None where none works."""
     return ring_of(
         workload.pool,
-        *workload.window.outputs(workload.height, workload.width),
-        filter_blocks=ceil_div(workload.filters, config.block_out),
+        workload.window.outputs(workload.height, workload.width),
+        filter_blocks=_filter_blocks(config, workload),
+        together=Blocks.of(config).outputs,
         most_filters=config.par_depth,
         acc_depth=config.acc_depth,
     )

@@ -30,13 +30,14 @@ class Details:
     """What of a node its workload does not say, since it changes no cycle.
 
     `post` is the node's post-processing (None: one of the workload's kind), `pad_value` the int8 value of positions
-    outside of the input, `area` the part of the output that is computed (None: all), `name` that of the program (None:
-    the template's).
+    outside of the input, `area` the part of the output that is computed (None: all), `apart` how many vectors lie from
+    one position to the next (pools), `name` that of the program (None: the template's).
     """
 
     post: Post | None = None
     pad_value: int = 0
     area: Area | None = None
+    apart: int = 1
     name: str | None = None
 
 

@@ -49,7 +49,10 @@ def tile_space(
     `copies` of which buffers there may be several.
     """
     axes = (
-        Axis(name="output_blocks", values=up_to(min(shape.output_blocks, config.par_depth))),
+        Axis(
+            name="output_blocks",
+            values=up_to(max(1, min(shape.output_blocks, config.par_depth // shape.vectors))),
+        ),
         Axis(name="rows", values=up_to(shape.out_height)),
         Axis(name="columns", values=up_to(shape.out_width)),
         *chunks,

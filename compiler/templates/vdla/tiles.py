@@ -62,10 +62,12 @@ class Tiles:
     """The loops over tiles of many points: `extents` of all output blocks, rows and columns, and `sizes` of tiles.
 
     `trips` are those of the loops; `order` indexes TILE_ORDERS, with loops that run once outermost, where they change
-    nothing. Of the `count` tiles each takes `chunks` steps of its reduction. `images` are blocks of the batch.
+    nothing. Of the `count` tiles each takes `chunks` steps of its reduction. `images` are blocks of the batch,
+    `vectors` output vectors of a position of a block.
     """
 
     images: int
+    vectors: int
     extents: Mapping[str, int]
     sizes: Mapping[str, np.ndarray]
     trips: Mapping[str, np.ndarray]
@@ -84,6 +86,7 @@ class Tiles:
         count = images * trips["o"] * trips["y"] * trips["x"]
         return Tiles(
             images=images,
+            vectors=shape.vectors,
             extents=extents,
             sizes=sizes,
             trips=trips,
@@ -96,7 +99,7 @@ class Tiles:
     @property
     def sums(self) -> np.ndarray:
         """Accumulators of a tile."""
-        return self.sizes["o"] * self.sizes["y"] * self.sizes["x"]
+        return self.vectors * self.sizes["o"] * self.sizes["y"] * self.sizes["x"]
 
     def outside(self, level: np.ndarray) -> Mapping[str, np.ndarray]:
         """Which loops are outside of a buffer of this level: bool for "o", "y", "x" and the images' loop "n"."""
@@ -122,15 +125,20 @@ class Tiles:
         """STORE.POST instructions of all tiles: blocks and positions are rows and columns of one.
 
         Rows of a tile that is narrower than the output, or of one with `windows`, do not follow one another; then rows
-        or blocks, whichever are fewer, take an instruction each.
+        or blocks, whichever are fewer, take an instruction each. Where a position is several vectors, these are
+        columns, and positions rows.
         """
-        apart = np.minimum(self.sizes["o"], self.sizes["y"])
-        return self.count * (apart if windows else np.where(self.trips["x"] == 1, 1, apart))
+        blocks, rows = self.sizes["o"], self.sizes["y"]
+        whole = self.trips["x"] == 1
+        if self.vectors > 1:
+            return self.count * blocks * np.where(whole, 1, np.minimum(rows, self.sizes["x"]))
+        apart = np.minimum(blocks, rows)
+        return self.count * (apart if windows else np.where(whole, 1, apart))
 
     def parameter_fills(self, depth: int) -> np.ndarray:
         """How often a parameter table of `depth` entries is loaded (`TileLoops.parameters`)."""
         at_output = _PLACES[self.order, LETTERS.index("o")]
-        level = OUTERMOST - (at_output if self.extents["o"] > depth else 0 * at_output)
+        level = OUTERMOST - (at_output if self.vectors * self.extents["o"] > depth else 0 * at_output)
         return self.repetitions("noyx", self.outside(level))
 
     def ragged(self, letter: str) -> np.ndarray:
@@ -172,7 +180,8 @@ def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)
     for letter in "yxo":
-        size, ragged = tiles.sizes[letter], tiles.ragged(letter)
+        vectors = tiles.vectors if letter == "o" else 1
+        size, ragged = vectors * tiles.sizes[letter], vectors * tiles.ragged(letter)
         # The shortest of those that are equally long everywhere, else the shortest; of equals the last.
         key = 2 * np.where(ragged > 0, 0, 1 << 40) - 2 * size + (1 << 30)
         later = key >= first

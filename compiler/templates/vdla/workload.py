@@ -13,7 +13,7 @@ from typing import Any
 
 from vdla.isa.config import Config
 
-from ...te.blocks import Pads, Pair, Window, ceil_div
+from ...te.blocks import Blocks, Pads, Pair, Window, ceil_div
 from ...te.ops.common import Area, Part
 from ...te.ops.convolution import Convolution
 from ...te.post import Combination, Post
@@ -106,6 +106,34 @@ def windowed(
     )
 
 
+def filled_up(config: Config, filters: int) -> int:
+    """Filters of a convolution, those that fill up the last block included where a block is several output vectors."""
+    blocks = Blocks.of(config)
+    return filters if blocks.outputs == 1 else ceil_div(filters, blocks.block) * blocks.block
+
+
+def of_vectors(config: Config, workload: Workload) -> Workload:
+    """A convolution as the array computes it, filters filled up to whole blocks of activations.
+
+    Where a position of an input block is several vectors, they are columns: a window is as many times as wide, and so
+    are its strides. Dilated columns become zeros of the kernel (`dilated_columns`).
+    """
+    blocks, filters = Blocks.of(config), filled_up(config, workload.filters)
+    if blocks.inputs == 1:
+        return replace(workload, filters=filters)
+    wide, (top, left, bottom, right) = blocks.inputs, workload.pads
+    return replace(
+        workload,
+        channels=ceil_div(workload.channels, blocks.block) * blocks.block_in,
+        width=workload.width * wide,
+        filters=filters,
+        kernel=(workload.kernel[0], ((workload.kernel[1] - 1) * workload.dilations[1] + 1) * wide),
+        strides=(workload.strides[0], workload.strides[1] * wide),
+        pads=(top, left * wide, bottom, right * wide),
+        dilations=(workload.dilations[0], 1),
+    )
+
+
 def workload_of_area(workload: Workload, area: Area) -> Workload:
     """The workload that computes only an `area` of the output, from the rows and columns that it reads."""
     height, width = workload.height, workload.width
@@ -123,16 +151,27 @@ def workload_of_area(workload: Workload, area: Area) -> Workload:
     )
 
 
+def vector_loops(shape: LayerShape) -> tuple[str, ...]:
+    """The loops inside of those over positions: the vectors of one, if it has several, and an output vector's own."""
+    return ("s", "b", "j") if shape.vectors > 1 else ("b", "j")
+
+
+WIDENED = ("max_pool", "average_pool", "elementwise")
+"""Templates without weights: their inputs lie in the accumulators, in vectors like those of the output."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShape:
     """A layer with a window, in blocks: `images` blocks of the batch, blocks of channels in and out, positions.
 
-    `operand`: the store pipeline reads a second tensor like the output.
+    Of each output block, each position is `vectors` output vectors. `operand`: the store pipeline reads a second tensor
+    like the output.
     """
 
     images: int
     input_blocks: int
     output_blocks: int
+    vectors: int
     height: int
     width: int
     out_height: int
@@ -146,10 +185,13 @@ class LayerShape:
     def of(config: Config, workload: Workload) -> LayerShape:
         """The shape of a workload on one machine. ValueError if its window does not fit."""
         out_height, out_width = workload.window.outputs(workload.height, workload.width)
+        multiplied = workload.template not in WIDENED
+        vectors = Blocks.of(config).outputs if multiplied else 1
         return LayerShape(
             images=ceil_div(workload.batch, config.batch),
-            input_blocks=ceil_div(workload.channels, config.block_in),
-            output_blocks=ceil_div(workload.filters, config.block_out),
+            input_blocks=ceil_div(workload.channels, config.block_in if multiplied else config.block_out),
+            output_blocks=ceil_div(workload.filters, config.block_out * vectors),
+            vectors=vectors,
             height=workload.height,
             width=workload.width,
             out_height=out_height,
@@ -173,7 +215,7 @@ class LayerShape:
     @property
     def outputs(self) -> int:
         """Vectors of the output."""
-        return self.images * self.output_blocks * self.out_height * self.out_width
+        return self.images * self.output_blocks * self.vectors * self.out_height * self.out_width
 
     def stored_beats(self, config: Config) -> float:
         """Beats of the bus for the outputs, and for the operand beside them."""
