@@ -56,6 +56,10 @@ MACHINES: dict[str, Config] = {
     "bus512": replace(VTA, name="bus512", memory=Memory(bus_bytes=64), acc_banks=16),
     "queues": replace(VTA, name="queues", token_queue_depth=1, command_queue_depth=1, fetch_buffer_depth=2),
     "plain": replace(VTA, name="plain", extensions=("post",)),
+    "8x32": replace(
+        VTA, name="8x32", block_in=8, block_out=32, inp_buffer_bytes=8192, extensions=("post", "patch")
+    ),
+    "16x4": replace(VTA, name="16x4", block_out=4, acc_buffer_bytes=16384, extensions=("post",)),
     "wide": replace(VTA, name="wide", block_in=8, block_out=8),
     "starved": replace(
         load_config("tiny"),
@@ -239,8 +243,16 @@ CORNERS: dict[str, Build] = {
 }
 
 
-@pytest.mark.parametrize("machine_name", ["vta", "tiny"])
-@pytest.mark.parametrize("name", CORNERS)
+def corner_cases():
+    """Every corner on the smallest machine and on one of the others in turn; the rest is for the campaign."""
+    others = ("vta", "8x32", "16x4")
+    for number, name in enumerate(CORNERS):
+        for machine_name in ("tiny", *others):
+            often = machine_name in ("tiny", others[number % len(others)])
+            yield pytest.param(name, machine_name, marks=() if often else pytest.mark.campaign)
+
+
+@pytest.mark.parametrize(("name", "machine_name"), list(corner_cases()))
 def test_corners(name, machine_name):
     b = builder(len(name))
     assert_right(b.graph(CORNERS[name](b)), MACHINES[machine_name], reference=len(name) % 4 == 0)
