@@ -48,7 +48,8 @@ def test_programs_are_spread_over_machines_timings_and_kinds():
     items = [item for group in groups for item in group]
     for timing in range(len(TIMINGS)):
         mine = [item for item in items if item.timing == timing]
-        assert 330 <= len(mine) <= 340
+        # Each machine has as many programs of one timing as of another, but for one.
+        assert abs(len(mine) - 1000 / len(TIMINGS)) <= len(MACHINES)
         assert 1 / 3 <= sum(item.mutated for item in mine) / len(mine) < 0.37
     assert 490 <= sum(item.random_state is not None for item in items) <= 510
     assert len({item.seed for item in items}) == 1000
