@@ -27,7 +27,8 @@ def models(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="resnet18, resnet50, mobilenet, dqn, dcgan, language_model, small_cnn or mlp."
+            metavar="NAME",
+            help="resnet18, resnet50, mobilenet, dqn, dcgan, language_model, small_cnn or mlp.",
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")],

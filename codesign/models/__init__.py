@@ -1,6 +1,7 @@
 """The shipped models as ONNX files, written by our own code.
 
-ResNet-18, ResNet-50, MobileNet-v1, DQN, a small CNN and an MLP in every form; DCGAN and a language model of LSTMs in float32.
+ResNet-18, ResNet-50, MobileNet-v1, DQN, a small CNN and an MLP in every form; DCGAN and a language model of LSTMs in
+float32.
 """
 
 from .build import FLOAT_NAMES, FORMS, NAMES, build, sample_inputs, write

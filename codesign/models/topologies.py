@@ -104,9 +104,7 @@ def resnet50(seed: int) -> Network:
             shortcut = data
             if block == 0:
                 shortcut = f"{prefix}.downsample"
-                layers.append(
-                    _convolution(rng, shortcut, data, (channels, 4 * width), 1, stride, relu=False)
-                )
+                layers.append(_convolution(rng, shortcut, data, (channels, 4 * width), 1, stride, relu=False))
             layers.append(Add(name=f"{prefix}.add", first=f"{prefix}.conv3", second=shortcut))
             data, channels = f"{prefix}.add", 4 * width
     layers += [

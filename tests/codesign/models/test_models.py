@@ -142,7 +142,10 @@ def test_resnet50_has_the_exact_topology():
     convolutions = [layer for layer in network.layers if isinstance(layer, Convolution)]
     assert len(convolutions) == 53
     strided = [layer.name for layer in convolutions if layer.stride == 2]
-    assert strided == ["conv1", *(f"layer{k}.0.{part}" for k in (2, 3, 4) for part in ("conv2", "downsample"))]
+    assert strided == [
+        "conv1",
+        *(f"layer{k}.0.{part}" for k in (2, 3, 4) for part in ("conv2", "downsample")),
+    ]
 
 
 def test_onnx_runtime_fuses_every_convolution_of_the_uint8_form(tmp_path):
@@ -260,7 +263,9 @@ def test_the_language_model_tells_words_apart_and_carries_its_state():
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(UserError, match="resnet18, resnet50, mobilenet, dqn, small_cnn, mlp, dcgan, language_model"):
+    with pytest.raises(
+        UserError, match="resnet18, resnet50, mobilenet, dqn, small_cnn, mlp, dcgan, language_model"
+    ):
         models.build("resnet7")
     with pytest.raises(UserError, match="u8, s8, qop"):
         models.build("mlp", "u4")
