@@ -1,0 +1,129 @@
+"""Designs a second and core: machines compiled for, simulated and given figures, as the explorer does it.
+
+    python benchmarks/designs.py [--rounds N] [--json] [--write]
+
+ResNet-18 on 36 machines: square arrays of 8 to 64, buses of 8 to 32 bytes, read latencies of 30 to 200 cycles, in a
+shuffled order. Every machine is new. "nothing kept" begins each machine with nothing from the ones before; "kernels
+kept" goes through all of them as a study does, kernels of one machine serving the next. Times are thread CPU time in a
+warm process: the mean over the machines, the median over the rounds. With `--write` the figures go to
+benchmarks/results/designs.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign import models
+from vdla.codesign.explore.evaluate import Network, evaluate, load_network
+from vdla.codesign.technology.components import shipped_components
+from vdla.compiler.driver import compile_graph
+from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
+from vdla.isa.config import Config, Memory, load_config
+from vdla.sim import simulate
+
+KIB = 1024
+ARRAYS = {
+    8: {"inp": 16, "wgt": 64, "acc": 64, "par": 2},
+    16: {"inp": 32, "wgt": 256, "acc": 128, "par": 2},
+    32: {"inp": 64, "wgt": 1024, "acc": 256, "par": 4},
+    64: {"inp": 128, "wgt": 4096, "acc": 512, "par": 8},
+}
+"""KiB of the memories beside arrays of each size."""
+BUSES = (8, 16, 32)
+LATENCIES = (30, 100, 200)
+
+
+def machines() -> list[Config]:
+    """The machines, shuffled, made anew."""
+    vta = load_config("vta")
+    found = [
+        replace(
+            vta,
+            name=f"{block}x{block}, {bus} bytes, latency {latency}",
+            block_in=block,
+            block_out=block,
+            **{f"{kind}_buffer_bytes": KIB * size for kind, size in ARRAYS[block].items()},
+            memory=Memory(bus_bytes=bus, read_latency=latency),
+        )
+        for block, bus, latency in product(ARRAYS, BUSES, LATENCIES)
+    ]
+    random.Random(21).shuffle(found)
+    return found
+
+
+def one_round(network: Network, *, keep: bool) -> dict[str, float]:
+    """Mean seconds of each step over all machines, and designs a second."""
+    compiling, simulating, evaluating = [], [], []
+    both = (LoweredKernels(), LoweredKernels())
+    components = shipped_components()
+    for config in machines():
+        if not keep:
+            both = (LoweredKernels(), LoweredKernels())
+        start = time.thread_time()
+        program = compile_graph(network.graph, config, data=False, kept=both[0]).program
+        compiled = time.thread_time()
+        simulate(config, program.instructions, program.image, data=False)
+        simulated = time.thread_time()
+        # All of it once more, as a study calls it.
+        figures = evaluate(config, [replace(network, kept=both[1])], components)
+        if figures.failed is not None:
+            raise SystemExit(f"error: {config.name}: {figures.failed}")
+        evaluating.append(time.thread_time() - simulated)
+        compiling.append(compiled - start)
+        simulating.append(simulated - compiled)
+    return {
+        "compile, s": statistics.mean(compiling),
+        "simulate, s": statistics.mean(simulating),
+        "evaluate, s": statistics.mean(evaluating),
+        "designs a second and core": 1 / statistics.mean(evaluating),
+    }
+
+
+def measure(rounds: int) -> dict[str, object]:
+    """Every figure by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "resnet18.onnx"
+        models.write(path, "resnet18")
+        network = load_network(path)
+    first = machines()[0]
+    evaluate(first, [network], shipped_components())
+    found: dict[str, object] = {"machines": len(machines()), "rounds": rounds}
+    several = {name: [] for name in ("nothing kept", "kernels kept")}
+    for _ in range(rounds):
+        several["nothing kept"].append(one_round(network, keep=False))
+        several["kernels kept"].append(one_round(network, keep=True))
+    for name, results in several.items():
+        found[name] = {key: statistics.median(result[key] for result in results) for key in results[0]}
+    return found
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/designs.json")
+    options = parser.parse_args()
+    figures = measure(options.rounds)
+    if options.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name}: {value}")
+    if options.write:
+        write_results("designs", figures)
+
+
+if __name__ == "__main__":
+    main()
