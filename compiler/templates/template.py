@@ -111,9 +111,7 @@ def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | s
     shape = tuple(len(found) for found in values)
     names = [axis.name for axis in space.axes]
     if space.open_grids:
-        grids = np.ix_(*values)
-        costs, violated = _costs(space, dict(zip(names, grids, strict=True)))
-        costs = np.broadcast_to(costs, shape).ravel()
+        costs, violated = _open_costs(space, dict(zip(names, values, strict=True)))
     else:
         grids = [grid.ravel() for grid in np.meshgrid(*values, indexing="ij")]
         costs, violated = np.empty(prod(shape)), ""
@@ -126,6 +124,28 @@ def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | s
         return violated
     indices = np.unravel_index(best, shape)
     return {name: int(found[k]) for name, found, k in zip(names, values, indices, strict=True)}
+
+
+def _open_costs(space: Space, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, str]:
+    """`_costs` of all combinations of `values`, the last axis' moving first.
+
+    Columns broadcast against each other, those of most values along the last dimension: numpy's inner loops, which
+    run along that, are long then.
+    """
+    several = [name for name, column in values.items() if len(column) > 1]
+    order = sorted(several, key=lambda name: len(values[name]))
+    dimension = {name: k for k, name in enumerate(order)}
+    sizes = np.ones((len(values), len(order)), dtype=np.int64)
+    for row, (name, column) in enumerate(values.items()):
+        if name in dimension:
+            sizes[row, dimension[name]] = len(column)
+    columns = {
+        name: column.reshape(size)
+        for (name, column), size in zip(values.items(), sizes.tolist(), strict=True)
+    }
+    costs, violated = _costs(space, columns)
+    costs = np.broadcast_to(costs, [len(values[name]) for name in order])
+    return costs.transpose([dimension[name] for name in several]).ravel(), violated
 
 
 def _costs(space: Space, columns: Columns) -> tuple[np.ndarray, str]:

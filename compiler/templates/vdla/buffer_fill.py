@@ -53,6 +53,11 @@ def transfers(sides: Sequence[Side]) -> np.ndarray:
     bare: np.ndarray = np.asarray(False)
     stride = 1
     for side in reversed(sides):
+        if (isinstance(side.most, int | np.integer) or side.most.size == 1) and side.most <= 1:
+            # Nothing moves along it, and nothing joins across it.
+            joined = np.asarray(False)
+            stride *= side.size
+            continue
         moving = np.asarray(side.most) > 1
         # Without columns that are dense, the first group is one of rows.
         first = moving & ~joined & (groups == 0)
@@ -89,14 +94,14 @@ def least_data_beats(config: Config, shape: LayerShape, element: int) -> float:
 
     Strides and dilations may be larger than the kernel: then single outputs, or single rows of the kernel, read less.
     """
-    whole = (shape.out_height, shape.out_width)
-    positions = 1
-    for axis in (0, 1):
-        ways = [
-            seen(size, shape, axis, cuts) for size in (whole[axis], 1) for cuts in (1, shape.kernel[axis])
-        ]
-        positions *= min(int(way) for way in ways)
+    positions = _least_seen(shape, 0) * _least_seen(shape, 1)
     return shape.images * shape.input_blocks * positions * element / config.memory.bus_bytes
+
+
+def _least_seen(shape: LayerShape, axis: int) -> int:
+    """The least of `seen` for whole outputs or single ones, kernels whole or cut into single rows or columns."""
+    whole = np.array([[(shape.out_height, shape.out_width)[axis]], [1]])
+    return int(seen(whole, shape, axis, np.array([1, shape.kernel[axis]])).min())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -154,9 +154,9 @@ def _together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
 
     Units that are as busy as the busiest wait for one another now and then.
     """
-    found = np.stack(np.broadcast_arrays(*units))
-    busiest = np.maximum(found.max(axis=0), 1.0)
-    return busiest * ((found / busiest) ** sharpness).sum(axis=0) ** (1 / sharpness)
+    busiest = reduce(np.maximum, units, np.asarray(1.0))
+    total = reduce(np.add, [(unit / busiest) ** sharpness for unit in units])
+    return busiest * total ** (1 / sharpness)
 
 
 def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 
 import numpy as np
@@ -108,11 +109,13 @@ def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]
     )
 
 
+@lru_cache(maxsize=1024)
 def balanced_sizes(extent: int) -> tuple[int, ...]:
     """The tile sizes worth trying: ceil(extent / k) for every k, ascending."""
     return tuple(sorted({ceil(extent / k) for k in range(1, extent + 1)}))
 
 
+@lru_cache(maxsize=1024)
 def up_to(size: int) -> tuple[int, ...]:
     """All sizes from 1 on."""
     return tuple(range(1, size + 1))
