@@ -7,6 +7,10 @@ function parallel_axes() {
     const values = [...new Set(ran.map((i) => field.value[i]))].sort((a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a) < String(b) ? -1 : 1));
     return { name: field.name, title: field.meaning, value: field.value, values };
   }).filter((axis) => axis.values.length > 1);
+  // A field that follows from another one would show the same again.
+  for (let k = axes.length - 1; k > 0; k--) {
+    if (axes.slice(0, k).some((other) => ran.every((i) => other.value[i] === axes[k].value[i]))) axes.splice(k, 1);
+  }
   for (const metric of data.metrics) {
     if (!metric.objective && metric.name !== "utilization") continue;
     const value = designs.figures[metric.name];
@@ -17,6 +21,7 @@ function parallel_axes() {
     if (axis.values && (axis.values.length <= 16 || typeof axis.values[0] !== "number")) {
       const place = new Map(axis.values.map((value, k) => [value, k]));
       axis.y = (value) => parallel.bottom - ((parallel.bottom - parallel.top) * (place.get(value) + 0.5)) / axis.values.length;
+      axis.spread = (0.5 * (parallel.bottom - parallel.top)) / axis.values.length;
       axis.ticks = axis.values.map((value) => [axis.y(value), typeof value === "number" ? size_text(value) : value]);
     } else {
       const known = ran.map((i) => axis.value[i]);
@@ -28,6 +33,8 @@ function parallel_axes() {
   }
   return axes;
 }
+// Where a line passes among others of the same value, from -0.5 to 0.5.
+const apart = (i) => ((i * 0.618034) % 1) - 0.5;
 const size_text = (value) => (value >= 1024 && value % 1024 === 0 ? `${value / 1024} Ki` : shown(value));
 
 function draw_parallel() {
@@ -58,7 +65,7 @@ function paint_lines() {
     pen.globalAlpha = alpha;
     pen.lineWidth = thick;
     pen.beginPath();
-    for (const i of which) parallel.axes.forEach((axis, k) => pen[k ? "lineTo" : "moveTo"](axis.x, axis.y(axis.value[i])));
+    for (const i of which) parallel.axes.forEach((axis, k) => pen[k ? "lineTo" : "moveTo"](axis.x, axis.y(axis.value[i]) + (axis.spread || 0) * apart(i)));
     pen.stroke();
   };
   const groups = { front: [], plain: [], out: [] };
@@ -70,7 +77,7 @@ function paint_lines() {
   // Each line alone, so that crowds look like ones.
   for (const i of groups.out) draw([i], color("--plain"), 0.05, 1);
   for (const i of groups.plain) draw([i], color("--plain"), crowd, 1);
-  for (const i of groups.front) draw([i], color("--front"), 0.75, 1.4);
+  for (const i of groups.front) draw([i], color("--front"), Math.min(0.8, 0.3 + 10 / groups.front.length), 1.3);
   if (chosen.b >= 0 && ran.includes(chosen.b)) draw([chosen.b], color("--b"), 1, 3);
   if (chosen.a >= 0 && ran.includes(chosen.a)) draw([chosen.a], color("--a"), 1, 3);
 }
