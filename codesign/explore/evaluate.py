@@ -64,11 +64,17 @@ class NetworkFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """A machine's: square millimetres by unit, and its networks by name. `failed` says why there are none."""
+    """A machine's: square millimetres by unit, and its networks by name. `failed` says why there are none.
+
+    By name of a metric (`metrics.METRICS`), where it has them: `intervals`, the ends of the 90% interval as factors of
+    its value, and `rungs`, what it stands on if that is not `Metric.rung`.
+    """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
     networks: Mapping[str, NetworkFigures] = field(default_factory=dict[str, NetworkFigures])
     failed: str | None = None
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    rungs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def square_millimetres(self) -> float:
@@ -125,7 +131,10 @@ def to_json(figures: Figures) -> dict[str, Any]:
     """The figures as JSON values."""
     if figures.failed is not None:
         return {"failed": figures.failed}
+    intervals = {"intervals": {name: list(ends) for name, ends in figures.intervals.items()}}
     return {
+        **(intervals if figures.intervals else {}),
+        **({"rungs": dict(figures.rungs)} if figures.rungs else {}),
         "area_mm2": dict(figures.area),
         "networks": {
             name: {
@@ -154,7 +163,14 @@ def from_json(value: Mapping[str, Any]) -> Figures:
     }
     if any(item.cycles < 1 for item in networks.values()):
         raise ValueError("cycles below 1")
-    return Figures(area={str(unit): float(x) for unit, x in value["area_mm2"].items()}, networks=networks)
+    return Figures(
+        area={str(unit): float(x) for unit, x in value["area_mm2"].items()},
+        networks=networks,
+        intervals={
+            str(n): (float(low), float(high)) for n, (low, high) in value.get("intervals", {}).items()
+        },
+        rungs={str(name): str(rung) for name, rung in value.get("rungs", {}).items()},
+    )
 
 
 @cache

@@ -170,7 +170,11 @@ def _common(
             {
                 "name": rung.name,
                 "meaning": rung.meaning,
-                "figures": [m.heading for m in METRICS.values() if rung_of(m.rung) is rung],
+                "figures": [
+                    m.heading
+                    for m in METRICS.values()
+                    if rung in {rung_of(text) for text in _rungs_of(m, entries)}
+                ],
             }
             for rung in LADDER
         ],
@@ -199,6 +203,12 @@ def _common(
             metric.name: numbers([_figure(metric, entry, weights) for entry in entries])
             for metric in METRICS.values()
         },
+        **_intervals(entries, weights),
+        "rungs": {
+            metric.name: column([entry.figures.rungs.get(metric.name, metric.rung) for entry in entries])
+            for metric in METRICS.values()
+            if any(metric.name in entry.figures.rungs for entry in entries)
+        },
         "area": _by_unit([entry.figures.area for entry in entries]),
         "by_network": {network.name: _network(entries, network.name) for network in networks},
         "layers": {str(place): entry.layers for place, entry in enumerate(entries) if entry.layers},
@@ -226,6 +236,11 @@ def _common(
             for entry in entries
         ],
     }
+
+
+def _rungs_of(metric: Metric, entries: Sequence[Entry]) -> set[str]:
+    """What a metric stands on in some design."""
+    return {entry.figures.rungs.get(metric.name, metric.rung) for entry in entries} or {metric.rung}
 
 
 def _metric(metric: Metric, objective: bool) -> dict[str, Any]:
@@ -258,6 +273,21 @@ def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float
     if entry.machine is None or entry.figures.failed is not None:
         return None
     return metric.value(entry.machine, entry.figures, weights)
+
+
+def _intervals(entries: Sequence[Entry], weights: Mapping[str, float]) -> dict[str, Any]:
+    """Ends of the intervals of metrics that have some, as columns."""
+    found: dict[str, Any] = {"low": {}, "high": {}}
+    for metric in METRICS.values():
+        if not any(metric.name in entry.figures.intervals for entry in entries):
+            continue
+        for place, end in enumerate(("low", "high")):
+            ends = []
+            for entry in entries:
+                value, factors = _figure(metric, entry, weights), entry.figures.intervals.get(metric.name)
+                ends.append(None if value is None or factors is None else value * factors[place])
+            found[end][metric.name] = numbers(ends)
+    return found
 
 
 def _shown(value: Value | None) -> int | str | None:

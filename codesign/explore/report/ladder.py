@@ -42,4 +42,5 @@ LADDER = (
 
 def rung_of(text: str) -> Rung | None:
     """The kind of a figure's rung; None for one that the ladder does not have."""
-    return next((rung for rung in LADDER if rung.word in text), None)
+    # From the bottom: what a model says is no synthesis, though it was fitted to some.
+    return next((rung for rung in reversed(LADDER) if rung.word in text), None)

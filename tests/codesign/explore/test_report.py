@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from vdla.codesign import models
-from vdla.codesign.explore.evaluate import evaluate, load_network
+from vdla.codesign.explore.evaluate import evaluate, from_json, load_network, to_json
 from vdla.codesign.explore.report.columns import column
 from vdla.codesign.explore.report.data import Details, exploration_data
 from vdla.codesign.explore.report.details import spread
@@ -169,6 +170,25 @@ def test_a_space_in_which_nothing_runs_has_a_page(model: Path):
     data = exploration_data(found.exploration, Details())
     assert data["chosen"] is None and data["history"]["designs"] == [] and not data["sensitivity"]["figures"]
     assert "mlp" in found.to_html(layers=0)
+
+
+def test_intervals_and_rungs_of_figures(model: Path):
+    found = vdla.explore(
+        {"base": "tiny", "fields": {"bus_bytes": [8, 16]}}, model, budget=2, strategy="exhaustive"
+    )
+    first, second = found.exploration.designs
+    known = replace(
+        first.figures, intervals={"area": (0.9, 1.2)}, rungs={"area": "model with interval, from synthesis"}
+    )
+    assert from_json(json.loads(json.dumps(to_json(known)))) == known
+    designs = (replace(first, figures=known), second)
+    data = exploration_data(replace(found.exploration, designs=designs), Details())
+    area = first.figures.square_millimetres
+    assert unpacked(data, data["low"]["area"])[0] == pytest.approx(0.9 * area, rel=1e-3)
+    assert unpacked(data, data["high"]["area"]) == [pytest.approx(1.2 * area, rel=1e-3), None]
+    assert unpacked(data, data["rungs"]["area"]) == [known.rungs["area"], "assumed: table of components"]
+    on = {rung["name"]: rung["figures"] for rung in data["ladder"]}
+    assert "area (mm2)" in on["model with interval"] and "area (mm2)" in on["table"]
 
 
 def test_ctrl_c_leaves_a_whole_report(model: Path, space: Path, tmp_path: Path):

@@ -16,8 +16,9 @@ const designs = {
   fields: data.fields.map((field) => ({ ...field, value: unpack(field.value) })),
   figures: unpack_all(data.figures),
   area: unpack_all(data.area),
-  low: data.low ? unpack_all(data.low) : {},
-  high: data.high ? unpack_all(data.high) : {},
+  low: unpack_all(data.low),
+  high: unpack_all(data.high),
+  rungs: unpack_all(data.rungs),
   networks: Object.fromEntries(Object.entries(data.by_network).map(([name, item]) => [name, {
     cycles: unpack(item.cycles), roofline: unpack(item.roofline), dram: unpack(item.dram), energy: unpack_all(item.energy),
   }])),
@@ -42,6 +43,7 @@ const label = (i) => (designs.state[i] === "reference" ? `base ${designs.labels[
   : data.kind === "comparison" ? designs.labels[i] : `design ${designs.labels[i]}`);
 const file_name = (i) => `${designs.labels[i].replace(/[^A-Za-z0-9._-]+/g, "-")}.toml`;
 const layers_of = (i, network) => ((data.layers[i] || {})[network] || null);
+const rung = (name, i) => designs.rungs[name]?.[i] ?? metrics[name].rung;
 const figure = (name, i) => designs.figures[name][i];
 
 // The text of a design's configuration, as `vdla config` reads it.

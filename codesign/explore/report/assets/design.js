@@ -37,7 +37,7 @@ function figures_table(i) {
   return el("table", {}, ...data.metrics.map((metric) => {
     const low = designs.low[metric.name]?.[i] ?? null, high = designs.high[metric.name]?.[i] ?? null;
     return el("tr", {}, el("td", { text: metric.name }), el("td", { text: shown(figure(metric.name, i)) + (low === null ? "" : ` (${shown(low)} to ${shown(high)})`) }),
-      el("td", { class: "left", text: metric.unit }), el("td", { class: "left rung", text: metric.rung }));
+      el("td", { class: "left", text: metric.unit }), el("td", { class: "left rung", text: rung(metric.name, i) }));
   }));
 }
 

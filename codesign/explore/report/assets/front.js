@@ -110,7 +110,7 @@ function intervals(i, name_x, name_y, x, y, at, out) {
 
 function about(i) {
   const rows = designs.fields.map((field) => [field.name, shown(field.value[i])]);
-  for (const metric of data.metrics) if (metric.objective) rows.push([metric.heading, shown(figure(metric.name, i))]);
+  for (const metric of data.metrics) if (metric.objective) rows.push([metric.heading, shown(figure(metric.name, i)) + (designs.low[metric.name]?.[i] == null ? "" : ` (${shown(designs.low[metric.name][i], 3)} to ${shown(designs.high[metric.name][i], 3)})`)]);
   rows.push(["utilization", shown(figure("utilization", i), 3)]);
   if (designs.state[i] === "over") rows.push(["breaks a constraint", ""]);
   return rows;
