@@ -125,7 +125,10 @@ def grid_obstacle(node: Node) -> tuple[str, str] | None:
     share out; extents have a constant bound (that many are launched); and what lies in a memory that each block (scope
     "shared") or thread ("local", "register") has for itself is allocated within these loops, or distributed over them.
     """
-    if not any(isinstance(n, For) and n.kind in AXES for n in walk(node)):
+    for inner in walk(node):
+        if type(inner) is For and inner.kind in AXES:
+            break
+    else:
         return None
     accesses: _Accesses = {}
     _record(node, (), accesses)

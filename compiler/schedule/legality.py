@@ -125,7 +125,8 @@ def starting_loops(first: Expr) -> set[str] | None:
 def asynchronous(node: Node) -> str | None:
     """Why nothing in a tree may change its place: copies in flight. None if there are none."""
     for s in walk(node):
-        if isinstance(s, Commit | Wait) or (isinstance(s, Copy) and s.asynchronous):
+        kind = type(s)
+        if kind is Commit or kind is Wait or (type(s) is Copy and s.asynchronous):
             return "it holds asynchronous copies, whose order counts"
     return None
 
@@ -143,12 +144,24 @@ def check_bounds(after: Program, before: Program, at: str) -> Program:
     Bounds of quotients and remainders of several loops are not always found, and what the verifier cannot prove, no
     target compiles.
     """
-    if any(_divides(e) for s in walk(after) for e in expressions(s)):
+    if _divides_somewhere(after):
         try:
             verify(after)
         except VerifyError as error:
             raise LegalityError(f"the result could not be verified: {error}", before, at) from None
     return after
+
+
+def _divides_somewhere(program: Program) -> bool:
+    for statement in walk(program):
+        if type(statement) is For:
+            if type(statement.extent) is not Const and _divides(statement.extent):
+                return True
+            continue
+        for expr in expressions(statement):
+            if type(expr) is not Var and type(expr) is not Const and _divides(expr):
+                return True
+    return False
 
 
 def _divides(expr: Expr) -> bool:

@@ -105,7 +105,7 @@ def names_in(program: Program) -> set[str]:
             names.add(node.var.name)
         elif type(node) is Alloc:
             names.add(node.buffer.name)
-        elif type(node) is not Seq and isinstance(node, Assign | Reduce | Copy | Intrinsic):
+        elif type(node) is Assign or type(node) is Reduce or type(node) is Copy or type(node) is Intrinsic:
             names.add(node.name)
     return names
 
@@ -172,7 +172,10 @@ def rebase(node: Stmt, name: str, buffer: Buffer, starts: tuple[Expr, ...]) -> S
         return indices if still else tuple([minus(i, s) for i, s in zip(indices, starts, strict=True)])
 
     def expr(e: Expr) -> Expr:
-        return rewrite(e) if any(load.buffer.name == name for load in loads_in(e)) else e
+        for load in loads_in(e):
+            if load.buffer.name == name:
+                return rewrite(e)
+        return e
 
     def rewrite(e: Expr) -> Expr:
         if type(e) is Var or type(e) is Const:
