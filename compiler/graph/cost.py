@@ -7,12 +7,14 @@ convolutions and matrix products have work; every other operator counts 0.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 import numpy as np
 from vdla.isa.config import Config
 
 from ..ir.visit import walk_expr
+from ..te.blocks import Pair, Window
 from .geometry import plane_read
 from .graph import Graph, Node
 from .int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
@@ -67,7 +69,16 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
         return 0
     batch, outputs, height, width = convolution_shape(graph, node, operator)
     result = batch * outputs * height * width
-    return input_bytes(graph, node, fused=False) + operator.weight.size + result + 4 * outputs
+    images, channels, *plane = graph.tensors[node.inputs[0]].nchw
+    read = images * channels * _positions_read((plane[0], plane[1]), operator.window)
+    return read + operator.weight.size + result + 4 * outputs
+
+
+@lru_cache(maxsize=1024)
+def _positions_read(plane: Pair, window: Window) -> int:
+    """Positions of an (H, W) plane that a window reads; every machine of a study asks for the same ones."""
+    rows, columns = plane_read(plane, window)
+    return int(rows.sum()) * int(columns.sum())
 
 
 def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
