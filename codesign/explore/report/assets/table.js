@@ -44,5 +44,5 @@ function start_table() {
     const lines = [columns.map((column) => quote(column.name)), ...listed().map((i) => columns.map((column) => quote(column.value(i) ?? "")))];
     save("designs.csv", `${lines.map((line) => line.join(",")).join("\n")}\n`, "text/csv");
   });
-  on_change(draw_table);
+  on_change((what) => { if (!("network" in what)) draw_table(); });
 }
