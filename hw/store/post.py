@@ -195,9 +195,11 @@ class PostPipeline(wiring.Component):
         parts = self._config.block_out // self._lanes
         if parts <= 1:
             return scales
-        part = Signal(range(parts), name="scales_part")
-        m.d.sync += part.eq(Mux(load, 0, part + 1))
-        return register(m, scales.word_select(part, 32 * self._lanes), "scales")
+        part = Signal(range(self._passes), name="scales_part")
+        # It stays at the last one: scales that changed for ever would keep the multipliers busy.
+        m.d.sync += part.eq(Mux(load, 0, Mux(part == self._passes - 1, part, part + 1)))
+        here = part[: (parts - 1).bit_length()]
+        return register(m, scales.word_select(here, 32 * self._lanes), "scales")
 
     def _operands(self, m: Module, first_read: Value, used: Value) -> Signal:
         """Operands between the first read of their window, a cycle after it, and stage B; the oldest."""
