@@ -60,42 +60,50 @@ class Scratchpads:
 
 
 @compiled()
+def run_row(  # type: ignore[no-untyped-def]
+    row, here, memory, widths, uop_bytes, pads, scratch, trace, used
+):
+    """Run one row: OUTSIDE if it reaches outside a scratchpad, and how much of `trace` is used behind it."""
+    uop, inp, wgt, packed, acc, par = pads
+    kind = row[KIND]
+    if kind in OPERATIONS:
+        outcome = run_operations(row, here, widths, pads)
+    elif kind in (CONFIG, FINISH):
+        outcome = 0
+    elif kind == LOAD_INP:
+        outcome = load_inp(row, here, memory, inp)
+    elif kind == LOAD_WGT:
+        outcome = load_wgt(row, memory, wgt, packed)
+    elif kind == LOAD_PATCH:
+        outcome = load_patch(row, here, memory, inp)
+    elif kind == LOAD_UOP:
+        outcome = load_uop(row, memory, uop_bytes, uop)
+        if outcome != OUTSIDE:
+            first = row[SRAM_BASE]
+            for k in range(load_size(row)):
+                trace[used] = uop[first + k]
+                used += 1
+    elif kind == LOAD_ACC:
+        outcome = load_acc(row, here, memory, acc)
+    elif kind == LOAD_ACC8:
+        outcome = load_acc8(row, here, memory, acc)
+    elif kind == LOAD_PAR:
+        outcome = load_par(row, memory, par)
+    elif kind == STORE_OUT:
+        outcome = store_out(row, memory, acc)
+    else:
+        outcome = store_post(row, here, memory, acc, par, scratch)
+    return outcome, used
+
+
+@compiled()
 def _execute(rows, registers, memory, widths, uop_bytes, pads, trace):  # type: ignore[no-untyped-def]
     """Run all rows; the index of an instruction that reaches outside a scratchpad, or -1."""
     used = 0
-    uop, inp, wgt, packed, acc, par = pads
-    scratch = np.empty(acc.shape[1:], np.int32)
+    scratch = np.empty(pads.acc.shape[1:], np.int32)
     for i in range(len(rows)):
-        row = rows[i]
-        kind = row[KIND]
-        here = registers[row[REGISTERS_AT]]
-        if kind in OPERATIONS:
-            outcome = run_operations(row, here, widths, pads)
-        elif kind in (CONFIG, FINISH):
-            outcome = 0
-        elif kind == LOAD_INP:
-            outcome = load_inp(row, here, memory, inp)
-        elif kind == LOAD_WGT:
-            outcome = load_wgt(row, memory, wgt, packed)
-        elif kind == LOAD_PATCH:
-            outcome = load_patch(row, here, memory, inp)
-        elif kind == LOAD_UOP:
-            outcome = load_uop(row, memory, uop_bytes, uop)
-            if outcome != OUTSIDE:
-                first = row[SRAM_BASE]
-                for k in range(load_size(row)):
-                    trace[used] = uop[first + k]
-                    used += 1
-        elif kind == LOAD_ACC:
-            outcome = load_acc(row, here, memory, acc)
-        elif kind == LOAD_ACC8:
-            outcome = load_acc8(row, here, memory, acc)
-        elif kind == LOAD_PAR:
-            outcome = load_par(row, memory, par)
-        elif kind == STORE_OUT:
-            outcome = store_out(row, memory, acc)
-        else:
-            outcome = store_post(row, here, memory, acc, par, scratch)
+        here = registers[rows[i, REGISTERS_AT]]
+        outcome, used = run_row(rows[i], here, memory, widths, uop_bytes, pads, scratch, trace, used)
         if outcome == OUTSIDE:
             return i
     return -1
@@ -149,14 +157,8 @@ def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
     return buffer[start : start + size].view(dtype).reshape(shape)
 
 
-def execute(
-    config: Config, decoded: Decoded, memory: NDArray[np.uint8], contents: Contents | None = None
-) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint64]]:
-    """Final memory, final scratchpads and the words of all LOAD.UOPs, from scratchpads that hold `contents`.
-
-    Raises ProgramError, naming the instruction.
-    """
-    image = np.array(memory, np.uint8)
+def start_pads(config: Config, contents: Contents | None = None) -> Pads:
+    """Scratchpads that hold `contents`, zeros where it names none."""
     start = typed_scratchpads(config, contents)
     wgt, par, uop = start["wgt"], start["par"], start["uop"].astype(np.uint64)
     inp = _aligned(start["inp"].shape, np.int16)
@@ -168,12 +170,23 @@ def execute(
     packed = np.zeros(shape, np.int16)
     if contents is not None and "wgt" in contents:
         packed[...] = wgt.reshape(shape[0], shape[1], lanes, pairs, 2).transpose(0, 1, 3, 2, 4)
+    return Pads(uop=uop, inp=inp, wgt=wgt, packed=packed, acc=acc, par=par)
+
+
+def execute(
+    config: Config, decoded: Decoded, memory: NDArray[np.uint8], contents: Contents | None = None
+) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint64]]:
+    """Final memory, final scratchpads and the words of all LOAD.UOPs, from scratchpads that hold `contents`.
+
+    Raises ProgramError, naming the instruction.
+    """
+    image = np.array(memory, np.uint8)
+    pads = start_pads(config, contents)
     trace = np.empty(_trace_size(decoded.rows), np.uint64)
     widths = np.array([item.width for item in uop_fields(config)], np.int64)
-    pads = Pads(uop=uop, inp=inp, wgt=wgt, packed=packed, acc=acc, par=par)
     _refuse(
         decoded,
         _execute(decoded.rows, decoded.registers, image, widths, config.uop_bytes, pads, trace),
     )
-    final = uop.astype(uop_dtype(config))
-    return image, Scratchpads(uop=final, inp=inp.astype(np.int8), wgt=wgt, acc=acc, par=par), trace
+    uop, inp = pads.uop.astype(uop_dtype(config)), pads.inp.astype(np.int8)
+    return image, Scratchpads(uop=uop, inp=inp, wgt=pads.wgt, acc=pads.acc, par=pads.par), trace

@@ -99,7 +99,7 @@ def _fields(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _value(value: Any) -> str:
     if value is None:
-        return "left out"
+        return "follows the bus"
     return "+".join(value) if isinstance(value, tuple) else f"{value:,}"
 
 

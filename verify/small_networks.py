@@ -1,0 +1,117 @@
+"""Small quantized networks, built node by node: what programs of checks and measurements are compiled from."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, Tensor, quantized_tensor
+from vdla.compiler.graph.int8_operators import (
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Int8Operator,
+)
+from vdla.compiler.graph.quantization import Quantization
+from vdla.compiler.ir.types import DType
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.post import Combination, Post
+
+QUANTIZATION = Quantization(scale=np.float32(0.05), zero_point=0, dtype="int8")
+"""Of every tensor."""
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class NetworkBuilder:
+    """A graph under construction; `tensors` begins with those that are inputs."""
+
+    rng: np.random.Generator
+    tensors: dict[str, Tensor]
+    nodes: list[Node] = dataclasses.field(default_factory=list)
+
+    def add(self, operator: Int8Operator, inputs: tuple[str, ...], shape: tuple[int, ...]) -> str:
+        """A node; the name of its output, a tensor of `shape`."""
+        name = f"node{len(self.nodes)}"
+        node = Node(name=name, members=(name,), operator=operator, inputs=inputs, output=f"t{name}")
+        self.nodes.append(node)
+        self.tensors[node.output] = quantized_tensor(node.output, shape, QUANTIZATION)
+        return node.output
+
+    def convolution(
+        self,
+        data: str,
+        filters: int,
+        kernel: int,
+        stride: int = 1,
+        groups: int = 1,
+        weight: NDArray[np.int8] | None = None,
+    ) -> str:
+        """The name of its output. Weights are uniform where none are given."""
+        batch, channels, height, width = self.tensors[data].nchw
+        pad = kernel // 2 if kernel < height else 0
+        shape = (filters, channels // groups, kernel, kernel)
+        if weight is None:
+            weight = self.rng.integers(-127, 128, shape).astype(np.int8)
+        operator = Int8Convolution(
+            weight=weight,
+            bias=self.rng.integers(-2000, 2000, filters).astype(np.int32),
+            scale=self.rng.uniform(1e-3, 2e-2, filters).astype(np.float32),
+            window=Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad)),
+            groups=groups,
+            pad_value=0,
+            post=Post(low=0),
+        )
+        rows, columns = ((size + 2 * pad - kernel) // stride + 1 for size in (height, width))
+        return self.add(operator, (data,), (batch, filters, rows, columns))
+
+    def max_pool(self, data: str, kernel: int, stride: int) -> str:
+        """The name of its output."""
+        batch, channels, height, width = self.tensors[data].nchw
+        operator = Int8MaxPool(window=Window(kernel=(kernel, kernel), strides=(stride, stride)))
+        rows, columns = ((size - kernel) // stride + 1 for size in (height, width))
+        return self.add(operator, (data,), (batch, channels, rows, columns))
+
+    def average_pool(self, data: str) -> str:
+        """Over the whole of every channel; the name of its output."""
+        batch, channels, height, width = self.tensors[data].nchw
+        count = height * width
+        operator = Int8AveragePool(
+            window=Window(kernel=(height, width)),
+            count_include_pad=False,
+            pad_value=0,
+            bias=0,
+            divisors=np.full((1, 1), count, np.int64),
+            scale_by_divisor=((count, np.float32(1 / count)),),
+            post=Post(),
+        )
+        return self.add(operator, (data,), (batch, channels, 1, 1))
+
+    def add_tensors(self, a: str, b: str) -> str:
+        """The name of the sum."""
+        combination = Combination(kind="add", ratio_self=0.7, ratio_operand=0.9, offset=3)
+        return self.add(Int8Elementwise(combination=combination), (a, b), self.tensors[a].shape)
+
+    def graph(self, name: str, inputs: tuple[str, ...], last: str) -> Graph:
+        """What was built, from `inputs` to the tensor `last`."""
+        result = self.tensors[last]
+        return Graph(
+            name=name,
+            inputs=tuple(
+                GraphInput(name=tensor, tensor=tensor, shape=self.tensors[tensor].shape, dtype=DType.INT8)
+                for tensor in inputs
+            ),
+            outputs=(
+                GraphOutput(
+                    name="output",
+                    tensor=last,
+                    shape=result.shape,
+                    dtype=DType.INT8,
+                    quantization=QUANTIZATION,
+                ),
+            ),
+            nodes=tuple(self.nodes),
+            tensors=self.tensors,
+            constants={},
+        )
