@@ -20,7 +20,7 @@ from __future__ import annotations
 from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Member, Out, Signature
 from vdla.isa.config import Config
-from vdla.isa.timing import READ_BURST_BEATS, WRITE_BURST_BEATS
+from vdla.isa.timing import READ_BURST_BEATS, most_write_beats
 
 ADDRESS_BITS = 40
 """Width of a DRAM byte address. The memory base register is added behind the arbiter, so addresses start at 0 here."""
@@ -143,11 +143,16 @@ class Client(enum.Enum, shape=2):
     LOAD = 3
 
 
+def longest_beats(config: Config) -> int:
+    """Most beats of any burst."""
+    return max(READ_BURST_BEATS, most_write_beats(config))
+
+
 def burst_layout(config: Config) -> data.StructLayout:
-    """One burst: byte `address` of its first data byte, `beats` (1..64, counted from the bus word of that byte), the
+    """One burst: byte `address` of its first data byte, `beats` (counted from the bus word of that byte), the
     data `bytes` in them (for the counters), and their `kind`. The AXI address is `address` cut to a bus word.
     """
-    most = max(READ_BURST_BEATS, WRITE_BURST_BEATS)
+    most = longest_beats(config)
     return data.StructLayout(
         {
             "address": ADDRESS_BITS,

@@ -39,7 +39,7 @@ class LoadUnit(wiring.Component):
     def _job_layout(self) -> data.StructLayout:
         parts = {"sizes": job_layout(self._config, 2), "pad_value": 8}
         if self._config.has("patch"):
-            parts |= {"is_patch": 1, "patch": patch_layout()}
+            parts |= {"is_patch": 1, "patch": patch_layout(self._config)}
         return data.StructLayout(parts)
 
     def elaborate(self, platform: object) -> Module:

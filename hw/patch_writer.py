@@ -28,11 +28,14 @@ WORDS_BITS = 17
 """Width of a number of bus words of a row: a row has up to 65535 bytes."""
 
 
-def patch_layout() -> data.StructLayout:
+def _batch_bits(config: Config) -> int:
+    return 2 if config.batch <= 4 else 3
+
+
+def patch_layout(config: Config) -> data.StructLayout:
     """What a patch load takes from register PATCH, and `length`, the bytes read of each row."""
-    return data.StructLayout(
-        {"run": 8, "step": 8, "pitch": 8, "pad_left": 8, "row_bytes": 16, "batch_row": 2, "length": 16}
-    )
+    bytes_ = dict.fromkeys(("run", "step", "pitch", "pad_left"), 8)
+    return data.StructLayout({**bytes_, "row_bytes": 16, "batch_row": _batch_bits(config), "length": 16})
 
 
 class PatchWriter(wiring.Component):
@@ -49,7 +52,7 @@ class PatchWriter(wiring.Component):
         """`config` gives block_in and the bus."""
         self._config = config
         block = config.block_in
-        job = data.StructLayout({"sizes": job_layout(config, 2), "patch": patch_layout()})
+        job = data.StructLayout({"sizes": job_layout(config, 2), "patch": patch_layout(config)})
         super().__init__(
             {
                 "job": In(stream.Signature(job)),
@@ -61,7 +64,7 @@ class PatchWriter(wiring.Component):
                 "last": Out(1),
                 "tag": Out(tag_bits),
                 "address": Out(16),
-                "batch_row": Out(2),
+                "batch_row": Out(_batch_bits(config)),
                 "data": Out(8 * block),
                 "lanes": Out(block),
                 "from_dram": Out(block),
@@ -77,7 +80,7 @@ class PatchWriter(wiring.Component):
                 "last": 1,
                 "new_row": 1,
                 "address": 16,
-                "batch_row": 2,
+                "batch_row": _batch_bits(self._config),
                 "tag": self.tag.shape(),
             }
         )

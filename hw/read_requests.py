@@ -8,14 +8,23 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.timing import AXI_BOUNDARY, read_burst_beats
 
-from .interfaces import ADDRESS_BITS, Kind, burst_layout
+from .interfaces import ADDRESS_BITS, Kind, burst_layout, longest_beats
 from .product import Product
 
-LENGTH_BITS = 28
-"""Width of a row's length in bytes: 16 bits of elements, elements of up to 4096 bytes."""
+_COUNT_BITS = 16
+"""Width of a row's length in elements."""
+
+_ELEMENT_BITS = 12
+"""Elements of up to 4096 bytes take no more than that."""
 
 
-def run_layout() -> data.StructLayout:
+def length_bits(config: Config) -> int:
+    """Width of a row's length in bytes."""
+    largest = max(config.inp_bytes, config.wgt_bytes, config.acc_bytes, config.par_bytes)
+    return _COUNT_BITS + max(_ELEMENT_BITS, largest.bit_length() - 1)
+
+
+def run_layout(config: Config) -> data.StructLayout:
     """Rows of `length` bytes, `rows` of them, `pitch` bytes apart, the first at `address`; no rows or length: none.
 
     Each row is a run, or with `joined` (they touch each other) all rows together are one.
@@ -23,7 +32,7 @@ def run_layout() -> data.StructLayout:
     return data.StructLayout(
         {
             "address": ADDRESS_BITS,
-            "length": LENGTH_BITS,
+            "length": length_bits(config),
             "rows": 16,
             "pitch": ADDRESS_BITS,
             "joined": 1,
@@ -42,14 +51,15 @@ class BurstCutter(wiring.Component):
     """
 
     def __init__(self, *, config: Config, most_beats: int) -> None:
-        """`most_beats`: longest burst, a power of two, 1..64."""
-        if not 1 <= most_beats <= 64 or most_beats & (most_beats - 1):
-            raise ValueError(f"most_beats = {most_beats}: a burst has 1, 2, 4 .. or 64 beats")
+        """`most_beats`: longest burst, a power of two, 1..`longest_beats`."""
+        most = longest_beats(config)
+        if not 1 <= most_beats <= most or most_beats & (most_beats - 1):
+            raise ValueError(f"most_beats = {most_beats}: a burst has 1, 2, 4 .. or {most} beats")
         self._config, self._most = config, most_beats
         super().__init__(
             {
                 "start": In(1),
-                "runs": In(run_layout()),
+                "runs": In(run_layout(config)),
                 "burst": Out(stream.Signature(burst_layout(config))),
                 "active": Out(1),
             }
@@ -60,16 +70,16 @@ class BurstCutter(wiring.Component):
         m = Module()
         bus = self._config.memory.bus_bytes
         shift = bus.bit_length() - 1
-        m.submodules.product = product = Product(bits=LENGTH_BITS)
-        length_bits = LENGTH_BITS + 16
-        word_bits = length_bits - shift + 1
+        m.submodules.product = product = Product(bits=length_bits(self._config))
+        run_bits = length_bits(self._config) + _COUNT_BITS
+        word_bits = run_bits - shift + 1
 
         active, starting, multiplying, first = Signal(), Signal(), Signal(), Signal()
         idle = Signal(init=1)  # not active: a register of its own, which enables many others
         row_start, pitch = (
             Signal(ADDRESS_BITS, name=name, reset_less=True) for name in ("row_start", "pitch")
         )
-        length, rows = Signal(length_bits, reset_less=True), Signal(16, reset_less=True)
+        length, rows = Signal(run_bits, reset_less=True), Signal(16, reset_less=True)
         joined, kind = Signal(reset_less=True), Signal(Kind, reset_less=True)
         # `start` and `runs` come late: while nothing is under way the runs are taken all the time, and what they ask
         # for is found out in the cycle after the start.
@@ -104,7 +114,7 @@ class BurstCutter(wiring.Component):
 
         # The next run: words it touches but one, and the bytes of its last word that it leaves out. One cycle behind
         # row_start.
-        reach = Signal(length_bits + 1)
+        reach = Signal(run_bits + 1)
         m.d.comb += reach.eq(row_start[:shift] + length - 1)
         next_over, next_tail = Signal(word_bits, reset_less=True), Signal(shift, reset_less=True)
         m.d.sync += [next_over.eq(reach >> shift), next_tail.eq(~reach[:shift])]
@@ -115,7 +125,7 @@ class BurstCutter(wiring.Component):
         offset, tail = Signal(shift, reset_less=True), Signal(shift, reset_less=True)
         # In this cycle: a run becomes the present one; that is the first run; the present one goes on behind its burst.
         turns, fresh, goes_on = Signal(), Signal(), Signal()
-        beats, last, valid, cut = Signal(range(64 + 1)), Signal(), Signal(), Signal()
+        beats, last, valid, cut = Signal(range(longest_beats(self._config) + 1)), Signal(), Signal(), Signal()
         with m.If(fresh):
             m.d.sync += [over.eq(reach >> shift), tail.eq(~reach[:shift])]
         with m.Elif(turns):
@@ -196,7 +206,7 @@ class ReadRequests(wiring.Component):
         super().__init__(
             {
                 "start": In(1),
-                "runs": In(run_layout()),
+                "runs": In(run_layout(config)),
                 "active": Out(1),
                 "request": Out(stream.Signature(burst_layout(config))),
                 "release": In(range(words + 1)),

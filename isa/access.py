@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from .config import Config
 from .errors import ProgramError
 from .layout import REGISTERS, decode_uops, unpack_fields, uop_dtype
+from .parameters import is_power_of_two
 
 Values = Mapping[str, int]
 Indices = NDArray[np.int64]
@@ -357,6 +358,15 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
         (window["columns_minus_1"] + 1, window["column_stride"]),
     )
     base = values["sram_base"]
+    for count, stride, of in (
+        (window["rows_minus_1"], window["row_stride"], "row_stride"),
+        (window["columns_minus_1"], window["column_stride"], "column_stride"),
+    ):
+        if count and stride >= config.acc_depth and not is_power_of_two(config.acc_depth):
+            raise AccessError(
+                f"register WINDOW.{of} = {stride}: with {config.acc_depth} accumulators, no power of two, a window's "
+                "strides must be less"
+            )
     # Corners lie in the scratchpad, windows wrap at its end.
     corners = loops[:2]
     _within("sram_base", "accumulator", base + sum((n - 1) * d for n, d in corners), config.acc_depth)

@@ -30,8 +30,9 @@ rates that follow from the clock says so."""
 KIB = 1024
 
 
-def _log2(value: int) -> int:
-    return value.bit_length() - 1
+def _index_bits(depth: int) -> int:
+    """Bits of an index below `depth`."""
+    return (depth - 1).bit_length()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,17 +87,17 @@ class Config:
     """
 
     name: str = "custom"
-    batch: int = parameter(1, "input vectors that share a weight tile", low=1, high=4, power_of_two=True)
-    block_in: int = parameter(16, "int8 elements of an input vector", low=4, high=64, power_of_two=True)
-    block_out: int = parameter(16, "lanes of an output vector", low=4, high=64, power_of_two=True)
-    uop_buffer_bytes: int = parameter(32 * KIB, "micro-op memory; a power of two", unit="bytes")
-    inp_buffer_bytes: int = parameter(32 * KIB, "input scratchpad; a power of two", unit="bytes")
-    wgt_buffer_bytes: int = parameter(256 * KIB, "weight scratchpad; a power of two", unit="bytes")
-    acc_buffer_bytes: int = parameter(128 * KIB, "accumulator scratchpad; a power of two", unit="bytes")
+    batch: int = parameter(1, "input vectors that share a weight tile", low=1, high=8, power_of_two=True)
+    block_in: int = parameter(16, "int8 elements of an input vector", low=4, high=128, power_of_two=True)
+    block_out: int = parameter(16, "lanes of an output vector", low=4, high=128, power_of_two=True)
+    uop_buffer_bytes: int = parameter(32 * KIB, "micro-op memory; whole micro-ops", unit="bytes")
+    inp_buffer_bytes: int = parameter(32 * KIB, "input scratchpad; whole vectors", unit="bytes")
+    wgt_buffer_bytes: int = parameter(256 * KIB, "weight scratchpad; whole tiles", unit="bytes")
+    acc_buffer_bytes: int = parameter(128 * KIB, "accumulator scratchpad; whole vectors", unit="bytes")
     acc_banks: int = parameter(
         2, "accumulator banks, each with a read port", low=1, high=16, power_of_two=True, samples=(1, 2, 4)
     )
-    par_buffer_bytes: int = parameter(2 * KIB, "parameter table of STORE.POST; a power of two", unit="bytes")
+    par_buffer_bytes: int = parameter(2 * KIB, "parameter table of STORE.POST; whole entries", unit="bytes")
     command_queue_depth: int = parameter(
         32, "instructions in each unit's command queue", low=1, high=1024, samples=(1, 2, 3, 8, 32)
     )
@@ -168,8 +169,7 @@ class Config:
         bus = self.memory.bus_bytes
         for kind in ("inp", "wgt", "acc", "uop"):  # the first three decide on the micro-ops' width
             size, element = getattr(self, f"{kind}_buffer_bytes"), self.element_bytes(kind)
-            if isinstance(size, bool) or not isinstance(size, int) or not is_power_of_two(size):
-                raise ConfigError(f"{kind}_buffer_bytes = {size!r}: must be a power of two")
+            self._check_whole(f"{kind}_buffer_bytes", element)
             if size < 2 * element:
                 raise ConfigError(
                     f"{kind}_buffer_bytes = {size}: must hold at least two {kind} elements of {element} bytes"
@@ -183,7 +183,7 @@ class Config:
             raise ConfigError(
                 f"acc_banks = {self.acc_banks}: more banks than the {self.acc_depth} accumulator vectors"
             )
-        self._check_size("par_buffer_bytes", self.par_bytes)
+        self._check_whole("par_buffer_bytes", self.par_bytes)
         for fifo in FIFOS:
             name = f"{fifo}_fifo_bytes"
             if getattr(self, name) is None:
@@ -194,6 +194,16 @@ class Config:
                     f"{name} = {getattr(self, name)}: at most {FIFO_WORDS * bus} bytes, {FIFO_WORDS} words of the bus; "
                     f"leave it out for {default_bytes(self, fifo)}, enough for this bus"
                 )
+
+    def _check_whole(self, name: str, element: int) -> None:
+        """A memory holds whole elements of `element` bytes, one at least."""
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < element or value % element:
+            near = max(1, value // element if isinstance(value, int) else 1) * element
+            raise ConfigError(
+                f"{name} = {value!r}: must be a multiple of {element}, the bytes of one element; {near} and "
+                f"{near + element} are"
+            )
 
     def _check_size(self, name: str, at_least: int) -> None:
         value = getattr(self, name)
@@ -291,28 +301,32 @@ class Config:
 
     @property
     def acc_bank_depth(self) -> int:
-        """Vectors of one accumulator bank; bank = index // acc_bank_depth."""
-        return self.acc_depth // self.acc_banks
+        """Vectors of one accumulator bank; bank = index // acc_bank_depth.
+
+        A power of two, so that the upper bits of an index are its bank. Where acc_depth is none, the last banks hold
+        less, or nothing.
+        """
+        return 1 << (self.acc_index_bits - _index_bits(self.acc_banks))
 
     @property
     def uop_index_bits(self) -> int:
         """Width of an index into the micro-op memory."""
-        return _log2(self.uop_depth)
+        return _index_bits(self.uop_depth)
 
     @property
     def inp_index_bits(self) -> int:
         """Width of an index into the input scratchpad."""
-        return _log2(self.inp_depth)
+        return _index_bits(self.inp_depth)
 
     @property
     def wgt_index_bits(self) -> int:
         """Width of an index into the weight scratchpad."""
-        return _log2(self.wgt_depth)
+        return _index_bits(self.wgt_depth)
 
     @property
     def acc_index_bits(self) -> int:
         """Width of an index into the accumulator scratchpad."""
-        return _log2(self.acc_depth)
+        return _index_bits(self.acc_depth)
 
     @property
     def multiplies_per_cycle(self) -> int:

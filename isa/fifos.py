@@ -18,8 +18,8 @@ from .timing import (
     REQUEST_GAP,
     ROOM_DELAY,
     STORE_LATENCY,
-    WRITE_BURST_BEATS,
     longest_burst,
+    most_write_beats,
     post_latency,
 )
 
@@ -68,13 +68,14 @@ def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) ->
 def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -> float:
     """The same for outputs that leave a store FIFO of `words` bus words, `outstanding` writes at a time."""
     memory = config.memory
-    burst = longest_burst(words, WRITE_BURST_BEATS)
+    longest = most_write_beats(config)
+    burst = longest_burst(words, longest)
     moved = burst + memory.stall / 2
     fill = burst * max(1.0, memory.bus_bytes / config.out_bytes)
     latency = post_latency(config) if config.has("post") else STORE_LATENCY
     room = (fill + latency + 2 + moved) / (words // burst)
     answered = (moved + memory.write_latency + 2) / outstanding
-    best = 1 + memory.stall / 2 / WRITE_BURST_BEATS
+    best = 1 + memory.stall / 2 / longest
     return best * burst / max(moved, fill, REQUEST_GAP, room, answered)
 
 

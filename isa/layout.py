@@ -232,7 +232,7 @@ REGISTERS = (
         Field("pitch", 16, 8),
         Field("pad_left", 24, 8),
         Field("row_bytes", 32, 16),
-        Field("batch_row", 48, 2),
+        Field("batch_row", 48, 3),
     ),
     _register(
         "BASE",

@@ -16,7 +16,7 @@ READ_BURST_BEATS = 64
 """Most beats of a read burst (AXI4 allows 256); shorter bursts keep the shared port responsive."""
 
 WRITE_BURST_BEATS = 32
-"""Most beats of a write burst; two of them fill the store FIFO of the presets."""
+"""Most beats of a write burst, unless an output vector has more; two of them fill the store FIFO of the presets."""
 
 AXI_BOUNDARY = 4096
 """No AXI4 burst crosses an address that is a multiple of this many bytes."""
@@ -127,8 +127,13 @@ def fetch_burst_instructions(config: Config) -> int:
 
 
 def write_burst_beats(config: Config) -> int:
-    """Most beats of a write burst: at most half the store FIFO."""
-    return longest_burst(config.fifo_bytes("store") // config.memory.bus_bytes, WRITE_BURST_BEATS)
+    """Most beats of a write burst: at most half the store FIFO, and at least a whole output vector."""
+    return longest_burst(config.fifo_bytes("store") // config.memory.bus_bytes, most_write_beats(config))
+
+
+def most_write_beats(config: Config) -> int:
+    """Most beats of a write burst, whatever the store FIFO: WRITE_BURST_BEATS, or those of an output vector."""
+    return max(WRITE_BURST_BEATS, config.out_bytes // config.memory.bus_bytes)
 
 
 def memory_noise(seed: int, index: int, stream: int, limit: int) -> int:

@@ -76,7 +76,7 @@ def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
     """LOAD.PATCH into `inp`, byte by byte in the order of isa/README.md."""
     patch, pad = here[1], _pad_int8(here)
     run, step, pitch, left = patch & 0xFF, patch >> 8 & 0xFF, patch >> 16 & 0xFF, patch >> 24 & 0xFF
-    row_bytes, batch_row = patch >> 32 & 0xFFFF, patch >> 48 & 3
+    row_bytes, batch_row = patch >> 32 & 0xFFFF, patch >> 48 & 7
     rows, block = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1], inp.shape[2]
     if row[X_PAD_0] or row[X_PAD_1] or batch_row >= inp.shape[1]:
         return OUTSIDE

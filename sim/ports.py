@@ -95,7 +95,7 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
         if kind == LOAD_UOP:
             count = load_size(row)
             for k in range(count):
-                uops[(row[SRAM_BASE] + k) & (P[P_UOP_DEPTH] - 1)] = trace[cursor + k]
+                uops[(row[SRAM_BASE] + k) % P[P_UOP_DEPTH]] = trace[cursor + k]
             cursor += count
             version += 1
         if kind not in MATRIX and kind != ALU:
@@ -111,7 +111,7 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
             slot[_S_DST_LOW] = slot[_S_SRC_LOW] = 1 << 40
             slot[_S_DST_HIGH] = slot[_S_SRC_HIGH] = -1
             for k in range(first, last):
-                word = np.int64(uops[k & (P[P_UOP_DEPTH] - 1)])
+                word = np.int64(uops[k % P[P_UOP_DEPTH]])
                 dst, src = word & dst_mask, word >> P[P_UOP_DST] & src_mask
                 slot[_S_DST_LOW] = min(slot[_S_DST_LOW], dst)
                 slot[_S_DST_HIGH] = max(slot[_S_DST_HIGH], dst)
@@ -132,7 +132,7 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
                     kept = grown
                 slot[_S_UOPS] = used
                 for k in range(first, last):
-                    kept[used] = uops[k & (P[P_UOP_DEPTH] - 1)]
+                    kept[used] = uops[k % P[P_UOP_DEPTH]]
                     used += 1
             B[i, B_UOPS] = slot[_S_UOPS]
     return kept
@@ -162,7 +162,7 @@ def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-
         index += (word >> P[P_UOP_DST] & ((1 << P[P_UOP_SRC]) - 1)) + y * row[SRC_OUT] + x * row[SRC_IN]
     else:
         index += (word & ((1 << P[P_UOP_DST]) - 1)) + y * row[DST_OUT] + x * row[DST_IN]
-    return (index & (P[P_ACC_DEPTH] - 1)) // P[P_BANK_DEPTH]
+    return index % P[P_ACC_DEPTH] // P[P_BANK_DEPTH]
 
 
 @timing_code

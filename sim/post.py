@@ -102,7 +102,7 @@ def _reduce(acc, corner, rows, columns, row_stride, column_stride, sums, reduced
         for c in range(columns):
             if r == 0 and c == 0:
                 continue
-            vector = acc[(corner + r * row_stride + c * column_stride) & (len(acc) - 1)]
+            vector = acc[(corner + r * row_stride + c * column_stride) % len(acc)]
             for b in range(reduced.shape[0]):
                 for j in range(reduced.shape[1]):
                     if sums:

@@ -272,7 +272,9 @@ def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore
         while V[V_READ] < reads:
             r, q = V[V_READ] // V[V_COLUMNS], V[V_READ] % V[V_COLUMNS]
             index = corner + r * V[V_ROW_STRIDE] + q * V[V_COLUMN_STRIDE]
-            bank = (index & (P[P_ACC_DEPTH] - 1)) // P[P_BANK_DEPTH]
+            if index >= P[P_ACC_DEPTH]:
+                index %= P[P_ACC_DEPTH]
+            bank = index // P[P_BANK_DEPTH]
             if bank != free_bank or cycle > free_until:
                 cycle, free_until = port_free(P, U, V, X, program, bank, cycle, horizon)
                 free_bank = bank

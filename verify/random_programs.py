@@ -66,6 +66,9 @@ def random_config(seed: int) -> Config:
 
     block_in, batch, bus = pick(4, 4, 8, 16), pick(1, 1, 2), pick(8, 8, 16, 64)
     block_out = block_in if rng.random() < 0.7 else pick(4, 8, 16)
+    shapes = ((4, 128, 1), (128, 4, 1), (4, 4, 8), (64, 16, 4))
+    if _generator(seed, "shape").random() < 0.12:
+        block_in, block_out, batch = shapes[seed % len(shapes)]
     extensions = tuple(
         name
         for name in EXTENSIONS
@@ -81,6 +84,11 @@ def random_config(seed: int) -> Config:
             inp_depth, wgt_depth, acc_depth = 2048, 2048, 2048
         case _:
             pass
+    if (uneven := _generator(seed, "depths")).random() < 0.4:
+        uop_depth, inp_depth, wgt_depth, acc_depth = (
+            int(uneven.integers(-(-3 * depth // 4), depth + 1))
+            for depth in (uop_depth, inp_depth, wgt_depth, acc_depth)
+        )
     indices = sum((depth - 1).bit_length() for depth in (inp_depth, wgt_depth, acc_depth))
     return Config(
         name=f"random {seed}",
@@ -94,8 +102,8 @@ def random_config(seed: int) -> Config:
         par_buffer_bytes=8 * block_out * pick(1, 4),
         load_fifo_bytes=pick(2 * bus, 4 * bus, 1024),
         compute_fifo_bytes=pick(2 * bus, 256),
-        operand_fifo_bytes=pick(128, 512),
-        store_fifo_bytes=pick(128, 512),
+        operand_fifo_bytes=max(pick(128, 512), 2 * batch * block_out),
+        store_fifo_bytes=max(pick(128, 512), 2 * batch * block_out),
         extensions=extensions,
         memory=Memory(bus_bytes=bus, seed=seed % 2**32, **_samples(Memory, seed)),
         post_lanes=max(1, batch * block_out >> pick(0, 0, 1, 2, 3)),

@@ -99,7 +99,7 @@ def _fields(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _value(value: Any) -> str:
     if value is None:
-        return "follows the bus"
+        return "left out"
     return "+".join(value) if isinstance(value, tuple) else f"{value:,}"
 
 

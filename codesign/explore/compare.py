@@ -187,5 +187,5 @@ def _row(kind: str, name: str, unit: str, values: Sequence[float]) -> Row:
 
 
 def _known(value: Any) -> Any:
-    """A field's value; sizes that follow from the bus are None, which a page shows as text."""
-    return "follows the bus" if value is None else shown(value)
+    """A field's value; sizes that follow from others are left out of a configuration."""
+    return "left out" if value is None else shown(value)

@@ -21,6 +21,8 @@ def lanes(config: Config) -> int:
 class Accumulators(wiring.Component):
     """`acc_banks` memories of `acc_bank_depth` vectors; bank(i) = i // acc_bank_depth.
 
+    Where acc_depth is no power of two the last of them holds less, and those behind it are left out.
+
     A read returns what was written in earlier cycles. Of a word that is written in the same cycle it returns anything:
     what the pipeline reads then is replaced by what it writes, and the store unit waits for a token.
 
@@ -60,10 +62,10 @@ class Accumulators(wiring.Component):
             ~self.read.enable | (bank_of(self.read.address) != bank_of(self.store.address))
         )
         outputs = []
-        for number in range(config.acc_banks):
+        for number, first in enumerate(range(0, config.acc_depth, config.acc_bank_depth)):
             bank = memory.Memory(
                 shape=8 * config.acc_bytes,
-                depth=config.acc_bank_depth,
+                depth=min(config.acc_bank_depth, config.acc_depth - first),
                 init=[],
                 attrs=ANY_ON_COLLISION,
             )

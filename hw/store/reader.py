@@ -8,6 +8,7 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
+from vdla.isa.parameters import is_power_of_two
 
 
 def windows_layout() -> data.StructLayout:
@@ -104,10 +105,10 @@ class Reader(wiring.Component):
                 self.active.eq(~y.all_end),
                 begins.eq(self.last & ~y.all_end),
                 goes_on.eq(~self.last),
-                here.eq(here + windows.column_stride),
+                here.eq(self._wrapped(here, windows.column_stride)),
             ]
             with m.If(column.all_end):
-                place = of_window_row + windows.row_stride
+                place = self._wrapped(of_window_row, windows.row_stride)
                 m.d.sync += [here.eq(place), of_window_row.eq(place)]
             with m.If(self.last):
                 place = corner + windows.x_stride
@@ -116,6 +117,17 @@ class Reader(wiring.Component):
                 place = of_row + windows.y_stride
                 m.d.sync += [p.eq(place) for p in (of_row, corner, of_window_row, here)]
         return m
+
+    def _wrapped(self, place: Value, stride: Value) -> Value:
+        """The address `stride` behind `place`, from the beginning again behind the last one.
+
+        Where the depth is no power of two, `stride` is less than it (isa/README.md).
+        """
+        depth = self._config.acc_depth
+        if is_power_of_two(depth):
+            return place + stride
+        moved = place + stride[: self._config.acc_index_bits]
+        return Mux(moved >= depth, moved - depth, moved)
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:
         """Whether a paced vector may begin: the one before has had a cycle for each of its passes.

@@ -34,7 +34,7 @@ class Writer(wiring.Component):
         super().__init__(
             {
                 "start": In(1),
-                "runs": In(run_layout()),
+                "runs": In(run_layout(config)),
                 "room": Out(1),
                 "reserve": In(1),
                 "put": In(1),

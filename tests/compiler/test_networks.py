@@ -61,6 +61,15 @@ MACHINES: dict[str, Config] = {
     ),
     "16x4": replace(VTA, name="16x4", block_out=4, acc_buffer_bytes=16384, extensions=("post",)),
     "wide": replace(VTA, name="wide", block_in=8, block_out=8),
+    "odd depths": replace(
+        VTA,
+        name="odd depths",
+        uop_buffer_bytes=4 * 5000,
+        inp_buffer_bytes=16 * 1500,
+        wgt_buffer_bytes=256 * 700,
+        acc_buffer_bytes=64 * 1302,
+        par_buffer_bytes=128 * 11,
+    ),
     "starved": replace(
         load_config("tiny"),
         name="starved",

@@ -9,9 +9,12 @@ import pytest
     ("text", "parts"),
     [
         ("batch = 3", ["batch = 3", "power of two"]),
+        ("batch = 16", ["batch = 16", "1, 2, 4 or 8"]),
+        ("block_in = 256", ["block_in = 256", "64 or 128"]),
         ("block_in = 16.5", ["block_in = 16.5", "expected an integer"]),
         ("block_size = 16", ["unknown field block_size", "known are"]),
-        ("inp_buffer_bytes = 100", ["inp_buffer_bytes = 100", "power of two"]),
+        ("inp_buffer_bytes = 100", ["inp_buffer_bytes = 100", "a multiple of 16", "96 and 112 are"]),
+        ("par_buffer_bytes = 64", ["par_buffer_bytes = 64", "a multiple of 128, the bytes of one element"]),
         ("wgt_buffer_bytes = 256", ["wgt_buffer_bytes = 256", "at least two wgt elements of 256 bytes"]),
         ("acc_buffer_bytes = 16777216", ["acc_buffer_bytes", "16-bit sram_base", "at most"]),
         ("uop_buffer_bytes = 524288", ["uop_buffer_bytes = 524288", "16-bit sram_base", "at most 262144"]),

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -411,3 +412,24 @@ def test_races_are_found_exactly_where_a_pairwise_comparison_finds_them(seed):
     races = _pairwise_races(config, words, program.image, _happens_before(config, words))
     assert bool(found) == bool(races)
     assert {item.instructions for item in found if len(item.instructions) == 2} <= races
+
+
+ODD = replace(load_config("tiny"), acc_buffer_bytes=16 * 100, acc_banks=4)
+
+
+@pytest.mark.parametrize(
+    ("window", "part"),
+    [
+        ("columns_minus_1=1 column_stride=100", "register WINDOW.column_stride = 100: with 100 accumulators"),
+        ("rows_minus_1=1 row_stride=107", "register WINDOW.row_stride = 107"),
+        ("rows_minus_1=1 row_stride=99", None),
+        ("column_stride=100 row_stride=100", None),  # of a window of one vector they mean nothing
+    ],
+)
+def test_windows_wrap_once_where_the_accumulators_are_no_power_of_two(window: str, part: str | None):
+    text = f"CONFIG WINDOW {window}\nSTORE.POST sram_base=98 y_size=1 x_size=1 x_stride=1"
+    found = findings(text, ODD)
+    if part is None:
+        assert found == []
+    else:
+        only(found, "bounds", part, "must be less")

@@ -6,7 +6,7 @@ import pytest
 from vdla.isa.config import Config, load_config, parse_config, toml_text
 from vdla.isa.errors import ConfigError
 from vdla.isa.program import config_from_dict
-from vdla.isa.timing import post_latency
+from vdla.isa.timing import post_latency, write_burst_beats
 
 EDGE8 = load_config("edge8")
 
@@ -40,3 +40,58 @@ def test_impossible_lane_counts_are_refused(lanes: object):
         ConfigError, match=r"post_lanes = .* power of two from 1 to batch \* block_out = 8; leave"
     ):
         dataclasses.replace(EDGE8, post_lanes=lanes)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("depth", "banks", "bank"),
+    [(128, 4, 32), (100, 4, 32), (129, 4, 64), (65, 4, 32), (3, 2, 2), (90, 1, 128)],
+)
+def test_banks_are_powers_of_two_of_any_number_of_vectors(depth: int, banks: int, bank: int):
+    """So that an index's upper bits are its bank; the last banks hold what is left."""
+    config = dataclasses.replace(EDGE8, acc_buffer_bytes=depth * EDGE8.acc_bytes, acc_banks=banks)
+    assert (config.acc_depth, config.acc_bank_depth) == (depth, bank)
+    assert (depth - 1) // bank < banks
+
+
+def test_any_number_of_elements_makes_a_scratchpad():
+    sizes = {
+        "uop_buffer_bytes": 300 * 4,
+        "inp_buffer_bytes": 77 * EDGE8.inp_bytes,
+        "wgt_buffer_bytes": 3 * EDGE8.wgt_bytes,
+        "acc_buffer_bytes": 1000 * EDGE8.acc_bytes,
+        "par_buffer_bytes": 5 * EDGE8.par_bytes,
+    }
+    config = dataclasses.replace(EDGE8, **sizes)  # pyright: ignore[reportArgumentType]
+    assert [config.uop_depth, config.inp_depth, config.wgt_depth, config.acc_depth, config.par_depth] == [
+        300,
+        77,
+        3,
+        1000,
+        5,
+    ]
+    assert [config.uop_index_bits, config.inp_index_bits, config.wgt_index_bits, config.acc_index_bits] == [
+        9,
+        7,
+        2,
+        10,
+    ]
+    assert parse_config(toml_text(config), "text") == config
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"acc_buffer_bytes": 1000}, r"multiple of 32, the bytes of one element; 992 and 1024 are"),
+        ({"acc_buffer_bytes": 32}, r"at least two acc elements"),
+        ({"wgt_buffer_bytes": True}, r"multiple of 64"),
+        ({"par_buffer_bytes": 0}, r"multiple of 64, the bytes of one element; 64 and 128 are"),
+    ],
+)
+def test_parts_of_elements_are_refused(values: dict[str, object], message: str):
+    with pytest.raises(ConfigError, match=message):
+        dataclasses.replace(EDGE8, **values)  # pyright: ignore[reportArgumentType]
+
+
+def test_bursts_of_the_widest_vectors_hold_whole_vectors():
+    config = Config(batch=8, block_in=4, block_out=128, wgt_buffer_bytes=65536, extensions=("post",))
+    assert write_burst_beats(config) * config.memory.bus_bytes == config.out_bytes == 1024

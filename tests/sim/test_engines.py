@@ -120,7 +120,11 @@ def test_random_values(seed: int):
     check_values(random_program(config, seed, length=50))
 
 
-@pytest.mark.parametrize("seed", representatives(range(1000, 1012), 0, always=[*range(1005, 1012)]))
+# Machines with which programs take less than 10,000 cycles: the slow model takes them one by one.
+QUICK = (1000, 1003, 1004, 1005, 1007, 1011, 1038, 1001, 1008, 1015, 1017, 1028)
+
+
+@pytest.mark.parametrize("seed", representatives(QUICK, 0, always=list(QUICK[:7])))
 def test_random_timing(seed: int):
     config = random_config(seed)
     check_timing(random_program(config, seed, length=30))

@@ -44,10 +44,11 @@ def ring_of(
 
     It needs one row more than a window, so that the array can go on while a window is read; the rows that a window
     shares with the one before must be as many as the pool's top pads, so that every step computes `stride` rows.
+    Windows wrap at the end of the accumulators, so whole rows must fill them.
     """
     rows = 1 << pool.kernel[0].bit_length()
     width = (pool.outputs(*outputs)[1] - 1) * pool.strides[1] + pool.kernel[1]
-    if pool.dilations != (1, 1) or pool.kernel[0] - pool.strides[0] != pool.pads[0] or rows > acc_depth:
+    if pool.dilations != (1, 1) or pool.kernel[0] - pool.strides[0] != pool.pads[0] or acc_depth % rows:
         return None
     pitch = acc_depth // rows
     most, parts = min(most_filters, pitch // width) // together, filter_blocks // together

@@ -7,6 +7,7 @@ from vdla.isa.check import check
 from vdla.isa.config import load_config
 from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSIONS
 from vdla.isa.layout import decode_one, format_names
+from vdla.isa.parameters import is_power_of_two
 from vdla.isa.program import to_bytes
 from vdla.isa.reference import run_reference
 from vdla.verify.cosim.cases import case, launch, plan
@@ -26,7 +27,9 @@ def test_the_machines_cover_what_the_list_promises():
         == len(MACHINES)
     )
     assert {machine.block_in for machine in MACHINES} >= {4, 8, 16, 32}
-    assert {machine.batch for machine in MACHINES} == {1, 2}
+    assert {machine.batch for machine in MACHINES} == {1, 2, 8}
+    assert {machine.block_out for machine in MACHINES} >= {4, 8, 16, 32, 64, 128}
+    assert {is_power_of_two(machine.acc_depth) for machine in MACHINES} == {True, False}
     widths = {(machine.instruction_bytes, machine.uop_bytes) for machine in MACHINES}
     assert widths == {(16, 4), (32, 4), (32, 8)}
     assert {8 * machine.memory.bus_bytes for machine in MACHINES} == {64, 128, 256, 512}

@@ -47,7 +47,7 @@ function pair_bars(rows) {
 }
 function differing(a, b) {
   return designs.toml.filter(([, column]) => column[a] !== column[b])
-    .map(([key, column]) => [key, ...[column[a], column[b]].map((text) => (text === null ? "as it follows" : /^\d+$/.test(text) ? shown(Number(text)) : text))]);
+    .map(([key, column]) => [key, ...[column[a], column[b]].map((text) => (text === null ? "left out" : /^\d+$/.test(text) ? shown(Number(text)) : text))]);
 }
 
 // Sentences: how much, of what, where. `codesign/explore/report/explain.py` says the same in Python.

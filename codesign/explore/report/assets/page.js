@@ -33,17 +33,25 @@ function draw_lead() {
 }
 
 function start_choice() {
-  const order = [...front, ...ran.filter((i) => designs.state[i] !== "front")];
+  // The front and the base; other designs, of which there may be thousands, when they are chosen in a plot or the table.
+  const order = data.kind === "comparison" ? ran : [...front, ...(reference >= 0 ? [reference] : [])];
+  const option = (i) => el("option", { value: i, text: `${designs.state[i] === "front" ? "● " : ""}${label(i)}` });
+  const pick = (which) => {
+    const select = find(`pick-${which}`), i = chosen[which];
+    if (i >= 0 && !select.querySelector(`option[value="${i}"]`)) select.append(option(i));
+    select.value = String(i);
+  };
   for (const which of ["a", "b"]) {
     const select = find(`pick-${which}`);
-    for (const i of data.kind === "comparison" ? ran : order) select.append(el("option", { value: i, text: `${designs.state[i] === "front" ? "● " : ""}${label(i)}` }));
+    select.append(...order.map(option));
     select.addEventListener("change", () => change({ [which]: Number(select.value) }));
+    pick(which);
   }
   for (const { name } of data.networks) find("pick-network").append(el("option", { value: name, text: name }));
   find("pick-network").addEventListener("change", () => change({ network: find("pick-network").value }));
   find("network-label").hidden = data.networks.length < 2;
   on_change((what) => {
-    for (const which of ["a", "b"]) if (which in what) find(`pick-${which}`).value = String(chosen[which]);
+    for (const which of ["a", "b"]) if (which in what) pick(which);
   });
 }
 
@@ -87,6 +95,7 @@ function start() {
     section.hidden = parts !== null && !parts.includes(section.id);
     if (!section.hidden) document.querySelector("nav").append(el("a", { href: `#${section.id}`, text: section.dataset.title }));
   }
+  Object.assign(chosen, data.chosen || {});
   start_theme();
   draw_lead();
   start_choice();
@@ -97,12 +106,16 @@ function start() {
     start_sensitivity();
     start_history();
     start_table();
+    draw_table();
   } else if (data.kind === "exploration") {
     for (const id of ["front", "parallel", "sensitivity", "history", "layers", "compare", "table"]) find(id).hidden = true;
   } else find("compare").after(find("design"), find("layers"));
   on_change(draw_design);
   on_change(draw_layers);
   on_change(draw_compare);
+  draw_design();
+  draw_layers();
+  draw_compare();
   draw_sources();
   const draw = () => {
     if (!explored) return;
@@ -112,7 +125,6 @@ function start() {
     draw_history();
   };
   draw();
-  if (data.chosen) change(data.chosen);
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width) return;

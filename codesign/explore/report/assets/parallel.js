@@ -162,7 +162,7 @@ function start_parallel() {
     filter_designs();
   });
   on_change((what) => {
-    paint_lines();
+    if ("a" in what || "b" in what || "inside" in what) paint_lines();
     if ("inside" in what) count_inside();
   });
   count_inside();

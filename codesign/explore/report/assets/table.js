@@ -24,11 +24,13 @@ function draw_table() {
       listing.down = column.name === listing.sort && !listing.down;
       listing.sort = column.name;
       draw_table();
-    } }))), el("th", { text: "" }));
+    } }))));
+  head.firstChild.after(el("th", { text: "choose" }));
   const body = el("tbody", {}, ...rows.slice(0, listing.rows).map((i) => el("tr", { class: i === chosen.a ? "a" : i === chosen.b ? "b" : null },
-    ...columns.map((column, k) => el("td", k ? { text: column.text(i) } : { text: designs.state[i] === "front" ? `${column.text(i)} ●` : column.text(i), title: designs.state[i] })),
+    el("td", { text: designs.state[i] === "front" ? `${designs.labels[i]} ●` : designs.labels[i], title: designs.state[i] }),
     el("td", {}, el("button", { type: "button", "aria-label": `choose ${label(i)} as A`, text: "A", onclick: () => change({ a: i }) }), " ",
-      el("button", { type: "button", "aria-label": `choose ${label(i)} as B`, text: "B", onclick: () => change({ b: i }) })))));
+      el("button", { type: "button", "aria-label": `choose ${label(i)} as B`, text: "B", onclick: () => change({ b: i }) })),
+    ...columns.slice(1).map((column) => el("td", { text: column.text(i) })))));
   find("table-body").replaceChildren(el("table", {}, el("thead", {}, head), body));
   find("table-more").hidden = rows.length <= listing.rows;
   find("table-count").textContent = `${Math.min(rows.length, listing.rows).toLocaleString("en-US")} of ${rows.length.toLocaleString("en-US")} designs`;
@@ -44,5 +46,5 @@ function start_table() {
     const lines = [columns.map((column) => quote(column.name)), ...listed().map((i) => columns.map((column) => quote(column.value(i) ?? "")))];
     save("designs.csv", `${lines.map((line) => line.join(",")).join("\n")}\n`, "text/csv");
   });
-  on_change(draw_table);
+  on_change((what) => { if (!("network" in what)) draw_table(); });
 }

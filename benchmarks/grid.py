@@ -1,0 +1,131 @@
+"""Utilization over a grid of machines: arrays square and not, buses, read latencies; ResNet-18 and ResNet-50.
+
+    python benchmarks/grid.py [--arrays 16x16,8x32] [--networks resnet18] [--buses 8,64] [--latencies 30] [--write]
+
+Arrays are block_in x block_out. Scratchpads grow with the array (`machine`), FIFOs follow from the bus, and as many
+reads are outstanding as the latency takes. Every cell is a machine that the compiler sees for the first time, with the
+templates' own choices and no records. Utilization is roofline over exact cycles (docs/measures.md). With `--write` the
+cells go to benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from itertools import product
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign import models
+from vdla.codesign.explore.evaluate import Network, load_network
+from vdla.compiler.driver import compile_graph
+from vdla.compiler.runtime.layers import layers_of
+from vdla.isa.config import Config, Memory
+from vdla.isa.timing import READ_BURST_BEATS
+from vdla.sim import simulate
+
+KIB = 1024
+ARRAYS = ((8, 8), (16, 16), (32, 32), (64, 64), (8, 32), (32, 8), (16, 64), (64, 16))
+BUSES = (8, 16, 32, 64)
+LATENCIES = (30, 100, 200)
+NETWORKS = ("resnet18", "resnet50")
+LEAST = 0.88
+"""What no cell should be below."""
+
+
+def machine(block_in: int, block_out: int, bus: int, latency: int) -> Config:
+    """A machine of the grid: 2,048 input and accumulator vectors, 256 weight tiles (or 256 KiB of them where these are
+    more), 64 parameter entries, the most there can be."""
+    square = block_in == block_out
+    return Config(
+        name=f"{block_in}x{block_out}",
+        block_in=block_in,
+        block_out=block_out,
+        inp_buffer_bytes=2048 * block_in,
+        wgt_buffer_bytes=max(256 * KIB, 256 * block_in * block_out),
+        acc_buffer_bytes=4 * 2048 * block_out,
+        acc_banks=4,
+        par_buffer_bytes=64 * 8 * block_out,
+        extensions=("post", "patch", "depthwise") if square else ("post", "patch"),
+        memory=Memory(
+            bus_bytes=bus,
+            read_latency=latency,
+            outstanding_reads=max(8, -(-(latency + READ_BURST_BEATS) // READ_BURST_BEATS) + 2),
+        ),
+    )
+
+
+def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
+    """Cycles and utilization of each network on one machine."""
+    found: dict[str, Any] = {
+        "array": config.name,
+        "bus_bytes": config.memory.bus_bytes,
+        "read_latency": config.memory.read_latency,
+        "storage_kib": sum(getattr(config, f"{kind}_buffer_bytes") for kind in ("inp", "wgt", "acc")) // KIB,
+    }
+    for network in networks:
+        compiled = compile_graph(network.graph, config, data=False)
+        cycles = simulate(config, compiled.program.instructions, compiled.program.image, data=False).cycles
+        roofline = sum(layer.roofline_cycles for layer in layers_of(compiled))
+        found[network.name] = {"cycles": cycles, "utilization": round(roofline / cycles, 4)}
+    return found
+
+
+def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[str, Any]:
+    """Geometric mean and least utilization, of all cells and of each array."""
+
+    def of(chosen: Sequence[dict[str, Any]]) -> dict[str, float]:
+        values = [item[name]["utilization"] for item in chosen for name in networks]
+        return {
+            "geomean": round(exp(sum(map(log, values)) / len(values)), 4),
+            "least": min(values),
+            "below_least": sum(value < LEAST for value in values),
+            "cells": len(values),
+        }
+
+    arrays = dict.fromkeys(item["array"] for item in cells)
+    return {"all": of(cells), **{a: of([c for c in cells if c["array"] == a]) for a in arrays}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--arrays", default=",".join(f"{i}x{o}" for i, o in ARRAYS))
+    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--buses", default=",".join(map(str, BUSES)))
+    parser.add_argument("--latencies", default=",".join(map(str, LATENCIES)))
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    arrays = [tuple(map(int, text.split("x"))) for text in options.arrays.split(",")]
+    names = options.networks.split(",")
+    cells = []
+    with tempfile.TemporaryDirectory() as folder:
+        networks = []
+        for name in names:
+            path = Path(folder) / f"{name}.onnx"
+            models.write(path, name)
+            networks.append(load_network(path))
+        axes = product(arrays, map(int, options.buses.split(",")), map(int, options.latencies.split(",")))
+        for (block_in, block_out), bus, latency in axes:
+            cells.append(cell(machine(block_in, block_out, bus, latency), networks))
+            if not options.json:
+                last = cells[-1]
+                shown = ", ".join(f"{name} {last[name]['utilization']:.3f}" for name in names)
+                print(f"{last['array']:>6} {bus:3} bytes, latency {latency:3}: {shown}", flush=True)
+    figures = {"summary": summary(cells, names), "cells": cells}
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        for name, row in figures["summary"].items():
+            print(f"{name:>6}: geomean {row['geomean']:.3f}, least {row['least']:.3f}, ", end="")
+            print(f"{row['below_least']} of {row['cells']} below {LEAST}")
+    if options.write:
+        print(write_results("grid", figures, compact=True))
+
+
+if __name__ == "__main__":
+    main()
