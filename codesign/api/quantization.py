@@ -17,7 +17,7 @@ from vdla.util.errors import UserError
 from vdla.util.whole_files import write_whole
 
 from ..quantization.processor import Processor, parse_processor
-from ..quantization.run import Goal, Outcome, quantize_within, split
+from ..quantization.run import Goal, Outcome, decide, open_study, split
 from ..quantization.study import COSTS, CostName, Found, Member
 from ..quantization.tables import document, front_figure, rows, write_outcome
 from ..quantize_run import describe, load_calibration, prepare_here, split_samples
@@ -141,7 +141,7 @@ def quantize(
         samples, unseen = split(samples, _where(calibration, "calibration"))
     else:
         unseen = _samples(network, held_out, "held_out")
-    outcome = quantize_within(
+    with open_study(
         network,
         samples,
         unseen,
@@ -152,12 +152,16 @@ def quantize(
         recipe=recipe,
         choices=choices,
         cost=cost,
-        goal=Goal(sqnr=sqnr, latency=latency),
         seed=seed,
-        folder=None if folder is None else Path(folder),
         remark=remark,
-        told=told,
-    )
+    ) as study:
+        outcome = decide(
+            study,
+            goal=Goal(sqnr=sqnr, latency=latency),
+            folder=None if folder is None else Path(folder),
+            told=told,
+            runs=len(samples),
+        )
     content = outcome.proto.SerializeToString(deterministic=True)
     return QuantizedNetwork(content=content, account=document(outcome), outcome=outcome)
 

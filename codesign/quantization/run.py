@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -62,7 +63,8 @@ def seen_before(samples: Sequence[Arrays], held_out: Sequence[Arrays]) -> int:
     return sum(_digest(feeds) in known for feeds in held_out)
 
 
-def quantize_within(
+@contextlib.contextmanager
+def open_study(
     model: FloatModel,
     samples: Sequence[Arrays],
     held_out: Sequence[Arrays],
@@ -74,13 +76,10 @@ def quantize_within(
     recipe: Recipe,
     choices: Mapping[str, Collection[str]],
     cost: CostName = "latency",
-    goal: Goal | None = None,
     seed: int = 0,
-    folder: Path | None = None,
     remark: Callable[[str], None] = lambda text: None,
-    told: Callable[[Found], object] | None = None,
-) -> Outcome:
-    """Searches decisions for what `read_model` read, with at most `budget` evaluations. Raises UserError."""
+) -> Iterator[Study]:
+    """A study of what `read_model` read, calibrated on `samples`; it evaluates within the block. Raises UserError."""
     plan = plan_quantization(model)
     check_products(model, plan)
     fixed = fix(model.source, layers_of(plan), choices)
@@ -96,7 +95,7 @@ def quantize_within(
             return prepare_here(proto, remark, kernels)
 
         calibrated, real = calibrate_model(model, plan, samples, prepare, recipe)
-        study = Study(
+        yield Study(
             evaluator=Evaluator(
                 calibrated=calibrated,
                 held_out=held_out,
@@ -120,19 +119,30 @@ def quantize_within(
             fixed=fixed,
             seed=seed,
         )
-        found = search(study, folder=folder, told=told)
-        wanted = goal or Goal()
-        chosen, reason = found.choose(sqnr=wanted.sqnr, latency=wanted.latency)
-        proto = calibrated.write(chosen.decisions).proto
-        return Outcome(
-            found=found,
-            chosen=chosen,
-            reason=reason,
-            proto=proto,
-            exact_sqnr=study.evaluator.exact_sqnr(proto),
-            runs=len(samples),
-            held_out=len(held_out),
-        )
+
+
+def decide(
+    study: Study,
+    *,
+    goal: Goal | None = None,
+    folder: Path | None = None,
+    told: Callable[[Found], object] | None = None,
+    runs: int,
+) -> Outcome:
+    """Searches an open study, which was calibrated on so many `runs`, and takes a member. Raises UserError."""
+    found = search(study, folder=folder, told=told)
+    wanted = goal or Goal()
+    chosen, reason = found.choose(sqnr=wanted.sqnr, latency=wanted.latency)
+    proto = study.evaluator.calibrated.write(chosen.decisions).proto
+    return Outcome(
+        found=found,
+        chosen=chosen,
+        reason=reason,
+        proto=proto,
+        exact_sqnr=study.evaluator.exact_sqnr(proto),
+        runs=runs,
+        held_out=len(study.evaluator.held_out),
+    )
 
 
 def _digest(feeds: Arrays) -> bytes:

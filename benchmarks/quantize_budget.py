@@ -1,0 +1,220 @@
+"""Quantization decided layer by layer against one way for all layers: fronts of SQNR against latency, on `vta`.
+
+    python benchmarks/quantize_budget.py [--only NAME ...] [--budget N] [--samples N] [--json] [--write]
+
+Each network is calibrated on N samples; its error is the SQNR of the outputs on N others. `uniform` are the four ways
+that treat all layers alike. Cycles are exact; float layers cost what a stated processor takes (see `processor`), an
+assumption. `within` is the best SQNR that the front has at so many times the latency of uint8 with a scale a channel.
+The shipped networks have seeded weights, not trained ones. `searches` sets the search on `small_cnn` against the same
+first points followed by changes around the front alone, and by random decisions: the hypervolume of (log latency, log
+noise), bounded by the largest latency and the worst uniform noise, over that of all searches together; over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign.explore.front import hypervolume
+from vdla.codesign.models import build, sample_inputs
+from vdla.codesign.quantization.evaluate import Figures
+from vdla.codesign.quantization.processor import CORTEX_A9
+from vdla.codesign.quantization.run import decide, open_study
+from vdla.codesign.quantization.search import Asking, Search, front_of
+from vdla.codesign.quantization.study import Study
+from vdla.codesign.quantization.tables import document
+from vdla.codesign.technology.components import shipped_components
+from vdla.compiler.graph.quantize.decisions import Decisions
+from vdla.compiler.graph.quantize.quantize import Recipe, read_model
+from vdla.isa.config import load_config
+
+NETWORKS = ("small_cnn", "mobilenet", "resnet18")
+TIMES = (1.0, 1.05, 1.25, 2.0, 5.0)
+SEEDS = range(3)
+
+
+@contextlib.contextmanager
+def opened(name: str, budget: int, samples: int) -> Iterator[Study]:
+    """The study of a shipped network."""
+
+    def drawn(seed: int) -> list[dict[str, np.ndarray]]:
+        return [{"input": part} for part in np.split(sample_inputs(name, samples, seed), samples)]
+
+    model = read_model(build(name, "float").SerializeToString())
+    with open_study(
+        model,
+        drawn(1),
+        drawn(2),
+        budget=budget,
+        config=load_config("vta"),
+        components=shipped_components(),
+        processor=CORTEX_A9,
+        recipe=Recipe(),
+        choices={},
+        remark=print,
+    ) as study:
+        yield study
+
+
+def measure(name: str, study: Study, samples: int) -> dict[str, object]:
+    started = time.process_time()
+    outcome = decide(study, runs=samples)
+    seconds = time.process_time() - started
+    account, front = document(outcome), outcome.found.front
+    base = account["uniform"]["per-channel u8"]
+    within = {
+        str(times): max(
+            member.figures.sqnr
+            for member in front
+            if member.figures.milliseconds <= times * base["latency_ms"]
+        )
+        for times in TIMES
+    }
+    return {
+        "name": name,
+        "evaluations": account["members"],
+        "cpu_seconds_per_evaluation": round(seconds / account["members"], 3),
+        "uniform": account["uniform"],
+        "within": within,
+        "front": account["front"],
+        "chosen": {key: value for key, value in account["chosen"].items() if key != "layers"},
+        "rungs": account["rungs"],
+        "processor": account["processor"],
+    }
+
+
+class AroundAlone(Search):
+    """The same first points, then nothing but changes around the front."""
+
+    def ask(self) -> Asking:
+        for start in self.starts:
+            yield from self._run(start)
+        yield from self._around()
+
+
+class RandomDecisions(Search):
+    """The same first points, then decisions at random: so many layers float as a draw says, all else by chance."""
+
+    def ask(self) -> Asking:
+        for start in self.starts:
+            yield from self._run(start)
+        random = Random(self.seed)
+        while self.left > 0:
+            decisions, share = Decisions(), random.random()
+            for move in self.moves:
+                if random.random() < (share if move.kind == "place" else 0.5):
+                    decisions = move.on(decisions)
+            yield from self._run(decisions)
+
+
+@dataclass(kw_only=True)
+class Searches:
+    """The searches of one study on one set of known figures."""
+
+    study: Study
+    budget: int
+    known: dict[Decisions, Figures]
+
+    def run(self, kind: type[Search], seed: int) -> dict[Decisions, Figures]:
+        search = kind(
+            starts=list(self.study.starts.values()),
+            moves=self.study.moves(),
+            settled=self.study.settled,
+            cost=self.study.value,
+            budget=self.budget,
+            seed=seed,
+        )
+        asking = search.ask()
+        decisions = next(asking)
+        try:
+            while True:
+                if decisions not in self.known:
+                    self.known[decisions] = self.study.evaluator.evaluate(decisions)
+                decisions = asking.send(self.known[decisions])
+        except StopIteration:
+            return search.known
+
+
+def compare_searches(study: Study, budget: int) -> dict[str, object]:
+    """The part of the best known hypervolume that each search finds."""
+    known: dict[Decisions, Figures] = {}
+    searches = Searches(study=study, budget=budget, known=known)
+    kinds = {"search": Search, "around the front alone": AroundAlone, "random decisions": RandomDecisions}
+    found = {name: [searches.run(kind, seed) for seed in SEEDS] for name, kind in kinds.items()}
+    reference = (
+        1.01 * max(math.log(figures.milliseconds) for figures in known.values() if figures.failed is None)
+        + 0.01,
+        math.log(max(known[start].noise for start in study.starts.values())) + 0.01,
+    )
+
+    def volume(part: dict[Decisions, Figures]) -> float:
+        members = [part[decisions] for decisions in front_of(part, study.value)]
+        return hypervolume(
+            np.array([(math.log(f.milliseconds), math.log(f.noise)) for f in members]), reference
+        )
+
+    best = volume(known)
+    shares = {name: [volume(part) / best for part in runs] for name, runs in found.items()}
+    return {
+        "network": "small_cnn",
+        "evaluations": budget,
+        "seeds": len(SEEDS),
+        "known": len(known),
+        "hypervolume": {
+            name: {"mean": round(float(np.mean(each)), 4), "least": round(min(each), 4)}
+            for name, each in shares.items()
+        },
+    }
+
+
+def show(row: dict[str, object]) -> None:
+    print(f"{row['name']}: {row['evaluations']} evaluations, {row['cpu_seconds_per_evaluation']} CPU s each")
+    uniform, front = row["uniform"], row["front"]
+    assert isinstance(uniform, dict) and isinstance(front, Sequence)
+    for label, member in (*uniform.items(), *((f"member {m['member']}", m) for m in front)):
+        print(
+            f"  {label:16} {member['sqnr_db']:6.2f} dB {member['latency_ms']:10.3f} ms {member['cycles']:10,} cycles "
+            f"{member['energy_uj']:10.1f} uJ  float {member['float_layers']:2} s8 {member['s8_groups']:2} "
+            f"per tensor {member['per_tensor_layers']:2}"
+        )
+    print(f"  within {row['within']}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=NETWORKS, default=NETWORKS)
+    parser.add_argument("--budget", type=int, default=60)
+    parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
+    arguments = parser.parse_args()
+    rows: list[dict[str, object]] = []
+    searches: dict[str, object] = {}
+    for name in arguments.only:
+        with opened(name, arguments.budget, arguments.samples) as study:
+            rows.append(measure(name, study, arguments.samples))
+            if not arguments.json:
+                show(rows[-1])
+            if name == "small_cnn":
+                searches = compare_searches(study, arguments.budget)
+                if not arguments.json:
+                    print(f"  searches {searches['hypervolume']}", flush=True)
+    figures = {"config": "vta", "samples": arguments.samples, "rows": rows, "searches": searches}
+    if arguments.json:
+        print(json.dumps(figures, indent=2))
+    if arguments.write:
+        write_results("quantize_budget", figures)
+
+
+if __name__ == "__main__":
+    main()
