@@ -13,6 +13,14 @@ from run_notebooks import FOLDER, NotebookError, execute, written
 # What differs from the committed run: networks and repetitions, not the way through the notebook.
 SMALL = {
     "accelerator_and_cpu": {"MODEL": "small_cnn", "REPEAT": 3},
+    "exploration": {
+        "NETWORKS": ("small_cnn",),
+        "BASE": "tiny",
+        "FIELDS": {"block_in": [4, 8], "block_out": "block_in", "bus_bytes": [8, 16]},
+        "AREA": 0.6,
+        "BUDGET": 4,
+        "WORKERS": 1,
+    },
     "fusion": {"NETWORKS": ("dqn",), "LARGE_BATCH": 2, "ROUNDS": 1},
     "latency_hiding": {
         "MODEL": "small_cnn",
