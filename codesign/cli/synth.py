@@ -1,4 +1,4 @@
-"""`vdla synth`: FPGA resources of every unit, and the clock on ECP5, of the RTL that was co-simulated."""
+"""`vdla synth`: resources or area of every unit, and the clock, of the RTL that was co-simulated."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from ..report.hardware import warning_lines
 from .options import ConfigOption, JsonOption
 from .output import json_bytes, note, print_json, text_console
 from .rtl import rtl_extra
+from .synth_cells import NAME as CELLS
+from .synth_cells import show_cells, synthesize_cells
 
 if TYPE_CHECKING:
     from vdla.hw.synthesis.flow import MappedDesign
@@ -32,7 +34,9 @@ _QUIET_SECONDS = 5.0
 
 
 def synth(
-    family: Annotated[str, typer.Option("--for", metavar="xc7|ecp5", help="The FPGA family.")],
+    family: Annotated[
+        str, typer.Option("--for", metavar="xc7|ecp5|cells", help="The FPGA family, or standard cells.")
+    ],
     config: ConfigOption = "vta",
     seeds: Annotated[
         int,
@@ -42,9 +46,19 @@ def synth(
     paths: Annotated[
         int,
         typer.Option(
-            "--paths", metavar="N", help="ECP5: instead of placing, estimate the N longest paths as mapped."
+            "--paths",
+            metavar="N",
+            help="ECP5: instead of placing, estimate the N longest paths as mapped. Cells: list the N longest.",
         ),
     ] = 0,
+    liberty: Annotated[
+        str | None,
+        typer.Option(
+            "--liberty",
+            metavar="FILE|NAME",
+            help="Cells: a Liberty file, or osu018 (the default), osu035 or osu050 of Debian's qflow-tech packages.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -54,6 +68,9 @@ def synth(
     json: JsonOption = False,
 ) -> None:
     """Resources by unit (Yosys), and the clock (nextpnr, ECP5 only). Exits 1 if the device cannot hold the design.
+
+    `--for cells`: area by unit in standard cells, memories as macros, and the longest path (OpenSTA) without wires.
+    Each Verilog module is mapped once, and what was mapped before comes from the cache.
 
     Everything is counted in the flattened design: registers, multipliers and memories where they stand, a lookup
     table with the first register, multiplier or carry chain it leads to. The clock is measured from register to
@@ -65,10 +82,17 @@ def synth(
         raise UserError(f"--seeds {seeds}: at least 1 seed is needed for a clock")
     if jobs < 1:
         raise UserError(f"--jobs {jobs}: must be at least 1")
+    if liberty is not None and family != CELLS:
+        raise UserError(f"--liberty is for --for {CELLS}; {family} has cells of its own")
     if paths < 0 or (paths and family == "xc7"):
         raise UserError(f"--paths {paths}: a number of paths of an ECP5; other families are only counted")
     if output is not None:
         check_directory(output)
+    if family == CELLS:
+        with rtl_extra(), _reporter() as report:
+            cells = synthesize_cells(machine, liberty, paths, output, report)
+        show_cells(cells, json)
+        return
     with rtl_extra():
         from vdla.hw.synthesis.estimate import longest_paths
         from vdla.hw.synthesis.families import FAMILIES
@@ -76,7 +100,9 @@ def synth(
         from vdla.hw.synthesis.flow import synthesize
 
         if family not in FAMILIES:
-            raise UserError(f"--for {family}: there is no such family; choose {' or '.join(FAMILIES)}")
+            raise UserError(
+                f"--for {family}: there is no such family; choose {', '.join(FAMILIES)} or {CELLS}"
+            )
         with _reporter() as report:
             result = synthesize(
                 machine,

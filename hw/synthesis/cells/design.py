@@ -30,7 +30,8 @@ CLOCK = "clk"
 
 @dataclass(frozen=True, kw_only=True)
 class MappedModule:
-    """A module in cells. `ports` have their nets; `instances` are of the library's cells, of macros and of modules.
+    """A module in cells. `ports` have their nets; `boxes` are its instances of macros and of modules, `buffers` those
+    that stand before them, and `text` what Yosys made of it.
 
     `loads` is the capacitance that every bit of an input port is to its driver, `drives` the resistance of every
     output's bit, both in the library's units.
@@ -39,14 +40,23 @@ class MappedModule:
     name: str
     ports: Mapping[str, Sequence[Net]]
     inward: frozenset[str]
-    instances: tuple[Instance, ...]
+    boxes: tuple[Instance, ...]
+    buffers: tuple[Instance, ...]
+    text: MappedText
     loads: Mapping[str, Sequence[float]]
     drives: Mapping[str, Sequence[float]]
 
     @cached_property
     def kinds(self) -> Counter[str]:
         """How many instances of every cell, macro and module it has of its own."""
-        return Counter(item.kind for item in self.instances)
+        return Counter(self.text.cells) + Counter(item.kind for item in (*self.boxes, *self.buffers))
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """All of them; cells are called g0, g1, ..."""
+        cells = (*self.text.cell_instances(), *self.buffers)
+        named = (Instance(name=f"g{i}", kind=cell.kind, pins=cell.pins) for i, cell in enumerate(cells))
+        return (*self.boxes, *named)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +107,9 @@ def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> 
 
 @dataclass(slots=True)
 class _Sink:
-    """A bit of an instance's input: where it is, and what it loads its driver with."""
+    """A bit of an input of a box or a buffer: the nets of its pin, the bit, and what it loads its driver with."""
 
-    instance: int
-    pin: str
+    nets: list[Net]
     bit: int
     load: float
 
@@ -117,37 +126,33 @@ class _Assembly:
         done: Mapping[str, MappedModule],
         macros: Mapping[str, Macro],
     ) -> None:
-        self._source, self._library, self._done, self._macros = module, library, done, macros
+        self._source, self._mapped, self._library = module, mapped, library
+        self._done, self._macros = done, macros
         self._ports = {text.original(port): list(nets) for port, nets in mapped.ports.items()}
         self._inward = frozenset(port.name for port in module.ports if port.inward)
-        self._kinds: list[str] = []
-        self._names: list[str] = []
-        self._pins: list[dict[str, list[Net]]] = []
-        for item in mapped.instances:
-            kind, name = item.kind, f"g{len(self._names)}"
-            pins = {pin: list(nets) for pin, nets in item.pins.items()}
-            if kind not in library.cells:
-                name = text.original(item.name)
-                if kind not in macros:
-                    kind = text.children[int(kind.removeprefix("child_"))]
-                    pins = {text.original(pin): nets for pin, nets in pins.items()}
-            self._add(kind, name, pins)
-        nets = [net for pins in self._pins for bits in pins.values() for net in bits if isinstance(net, int)]
-        nets += [net for bits in self._ports.values() for net in bits if isinstance(net, int)]
-        self._next = max(nets, default=1) + 1
-
-    def _add(self, kind: str, name: str, pins: dict[str, list[Net]]) -> None:
-        self._kinds.append(kind)
-        self._names.append(name)
-        self._pins.append(pins)
+        self._boxes: list[tuple[str, str, dict[str, list[Net]]]] = []
+        for item in mapped.boxes:
+            kind, pins = item.kind, {pin: list(nets) for pin, nets in item.pins.items()}
+            if kind not in macros:
+                kind = text.children[int(kind.removeprefix("child_"))]
+                pins = {text.original(pin): nets for pin, nets in pins.items()}
+            self._boxes.append((text.original(item.name), kind, pins))
+        self._buffers: list[tuple[list[Net], list[Net]]] = []
+        self._next = mapped.next_net
 
     def module(self) -> MappedModule:
         """The module, with buffers where a net drives more than it may, and where a port is wired to a port."""
         self._buffer_ports()
-        self._buffer_loads()
+        self._buffer_boxes()
         sinks, drivers = self._sinks(), self._drivers()
+        mapped, buffer = self._mapped, self._library.buffer
         loads = {
-            port: [sum(sink.load for sink in sinks.get(net, ())) for net in self._ports[port]]
+            port: [
+                mapped.loads.get(net, 0.0) + sum(sink.load for sink in sinks.get(net, ()))
+                if isinstance(net, int)
+                else 0.0
+                for net in self._ports[port]
+            ]
             for port in self._ports
             if port in self._inward
         }
@@ -156,51 +161,52 @@ class _Assembly:
             for port in self._ports
             if port not in self._inward
         }
+        into, out = buffer_pins(buffer)
         return MappedModule(
             name=self._source.name,
             # In the order of the Verilog's header.
             ports={port.name: tuple(self._ports[port.name]) for port in self._source.ports},
             inward=self._inward,
-            instances=tuple(
-                Instance(name=name, kind=kind, pins=pins)
-                for name, kind, pins in zip(self._names, self._kinds, self._pins, strict=True)
+            boxes=tuple(Instance(name=name, kind=kind, pins=pins) for name, kind, pins in self._boxes),
+            buffers=tuple(
+                Instance(name="", kind=buffer.name, pins={into: before, out: behind})
+                for before, behind in self._buffers
             ),
+            text=mapped,
             loads=loads,
             drives=drives,
         )
 
     def _load(self, kind: str, pin: str, bit: int) -> float | None:
-        """The capacitance of an input; None for an output."""
-        if (cell := self._library.cells.get(kind)) is not None:
-            return cell.pins[pin].capacitance if cell.pins[pin].inward else None
+        """The capacitance of a box's input; None for an output."""
         if kind in self._macros:
             return None if pin in OUTPUTS else macro_load(self._library)
         child = self._done[kind]
         return child.loads[pin][bit] if pin in child.inward else None
 
     def _sinks(self) -> dict[Net, list[_Sink]]:
+        """What boxes and buffers load each net with."""
         found: dict[Net, list[_Sink]] = {}
-        for index, (kind, pins) in enumerate(zip(self._kinds, self._pins, strict=True)):
+        for _, kind, pins in self._boxes:
             for pin, nets in pins.items():
                 for bit, net in enumerate(nets):
                     if isinstance(net, int) and (load := self._load(kind, pin, bit)) is not None:
-                        found.setdefault(net, []).append(_Sink(index, pin, bit, load))
+                        found.setdefault(net, []).append(_Sink(nets, bit, load))
+        for before, _ in self._buffers:
+            found.setdefault(before[0], []).append(_Sink(before, 0, buffer_load(self._library)))
         return found
 
     def _drivers(self) -> dict[Net, float]:
-        """The resistance of what drives a net; 0 for a port and for what has none."""
-        found: dict[Net, float] = {}
-        for kind, pins in zip(self._kinds, self._pins, strict=True):
+        """The resistance of what drives a net; none for a net of an input port."""
+        found: dict[Net, float] = {**self._mapped.drives}
+        for _, kind, pins in self._boxes:
             for pin, nets in pins.items():
                 for bit, net in enumerate(nets):
                     if self._load(kind, pin, bit) is None:
-                        found[net] = self._resistance(kind, pin, bit)
+                        found[net] = 0.0 if kind in self._macros else self._done[kind].drives[pin][bit]
+        for _, behind in self._buffers:
+            found[behind[0]] = self._library.resistance(self._library.buffer)
         return found
-
-    def _resistance(self, kind: str, pin: str, bit: int) -> float:
-        if (cell := self._library.cells.get(kind)) is not None:
-            return cell.pins[pin].resistance
-        return 0.0 if kind in self._macros else self._done[kind].drives[pin][bit]
 
     def _buffer_ports(self) -> None:
         """A buffer for every output that is wired to an input or to another output."""
@@ -216,11 +222,10 @@ class _Assembly:
     def _buffered(self, net: Net) -> int:
         """A new net behind a buffer that `net` drives."""
         new, self._next = self._next, self._next + 1
-        into, out = buffer_pins(self._library.buffer)
-        self._add(self._library.buffer.name, f"g{len(self._names)}", {into: [net], out: [new]})
+        self._buffers.append(([net], [new]))
         return new
 
-    def _buffer_loads(self) -> None:
+    def _buffer_boxes(self) -> None:
         """Trees of buffers between a net and the modules and macros that it drives, where it drives more than it may.
 
         Cells are left as they are: ABC has put buffers in front of them.
@@ -229,20 +234,18 @@ class _Assembly:
         clock = set(self._ports.get(CLOCK, ()))
         may = self._library.may_drive(0.0)
         for net, sinks in self._sinks().items():
-            if net in clock:
+            if net in clock or not isinstance(net, int):
                 continue
             limit = self._library.may_drive(drivers.get(net, 0.0))
-            fixed = sum(sink.load for sink in sinks if self._kinds[sink.instance] in self._library.cells)
-            moved = [sink for sink in sinks if self._kinds[sink.instance] not in self._library.cells]
-            while len(moved) > 1 and fixed + sum(sink.load for sink in moved) > limit:
-                moved = [self._behind_buffer(net, group) for group in _groups(moved, may)]
+            fixed = self._mapped.loads.get(net, 0.0)
+            while len(sinks) > 1 and fixed + sum(sink.load for sink in sinks) > limit:
+                sinks = [self._behind_buffer(net, group) for group in _groups(sinks, may)]
 
     def _behind_buffer(self, net: Net, sinks: Sequence[_Sink]) -> _Sink:
         new = self._buffered(net)
         for sink in sinks:
-            self._pins[sink.instance][sink.pin][sink.bit] = new
-        into = buffer_pins(self._library.buffer)[0]
-        return _Sink(len(self._names) - 1, into, 0, self._library.buffer.pins[into].capacitance)
+            sink.nets[sink.bit] = new
+        return _Sink(self._buffers[-1][0], 0, buffer_load(self._library))
 
 
 def _groups(sinks: Sequence[_Sink], most: float) -> list[list[_Sink]]:
@@ -258,6 +261,11 @@ def _groups(sinks: Sequence[_Sink], most: float) -> list[list[_Sink]]:
     return groups
 
 
+def buffer_load(library: Liberty) -> float:
+    """The capacitance of the input of the library's buffer."""
+    return library.buffer.pins[buffer_pins(library.buffer)[0]].capacitance
+
+
 def macro_load(library: Liberty) -> float:
-    """The capacitance of a macro's input: of two of the library's buffers."""
-    return 2 * library.buffer.pins[buffer_pins(library.buffer)[0]].capacitance
+    """The capacitance of a macro's input: of two buffers."""
+    return 2 * buffer_load(library)

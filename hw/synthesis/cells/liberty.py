@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -35,11 +36,13 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A cell: `area` in the file's unit (square micrometres), pins by name. `register` is a flip-flop or a latch."""
+    """A cell: `area` in the file's unit (square micrometres), pins by name. `register` is a flip-flop or a latch,
+    `flip_flop` the first only."""
 
     name: str
     area: float
     register: bool
+    flip_flop: bool
     usable: bool
     pins: dict[str, Pin]
 
@@ -55,7 +58,7 @@ class Cell:
         return {name: "buffer", f"!{name}": "inverter", f"{name}'": "inverter"}.get(plain, "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Liberty:
     """A library: its `path` and `name`, the hash of its text, and its cells. Capacitances are `capacitance_ff`
     femtofarads, times `time_ns` nanoseconds."""
@@ -69,7 +72,7 @@ class Liberty:
     capacitance_ff: float
     cells: dict[str, Cell] = field(repr=False)
 
-    @property
+    @cached_property
     def buffer(self) -> Cell:
         """The buffer that drives most for what it asks of its driver: least resistance times input capacitance, among
         those of up to three times the smallest one's area (which leaves out pads and chains)."""
@@ -79,8 +82,23 @@ class Liberty:
 
     @property
     def flip_flop_area(self) -> float:
-        """Square micrometres of the smallest register."""
-        return min(cell.area for cell in self.cells.values() if cell.register and cell.area > 0)
+        """Square micrometres of the smallest flip-flop."""
+        return min(cell.area for cell in self.cells.values() if cell.flip_flop and cell.area > 0)
+
+    @property
+    def inverter(self) -> Cell:
+        """The smallest inverter."""
+        return min(self._kind("inverter"), key=lambda cell: (cell.area, cell.name))
+
+    @property
+    def inverter_ns(self) -> float:
+        """How much an inverter's delay grows with a load of another one, in nanoseconds."""
+        return _effort(self.inverter) * self.time_ns
+
+    @property
+    def inverter_ff(self) -> float:
+        """The input capacitance of an inverter, in femtofarads."""
+        return _input(self.inverter).capacitance * self.capacitance_ff
 
     def _kind(self, kind: str) -> list[Cell]:
         found = [
@@ -94,6 +112,10 @@ class Liberty:
         """Constraints of ABC: a buffer drives every input, and what four of its inputs load hangs on every output."""
         load = 4 * _input(self.buffer).capacitance * self.capacitance_ff
         return f"set_driving_cell {self.buffer.name}\nset_load {load:.4g}\n"
+
+    def resistance(self, cell: Cell) -> float:
+        """How much the delay of a cell's output grows with its load."""
+        return _output(cell).resistance
 
     def may_drive(self, resistance: float) -> float:
         """The most capacitance that an output of `resistance` may drive: the delay is `buffer`'s with eight of it."""
@@ -271,6 +293,7 @@ def _cell(group: _Group) -> Cell:
     return Cell(
         name=group.arguments[0],
         area=group.number("area", 0.0),
+        flip_flop=any(group.of("ff", "ff_bank")),
         register=any(group.of("ff", "latch", "ff_bank", "latch_bank", "statetable")),
         usable=group.attributes.get("dont_use", "false") != "true" and group.number("area", 0.0) > 0,
         pins=pins,

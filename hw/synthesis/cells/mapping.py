@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,8 @@ from .worker import AFTER_MEMORIES, BEFORE_MEMORIES, STEP
 
 _PACKAGE: Final = "pyosys"
 _PROGRAM: Final = "vdla.hw.synthesis.cells.worker"
-_SUFFIX: Final = "cells.json"
+_CELLS: Final = "cells.json"
+_SUMMARY: Final = "summary.json"
 
 Net = int | str
 """A net of one bit: a number, or the constants "0" and "1"."""
@@ -36,13 +38,33 @@ class Instance:
     pins: Mapping[str, Sequence[Net]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MappedText:
-    """What Yosys makes of a canonical module: nets of its ports, its instances, and its macros by name."""
+    """What Yosys makes of a canonical module.
+
+    `ports` have their nets. `boxes` are its instances of macros and of modules, `cells` how many it has of each cell,
+    and `macros` its memories by name. Of the nets of ports and boxes, `loads` has the capacitance of the cells that
+    they drive, and `drives` the resistance of the cell that drives them. Nets from `next_net` on are free. `entry`
+    names what the cache keeps.
+    """
 
     ports: Mapping[str, Sequence[Net]]
-    instances: tuple[Instance, ...]
+    boxes: tuple[Instance, ...]
+    cells: Mapping[str, int]
     macros: Mapping[str, Macro]
+    loads: Mapping[int, float]
+    drives: Mapping[int, float]
+    next_net: int
+    entry: str
+
+    def cell_instances(self) -> tuple[Instance, ...]:
+        """The cells themselves. Raises ToolError where the cache has lost them since."""
+        kept = cache.load(self.entry, _CELLS)
+        if kept is None:
+            raise ToolError(
+                "the cache of synthesis lost a module while it was in use; start the command again"
+            )
+        return tuple(Instance(name=n, kind=k, pins=p) for n, k, p in json.loads(kept) if k in self.cells)
 
 
 def map_modules(
@@ -56,11 +78,12 @@ def map_modules(
     found: dict[str, MappedText] = {}
     missing: dict[str, CanonicalModule] = {}
     for key, name in names.items():
-        kept = cache.load(_entry(modules[name], library), _SUFFIX)
+        entry = _entry(modules[name], library)
+        kept = cache.load(entry, _SUMMARY)
         if kept is None:
             missing[name] = modules[name]
         else:
-            found[key] = _unpacked(kept)
+            found[key] = _unpacked(kept, entry)
     found |= _map_missing(missing, library, report)
     return {name: found[module.key] for name, module in modules.items()}
 
@@ -68,7 +91,7 @@ def map_modules(
 def _entry(module: CanonicalModule, library: Liberty) -> str:
     steps = "\n".join([*BEFORE_MEMORIES, *AFTER_MEMORIES, library.constraints()])
     return cache.key(
-        "cells-1", module.text, steps, str(LEAST_MACRO_BITS), library.digest, tool_version(_PACKAGE)
+        "cells-2", module.text, steps, str(LEAST_MACRO_BITS), library.digest, tool_version(_PACKAGE)
     )
 
 
@@ -103,8 +126,7 @@ def _map_missing(
 
         def collect(before: int) -> None:
             for module in order[len(found) : before]:
-                found[module.key] = _collected(module, work)
-                cache.save(_entry(module, library), _SUFFIX, _packed(found[module.key]))
+                found[module.key] = _collected(module, work, library)
 
         def step(line: str) -> str | None:
             match = re.match(rf"{STEP} ((\d+) of .*)", line)
@@ -123,21 +145,67 @@ def _map_missing(
     return found
 
 
-def _collected(module: CanonicalModule, work: Path) -> MappedText:
+def _collected(module: CanonicalModule, work: Path, library: Liberty) -> MappedText:
+    """What the worker wrote for `module`, kept in the cache from now on."""
     try:
         text = (work / f"{module.key}.json").read_text(encoding="utf-8")
-        macros = json.loads((work / f"{module.key}.macros").read_text(encoding="utf-8"))
+        parameters = json.loads((work / f"{module.key}.macros").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ToolError(
             f"{_PACKAGE} ended without writing a netlist; it may have run out of memory"
         ) from None
     netlist = json.loads(text)["modules"][OWN_NAME]
-    known = {name: Macro(**fields) for name, fields in macros.items()}
-    return MappedText(
-        ports={name: _nets(port["bits"]) for name, port in netlist["ports"].items()},
-        instances=tuple(_instance(name, cell, known) for name, cell in netlist["cells"].items()),
-        macros=known,
+    macros = {name: Macro(**fields) for name, fields in parameters.items()}
+    instances = [_instance(name, cell, macros) for name, cell in netlist["cells"].items()]
+    entry = _entry(module, library)
+    cells = json.dumps([[item.name, item.kind, item.pins] for item in instances])
+    cache.save(entry, _CELLS, cells.encode())
+    summary = _summary(
+        {name: _nets(port["bits"]) for name, port in netlist["ports"].items()},
+        instances,
+        parameters,
+        library,
     )
+    cache.save(entry, _SUMMARY, summary)
+    return _unpacked(summary, entry)
+
+
+def _summary(
+    ports: Mapping[str, Sequence[Net]],
+    instances: Sequence[Instance],
+    macros: Mapping[str, Any],
+    library: Liberty,
+) -> bytes:
+    boxes = [item for item in instances if item.kind not in library.cells]
+    shown = {net for bits in ports.values() for net in bits}
+    shown |= {net for item in boxes for bits in item.pins.values() for net in bits}
+    loads: dict[Net, float] = {}
+    drives: dict[Net, float] = {}
+    highest = 1
+    for item in instances:
+        cell = library.cells.get(item.kind)
+        for pin, bits in item.pins.items():
+            for net in bits:
+                if isinstance(net, int):
+                    highest = max(highest, net)
+                if cell is None or net not in shown:
+                    continue
+                if cell.pins[pin].inward:
+                    loads[net] = loads.get(net, 0.0) + cell.pins[pin].capacitance
+                else:
+                    drives[net] = cell.pins[pin].resistance
+    for bits in ports.values():
+        highest = max([highest, *(net for net in bits if isinstance(net, int))])
+    value = {
+        "ports": ports,
+        "boxes": [[item.name, item.kind, item.pins] for item in boxes],
+        "cells": Counter(item.kind for item in instances if item.kind in library.cells),
+        "macros": macros,
+        "loads": loads,
+        "drives": drives,
+        "next_net": highest + 1,
+    }
+    return json.dumps(value).encode()
 
 
 def _instance(name: str, cell: Mapping[str, Any], macros: Mapping[str, Macro]) -> Instance:
@@ -154,19 +222,15 @@ def _nets(bits: Sequence[Net]) -> tuple[Net, ...]:
     return tuple("0" if bit in ("x", "z") else bit for bit in bits)
 
 
-def _packed(mapped: MappedText) -> bytes:
-    value = {
-        "ports": mapped.ports,
-        "instances": [[item.name, item.kind, item.pins] for item in mapped.instances],
-        "macros": {name: macro.parameters() for name, macro in mapped.macros.items()},
-    }
-    return json.dumps(value).encode()
-
-
-def _unpacked(data: bytes) -> MappedText:
+def _unpacked(data: bytes, entry: str) -> MappedText:
     value = json.loads(data)
     return MappedText(
         ports=value["ports"],
-        instances=tuple(Instance(name=n, kind=k, pins=p) for n, k, p in value["instances"]),
+        boxes=tuple(Instance(name=n, kind=k, pins=p) for n, k, p in value["boxes"]),
+        cells=value["cells"],
         macros={name: Macro(**fields) for name, fields in value["macros"].items()},
+        loads={int(net): load for net, load in value["loads"].items() if net.isdecimal()},
+        drives={int(net): drive for net, drive in value["drives"].items() if net.isdecimal()},
+        next_net=value["next_net"],
+        entry=entry,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..netlist import NetlistError
 from .design import CellDesign, MappedModule
@@ -27,8 +27,11 @@ def plain_name(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def module_text(module: MappedModule, design: CellDesign) -> str:
-    """Verilog of one module of `design`."""
+def module_text(
+    module: MappedModule, design: CellDesign, *, stub: Callable[[MappedModule], str] | None = None
+) -> str:
+    """Verilog of one module of `design`. With `stub`, of several instances of a module the first is one, the others are
+    of the cell that `stub` names."""
     names = {port: written(plain_name(port)) for port in module.ports}
     if len(set(names.values())) != len(names):
         raise NetlistError(f"{module.name}: two of its ports would have one name in a netlist")
@@ -48,6 +51,7 @@ def module_text(module: MappedModule, design: CellDesign) -> str:
             else:
                 nets[net] = place
     own: set[int] = set()
+    seen: set[str] = set()
     instances: list[str] = []
     for item in module.instances:
         pins: list[str] = []
@@ -56,6 +60,10 @@ def module_text(module: MappedModule, design: CellDesign) -> str:
             own.update(net for net in bits if isinstance(net, int) and net not in nets)
             pins.append(f".{written(plain_name(pin))}({_joined(bits, nets)})")
         kind = plain_name(item.kind) if known is not None else item.kind
+        if known is not None and stub is not None:
+            if item.kind in seen:
+                kind = stub(known)
+            seen.add(item.kind)
         instances.append(f"  {written(kind)} {written(plain_name(item.name))} ({', '.join(pins)});")
     lines += [f"  wire n{net};" for net in sorted(own)]
     return "\n".join([*lines, *assigned, *instances, "endmodule", ""])

@@ -30,15 +30,18 @@ BEFORE_MEMORIES: Final = (
     "wreduce",
     "peepopt",
     "opt_clean",
-    "memory -nomap",
+    "opt_mem",
+    "memory_dff",
+    # Lanes of a word are written by ports of their own that have one address.
+    "memory_share -nosat",
+    "memory_collect",
 )
 AFTER_MEMORIES: Final = (
     "memory_map",
-    "opt -fast -full",
+    "opt -fast",
     # Multipliers: smaller than the plain ones of `techmap`, and as fast.
     "booth",
     "alumacc",
-    "share",
     "opt -fast",
     "techmap",
     "opt -fast",
@@ -88,9 +91,8 @@ def _macros(run: Any, scratch: str, least: int) -> dict[str, dict[str, int]]:
             continue
         found[macro.name] = macro
         selected = f"{OWN_NAME}/{name if name.startswith('$') else chr(92) + name}"
-        for parameter in cell["parameters"]:
-            run(f"setparam -unset {parameter} {selected}")
-        run(f"chtype -set {macro.name} {selected}")
+        unset = " ".join(f"-unset {parameter}" for parameter in cell["parameters"])
+        run(f"setparam -type {macro.name} {unset} {selected}")
     return {name: macro.parameters() for name, macro in found.items()}
 
 

@@ -17,18 +17,6 @@ HERE = Path(__file__).parent
 SAMPLE = (HERE / "sample.v").read_text()
 
 
-@pytest.fixture(scope="module")
-def cache_home(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def design(cache_home):
-    return map_verilog(SAMPLE, find_library(HERE / "small.lib"), top="sample", report=lambda text: None)
-
-
 def test_modules_that_do_the_same_have_one_text():
     modules = split_modules(SAMPLE)
     first, second = (canonical(modules[name], modules) for name in ("sample.adder$12", "sample.adder$14"))

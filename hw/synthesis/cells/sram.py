@@ -1,0 +1,141 @@
+"""Area, delay and energy of memory macros: a table computed by CACTI at 45 nm, scaled to a library by its own cells.
+
+`sram.json` has macros of 64 to 32,768 words of 32 to 256 bits with a read port and a write port
+(`benchmarks/sram_table.py` writes it). A memory is macros of one of these widths side by side, of the width that takes
+least area; between the table's numbers of words, and below, logarithms are linear; above, it is several macros. Area
+grows in proportion to the ports where there are more than two.
+
+To another node: area by the areas of the smallest flip-flops, delay by the delay that one inverter is to another,
+energy by an inverter's capacitance and the square of the voltage, each against the Nangate 45 nm open cell library.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+from .liberty import Liberty
+from .memories import Macro
+
+FLIP_FLOP_UM2: Final = 4.522
+"""DFF_X1 of the Nangate 45 nm open cell library, typical corner, 1.1 V."""
+INVERTER_NS: Final = 0.00425
+"""INV_X1 of the same: delay over load (2.5 ns/pF) times its input capacitance."""
+INVERTER_FF: Final = 1.70
+VOLTAGE: Final = 1.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What areas, delays and energies at 45 nm are multiplied with."""
+
+    area: float = 1.0
+    delay: float = 1.0
+    energy: float = 1.0
+
+    @property
+    def node_nm(self) -> float:
+        """The node that the areas are of: 45 nm times the root of the area's scale."""
+        return 45 * math.sqrt(self.area)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroFigures:
+    """A memory: square micrometres; nanoseconds from address to data; picojoules of a read and a write of a whole word;
+    microwatts of leakage."""
+
+    area: float
+    access_ns: float
+    read_pj: float
+    write_pj: float
+    leakage_uw: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    source: str
+    words: tuple[int, ...]
+    rows: Mapping[int, Mapping[str, tuple[float, ...]]]
+    """By width, then by figure: one for each of `words`."""
+
+
+def scale_of(library: Liberty) -> Scale:
+    """From 45 nm to the node of `library`."""
+    voltage = library.voltage or VOLTAGE
+    return Scale(
+        area=library.flip_flop_area / FLIP_FLOP_UM2,
+        delay=library.inverter_ns / INVERTER_NS,
+        energy=library.inverter_ff / INVERTER_FF * (voltage / VOLTAGE) ** 2,
+    )
+
+
+def source() -> str:
+    """Where the table is from."""
+    return _table().source
+
+
+def memory_figures(words: int, width: int, scale: Scale, *, ports: int = 2) -> MacroFigures:
+    """A memory of `words` of `width` bits with `ports` ports, reads and writes together (2 in the table)."""
+    table = _table()
+    options = [_side_by_side(table, words, width, each) for each in table.rows]
+    found = min(options, key=lambda option: option.area)
+    more = max(1.0, ports / 2)
+    return MacroFigures(
+        area=found.area * more * scale.area,
+        access_ns=found.access_ns * scale.delay,
+        read_pj=found.read_pj * scale.energy,
+        write_pj=found.write_pj * scale.energy,
+        leakage_uw=found.leakage_uw * more * scale.energy,
+    )
+
+
+def macro_figures(macro: Macro, scale: Scale) -> MacroFigures:
+    """The figures of a macro of a mapped design."""
+    return memory_figures(macro.words, macro.width, scale, ports=macro.reads + macro.writes)
+
+
+def _side_by_side(table: _Table, words: int, width: int, each: int) -> MacroFigures:
+    most = table.words[-1]
+    banks = math.ceil(words / most)
+    columns = max(1.0, width / each)
+    figures = {name: _at(table.words, row, words / banks) for name, row in table.rows[each].items()}
+    return MacroFigures(
+        area=banks * columns * figures["area_um2"],
+        access_ns=figures["access_ns"],
+        read_pj=columns * figures["read_pj"],
+        write_pj=columns * figures["write_pj"],
+        leakage_uw=banks * columns * figures["leakage_uw"],
+    )
+
+
+def _at(axis: tuple[int, ...], values: tuple[float, ...], x: float) -> float:
+    """The value at `x`, by the line through the logarithms of the two points around it, or of the first two."""
+    right = next((i for i, edge in enumerate(axis) if edge >= x), len(axis) - 1)
+    right = max(right, 1)
+    low, high = math.log(axis[right - 1]), math.log(axis[right])
+    share = (math.log(max(x, 1.0)) - low) / (high - low)
+    return math.exp((1 - share) * math.log(values[right - 1]) + share * math.log(values[right]))
+
+
+@cache
+def _table() -> _Table:
+    text = (resources.files("vdla.hw.synthesis.cells") / "sram.json").read_text(encoding="utf-8")
+    document = json.loads(text)
+    rows: dict[int, dict[str, list[float]]] = {}
+    words: list[int] = []
+    for row in document["macros"]:
+        if row["words"] not in words:
+            words.append(row["words"])
+        own = rows.setdefault(row["width"], {})
+        for name in ("area_um2", "access_ns", "read_pj", "write_pj", "leakage_uw"):
+            own.setdefault(name, []).append(row[name])
+    return _Table(
+        source=document["source"],
+        words=tuple(words),
+        rows={width: {name: tuple(own) for name, own in row.items()} for width, row in rows.items()},
+    )

@@ -1,0 +1,23 @@
+"""A small design, mapped once for all tests of the folder."""
+
+from pathlib import Path
+
+import pytest
+from vdla.hw.synthesis.cells.design import map_verilog
+from vdla.hw.synthesis.cells.libraries import find_library
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="package")
+def cache_home(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="package")
+def design(cache_home):
+    """Four adders of two modules that do the same, and a memory, in six cells of our own."""
+    sample = (HERE / "sample.v").read_text()
+    return map_verilog(sample, find_library(HERE / "small.lib"), top="sample", report=lambda text: None)
