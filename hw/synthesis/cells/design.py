@@ -51,7 +51,7 @@ class MappedModule:
         """How many instances of every cell, macro and module it has of its own."""
         return Counter(self.text.cells) + Counter(item.kind for item in (*self.boxes, *self.buffers))
 
-    @property
+    @cached_property
     def instances(self) -> tuple[Instance, ...]:
         """All of them; cells are called g0, g1, ..."""
         cells = (*self.text.cell_instances(), *self.buffers)

@@ -59,6 +59,8 @@ class MappedText:
 
     def cell_instances(self) -> tuple[Instance, ...]:
         """The cells themselves. Raises ToolError where the cache has lost them since."""
+        if not self.cells:
+            return ()
         kept = cache.load(self.entry, _CELLS)
         if kept is None:
             raise ToolError(

@@ -5,9 +5,12 @@ from pathlib import Path
 from vdla.hw.activity.liberty import Library, read_library
 from vdla.hw.synthesis.cells.design import CellDesign, MappedModule
 from vdla.hw.synthesis.cells.liberty import read_liberty
-from vdla.hw.synthesis.cells.mapping import Instance
+from vdla.hw.synthesis.cells.mapping import Instance, MappedText
 from vdla.hw.synthesis.cells.memories import Macro
 
+NO_CELLS = MappedText(
+    ports={}, boxes=(), cells={}, macros={}, loads={}, drives={}, next_net=0, entry=""
+)  # fmt: skip
 _TABLE = """(power_grid) {{ index_1 ("0.0, 1.0"); index_2 ("0.1, 1.1"); values ("{0}, {1}", "{2}, {3}"); }}"""
 
 
@@ -119,11 +122,12 @@ def design(directory: Path) -> CellDesign:
     )  # fmt: skip
     top = MappedModule(
         name="vdla", ports={"clk": [clk], "data": [data], "bits": [low, high], "word": [word]},
-        inward=frozenset({"clk", "data"}), instances=instances, loads={}, drives={},
+        inward=frozenset({"clk", "data"}), boxes=instances, buffers=(), text=NO_CELLS, loads={}, drives={},
     )  # fmt: skip
     inner = MappedModule(
         name="vdla.counters", ports={"one": [2], "two": [3], "out": [4]}, inward=frozenset({"one", "two"}),
-        instances=(Instance(name="u0", kind="XOR", pins={"A": [2], "B": [3], "Y": [4]}),), loads={}, drives={},
+        boxes=(Instance(name="u0", kind="XOR", pins={"A": [2], "B": [3], "Y": [4]}),), buffers=(),
+        text=NO_CELLS, loads={}, drives={},
     )  # fmt: skip
     return CellDesign(
         top="vdla", library=read_liberty(directory / "small.lib"), modules={"vdla.counters": inner, "vdla": top},
