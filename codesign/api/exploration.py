@@ -101,7 +101,8 @@ def explore(
     `space` is a TOML file or the table that such a file holds: {"base": "vta", "fields": {"block_in": [8, 16],
     "block_out": "block_in"}}. `networks` is a model, several (a weight may go with each, as in ("a.onnx", 2.0)), or
     weights by file. Objectives are `latency`, `energy`, `area`, `edp`, `cycles`, `dram` and `utilization`, constraints
-    such as "area<2mm2". Strategies are "nsga2" and "tpe" (extra `explore`), "random" and "exhaustive".
+    such as "area<2mm2". Strategies are "nsga2" and "tpe" (extra `explore`), "model"
+    (extra `tune`), "random" and "exhaustive".
 
     With a `folder` every design is recorded there, and a search that is repeated goes on from the records; `records`
     are files of other studies, to be used again. `workers` above 1 are processes of this machine; `scheduler` is the

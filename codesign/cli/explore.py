@@ -65,7 +65,7 @@ def explore(
     ] = None,
     budget: Annotated[int, typer.Option(min=1, help="Designs, those found in records included.")] = 100,
     strategy: Annotated[
-        str, typer.Option(metavar="NAME", help="nsga2, tpe (Optuna's), random or exhaustive.")
+        str, typer.Option(metavar="NAME", help="nsga2, tpe (Optuna's), model (ours), random or exhaustive.")
     ] = "nsga2",
     seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Designs that the search names at a time.")] = 20,

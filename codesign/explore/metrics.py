@@ -22,7 +22,7 @@ _PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
     """A figure of a design in a `unit`; `scales` are the units that a constraint may have, in that one. `rung` says
-    what the figure stands on. `maximize`: larger is better."""
+    what the figure stands on. `maximize`: larger is better. `from_machine`: no network needs to run for it."""
 
     name: str
     unit: str
@@ -30,6 +30,7 @@ class Metric:
     scales: Mapping[str, float]
     value: Callable[[Config, Figures, Mapping[str, float]], float]
     maximize: bool = False
+    from_machine: bool = False
 
     @property
     def heading(self) -> str:
@@ -83,6 +84,7 @@ METRICS: Mapping[str, Metric] = {
             rung=TABLE,
             scales={"mm2": 1.0, "um2": 1e-6},
             value=lambda config, figures, weights: figures.square_millimetres,
+            from_machine=True,
         ),
         Metric(name="edp", unit="uJ ms", rung=TABLE, scales={}, value=_edp),
         Metric(name="cycles", unit="cycles", rung=EXACT, scales={}, value=_cycles),

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
 
+from vdla.compiler.tune.search.cost_model import load_xgboost
 from vdla.util.errors import UserError
 
-from .space import Point, Space
+from .problem import Problem, Told
+from .space import Point
 
-Told = tuple[Point, tuple[float, ...] | None, float]
-"""A point, its objectives to minimize (None: it is no machine, or cannot run a network), and by how much it breaks the
-constraints."""
 MOST_TRIES = 200
 """Times that a strategy is asked for each point that it has not named before."""
 
@@ -33,8 +32,8 @@ class Strategy(Protocol):
 class Exhaustive:
     """All points, in order."""
 
-    def __init__(self, space: Space, objectives: int, seed: int) -> None:
-        self._points = space.points()
+    def __init__(self, problem: Problem) -> None:
+        self._points = problem.space.points()
 
     def ask(self, count: int) -> list[Point]:
         """See `Strategy`."""
@@ -47,8 +46,8 @@ class Exhaustive:
 class RandomSearch:
     """Points at random, none twice."""
 
-    def __init__(self, space: Space, objectives: int, seed: int) -> None:
-        self._space, self._random, self._seen = space, Random(seed), set[Point]()
+    def __init__(self, problem: Problem) -> None:
+        self._space, self._random, self._seen = problem.space, Random(problem.seed), set[Point]()
 
     def ask(self, count: int) -> list[Point]:
         """See `Strategy`."""
@@ -67,12 +66,12 @@ class RandomSearch:
 class OptunaSearch:
     """A sampler of Optuna: NSGA-II or TPE. Each axis is a number, the place of a value in the space's order."""
 
-    def __init__(self, space: Space, objectives: int, seed: int, *, sampler: str) -> None:
+    def __init__(self, problem: Problem, *, sampler: str) -> None:
         try:
             import optuna
         except ImportError:
             raise UserError(f"the strategy {sampler} needs Optuna: pip install 'vdla[explore]'") from None
-        self._optuna, self._space, self._seen = optuna, space, set[Point]()
+        self._optuna, self._space, self._seen = optuna, problem.space, set[Point]()
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         samplers: Mapping[str, Any] = {
             "nsga2": optuna.samplers.NSGAIISampler,
@@ -80,9 +79,9 @@ class OptunaSearch:
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Constraints and batches are called experimental.
-            chosen = samplers[sampler](seed=seed, constraints_func=_broken)
+            chosen = samplers[sampler](seed=problem.seed, constraints_func=_broken)
         self._study = optuna.create_study(
-            sampler=chosen, directions=[optuna.study.StudyDirection.MINIMIZE] * objectives
+            sampler=chosen, directions=[optuna.study.StudyDirection.MINIMIZE] * len(problem.objectives)
         )
         self._known: dict[Point, Told] = {}
         self._open: list[Any] = []
@@ -108,38 +107,45 @@ class OptunaSearch:
     def tell(self, results: Sequence[Told]) -> None:
         """See `Strategy`."""
         for trial, result in zip(self._open, results, strict=True):
-            self._known[result[0]] = result
+            self._known[result.point] = result
             self._answer(trial, result)
         self._open.clear()
 
     def _answer(self, trial: Any, result: Told) -> None:
-        _, values, broken = result
-        if values is None:
+        if result.objectives is None:
             self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
             return
-        trial.set_user_attr("broken", broken)
-        self._study.tell(trial, values)
+        trial.set_user_attr("broken", result.excess)
+        self._study.tell(trial, result.objectives)
 
 
 def _broken(trial: Any) -> Sequence[float]:
     return (trial.user_attrs.get("broken", 0.0),)
 
 
-def _optuna(sampler: str) -> Callable[[Space, int, int], Strategy]:
-    return lambda space, objectives, seed: OptunaSearch(space, objectives, seed, sampler=sampler)
+def _optuna(sampler: str) -> Callable[[Problem], Strategy]:
+    return lambda problem: OptunaSearch(problem, sampler=sampler)
 
 
-STRATEGIES: Mapping[str, Callable[[Space, int, int], Strategy]] = {
+def _model(problem: Problem) -> Strategy:
+    load_xgboost()  # Says what to install; scipy, which the search also needs, comes with it.
+    from .model_search import ModelSearch
+
+    return ModelSearch(problem)
+
+
+STRATEGIES: Mapping[str, Callable[[Problem], Strategy]] = {
+    "model": _model,
     "exhaustive": Exhaustive,
     "random": RandomSearch,
     "nsga2": _optuna("nsga2"),
     "tpe": _optuna("tpe"),
 }
-"""Strategies by name: made of a space, a number of objectives and a seed."""
+"""Strategies by name."""
 
 
-def strategy_of(name: str, space: Space, objectives: int, seed: int) -> Strategy:
+def strategy_of(name: str, problem: Problem) -> Strategy:
     """The strategy of a name. UserError for others."""
     if name not in STRATEGIES:
         raise UserError(f'no strategy is called "{name}"; there are {", ".join(STRATEGIES)}')
-    return STRATEGIES[name](space, objectives, seed)
+    return STRATEGIES[name](problem)

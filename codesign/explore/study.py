@@ -23,6 +23,7 @@ from .evaluate import Figures, Network, study_key
 from .front import pareto
 from .metrics import Constraint, Metric
 from .places import HERE, Evaluator, Place, evaluator
+from .problem import Problem, Told
 from .records import Known, RecordsFile, read_records
 from .search import strategy_of
 from .space import Point, Space, Value
@@ -114,6 +115,28 @@ class Study:
             excess=max([0.0, *(limit.excess(value) for limit, value in limited if value is not None)]),
         )
 
+    @property
+    def problem(self) -> Problem:
+        """What its strategy knows of it."""
+        return Problem(
+            space=self.space,
+            networks=self.networks,
+            components=self.components,
+            objectives=self.objectives,
+            constraints=self.constraints,
+            seed=self.seed,
+        )
+
+    def told(self, point: Point, design: Design) -> Told:
+        """What its strategy is told of a design."""
+        limited = [self.value(limit.metric, design.machine, design.figures) for limit in self.constraints]
+        return Told(
+            point=point,
+            objectives=self.minimized(design),
+            excess=design.excess,
+            limited=tuple([value for value in limited if value is not None]),
+        )
+
     def minimized(self, design: Design) -> tuple[float, ...] | None:
         """The objectives of a design as values to minimize; None where it has none."""
         if design.objectives is None:
@@ -157,7 +180,7 @@ def explore(
     the exploration after every batch. KeyboardInterrupt ends the search; what there is until then is returned, marked
     `interrupted`.
     """
-    strategy = strategy_of(study.strategy, study.space, len(study.objectives), study.seed)
+    strategy = strategy_of(study.strategy, study.problem)
     records: Known = dict(known or {})
     designs: list[Design] = []
     evaluated, interrupted = 0, False
@@ -182,10 +205,7 @@ def explore(
                             file.append(*place, study.space.fields(point), figures)
                     batch.append(study.design(len(designs) + len(batch), point, machine, figures))
                 strategy.tell(
-                    [
-                        (point, study.minimized(design), design.excess)
-                        for point, design in zip(points, batch, strict=True)
-                    ]
+                    [study.told(point, design) for point, design in zip(points, batch, strict=True)]
                 )
                 designs.extend(batch)
                 if told is not None:

@@ -62,7 +62,7 @@ def test_figures_are_those_of_a_run(model: Path):
         assert design.objectives[0] == pytest.approx(latency)
 
 
-@pytest.mark.parametrize("strategy", ["nsga2", "tpe", "random", "exhaustive"])
+@pytest.mark.parametrize("strategy", ["nsga2", "tpe", "model", "random", "exhaustive"])
 def test_a_study_depends_on_nothing_but_its_seed(model: Path, strategy: str):
     several = [
         vdla.explore(SPACE, model, budget=12, batch=4, strategy=strategy, seed=1, workers=workers).rows()

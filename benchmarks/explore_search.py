@@ -1,0 +1,150 @@
+"""Searches for machines compared: evaluations to 99% of the hypervolume of a whole space, and what 10% of it finds.
+
+    python benchmarks/explore_search.py --records DIR [--workers 2] [--seeds 5] [--json] [--write]
+
+All 4,096 points of a space around `vta` are evaluated once on ResNet-18 and MobileNet (latency, energy, area); the
+records in DIR make that resumable, so the first call takes a quarter of an hour on two cores and later ones none. The
+searches then look their evaluations up. Objectives are normalized over the front of the whole space, the reference is
+1.1 in each. "evaluations" is the mean over the seeds of the designs that a search names until its hypervolume is 99% of
+the whole space's, designs that are no machine left out. With `--write` the figures go to
+benchmarks/results/explore_search.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from bisect import bisect_left
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign import models
+from vdla.codesign.explore.evaluate import Network, load_network
+from vdla.codesign.explore.front import hypervolume, pareto
+from vdla.codesign.explore.metrics import parse_objectives
+from vdla.codesign.explore.places import Place
+from vdla.codesign.explore.records import Known, read_records
+from vdla.codesign.explore.space import space_of
+from vdla.codesign.explore.study import Exploration, Study, explore
+from vdla.codesign.technology.components import shipped_components
+
+SPACE = {
+    "base": "vta",
+    "fields": {
+        "block_in": [8, 16, 32, 64],
+        "block_out": "block_in",
+        "inp_buffer_bytes": {"from": 4096, "to": 32768, "times": 2},
+        "wgt_buffer_bytes": {"from": 32768, "to": 262144, "times": 2},
+        "acc_buffer_bytes": {"from": 16384, "to": 131072, "times": 2},
+        "bus_bytes": {"from": 8, "to": 64, "times": 2},
+        "post_lanes": {"from": 1, "to": 8, "times": 2},
+    },
+}
+OBJECTIVES = ("latency", "energy", "area")
+REFERENCE = [1.1] * len(OBJECTIVES)
+SHARE, TENTH = 0.99, 0.1
+BUDGETS = {"model": 0.2, "nsga2": 0.4, "random": 1.0}
+"""The part of the space that each search may name."""
+
+
+class Compared:
+    """The space with all of its figures, and how much of its hypervolume some designs have."""
+
+    def __init__(self, whole: Exploration) -> None:
+        values = np.array([design.objectives for design in whole.designs if design.objectives])
+        front = values[pareto(values)]
+        self.low, self.high = front.min(axis=0), front.max(axis=0)
+        self.machines, self.front = len(values), len(front)
+        self.volume = hypervolume(self._scaled(front), REFERENCE)
+
+    def _scaled(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.low) / (self.high - self.low)
+
+    def share(self, values: np.ndarray) -> float:
+        """The share of the hypervolume that designs [n, objectives] have."""
+        return hypervolume(self._scaled(values), REFERENCE) / self.volume if len(values) else 0.0
+
+    def evaluations(self, values: np.ndarray) -> int | None:
+        """How many of the designs, in order, it takes to SHARE of the hypervolume; None if all are not enough."""
+        counts = range(1, len(values) + 1)
+        if self.share(values) < SHARE:
+            return None
+        return counts[bisect_left(counts, SHARE, key=lambda count: self.share(values[:count]))]
+
+
+def study(networks: tuple[Network, ...], strategy: str, seed: int, budget: int, workers: int = 1) -> Study:
+    return Study(
+        space=space_of(SPACE),
+        networks=networks,
+        components=shipped_components(),
+        objectives=parse_objectives(OBJECTIVES),
+        strategy=strategy,
+        budget=budget,
+        seed=seed,
+        batch=64 if strategy == "exhaustive" else 10,
+        place=Place(workers=workers),
+    )
+
+
+def compare(networks: tuple[Network, ...], known: Known, compared: Compared, seeds: int) -> dict[str, Any]:
+    """Each search's evaluations by seed, their mean, and the share that TENTH of the space finds."""
+    size, found = space_of(SPACE).size, dict[str, Any]()
+    for strategy, part in BUDGETS.items():
+        counts, tenths = [], []
+        for seed in range(seeds):
+            explored = explore(study(networks, strategy, seed, int(part * size)), known=known)
+            assert explored.evaluated == 0, "a search left the table"
+            values = np.array([design.objectives for design in explored.designs if design.objectives])
+            counts.append(compared.evaluations(values))
+            tenths.append(round(compared.share(values[: int(TENTH * compared.machines)]), 5))
+        reached = [count for count in counts if count is not None]
+        found[strategy] = {
+            "evaluations": counts,
+            "mean": statistics.mean(reached) if len(reached) == seeds else None,
+            "share_of_a_tenth": tenths,
+        }
+        print(f"{strategy:>7}: {found[strategy]}", flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--records", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        networks = []
+        for name in ("resnet18", "mobilenet"):
+            models.write(Path(folder) / f"{name}.onnx", name)
+            networks.append(load_network(Path(folder) / f"{name}.onnx"))
+    size = space_of(SPACE).size
+    whole = explore(
+        study(tuple(networks), "exhaustive", 0, size, options.workers),
+        folder=options.records,
+        told=lambda now: print(f"{len(now.designs):,} of {size:,}", end="\r", flush=True),
+    )
+    if whole.interrupted:
+        raise SystemExit(130)
+    known = dict(read_records(options.records / "records.jsonl"))
+    compared = Compared(whole)
+    figures = {
+        "points": size,
+        "machines": compared.machines,
+        "front": compared.front,
+        "searches": compare(tuple(networks), known, compared, options.seeds),
+    }
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    if options.write:
+        print(write_results("explore_search", figures, packages=("xgboost-cpu", "optuna")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Expected growth of a front's hypervolume by designs whose objectives are predicted with an uncertainty.
+
+What no member of the front dominates is cut into boxes; with independent normal predictions the expected volume that a
+design takes of a box is a product over the objectives (Emmerich, Deutz and Klinkenberg, CEC 2011; boxes by slices along
+the last objective). Every objective is minimized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from .front import pareto
+
+Floats = NDArray[np.float64]
+MOST_FRONT = {1: 1, 2: 1000, 3: 100}
+"""Members of the front that boxes are made of, by the number of objectives; the boxes are about their number to the
+power of objectives less one. More are thinned out evenly along the first objective."""
+_FRONT_OF_MANY = 16
+_CHUNK = 2_000_000
+"""Numbers that an array has at most, about."""
+
+
+def free_boxes(front: Floats, reference: Sequence[float]) -> tuple[Floats, Floats]:
+    """Lower and upper corners [boxes, objectives] of what `front` [n, objectives] does not dominate below `reference`.
+
+    Lower corners may be -inf.
+    """
+    corner = np.asarray(reference, float)
+    inside = front[(front < corner).all(axis=1)]
+    inside = inside[pareto(inside)] if len(inside) else inside
+    inside = np.unique(inside, axis=0)
+    most = MOST_FRONT.get(len(corner), _FRONT_OF_MANY)
+    if len(inside) > most and len(corner) > 1:
+        inside = inside[np.linspace(0, len(inside) - 1, most).round().astype(int)]
+    boxes = np.array(_boxes(inside, corner), float).reshape(-1, 2, len(corner))
+    return boxes[:, 0], boxes[:, 1]
+
+
+def _boxes(front: Floats, corner: Floats) -> list[tuple[list[float], list[float]]]:
+    if len(corner) == 1:
+        return [([-np.inf], [min([corner[0], *front[:, 0]])])]
+    ordered = front[np.argsort(front[:, -1], kind="stable")]
+    edges = [-np.inf, *ordered[:, -1], corner[-1]]
+    found: list[tuple[list[float], list[float]]] = []
+    stairs, begin, known = front[:0, :-1], -np.inf, _boxes(front[:0, :-1], corner[:-1])
+    for number, (low, high) in enumerate(pairwise(edges)):
+        if number:
+            point = ordered[number - 1, :-1]
+            if not (stairs <= point).all(axis=1).any():
+                # The slices so far end here: from here on the point dominates more.
+                found += [([*b, begin], [*t, low]) for b, t in known if low > begin]
+                stairs = np.vstack([stairs[~(stairs >= point).all(axis=1)], point])
+                begin, known = low, _boxes(stairs, corner[:-1])
+        if number == len(ordered):
+            found += [([*b, begin], [*t, high]) for b, t in known if high > begin]
+    return found
+
+
+def expected_growth(means: Floats, deviations: Floats, boxes: tuple[Floats, Floats]) -> Floats:
+    """The expected volume [n] that each of n designs takes of the boxes; `means` and `deviations` are [n, objectives],
+    a deviation of 0 that of an objective that is known."""
+    lower, upper = boxes
+    found = np.empty(len(means))
+    step = max(1, _CHUNK // max(1, len(lower)))
+    for start in range(0, len(means), step):
+        part = slice(start, start + step)
+        volume = np.ones((len(means[part]), len(lower)))
+        for objective in range(means.shape[1]):
+            edges, places = np.unique(
+                np.concatenate([lower[:, objective], upper[:, objective]]), return_inverse=True
+            )
+            below = _below(edges, means[part, objective, None], deviations[part, objective, None])
+            volume *= below[:, places[len(lower) :]] - below[:, places[: len(lower)]]
+        found[part] = volume.sum(axis=1)
+    return found
+
+
+def _below(edges: Floats, mean: Floats, deviation: Floats) -> Floats:
+    """E[max(0, edge - Y)] of normal Y, [n, edges]; 0 at -inf."""
+    distance = np.where(np.isfinite(edges), edges, 0.0) - mean
+    scaled = distance / np.maximum(deviation, 1e-12)
+    density = np.exp(-0.5 * np.minimum(scaled**2, 1e3)) / np.sqrt(2 * np.pi)
+    value = np.where(deviation > 0, distance * ndtr(scaled) + deviation * density, np.maximum(distance, 0))
+    return np.where(np.isfinite(edges), value, 0.0)

@@ -1,0 +1,287 @@
+"""The search that a model leads: it evaluates where the front is expected to grow most.
+
+Surrogates (`surrogate.py`) predict the objectives of machines that were not evaluated from quantities that follow from
+the machine; what follows from the machine exactly, as its area does, is not predicted but known. A batch is filled one
+machine after the other: each has the largest expected growth of the front's hypervolume in logarithms, weighed by the
+chance that it runs and meets the constraints, where those chosen before it already count with their predictions.
+Points that are no machine, or break a constraint that is known, are never named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from vdla.compiler.tune.search.cost_model import load_xgboost
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from ..technology.area import area_by_unit
+from .evaluate import Figures
+from .front import pareto
+from .improvement import expected_growth, free_boxes
+from .metrics import Metric
+from .problem import Problem, Told
+from .quantities import Layers, layers_of_networks, quantities
+from .space import Point
+from .surrogate import NORMAL, fit
+
+Floats = NDArray[np.float64]
+FIRST = 20
+"""Designs at random before there is a model."""
+POOL = 4096
+"""Points among which a batch is chosen: all of a space that has no more, else some at random and neighbours of the
+front."""
+_OPTIMISM = 3.0
+"""Deviations below its prediction at which a design may still be on the front."""
+_CHECKED = 32
+"""Candidates whose growth is computed anew at once, when another one was chosen."""
+_MARGIN = 0.1
+"""The reference lies so far beyond the worst values, as a fraction of their range."""
+_FLOOR = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidate:
+    """A point that is a machine, with what is known of it before any evaluation."""
+
+    point: Point
+    machine: Config
+    features: Floats
+    known: Figures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """A prediction that an evaluation followed: the base-2 logarithms of an objective, and the interval's half."""
+
+    metric: str
+    predicted: float
+    half: float
+    found: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval held it."""
+        return abs(self.found - self.predicted) <= self.half
+
+
+class ModelSearch:
+    """See the module. Depends on the seed and on what it was told alone."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._random = Random(problem.seed)
+        self._candidates: dict[Point, Candidate | None] = {}
+        self._named: set[Point] = set()
+        self._told: list[Told] = []
+        self._asked: list[tuple[Point, list[tuple[float, float]]]] = []
+        self.guesses: list[Guess] = []
+        """Predictions of the designs that were evaluated, as they were before."""
+        load_xgboost()  # A missing extra should cost no evaluation.
+
+    def ask(self, count: int) -> list[Point]:
+        """See `Strategy`."""
+        trained = [told for told in self._told if told.objectives is not None]
+        self._asked = []
+        if len(self._told) < FIRST or len(trained) < 4:
+            points = [point for point, _ in zip(self._fresh(), range(min(count, FIRST)), strict=False)]
+        else:
+            points = self._chosen(count)
+        self._named.update(points)
+        return points
+
+    def tell(self, results: Sequence[Told]) -> None:
+        """See `Strategy`."""
+        self._told += results
+        guessed = dict(self._asked)
+        for told in results:
+            if told.objectives is None or told.point not in guessed:
+                continue
+            for metric, value, (predicted, half) in zip(
+                self._problem.objectives, told.objectives, guessed[told.point], strict=True
+            ):
+                if not metric.from_machine:
+                    found = float(_logarithm(np.array([value]), metric)[0])
+                    self.guesses.append(
+                        Guess(metric=metric.name, predicted=predicted, half=half, found=found)
+                    )
+
+    def _fresh(self) -> Iterator[Point]:
+        """Machines that were not named and break no constraint that is known, at random; an end only where there are
+        none left."""
+        space = self._problem.space
+        seen = set(self._named)
+        while len(seen) < space.size:
+            point = space.point(self._random.randrange(space.size))
+            if point in seen:
+                continue
+            seen.add(point)
+            if self._candidate(point) is not None:
+                yield point
+
+    def _candidate(self, point: Point) -> Candidate | None:
+        if point not in self._candidates:
+            self._candidates[point] = self._look_at(point)
+        return self._candidates[point]
+
+    def _look_at(self, point: Point) -> Candidate | None:
+        problem = self._problem
+        try:
+            machine = problem.space.machine(point)
+        except UserError:
+            return None
+        known = Figures(area=area_by_unit(machine, problem.components))
+        for limit in problem.constraints:
+            metric = limit.metric
+            if metric.from_machine and limit.excess(metric.value(machine, known, problem.weights)) > 0:
+                return None
+        axes = [
+            np.log2(1.0 + value) if isinstance(value, int) else float(index)
+            for index, axis in zip(point, problem.space.axes, strict=True)
+            for value in (axis.values[index],)
+        ]
+        features = np.array([*axes, *quantities(machine, self._layers)])
+        return Candidate(point=point, machine=machine, features=features, known=known)
+
+    @cached_property
+    def _layers(self) -> Layers:
+        return layers_of_networks(self._problem.networks)
+
+    def _pool(self) -> list[Candidate]:
+        space = self._problem.space
+        if space.size <= POOL:
+            points = list(space.points())
+        else:
+            drawn = (space.point(self._random.randrange(space.size)) for _ in range(POOL // 2))
+            points = [*self._neighbours(), *drawn]
+        found: dict[Point, Candidate] = {}
+        for point in points:
+            if point not in self._named and (candidate := self._candidate(point)) is not None:
+                found[point] = candidate
+        return list(found.values())
+
+    def _neighbours(self) -> list[Point]:
+        """Points one step away from the front's, or two in different fields, in a fixed order."""
+        space, found = self._problem.space, list[Point]()
+        told = [item for item in self._told if item.objectives is not None and item.excess <= 0]
+        if not told:
+            return found
+        best = pareto(np.array([item.objectives for item in told]))
+        sizes = [len(axis.values) for axis in space.axes]
+        for item in (told[i] for i in np.flatnonzero(best)):
+            for axis, size in enumerate(sizes):
+                for step in (-1, 1):
+                    if 0 <= item.point[axis] + step < size:
+                        one = (*item.point[:axis], item.point[axis] + step, *item.point[axis + 1 :])
+                        found.append(one)
+                        other = self._random.randrange(len(sizes))
+                        two = one[other] + self._random.choice((-1, 1))
+                        if other != axis and 0 <= two < sizes[other]:
+                            found.append((*one[:other], two, *one[other + 1 :]))
+        self._random.shuffle(found)
+        return found[: POOL // 2]
+
+    def _chosen(self, count: int) -> list[Point]:
+        pool = self._pool()
+        if len(pool) <= count:
+            return [candidate.point for candidate in pool]
+        problem = self._problem
+        ran = [told for told in self._told if told.objectives is not None]
+        predicted = [self._predict(pool, place, metric) for place, metric in enumerate(problem.objectives)]
+        means = np.stack([mean for mean, _ in predicted], axis=1)
+        deviations = np.stack([deviation for _, deviation in predicted], axis=1)
+        chance = self._chance(pool)
+        signed = np.array([told.objectives for told in ran])
+        values = np.stack(
+            [_logarithm(signed[:, place], m) for place, m in enumerate(problem.objectives)], axis=1
+        )
+        feasible = values[[told.excess <= 0 for told in ran]]
+        worst, best = values.max(axis=0), values.min(axis=0)
+        reference = worst + _MARGIN * np.maximum(worst - best, 0.01)
+        front = feasible[pareto(feasible)] if len(feasible) else feasible
+        # What even a hopeful guess leaves dominated has no part in the front.
+        hopeful = means - _OPTIMISM * deviations
+        dominated = np.zeros(len(pool), bool)
+        for member in front:
+            dominated |= (member <= hopeful).all(axis=1)
+        picked: list[int] = []
+        open_ = np.flatnonzero(~dominated)
+        boxes = free_boxes(front, reference.tolist())
+        growth = np.zeros(len(pool))
+        growth[open_] = expected_growth(means[open_], deviations[open_], boxes) * chance[open_]
+        fresh = np.full(len(pool), True)
+        while len(picked) < count:
+            # A growth only shrinks as the front grows, so those that were computed before are upper bounds.
+            order = np.argsort(-growth, kind="stable")[:_CHECKED]
+            if growth[order[0]] <= 0:
+                break
+            if not fresh[order[0]]:
+                stale = order[~fresh[order]]
+                growth[stale] = expected_growth(means[stale], deviations[stale], boxes) * chance[stale]
+                fresh[stale] = True
+                continue
+            picked.append(int(order[0]))
+            growth[order[0]] = -1.0
+            front = np.vstack([front, means[order[0]]])
+            boxes = free_boxes(front, reference.tolist())
+            fresh[:] = False
+        self._asked = [
+            (
+                pool[i].point,
+                [
+                    (float(mean), float(NORMAL * deviation))
+                    for mean, deviation in zip(means[i], deviations[i], strict=True)
+                ],
+            )
+            for i in picked
+        ]
+        points = [pool[i].point for i in picked]
+        if len(points) < count:
+            # Nothing is expected to be better: the rest of the budget goes where the model knows least.
+            left = [i for i in np.argsort(-deviations.sum(axis=1), kind="stable") if i not in set(picked)]
+            points += [pool[i].point for i in left[: count - len(points)]]
+        return points
+
+    def _predict(self, pool: Sequence[Candidate], place: int, metric: Metric) -> tuple[Floats, Floats]:
+        """Means and deviations of an objective's logarithm, to be minimized."""
+        problem = self._problem
+        if metric.from_machine:
+            values = [metric.value(item.machine, item.known, problem.weights) for item in pool]
+            return _logarithm(metric.sign * np.array(values), metric), np.zeros(len(pool))
+        ran = [told for told in self._told if told.objectives is not None]
+        values = np.array([told.objectives[place] for told in ran if told.objectives is not None])
+        model = fit(self._features(ran), _logarithm(values, metric), problem.seed)
+        return model.predict(np.stack([item.features for item in pool]))
+
+    def _chance(self, pool: Sequence[Candidate]) -> Floats:
+        """The chance that a machine runs all networks and keeps the limits that depend on that."""
+        problem, chance = self._problem, np.ones(len(pool))
+        tried = [told for told in self._told if self._candidate(told.point) is not None]
+        ran = [told for told in tried if told.objectives is not None]
+        features = np.stack([item.features for item in pool])
+        if len(tried) - len(ran) >= 2:
+            success = np.array([float(told.objectives is not None) for told in tried])
+            mean, _ = fit(self._features(tried), success, problem.seed).predict(features)
+            chance *= np.clip(mean, 0.02, 1.0)
+        for number, limit in enumerate(problem.constraints):
+            if not limit.metric.from_machine:
+                values = np.log2(np.maximum([told.limited[number] for told in ran], _FLOOR))
+                mean, deviation = fit(self._features(ran), values, problem.seed).predict(features)
+                distance = (np.log2(max(limit.limit, _FLOOR)) - mean) / np.maximum(deviation, 1e-9)
+                chance *= ndtr(distance if limit.upper else -distance)
+        return chance
+
+    def _features(self, told: Sequence[Told]) -> Floats:
+        found = [self._candidate(item.point) for item in told]
+        return np.stack([item.features for item in found if item is not None])
+
+
+def _logarithm(minimized: Floats, metric: Metric) -> Floats:
+    """Base-2 logarithms, of which less is better, of objectives to be minimized."""
+    return metric.sign * np.log2(np.maximum(np.abs(minimized), _FLOOR))

@@ -1,0 +1,132 @@
+"""What follows from a machine and its networks without compiling them: quantities from which figures are predicted.
+
+They cost some microseconds a layer. None is a bound or an estimate to be shown: they are what a model learns from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.compiler.graph.cost import convolution_shape, count_macs, input_bytes
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.int8_operators import Int8Convolution
+from vdla.isa.config import Config
+
+from .evaluate import Network
+
+Floats = NDArray[np.float64]
+QUANTITIES = (
+    "array cycles",
+    "bus cycles",
+    "store cycles",
+    "longest of the three by layer",
+    "bytes moved",
+    "products of whole blocks",
+    "multiplies a cycle",
+    "bus bytes a multiply, times 4096",
+    "input vectors held",
+    "weight tiles held",
+    "accumulator vectors held",
+    "scratchpad bytes",
+    "queue and FIFO bytes",
+)
+"""The columns of `quantities`, each as its base-2 logarithm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layers:
+    """A network's layers, float64 [layers] each: multiplies of one output pixel and channel (`depth` input channels
+    times the `window`), outputs, bytes, and what each layer weighs. A depthwise layer has depth 1 (`spread` False)."""
+
+    depth: Floats
+    window: Floats
+    outputs: Floats
+    pixels: Floats
+    read: Floats
+    weights: Floats
+    spread: NDArray[np.bool_]
+    weight: Floats
+
+
+def layers_of_networks(networks: Sequence[Network]) -> Layers:
+    """The layers of all networks, one after the other."""
+    rows = [(*row, network.weight) for network in networks for row in _rows(network.graph)]
+    columns = np.array(rows, float).T
+    depth, window, outputs, pixels, read, weights, spread, weight = columns
+    return Layers(
+        depth=depth,
+        window=window,
+        outputs=outputs,
+        pixels=pixels,
+        read=read,
+        weights=weights,
+        spread=spread.astype(bool),
+        weight=weight,
+    )
+
+
+def _rows(graph: Graph) -> list[tuple[float, ...]]:
+    found: list[tuple[float, ...]] = []
+    for node in graph.nodes:
+        read = sum(prod(graph.tensors[name].shape) for name in node.inputs if name in graph.tensors)
+        match node.operator:
+            case Int8Convolution(weight=weight) as operator:
+                batch, outputs, height, width = convolution_shape(graph, node, operator)
+                macs, pixels = count_macs(graph, node), batch * height * width
+                window = weight.shape[-1] * weight.shape[-2] if weight.ndim == 4 else 1
+                depth = macs / max(1, pixels * outputs * window)
+                first = input_bytes(graph, node)
+                channels = graph.tensors[node.inputs[0]].nchw[1]
+                found.append((depth, window, outputs, pixels, first, weight.size, depth > 1 or channels == 1))
+            case _:
+                _, channels, height, width = graph.tensors[node.output].nchw
+                found.append((0, 1, channels, height * width, read, 0, True))
+    return found
+
+
+def quantities(machine: Config, layers: Layers) -> list[float]:
+    """The `QUANTITIES` of a machine."""
+    rows, columns, batch = machine.block_in, machine.block_out, machine.batch
+    blocks_in, blocks_out = np.ceil(layers.depth / rows), np.ceil(layers.outputs / columns)
+    steps = np.ceil(layers.pixels / batch)
+    array = np.where(layers.spread, blocks_in, 1) * blocks_out * layers.window * steps
+    array = np.where(layers.depth > 0, array, 0)
+    store = blocks_out * steps * machine.post_passes
+    written = blocks_out * columns * layers.pixels
+    read = layers.read * np.where(layers.depth > 0, blocks_in * rows / np.maximum(layers.depth, 1), 1)
+    weights = np.where(
+        layers.spread, blocks_in * blocks_out * layers.window * machine.wgt_bytes, layers.weights
+    )
+    weights = np.where(layers.depth > 0, weights, 0)
+    # Half of a scratchpad holds what is at work while the other half is filled: either the weights stay and inputs
+    # come again, or the other way round, and sums that do not fit make tiles of both.
+    tiles = np.ceil(written * 4 / (machine.acc_buffer_bytes / 2))
+    again_read = np.minimum(tiles, np.ceil(weights / (machine.wgt_buffer_bytes / 2)))
+    again_weights = np.minimum(tiles, np.ceil(read / (machine.inp_buffer_bytes / 2)))
+    moved = written + np.minimum(
+        read * np.maximum(again_read, 1) + weights, read + weights * np.maximum(again_weights, 1)
+    )
+    bus = moved / machine.memory.bus_bytes
+    longest = np.maximum(np.maximum(array, store), bus)
+    scratchpads = sum(getattr(machine, f"{kind}_buffer_bytes") for kind in ("uop", "inp", "wgt", "acc"))
+    peak = machine.multiplies_per_cycle
+    found = [
+        float(layers.weight @ array),
+        float(layers.weight @ bus),
+        float(layers.weight @ store),
+        float(layers.weight @ longest),
+        float(layers.weight @ moved),
+        float(layers.weight @ array) * peak,
+        peak,
+        4096 * machine.memory.bus_bytes / peak,
+        machine.inp_depth,
+        machine.wgt_depth,
+        machine.acc_depth,
+        scratchpads,
+        sum(machine.extra_storage.values()),
+    ]
+    return [float(np.log2(max(value, 1.0))) for value in found]

@@ -1,0 +1,97 @@
+"""Models of a figure over machines, with an uncertainty: gradient-boosted trees on what a line does not explain.
+
+The figure's logarithm is a ridge regression on quantities that follow from the machine (`quantities.py`), corrected by
+an ensemble of trees (XGBoost), each trained without one fold. What a fold's trees miss on the fold is the error to be
+expected: the interval is as wide as holds for `INSIDE` of them. Equal data give equal models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.compiler.tune.search.cost_model import load_xgboost
+
+if TYPE_CHECKING:
+    import xgboost
+
+Floats = NDArray[np.float64]
+FOLDS = 8
+ROUNDS = 120
+TREES = {
+    "max_depth": 4,
+    "eta": 0.1,
+    "subsample": 0.8,
+    "colsample_bynode": 0.5,
+    "min_child_weight": 1,
+    "tree_method": "hist",
+    "nthread": 1,
+}
+RIDGE = 0.1
+INSIDE = 0.9
+"""The share of values that an interval is to hold."""
+NORMAL = 1.6449
+"""Deviations of a normal distribution that hold `INSIDE` of it."""
+FEWEST = 4
+"""Values from which a model is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Surrogate:
+    """A trained model of one figure's base-2 logarithm."""
+
+    shift: Floats
+    scale: Floats
+    line: Floats
+    trees: Sequence[xgboost.Booster]
+    error: float
+
+    def predict(self, features: Floats) -> tuple[Floats, Floats]:
+        """Means and deviations [n] of the logarithm for `features` [n, f]."""
+        straight = _design((features - self.shift) / self.scale) @ self.line
+        corrections = np.array([tree.inplace_predict(features) for tree in self.trees], float)
+        spread = corrections.std(axis=0) if len(self.trees) else np.zeros(len(features))
+        return straight + corrections.mean(axis=0), np.hypot(spread, self.error)
+
+
+def fit(features: Floats, values: Floats, seed: int) -> Surrogate:
+    """A model of `values` [n], logarithms, over `features` [n, f]. Raises MissingTunerError without xgboost."""
+    library = load_xgboost()
+    shift, scale = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-9)
+    order = np.random.default_rng(seed).permutation(len(values))
+    folds = min(FOLDS, len(values))
+    trees, errors = [], np.empty(len(values))
+    lines = []
+    for fold in range(folds):
+        left_out = order[fold::folds]
+        kept = np.setdiff1d(order, left_out)
+        line = _line((features[kept] - shift) / scale, values[kept])
+        residual = values[kept] - _design((features[kept] - shift) / scale) @ line
+        tree = _grow(library, features[kept], residual, seed + fold)
+        missed = values[left_out] - _design((features[left_out] - shift) / scale) @ line
+        errors[left_out] = missed - np.asarray(tree.inplace_predict(features[left_out]), float)
+        trees.append(tree)
+        lines.append(line)
+    wide = float(np.quantile(np.abs(errors), INSIDE, method="higher")) / NORMAL
+    return Surrogate(
+        shift=shift, scale=scale, line=np.mean(lines, axis=0), trees=trees, error=max(wide, 1e-6)
+    )
+
+
+def _design(scaled: Floats) -> Floats:
+    return np.hstack([np.ones((len(scaled), 1)), scaled])
+
+
+def _line(scaled: Floats, values: Floats) -> Floats:
+    design = _design(scaled)
+    penalty = RIDGE * np.eye(design.shape[1])
+    penalty[0, 0] = 0.0
+    return np.asarray(np.linalg.solve(design.T @ design + penalty, design.T @ values), np.float64)
+
+
+def _grow(library: Any, features: Floats, residual: Floats, seed: int) -> xgboost.Booster:
+    data = library.DMatrix(features, label=residual, nthread=1)
+    return library.train({**TREES, "seed": seed}, data, ROUNDS)

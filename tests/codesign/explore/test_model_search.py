@@ -1,0 +1,114 @@
+"""The search that a model leads: its acquisition by definition, and its choices on figures that are formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from vdla.codesign.explore.evaluate import Figures, NetworkFigures, load_network
+from vdla.codesign.explore.front import hypervolume, pareto
+from vdla.codesign.explore.improvement import expected_growth, free_boxes
+from vdla.codesign.explore.metrics import parse_constraint, parse_objectives
+from vdla.codesign.explore.records import Known
+from vdla.codesign.explore.space import space_of
+from vdla.codesign.explore.study import Study, explore
+from vdla.codesign.models import write
+from vdla.codesign.technology.area import area_by_unit
+from vdla.codesign.technology.components import shipped_components
+from vdla.isa.config import Config
+
+SPACE = {
+    "base": "vta",
+    "fields": {
+        "block_in": [8, 16, 32, 64],
+        "block_out": "block_in",
+        "inp_buffer_bytes": [8192, 16384, 32768],
+        "wgt_buffer_bytes": [65536, 131072, 262144, 524288],
+        "acc_buffer_bytes": [32768, 65536, 131072],
+        "bus_bytes": [8, 16, 32],
+        "read_latency": [30, 100],
+    },
+}
+
+
+def made_up(machine: Config) -> Figures:
+    """Figures that nobody simulated: smooth, with a knee, and different for every machine."""
+    cycles = 4e6 / machine.multiplies_per_cycle + 2e5 / machine.memory.bus_bytes
+    cycles *= 1 + 3e3 / machine.wgt_buffer_bytes**0.7 + machine.memory.read_latency / machine.acc_depth
+    energy = 50 + 3 * machine.wgt_buffer_bytes**0.3 + 4e5 / machine.inp_buffer_bytes + cycles / 4e3
+    network = NetworkFigures(cycles=int(cycles), roofline_cycles=1.0, dram_bytes=1, energy={"all": energy})
+    return Figures(area=area_by_unit(machine, shipped_components()), networks={"mlp": network})
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory):
+    path = tmp_path_factory.mktemp("model") / "mlp.onnx"
+    write(path, "mlp")
+    return (load_network(path),)
+
+
+def study(networks, strategy: str, *, seed: int = 0, budget: int = 60, constraints=()) -> Study:
+    return Study(
+        space=space_of(SPACE),
+        networks=networks,
+        components=shipped_components(),
+        objectives=parse_objectives(["latency", "energy", "area"]),
+        constraints=tuple(parse_constraint(text) for text in constraints),
+        strategy=strategy,
+        budget=budget,
+        seed=seed,
+        batch=10,
+    )
+
+
+@pytest.fixture(scope="module")
+def known(networks) -> Known:
+    """Records of the whole space, so that nothing is simulated."""
+    whole = study(networks, "random")
+    machines = [whole.space.machine(point) for point in whole.space.points()]
+    return {(whole.key, machine.digest): made_up(machine) for machine in machines}
+
+
+def share(networks, known: Known, found) -> float:
+    """The found designs' share of the hypervolume of all."""
+    every = explore(study(networks, "exhaustive", budget=864), known=known)
+    values = [np.log([d.objectives for d in item.designs if d.objectives]) for item in (every, found)]
+    low, high = values[0].min(axis=0), values[0].max(axis=0)
+    every_volume, volume = (hypervolume((v - low) / (high - low), [1.1] * 3) for v in values)
+    return volume / every_volume
+
+
+def test_it_finds_the_front_with_fewer_designs_than_chance(networks, known):
+    found = explore(study(networks, "model"), known=known)
+    assert found.evaluated == 0 and len(found.designs) == 60
+    chance = [
+        share(networks, known, explore(study(networks, "random", seed=s), known=known)) for s in range(3)
+    ]
+    assert share(networks, known, found) > max(0.97, *chance)
+
+
+def test_equal_seeds_name_equal_points(networks, known):
+    first, second, other = (
+        [d.fields for d in explore(study(networks, "model", seed=seed, budget=40), known=known).designs]
+        for seed in (1, 1, 2)
+    )
+    assert first == second != other
+
+
+def test_machines_that_are_known_to_break_a_limit_are_never_named(networks, known):
+    found = explore(study(networks, "model", budget=40, constraints=["area<1.5mm2"]), known=known)
+    assert len(found.designs) == 40
+    assert all(design.figures.square_millimetres < 1.5 for design in found.designs)
+
+
+@pytest.mark.parametrize("objectives", [1, 2, 3])
+def test_expected_growth_is_the_mean_growth_of_drawn_designs(objectives):
+    random = np.random.default_rng(objectives)
+    front = random.uniform(0, 1, (6, objectives))
+    reference = [1.1] * objectives
+    means, deviations = random.uniform(0, 1, (3, objectives)), random.uniform(0.05, 0.3, (3, objectives))
+    expected = expected_growth(means, deviations, free_boxes(front[pareto(front)], reference))
+    before = hypervolume(front, reference)
+    for mean, deviation, value in zip(means, deviations, expected, strict=True):
+        draws = mean + deviation * random.standard_normal((4000, objectives))
+        grown = [hypervolume(np.vstack([front, draw]), reference) - before for draw in draws]
+        assert value == pytest.approx(np.mean(grown), abs=1e-6 + 4 * np.std(grown) / len(grown) ** 0.5)
