@@ -25,6 +25,7 @@ from vdla.isa.program_builder import (
     start_builder,
     steps,
 )
+from vdla.util.errors import UserError
 
 from .networks import SOURCES, carried_over, compiled, filled_image
 
@@ -36,6 +37,7 @@ MOST_STEPS = 4000
 
 _FIXED = ("opcode", "memory_type", "unit", "register")
 _ATTEMPTS = 40
+_TRIES = 200
 _SMALL = 4
 
 Mutation = Callable[[np.random.Generator, Config, list[Instruction]], None]
@@ -104,12 +106,16 @@ def mutated_program(config: Config, seed: int, uop: NDArray[np.unsignedinteger] 
 
 
 def _pick(rng: np.random.Generator, config: Config) -> Program:
-    """A compiled network that fits; the small graphs, which fit everything, more often."""
-    while True:
+    """A compiled network that fits; the small graphs, which fit nearly all, more often. UserError if none fits."""
+    for _ in range(_TRIES):
         count = len(SOURCES) if rng.random() < 0.25 else 4
         program = compiled(config, SOURCES[int(rng.integers(count))], int(rng.integers(1, 3)))
         if program is not None:
             return program
+    raise UserError(
+        f"configuration {config.name}: none of the networks that mutated programs are cut from fits it; make its "
+        "scratchpads or its parameter table larger"
+    )
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:

@@ -10,6 +10,7 @@ from vdla.isa.layout import decode_one, format_names
 from vdla.isa.parameters import is_power_of_two
 from vdla.isa.program import to_bytes
 from vdla.isa.reference import run_reference
+from vdla.util.errors import UserError
 from vdla.verify.cosim.cases import case, launch, plan
 from vdla.verify.cosim.machines import TIMINGS, default_machines
 from vdla.verify.cosim.mutate import MOST_STEPS, mutated_program, repair
@@ -177,3 +178,10 @@ def test_repair_leaves_sound_programs_alone():
         decoded = [decode_one(TINY, low, high) for low, high in program.instructions.tolist()]
         again = repair(TINY, decoded, program.image)
         assert np.array_equal(again.instructions, program.instructions)
+
+
+def test_a_machine_that_no_network_fits_is_refused_by_name():
+    # One parameter entry, where a position of a block of channels is eight output vectors.
+    machine = replace(TINY, name="narrow", block_in=32, par_buffer_bytes=TINY.par_bytes, extensions=("post",))
+    with pytest.raises(UserError, match="configuration narrow: none of the networks"):
+        mutated_program(machine, 0)
