@@ -34,6 +34,10 @@ COMMANDS = (
     ("random programs on simulator and RTL", "vdla cosim --config {toml} --programs 100"),
     ("Verilog", "vdla rtl --config {toml} -o {name}-rtl"),
     ("resources on an FPGA", "vdla synth --config {toml} --for ecp5"),
+    (
+        "area by unit and longest path in standard cells",
+        "vdla synth --config {toml} --for cells",
+    ),
     ("side by side with the base", "vdla compare {base} {toml} --network {network}"),
 )
 """What reproduces a design, {toml} being its file."""
