@@ -101,7 +101,9 @@ def test_set_up_says_what_will_not_run_where_it_may_not_install(tmp_path: Path) 
     (line,) = done.stdout.splitlines()
     assert done.stderr == ""
     assert line.startswith("NOT RUN: ")
-    assert line.endswith("as root: apt-get install gcc g++ perl iverilog qemu-user chromium-headless-shell")
+    assert line.endswith(
+        "as root: apt-get install gcc g++ perl iverilog qemu-user chromium-headless-shell opensta"
+    )
     rows = read_tools(TABLE.read_text(encoding="utf-8"))
     assert all(line.count(row.kinds) == (row.command != "make") for row in rows)
     assert "(g++, perl)" in line

@@ -132,7 +132,12 @@ CALLS = (
         (("-o", "r.jsonl"),),
         seconds=6.0,
     ),
-    Call(("compare", "tiny", "edge8", "--network", "net.onnx"), ("net.onnx",), seconds=2.0),
+    Call(
+        ("compare", "tiny", "edge8", "--network", "net.onnx"),
+        ("net.onnx",),
+        (("--html", "c.html"),),
+        seconds=3.0,
+    ),
     Call(
         ("explore", "space.toml", "--network", "net.onnx", "--strategy", "random", "--budget", "4"),
         ("space.toml", "net.onnx"),
@@ -141,6 +146,7 @@ CALLS = (
         parents=True,
         seconds=3.0,
     ),
+    Call(("report", "studied", "--no-pictures"), ("studied",), seconds=3.0),
     Call(("bench", "--only", "D9", "--rounds", "2"), seconds=3.0),
     Call(
         ("demo", "--model", "mlp", "--config", "tiny"), (), (), (("-o", "demo"),), parents=True, seconds=8.0
@@ -164,6 +170,16 @@ def _text(path: Path) -> None:
 
 def _space(path: Path) -> None:
     path.write_text('base = "tiny"\n[fields]\ninp_buffer_bytes = [512, 1024, 2048, 4096]\n')
+
+
+def _study(path: Path) -> None:
+    space, model = path.with_name("space-of-input.toml"), path.with_name("model-of-input.onnx")
+    _space(space)
+    _network(model)
+    options = ("--strategy", "random", "--budget", "3", "--no-pictures", "-o", path)
+    done = call("explore", space, "--network", model, *options)
+    if done.code:
+        raise RuntimeError(f"cannot prepare {path.name}: {done.err} {done.trace}")
 
 
 def _network(path: Path) -> None:
@@ -197,6 +213,7 @@ _INPUTS: Mapping[str, Callable[[Path], None]] = MappingProxyType(
     {
         "p.s": _text,
         "space.toml": _space,
+        "studied": _study,
         "p.vdla": _program,
         "net.tar": _compiled,
         "net.onnx": _network,

@@ -128,12 +128,13 @@ class Tiles:
         or blocks, whichever are fewer, take an instruction each. Where a position is several vectors, these are
         columns, and positions rows.
         """
-        blocks, rows = self.sizes["o"], self.sizes["y"]
-        whole = self.trips["x"] == 1
+        whole, (o, y, x) = self.trips["x"] == 1, (self.extents[letter] for letter in LETTERS)
+        by_block = self.images * o * self.trips["y"] * self.trips["x"]
         if self.vectors > 1:
-            return self.count * blocks * np.where(whole, 1, np.minimum(rows, self.sizes["x"]))
-        apart = np.minimum(blocks, rows)
-        return self.count * (apart if windows else np.where(whole, 1, apart))
+            narrow = self.images * o * np.minimum(y * self.trips["x"], x * self.trips["y"])
+            return np.where(whole, by_block, narrow)
+        apart = np.minimum(by_block, self.images * self.trips["o"] * y * self.trips["x"])
+        return apart if windows else np.where(whole, self.count, apart)
 
     def parameter_fills(self, depth: int) -> np.ndarray:
         """How often a parameter table of `depth` entries is loaded (`TileLoops.parameters`)."""

@@ -8,7 +8,18 @@ from vdla.benchmarks.fuzzing.commands import CALLS
 from vdla.benchmarks.fuzzing.streams import MATRIX, chosen
 from vdla.codesign.cli.commands import app
 
-READ = {"components", "inputs", "insns", "memory", "scratchpads", "records", "transfer", "calibration"}
+READ = {
+    "components",
+    "inputs",
+    "insns",
+    "memory",
+    "scratchpads",
+    "records",
+    "transfer",
+    "calibration",
+    "held_out",
+    "liberty",
+}
 """Parameters that name files to read."""
 COMMANDS: dict[str, Any] = getattr(typer.main.get_command(app), "commands", {})
 
