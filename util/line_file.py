@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from .errors import UserError
+from .files import read_file
 
 PATIENCE = 1.0
 """Seconds to wait for a file's lock: what a killed writer started may hold it until it sees that the writer is gone."""
@@ -22,6 +25,32 @@ _BLOCK = 1 << 16
 
 class RecordError(UserError):
     """A file of records that cannot be read, or not written to; names it and the way out."""
+
+
+Made = TypeVar("Made")
+
+
+def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list[Made]:
+    """What `make` makes of each line of JSON in a file, none where there is no file.
+
+    Half a line that a killed process left at the end is left out. RecordError where the system refuses, and for a line
+    for which `make` raises KeyError, TypeError, ValueError or AttributeError: it is no record of `what`.
+    """
+    try:
+        data = read_file(path)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror}") from None
+    found: list[Made] = []
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            found.append(make(json.loads(line)))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise RecordError(
+                f"{path}:{number}: is no record of {what}; move the file away or name another folder"
+            ) from None
+    return found
 
 
 class LineFile:

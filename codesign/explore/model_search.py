@@ -17,7 +17,6 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from vdla.compiler.tune.search.cost_model import load_xgboost
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
@@ -83,7 +82,6 @@ class ModelSearch:
         self._asked: list[tuple[Point, list[tuple[float, float]]]] = []
         self.guesses: list[Guess] = []
         """Predictions of the designs that were evaluated, as they were before."""
-        load_xgboost()  # A missing extra should cost no evaluation.
 
     def ask(self, count: int) -> list[Point]:
         """See `Strategy`."""

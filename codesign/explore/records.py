@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vdla.util.files import read_file
-from vdla.util.line_file import LineFile, RecordError
+from vdla.util.line_file import LineFile, RecordError, whole_records
 
 from .evaluate import Figures, from_json, to_json
 from .space import Value, plain
@@ -25,26 +24,16 @@ Known = dict[tuple[str, str], Figures]
 
 def read_records(path: Path) -> Known:
     """The records in a file, the first of each machine; none where there is no file."""
-    try:
-        data = read_file(path)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise RecordError(f"{path}: {error.strerror}") from None
     known: Known = {}
-    whole = data[: data.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.splitlines(), 1):
-        try:
-            value: Any = json.loads(line)
-            key = (_text(value["study"]), _text(value["machine"]))
-            if value["format"] != FORMAT:
-                raise ValueError
-            known.setdefault(key, from_json(value))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise RecordError(
-                f"{path}:{number}: is no record of a study; move the file away or name another folder"
-            ) from None
+    for key, figures in whole_records(path, _record, what="a study"):
+        known.setdefault(key, figures)
     return known
+
+
+def _record(value: Any) -> tuple[tuple[str, str], Figures]:
+    if value["format"] != FORMAT:
+        raise ValueError
+    return (_text(value["study"]), _text(value["machine"])), from_json(value)
 
 
 def existing_records(paths: Sequence[Path]) -> Known:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from vdla.compiler.tune.search.cost_model import load_xgboost
 from vdla.util.errors import UserError
 
 from .problem import Problem, Told
@@ -128,6 +127,8 @@ def _optuna(sampler: str) -> Callable[[Problem], Strategy]:
 
 
 def _model(problem: Problem) -> Strategy:
+    from vdla.compiler.tune.search.cost_model import load_xgboost
+
     load_xgboost()  # Says what to install; scipy, which the search also needs, comes with it.
     from .model_search import ModelSearch
 

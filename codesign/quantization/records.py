@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.compiler.graph.quantize.decisions import Decisions
-from vdla.util.files import read_file
-from vdla.util.line_file import LineFile, RecordError
+from vdla.util.line_file import LineFile, whole_records
 
 from .evaluate import Figures, from_json, to_json
 
@@ -23,25 +22,16 @@ Known = dict[tuple[str, Decisions], Figures]
 
 def read_records(path: Path) -> Known:
     """The records in a file, the first of each; none where there is no file. Raises RecordError."""
-    try:
-        data = read_file(path)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise RecordError(f"{path}: {error.strerror}") from None
     known: Known = {}
-    whole = data[: data.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.splitlines(), 1):
-        try:
-            value: Any = json.loads(line)
-            if value["format"] != FORMAT or not isinstance(value["study"], str):
-                raise ValueError
-            known.setdefault((value["study"], decisions_from_json(value["decisions"])), from_json(value))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise RecordError(
-                f"{path}:{number}: is no record of a quantization; move the file away or name another folder"
-            ) from None
+    for key, figures in whole_records(path, _record, what="a quantization"):
+        known.setdefault(key, figures)
     return known
+
+
+def _record(value: Any) -> tuple[tuple[str, Decisions], Figures]:
+    if value["format"] != FORMAT or not isinstance(value["study"], str):
+        raise ValueError
+    return (value["study"], decisions_from_json(value["decisions"])), from_json(value)
 
 
 def decisions_to_json(decisions: Decisions) -> dict[str, list[str]]:

@@ -235,7 +235,8 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
     buffers, sums = {"data": data, "weights": weights}, tiles.sums
     sums_copies = np.minimum(values["sums_copies"], tiles.count)
     instructions = array_instructions(tiles, buffers, sums_copies, layer.overwriting)
-    instructions = instructions + tiles.stores() + data.loads + weights.loads
+    stores = tiles.stores()
+    instructions = instructions + stores + data.loads + weights.loads
     instructions = instructions + tiles.parameter_fills(config.par_depth)
     stored = shape.stored_beats(config)
     work = TiledWork(
@@ -246,7 +247,7 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
         loading=data.fills * data.exposed + weights.beats,
         storing=store_cycles(
             config,
-            tiles.stores(),
+            stores,
             tiles.count * store_reads(config, sums),
             stored,
             shape.operand,
