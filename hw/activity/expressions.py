@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from vdla.util.errors import UserError
+from ..synthesis.liberty_syntax import LibertyError
 
 Expression = tuple[str, tuple["Expression", ...]] | str
 """A pin's name, "0", "1", or an operator ("not", "and", "or", "xor") with its operands."""
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9\[\]]*|[01]|[()!'^&*+|])\s*")
 _STARTS = re.compile(r"[A-Za-z_01(!]")
-
-
-class LibertyError(UserError):
-    """A Liberty file that is none, or lacks what is asked of it."""
 
 
 def parse_expression(text: str) -> Expression:

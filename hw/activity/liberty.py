@@ -1,14 +1,13 @@
 """Liberty files: the cells of a library with functions, pin capacitances, leakage, and tables of power and slew.
 
-Only what activity and power need is read. liberty-parser of PyPI reads more, with lark and sympy, but takes half a
-minute for a file of half a megabyte; this takes less than a second.
+Only what activity and power need is read.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -17,29 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.util.files import read_file
 
-from .expressions import Expression, LibertyError, parse_expression
-
-MOST_BYTES = 512 << 20
-"""The largest libraries of foundries have some hundred megabytes."""
-
-_TOKEN = re.compile(
-    r'/\*.*?\*/|//[^\n]*|\\\r?\n|\s+|"((?:[^"\\]|\\.|\\\n)*)"|([(){}:;,])|([^\s(){}:;,"]+)', re.DOTALL
-)
-
-
-@dataclass(slots=True)
-class Group:
-    """`name(arguments) { ... }`: single attributes, the arguments of attributes with several, and groups inside."""
-
-    name: str
-    arguments: list[str]
-    simple: dict[str, str] = field(default_factory=dict[str, str])
-    complex: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    groups: list[Group] = field(default_factory=list["Group"])
-
-    def named(self, name: str) -> Iterator[Group]:
-        """The groups inside with this name."""
-        return (group for group in self.groups if group.name == name)
+from ..synthesis.liberty_syntax import MOST_BYTES, Group, LibertyError, parse_groups
+from .expressions import Expression, parse_expression
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,56 +123,6 @@ def read_library(path: str | Path) -> Library:
         return _library(top, Path(path), sha256(data).hexdigest())
     except (LibertyError, ValueError, KeyError, IndexError, RecursionError) as error:
         raise LibertyError(f"{path}: no Liberty file that can be read: {error}") from None
-
-
-def parse_groups(text: str) -> Group:
-    """The outermost group of a Liberty text. Raises LibertyError."""
-    tokens = [
-        (m[1], True) if m[1] is not None else (m[2] or m[3], False)
-        for m in _TOKEN.finditer(text)
-        if m[1] is not None or m[2] or m[3]
-    ]
-    if not tokens:
-        raise LibertyError("it is empty")
-    root = Group("", [])
-    at = _statements(tokens, 0, root)
-    if at != len(tokens) or len(root.groups) != 1:
-        raise LibertyError("it is not one group library(...) { ... }")
-    return root.groups[0]
-
-
-def _statements(tokens: list[tuple[str, bool]], at: int, into: Group) -> int:
-    """Reads up to the brace that closes `into`, or the end."""
-    while at < len(tokens) and tokens[at] != ("}", False):
-        name = tokens[at][0]
-        if name == ";":
-            at += 1
-            continue
-        mark = tokens[at + 1][0] if at + 1 < len(tokens) else ""
-        if mark == ":":
-            end = at + 2
-            while end < len(tokens) and tokens[end] != (";", False) and tokens[end] != ("}", False):
-                end += 1
-                if end < len(tokens) and tokens[end][0] == ":":  # the ";" was left out
-                    end -= 1
-                    break
-            into.simple[name] = " ".join(word for word, _ in tokens[at + 2 : end])
-            at = end
-        elif mark == "(":
-            end = at + 2
-            while tokens[end] != (")", False):
-                end += 1
-            arguments = [word for word, quoted in tokens[at + 2 : end] if quoted or word != ","]
-            at = end + 1
-            if at < len(tokens) and tokens[at] == ("{", False):
-                inner = Group(name, arguments)
-                at = _statements(tokens, at + 1, inner) + 1
-                into.groups.append(inner)
-            else:
-                into.complex[name] = arguments
-        else:
-            raise LibertyError(f'"{name}" is followed by "{mark}"')
-    return at
 
 
 def _numbers(words: list[str]) -> NDArray[np.float64]:

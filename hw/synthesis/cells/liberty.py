@@ -1,24 +1,20 @@
 """What is read of a Liberty file: areas, pins with their capacitance and drive, and which cells are flip-flops.
 
-A Liberty file is groups `name (arguments) { ... }` of attributes `name : value;` and `name (values);` (Synopsys,
-Liberty user guide, volume 1, "Liberty syntax"). Yosys and the timing tool read the file themselves.
+Yosys and the timing tool read the file themselves.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from vdla.util.errors import UserError
+from vdla.util.files import read_file
 
-
-class LibertyError(UserError):
-    """A file that is no Liberty file, or lacks what mapping needs."""
+from ..liberty_syntax import MOST_BYTES, Group, LibertyError, parse_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +136,6 @@ def buffer_pins(cell: Cell) -> tuple[str, str]:
     return _input(cell).name, _output(cell).name
 
 
-_TOKEN: Final = re.compile(
-    r'/\*.*?\*/|//[^\n]*|\\\n|"(?:[^"\\]|\\.)*"|[{}();:,]|[^\s{}();:,"\\/]+|/|\\', re.DOTALL
-)
 _SKIPPED: Final = frozenset(
     {
         "internal_power",
@@ -165,147 +158,68 @@ _SKIPPED: Final = frozenset(
 )
 
 
-@dataclass(slots=True)
-class _Group:
-    name: str
-    arguments: list[str]
-    attributes: dict[str, str] = field(default_factory=dict[str, str])
-    lists: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    groups: list[_Group] = field(default_factory=list["_Group"])
-
-    def of(self, *names: str) -> Iterator[_Group]:
-        return (group for group in self.groups if group.name in names)
-
-    def number(self, name: str, default: float) -> float:
-        try:
-            return float(self.attributes[name])
-        except (KeyError, ValueError):
-            return default
-
-
 def read_liberty(path: Path) -> Liberty:
     """The library at `path`. Raises LibertyError, which names the file."""
     try:
-        data = path.read_bytes()
+        data = read_file(path, most=MOST_BYTES)
     except OSError as error:
         raise LibertyError(f"{path}: {error.strerror}; --liberty takes a Liberty file (.lib)") from None
-    root = _Group("", [])
-    tokens = (
-        found[0]
-        for found in _TOKEN.finditer(data.decode("utf-8", "replace"))
-        if not found[0].startswith(("/*", "//", "\\"))
-    )
     try:
-        _read(tokens, root)
-    except StopIteration:
-        raise LibertyError(f"{path}: ends inside a group; is it whole?") from None
-    library = next(root.of("library"), None)
-    if library is None:
-        raise LibertyError(f"{path}: is no Liberty file: it has no library ( ... ) group")
-    cells = {cell.name: cell for cell in map(_cell, library.of("cell"))}
+        library = parse_groups(data.decode("latin-1"), skipped=_SKIPPED)
+    except LibertyError as error:
+        raise LibertyError(f"{path}: is no Liberty file: {error}") from None
+    if library.name != "library":
+        raise LibertyError(f"{path}: is no Liberty file: its outermost group is {library.name}")
+    cells = {cell.name: cell for cell in map(_cell, library.named("cell"))}
     if not any(cell.register for cell in cells.values()):
         raise LibertyError(f"{path}: has no flip-flop; mapping needs one")
     return Liberty(
         path=path,
         name=library.arguments[0] if library.arguments else path.stem,
         digest=sha256(data).hexdigest(),
-        voltage=library.number("nom_voltage", 0.0),
-        temperature=library.number("nom_temperature", 0.0),
-        time_ns=_time(library.attributes.get("time_unit", "1ns")),
-        capacitance_ff=_capacitance(library.lists.get("capacitive_load_unit", ["1", "pf"])),
+        voltage=_number(library, "nom_voltage", 0.0),
+        temperature=_number(library, "nom_temperature", 0.0),
+        time_ns=_time(library.simple.get("time_unit", "1ns")),
+        capacitance_ff=_capacitance(library.complex.get("capacitive_load_unit", ["1", "pf"])),
         cells=cells,
     )
 
 
-def _read(tokens: Iterator[str], group: _Group) -> None:
-    """Reads statements into `group` up to its closing brace, or to the end where it is the root."""
-    name = ""
-    for token in tokens:
-        if token == "}":
-            if not group.name:
-                raise StopIteration
-            return
-        if token == ":":
-            group.attributes[name] = _value(tokens)
-        elif token == "(":
-            arguments = _arguments(tokens)
-            following = next(tokens, ";")
-            if following != "{":
-                group.lists[name] = arguments
-                # Some files leave out the semicolon behind a list.
-                name = "" if following == ";" else following
-                if following == "}":
-                    return
-                continue
-            if name in _SKIPPED:
-                _skip(tokens)
-            else:
-                inner = _Group(name, arguments)
-                _read(tokens, inner)
-                group.groups.append(inner)
-        elif token != ";":
-            name = token
-    if group.name:
-        raise StopIteration
+def _number(group: Group, name: str, default: float) -> float:
+    try:
+        return float(group.simple[name])
+    except (KeyError, ValueError):
+        return default
 
 
-def _value(tokens: Iterator[str]) -> str:
-    words: list[str] = []
-    for token in tokens:
-        if token == ";":
-            break
-        words.append(token)
-        if token.startswith('"'):
-            break
-    return " ".join(words).strip('"')
-
-
-def _arguments(tokens: Iterator[str]) -> list[str]:
-    found: list[str] = []
-    for token in tokens:
-        if token == ")":
-            return found
-        if token != ",":
-            found.append(token.strip('"'))
-    raise StopIteration
-
-
-def _skip(tokens: Iterator[str]) -> None:
-    depth = 1
-    for token in tokens:
-        depth += {"{": 1, "}": -1}.get(token, 0)
-        if depth == 0:
-            return
-
-
-def _cell(group: _Group) -> Cell:
+def _cell(group: Group) -> Cell:
     pins: dict[str, Pin] = {}
-    for pin in group.of("pin"):
-        inward = pin.attributes.get("direction") != "output"
+    for pin in group.named("pin"):
+        inward = pin.simple.get("direction") != "output"
         for name in pin.arguments:
             pins[name] = Pin(
                 name=name,
                 inward=inward,
-                capacitance=pin.number("capacitance", 0.0),
-                resistance=0.0 if inward else max(map(_resistance, pin.of("timing")), default=0.0),
-                function=pin.attributes.get("function", ""),
+                capacitance=_number(pin, "capacitance", 0.0),
+                resistance=0.0 if inward else max(map(_resistance, pin.named("timing")), default=0.0),
+                function=pin.simple.get("function", ""),
             )
     return Cell(
         name=group.arguments[0],
-        area=group.number("area", 0.0),
-        flip_flop=any(group.of("ff", "ff_bank")),
-        register=any(group.of("ff", "latch", "ff_bank", "latch_bank", "statetable")),
-        usable=group.attributes.get("dont_use", "false") != "true" and group.number("area", 0.0) > 0,
+        area=_number(group, "area", 0.0),
+        flip_flop=any(group.named("ff", "ff_bank")),
+        register=any(group.named("ff", "latch", "ff_bank", "latch_bank", "statetable")),
+        usable=group.simple.get("dont_use", "false") != "true" and _number(group, "area", 0.0) > 0,
         pins=pins,
     )
 
 
-def _resistance(timing: _Group) -> float:
+def _resistance(timing: Group) -> float:
     """The slope of delay over load, in the middle of the slews of a table."""
     worst = 0.0
-    for table in timing.of("cell_rise", "cell_fall"):
-        rows = [_numbers(row) for row in table.lists.get("values", ())]
-        axes = [_numbers(" ".join(table.lists.get(f"index_{i}", ()))) for i in (1, 2)]
+    for table in timing.named("cell_rise", "cell_fall"):
+        rows = [_numbers(row) for row in table.complex.get("values", ())]
+        axes = [_numbers(" ".join(table.complex.get(f"index_{i}", ()))) for i in (1, 2)]
         # One axis is the load, which makes the larger difference.
         if len(rows) < 2 or len(rows) != len(axes[0]) or len(rows[0]) != len(axes[1]):
             continue

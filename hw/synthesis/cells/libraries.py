@@ -7,7 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from .liberty import Liberty, LibertyError, read_liberty
+from ..liberty_syntax import LibertyError
+from .liberty import Liberty, read_liberty
 
 _QFLOW: Final = Path("/usr/share/qflow/tech")
 DEBIAN: Final = MappingProxyType(

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vdla.hw.activity.expressions import LibertyError, parse_expression, truth_table
+from vdla.hw.activity.expressions import parse_expression, truth_table
 from vdla.hw.activity.liberty import read_library
 from vdla.hw.activity.netlist import Netlist, flatten
 from vdla.hw.activity.power import CLOCK_SLEW, by_unit, electrical, energy_of
 from vdla.hw.activity.simulate import MismatchError, Simulation
 from vdla.hw.activity.timing_tool import PROGRAM, as_the_tool_counts, part_of, tool_power
+from vdla.hw.synthesis.liberty_syntax import LibertyError
 
 from .small import design, library
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from vdla.hw.synthesis.cells import mapping
 from vdla.hw.synthesis.cells.design import map_verilog
-from vdla.hw.synthesis.cells.liberty import LibertyError
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.hw.synthesis.cells.modules import canonical, instance_counts, split_modules
 from vdla.hw.synthesis.cells.netlist import netlist
+from vdla.hw.synthesis.liberty_syntax import LibertyError
 
 HERE = Path(__file__).parent
 SAMPLE = (HERE / "sample.v").read_text()
