@@ -7,8 +7,6 @@ they are given.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,14 +15,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..synthesis.tools import ToolError
+from ..synthesis.cells.timing import PROGRAM, timing_tool
+from ..synthesis.tools import ToolError, ToolFailure, run_tool
 from .expressions import Expression
 from .liberty import Cell, InternalPower, Library
 from .netlist import Netlist
 from .power import CLOCK_SLEW, FALL, RISE, Electrical
 from .simulate import Activity
 
-PROGRAM = "sta"
 _PERIOD = 10.0
 """Nanoseconds; power times period is energy, whatever it is."""
 
@@ -101,7 +99,7 @@ def _clock_nets(netlist: Netlist, library: Library) -> NDArray[np.int32]:
 
 def tool_power(part: Netlist, library: Library, activity: Activity) -> ToolPower:
     """The tool's power of every cell at these activities. Raises ToolError."""
-    tool = shutil.which(PROGRAM)
+    tool = timing_tool()
     if tool is None:
         raise ToolError(f"{PROGRAM} is not on the path; install Debian's opensta")
     clocks = _clock_nets(part, library)
@@ -109,13 +107,18 @@ def tool_power(part: Netlist, library: Library, activity: Activity) -> ToolPower
         work = Path(directory)
         (work / "part.v").write_text(_verilog(part, clocks), encoding="utf-8")
         (work / "power.tcl").write_text(_script(part, library, activity, clocks), encoding="utf-8")
-        done = subprocess.run(
-            [tool, "-no_splash", "-exit", "power.tcl"],
-            cwd=work, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        rows = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("power ")]
-        if done.returncode or len(rows) != len(part.kind):
-            last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
+        try:
+            printed = run_tool(
+                [tool, "-no_splash", "-exit", "power.tcl"],
+                directory=work,
+                step=lambda line: None,
+                report=lambda text: None,
+            )
+        except ToolFailure as failure:
+            raise ToolError(str(failure)) from None
+        rows = [line.split()[1:] for line in printed.splitlines() if line.startswith("power ")]
+        if len(rows) != len(part.kind):
+            last = "\n".join(printed.strip().splitlines()[-5:])
             raise ToolError(f"{PROGRAM} gave the power of {len(rows)} of {len(part.kind)} cells: {last}")
     watts = np.array(rows, float)
     # Watts in a period of nanoseconds.
