@@ -1,7 +1,8 @@
 """Which elements of which shared memory an instruction touches, exactly, and whether that is in bounds.
 
 Only what another unit can see matters here: the input and weight scratchpads (written by load, read by compute),
-the accumulators (written by compute, read by store) and DRAM (written by store, read by all). Micro-op memory
+the accumulators (written by compute, read by store), the chain memory (written by store, read by compute) and DRAM
+(written by store, read by all). Micro-op memory
 and parameter table belong to one unit each, configuration registers too, so their order is the unit's own.
 
 `Trace` follows registers and micro-op memory through a program; `accesses` answers for the next instruction.
@@ -27,11 +28,15 @@ Elements = slice | Indices
 
 
 class Resource(Enum):
-    """A memory that units share. DRAM elements are granules of `Config.out_bytes`, the unit of stores."""
+    """A memory that units share.
+
+    DRAM elements are granules of `Config.out_bytes`, the unit of stores; those of the chain memory of `chain_granule`.
+    """
 
     INP = "inp"
     WGT = "wgt"
     ACC = "acc"
+    CHAIN = "chain"
     DRAM = "dram"
 
 
@@ -293,8 +298,9 @@ def _matrix(trace: Trace, depthwise: bool, values: Values) -> Iterator[Access]:
     yield Access(Resource.ACC, True, dst)
     if values["reset"]:
         return
-    src = _operand(trace, values, 1, "src", base["inp_base"], config.inp_depth, "input vector")
-    yield Access(Resource.INP, False, src)
+    limit = config.chain_base + config.chain_depth if config.chain_buffer_bytes else config.inp_depth
+    src = _operand(trace, values, 1, "src", base["inp_base"], limit, "input vector")
+    yield from _inputs(config, src)
     if depthwise:
         rows, first = config.block_out * config.wgt_depth, config.block_out * base["wgt_base"]
         row = _operand(trace, values, 2, "wgt", first, rows, "weight row")
@@ -302,6 +308,25 @@ def _matrix(trace: Trace, depthwise: bool, values: Values) -> Iterator[Access]:
     else:
         tile = _operand(trace, values, 2, "wgt", base["wgt_base"], config.wgt_depth, "weight tile")
         yield Access(Resource.WGT, False, tile)
+
+
+def _inputs(config: Config, vectors: Indices) -> Iterator[Access]:
+    """Reads of `vectors` (ascending): those from chain_base on lie in the chain memory."""
+    own, chained = vectors, vectors[:0]
+    if config.chain_buffer_bytes and vectors[-1] >= config.inp_depth:
+        first = int(np.searchsorted(vectors, config.chain_base))
+        own, chained = vectors[:first], vectors[first:]
+    if own.size and own[-1] >= config.inp_depth:
+        raise AccessError(
+            f"src leads to input vector {own[-1]}, outside 0..{config.inp_depth - 1} of the input scratchpad and "
+            f"{config.chain_base}..{config.chain_base + config.chain_depth - 1} of the chain memory"
+        )
+    if own.size:
+        yield Access(Resource.INP, False, own)
+    if chained.size:
+        pieces = config.inp_bytes // config.chain_granule
+        places = (chained - config.chain_base)[:, None] * pieces + np.arange(pieces)
+        yield Access(Resource.CHAIN, False, places.reshape(-1))
 
 
 def _alu(trace: Trace, values: Values) -> Iterator[Access]:
@@ -380,15 +405,30 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
     yield Access(Resource.ACC, False, (found + base) % config.acc_depth)
     if values["combine"] and values["operand"]:
         delta = trace.registers["OPERAND"]["delta"]
-        if _reads_own_outputs(values, delta):
+        if not values["chain"] and _reads_own_outputs(values, delta):
             raise AccessError(
                 f"register OPERAND.delta = {delta} reads what this very instruction wrote before; the operand "
                 "stream reads ahead of the writes, so split the store in two"
             )
         for run in _outputs(trace, values, "reads", "register OPERAND.delta", delta):
             yield Access(Resource.DRAM, False, run)
+    if values["chain"]:
+        yield _chained(config, values)
+        return
     for run in _outputs(trace, values, "writes", "dram_base", 0):
         yield Access(Resource.DRAM, True, run)
+
+
+def _chained(config: Config, values: Values) -> Access:
+    """What a store to the chain memory writes there."""
+    rows, columns, pitch = values["y_size"], values["x_size"], values["x_stride"]
+    vectors = config.chain_buffer_bytes // config.out_bytes
+    last = values["dram_base"] + (rows - 1) * pitch + columns - 1
+    _within("dram_base", "output vector of the chain memory", last, vectors)
+    first = values["dram_base"] + np.arange(rows, dtype=np.int64)[:, None] * pitch
+    grid = np.unique(first + np.arange(columns, dtype=np.int64))
+    pieces = config.out_bytes // config.chain_granule
+    return Access(Resource.CHAIN, True, (grid[:, None] * pieces + np.arange(pieces)).reshape(-1))
 
 
 def _reads_own_outputs(values: Values, delta: int) -> bool:

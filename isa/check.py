@@ -35,10 +35,10 @@ from .layout import (
     MemoryType,
     Opcode,
     Unit,
-    extension_of,
     extract,
     formats,
     join_words,
+    lacking,
     unit_of,
     unpack_fields,
 )
@@ -194,14 +194,9 @@ def _decode(config: Config, words: NDArray[np.uint64]) -> _Decoded:
 def _values(program: _Decoded) -> Iterator[Finding]:
     config = program.config
     for index, (name, values) in enumerate(zip(program.names, program.values, strict=True)):
-        extension = extension_of(name, values)
-        if extension is not None and not config.has(extension):
-            yield _error(
-                "extension",
-                (index,),
-                f"{program.text(index)} needs the extension {extension!r}, which configuration {config.name!r} "
-                "lacks; add it to `extensions`",
-            )
+        missing = lacking(config, name, values)
+        if missing is not None:
+            yield _error("extension", (index,), f"{program.text(index)} {missing}")
         match name:
             case "CONFIG":
                 problem = _register_problem(values)
@@ -328,6 +323,9 @@ def _race_text(
     if item.resource is Resource.DRAM:
         size = program.config.out_bytes
         where = f"DRAM bytes {item.element * size}..{(item.element + 1) * size}"
+    elif item.resource is Resource.CHAIN:
+        size = program.config.chain_granule
+        where = f"chain memory bytes {item.element * size}..{(item.element + 1) * size}"
     else:
         where = f"{item.resource.value} element {item.element}"
     does, did = ("reads", "writes") if item.kind == "RAW" else ("writes", "reads")

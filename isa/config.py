@@ -124,12 +124,18 @@ class Config:
         "registers that a product of the array passes; more allow a faster clock",
         unit="cycles", low=1, high=4, samples=(2, 1, 3, 4), later=True,
     )  # fmt: skip
+    chain_buffer_bytes: int = parameter(
+        0,
+        "chain memory: input vectors that the store unit writes; whole vectors of inputs and of outputs",
+        unit="bytes", samples=(0, 0, 512, 1024), later=True,
+    )  # fmt: skip
     clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
     extensions: tuple[str, ...] = DEFAULT_EXTENSIONS
     memory: Memory = field(default_factory=Memory)
 
     def __post_init__(self) -> None:
         self._check_shape()
+        self._check_chain()
         self._check_buffers()
 
     # --- validation -------------------------------------------------------------------------------------
@@ -165,6 +171,38 @@ class Config:
                 "leave it out for one for each lane"
             )
 
+    def _check_chain(self) -> None:
+        """Before the other memories: the width of an index into the inputs, and of a micro-op, follows from it."""
+        value, word = self.chain_buffer_bytes, max(self.inp_bytes, self.out_bytes)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ConfigError(
+                f"chain_buffer_bytes = {value!r}: expected a number of bytes, 0 for no chain memory"
+            )
+        if value == 0:
+            return
+        if not self.has("post"):
+            raise ConfigError(
+                f"chain_buffer_bytes = {value}: STORE.POST fills the chain memory; add 'post' to `extensions`, or "
+                "leave chain_buffer_bytes out"
+            )
+        if value % word or value < 2 * word:
+            near = max(2, value // word) * word
+            raise ConfigError(
+                f"chain_buffer_bytes = {value}: must be 0 or a multiple of {word}, the bytes of the wider of an input "
+                f"and an output vector, and at least two of them; {near} and {near + word} are"
+            )
+
+    def _check_chain_indices(self) -> None:
+        """The chain memory lies behind the input scratchpad, whose size is legal, within the range of `inp_base`."""
+        most, word = (1 << SRAM_BASE_BITS) - self.chain_base, max(self.inp_bytes, self.out_bytes)
+        if self.chain_depth > most:
+            room = most * self.inp_bytes // word * word
+            remedy = f"at most {room} bytes" if room >= 2 * word else "use a smaller inp_buffer_bytes"
+            raise ConfigError(
+                f"chain_buffer_bytes = {self.chain_buffer_bytes}: {self.chain_depth} vectors from index "
+                f"{self.chain_base} on cannot be addressed by {SRAM_BASE_BITS} bits; {remedy}"
+            )
+
     def _check_buffers(self) -> None:
         bus = self.memory.bus_bytes
         for kind in ("inp", "wgt", "acc", "uop"):  # the first three decide on the micro-ops' width
@@ -179,6 +217,8 @@ class Config:
                     f"{kind}_buffer_bytes = {size}: {size // element} elements of {element} bytes cannot be "
                     f"addressed by the {SRAM_BASE_BITS}-bit sram_base; at most {element << SRAM_BASE_BITS} bytes"
                 )
+            if kind == "inp":
+                self._check_chain_indices()
         if self.acc_banks > self.acc_depth:
             raise ConfigError(
                 f"acc_banks = {self.acc_banks}: more banks than the {self.acc_depth} accumulator vectors"
@@ -285,6 +325,24 @@ class Config:
         return self.inp_buffer_bytes // self.inp_bytes
 
     @property
+    def chain_depth(self) -> int:
+        """Input vectors the chain memory holds; 0 without one."""
+        return self.chain_buffer_bytes // self.inp_bytes
+
+    @property
+    def chain_base(self) -> int:
+        """Index of the chain memory's first vector for GEMM and DEPTHWISE: the first power of two from inp_depth on.
+
+        So the upper bits of an index tell the chain memory from the input scratchpad.
+        """
+        return 1 << _index_bits(self.inp_depth)
+
+    @property
+    def chain_granule(self) -> int:
+        """Bytes of the narrower of an input and an output vector: an access of the chain memory touches whole ones."""
+        return min(self.inp_bytes, self.out_bytes)
+
+    @property
     def wgt_depth(self) -> int:
         """Tiles the weight scratchpad holds."""
         return self.wgt_buffer_bytes // self.wgt_bytes
@@ -315,8 +373,9 @@ class Config:
 
     @property
     def inp_index_bits(self) -> int:
-        """Width of an index into the input scratchpad."""
-        return _index_bits(self.inp_depth)
+        """Width of an index into the input scratchpad and, behind it, the chain memory."""
+        depth = self.chain_base + self.chain_depth if self.chain_buffer_bytes else self.inp_depth
+        return _index_bits(depth)
 
     @property
     def wgt_index_bits(self) -> int:
@@ -369,6 +428,8 @@ class Config:
             listing["operand FIFO"] = self.fifo_bytes("operand")
         if self.has("patch"):
             listing["patch window"] = 256
+        if self.chain_buffer_bytes:
+            listing["chain memory"] = self.chain_buffer_bytes
         return listing
 
     def has(self, extension: str) -> bool:

@@ -101,6 +101,10 @@ def c_header(config: Config) -> str:
     lines += [_define(_macro(name), getattr(config, name)) for name in _SHAPE]
     lines += [_define(_macro(kind, "bytes"), config.element_bytes(kind)) for kind in _KINDS]
     lines += [_define(_macro(kind, "depth"), getattr(config, f"{kind}_depth")) for kind in _DEPTHS]
+    if config.chain_buffer_bytes:
+        lines += [
+            _define(_macro("chain", part), getattr(config, f"chain_{part}")) for part in ("depth", "base")
+        ]
     for item in formats(config).values():
         lines += ["", f"/* {item.name} */", *_field_defines(_macro(item.name), item.fields, True)]
     lines += ["", "/* micro-op */", *_field_defines("VDLA_UOP", uop_fields(config), False)]
@@ -166,6 +170,13 @@ def markdown(config: Config) -> str:
         ("element", "bytes in DRAM", "elements in its scratchpad"),
         ((kind, config.element_bytes(kind), depths.get(kind, "")) for kind in _KINDS),
     )
+    if config.chain_buffer_bytes:
+        last = config.chain_base + config.chain_depth - 1
+        lines += [
+            f"The chain memory holds {config.chain_depth} more input vectors, written by STORE.POST with `chain`; "
+            f"`src` indices {config.chain_base} to {last} of GEMM and DEPTHWISE read them.",
+            "",
+        ]
     lines += ["## Codes", ""]
     for title, codes in (
         ("opcode", Opcode),

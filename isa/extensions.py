@@ -81,6 +81,17 @@ def _depthwise(config: Config) -> Block:
     )
 
 
+def _chain(config: Config) -> Block:
+    return Block(
+        name="chain memory",
+        lanes=max(config.inp_bytes, config.out_bytes),
+        multipliers=0,
+        multiplier="none",
+        ports="a write of its own for the store unit, a read of its own for the array, beside the inp read",
+        storage_bytes=config.extra_storage["chain memory"],
+    )
+
+
 EXTENSION_TABLE: dict[str, Extension] = {
     "post": Extension(meaning="the post-processing store (LOAD.PAR, STORE.POST)", block=_post),
     "patch": Extension(meaning="the load of overlapping patches (LOAD.PATCH)", block=_patch),
@@ -97,7 +108,7 @@ DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if ite
 
 
 def blocks(config: Config) -> tuple[Block, ...]:
-    """The GEMM array and every extension of `config`, as isa/README.md specifies them."""
+    """The GEMM array, every extension of `config` and its chain memory, as isa/README.md specifies them."""
     array = Block(
         name="gemm array",
         lanes=config.batch * config.block_out,
@@ -106,4 +117,5 @@ def blocks(config: Config) -> tuple[Block, ...]:
         ports="inp read, wgt read, acc read and write (one of each a bank)",
         storage_bytes=0,
     )
-    return (array, *(item.block(config) for name, item in EXTENSION_TABLE.items() if config.has(name)))
+    extensions = (item.block(config) for name, item in EXTENSION_TABLE.items() if config.has(name))
+    return (array, *extensions, *([_chain(config)] if config.chain_buffer_bytes else []))

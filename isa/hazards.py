@@ -21,6 +21,7 @@ WRITERS = {
     Resource.INP: Unit.LOAD,
     Resource.WGT: Unit.LOAD,
     Resource.ACC: Unit.COMPUTE,
+    Resource.CHAIN: Unit.STORE,
     Resource.DRAM: Unit.STORE,
 }
 """The one unit that writes each shared memory."""
@@ -29,6 +30,7 @@ READERS = {
     Resource.INP: (Unit.COMPUTE,),
     Resource.WGT: (Unit.COMPUTE,),
     Resource.ACC: (Unit.STORE,),
+    Resource.CHAIN: (Unit.COMPUTE,),
     Resource.DRAM: (Unit.LOAD, Unit.COMPUTE),
 }
 """The other units that read it."""
@@ -59,6 +61,7 @@ def start_access(config: Config, memory_size: int) -> LastAccess:
         Resource.INP: config.inp_depth,
         Resource.WGT: config.wgt_depth,
         Resource.ACC: config.acc_depth,
+        Resource.CHAIN: config.chain_buffer_bytes // config.chain_granule,
         Resource.DRAM: memory_size // config.out_bytes + 1,
     }
     return LastAccess(

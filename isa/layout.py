@@ -91,6 +91,7 @@ _POST = _pack(
     ("unsigned", 1),
     ("par_by_x", 1),
     ("par_by_y", 1),
+    ("chain", 1),
 )
 
 
@@ -186,6 +187,19 @@ _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 def extension_of(name: str, values: Mapping[str, int]) -> str | None:
     """The extension that an instruction needs: its format's or its ALU operation's; None where every machine has it."""
     return alu_extension(values["alu_opcode"]) if name == "ALU" else EXTENSION_OF.get(name)
+
+
+def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
+    """What `config` has not, but an instruction of format `name` needs, and the way out; None where it has all."""
+    extension = extension_of(name, values)
+    if extension is not None and not config.has(extension):
+        return f"needs the extension {extension!r}, which configuration {config.name!r} lacks; add it to `extensions`"
+    if name == "STORE.POST" and values["chain"] and not config.chain_buffer_bytes:
+        return (
+            f"chain = 1 needs a chain memory, which configuration {config.name!r} lacks; set `chain_buffer_bytes`, or "
+            "store to DRAM"
+        )
+    return None
 
 
 @lru_cache(maxsize=64)

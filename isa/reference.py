@@ -22,10 +22,10 @@ from .layout import (
     REGISTERS,
     Opcode,
     decode_uops,
-    extension_of,
     format_names,
     formats,
     join_words,
+    lacking,
     unpack_fields,
 )
 from .scratchpads import Contents, typed_scratchpads
@@ -39,7 +39,8 @@ class ReferenceResult:
 
     `memory` uint8 (size,); `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt`
     int8 (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
-    block_out): int32 biases, then float32 scales, as bits. `executed` counts instructions, FINISH included.
+    block_out): int32 biases, then float32 scales, as bits; `chain` int8 (chain_depth, batch, block_in). `executed`
+    counts instructions, FINISH included.
     """
 
     memory: NDArray[np.uint8]
@@ -48,6 +49,7 @@ class ReferenceResult:
     wgt: NDArray[np.int8]
     acc: NDArray[np.int32]
     par: NDArray[np.uint32]
+    chain: NDArray[np.int8]
     executed: int
 
 
@@ -60,6 +62,7 @@ class _Machine:
     wgt: NDArray[np.int8]
     acc: NDArray[np.int32]
     par: NDArray[np.uint32]
+    chain: NDArray[np.int8]
     registers: dict[str, dict[str, int]]
     where: str = ""
 
@@ -112,6 +115,7 @@ def run_reference(
         wgt=start["wgt"],
         acc=start["acc"],
         par=start["par"],
+        chain=start["chain"],
         registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
     )
     names = format_names(instructions[:executed])
@@ -125,14 +129,15 @@ def run_reference(
         wgt=machine.wgt,
         acc=machine.acc,
         par=machine.par,
+        chain=machine.chain,
         executed=executed,
     )
 
 
 def _execute(machine: _Machine, name: str, values: Values) -> None:
-    extension = extension_of(name, values)
-    if extension is not None and not machine.config.has(extension):
-        machine.fail(f"needs the extension {extension!r}, which configuration {machine.config.name!r} lacks")
+    missing = lacking(machine.config, name, values)
+    if missing is not None:
+        machine.fail(missing)
     match name:
         case "FINISH":
             pass
@@ -238,6 +243,17 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
                 yield y, x, *indices
 
 
+def _input(machine: _Machine, index: int) -> NDArray[np.int64]:
+    """Input vector `index`, (batch, block_in): of the input scratchpad or, from chain_base on, of the chain memory."""
+    config = machine.config
+    if config.chain_buffer_bytes and index >= config.chain_base:
+        place = machine.check(
+            "src", index - config.chain_base, config.chain_depth, "vector of the chain memory"
+        )
+        return machine.chain[place].astype(np.int64)
+    return machine.inp[machine.check("src", index, config.inp_depth, "input vector")].astype(np.int64)
+
+
 def _factor(values: Values, name: str, y: int, x: int) -> int:
     return y * values[f"{name}_factor_out"] + x * values[f"{name}_factor_in"]
 
@@ -257,9 +273,9 @@ def _gemm(machine: _Machine, values: Values) -> None:
             continue
         s = base["inp_base"] + src + _factor(values, "src", y, x)
         w = base["wgt_base"] + wgt + _factor(values, "wgt", y, x)
-        machine.check("src", s, config.inp_depth, "input vector")
+        vector = _input(machine, s)
         machine.check("wgt", w, config.wgt_depth, "weight tile")
-        product = machine.inp[s].astype(np.int64) @ machine.wgt[w].astype(np.int64).T
+        product = vector @ machine.wgt[w].astype(np.int64).T
         _accumulate(machine, values, d, product)
 
 
@@ -273,10 +289,10 @@ def _depthwise(machine: _Machine, values: Values) -> None:
             continue
         s = base["inp_base"] + src + _factor(values, "src", y, x)
         row = base["wgt_base"] * config.block_out + wgt + _factor(values, "wgt", y, x)
-        machine.check("src", s, config.inp_depth, "input vector")
+        vector = _input(machine, s)
         machine.check("wgt", row, config.wgt_depth * config.block_out, "weight row")
         weights = machine.wgt[row // config.block_out, row % config.block_out]
-        _accumulate(machine, values, d, machine.inp[s].astype(np.int64) * weights.astype(np.int64))
+        _accumulate(machine, values, d, vector * weights.astype(np.int64))
 
 
 def _alu(machine: _Machine, values: Values) -> None:
@@ -332,7 +348,15 @@ def _store_post(machine: _Machine, values: Values) -> None:
             total = wrap_int32(wrap_int32(reduced) + bias)
             q = requantize(total, scale, first["zero_point"], first["low"], first["high"])
             out = (values["dram_base"] + y * values["x_stride"] + x) * config.out_bytes
-            machine.write("dram_base", out, _combine(machine, values, q, out))
+            result = _combine(machine, values, q, out)
+            if values["chain"]:
+                vectors = config.chain_buffer_bytes // config.out_bytes
+                place = machine.check(
+                    "dram_base", out // config.out_bytes, vectors, "output vector of the chain memory"
+                )
+                machine.chain.reshape(vectors, config.batch, config.block_out)[place] = result
+            else:
+                machine.write("dram_base", out, result)
 
 
 def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], out: int) -> NDArray[np.int8]:

@@ -16,8 +16,9 @@ from .config import Config
 from .errors import ProgramError
 from .layout import uop_dtype
 
-KINDS = ("uop", "inp", "wgt", "acc", "par")
-"""The memories that programs fill; the parameter table is there with the extension `post`."""
+KINDS = ("uop", "inp", "wgt", "acc", "par", "chain")
+"""The memories that programs fill; the parameter table is there with the extension `post`, the chain memory where
+`Config.chain_buffer_bytes` says so."""
 
 Contents = Mapping[str, NDArray[np.uint8]]
 
@@ -25,15 +26,19 @@ Contents = Mapping[str, NDArray[np.uint8]]
 def scratchpad_sizes(config: Config) -> dict[str, int]:
     """Bytes of each memory of `config`."""
     sizes = {kind: getattr(config, f"{kind}_buffer_bytes") for kind in ("uop", "inp", "wgt", "acc")}
-    return sizes | ({"par": config.par_depth * config.par_bytes} if config.has("post") else {})
+    if config.has("post"):
+        sizes["par"] = config.par_depth * config.par_bytes
+    if config.chain_buffer_bytes:
+        sizes["chain"] = config.chain_buffer_bytes
+    return sizes
 
 
 def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[str, NDArray[Any]]:
     """Fresh arrays of all KINDS that hold `contents`, zeros where it names none.
 
     `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth,
-    block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out). Raises
-    ProgramError for a memory that `config` has not, or has in another size.
+    block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out); `chain`
+    int8 (chain_depth, batch, block_in). Raises ProgramError for a memory that `config` has not, or has in another size.
     """
     contents = {} if contents is None else contents
     sizes = scratchpad_sizes(config)
@@ -52,6 +57,7 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
         "wgt": ((config.wgt_depth, config.block_out, config.block_in), np.int8),
         "acc": ((config.acc_depth, config.batch, config.block_out), np.int32),
         "par": ((config.par_depth, 2, config.block_out), np.uint32),
+        "chain": ((config.chain_depth, config.batch, config.block_in), np.int8),
     }
     return {
         kind: contents[kind].copy().view(dtype).reshape(shape) if kind in contents else np.zeros(shape, dtype)

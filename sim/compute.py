@@ -34,10 +34,16 @@ from .state import (
 
 
 class Pads(NamedTuple):
-    """The scratchpads while a program executes; `packed` are the weight tiles as `kernels.multiply_tile` takes them."""
+    """The scratchpads while a program executes; `packed` are the weight tiles as `kernels.multiply_tile` takes them.
+
+    `inputs` is what GEMM and DEPTHWISE index: `inp`, then nothing up to chain_base, then the chain memory (of which
+    `chain` (chain_buffer_bytes,) are the bytes), all one array.
+    """
 
     uop: NDArray[np.uint64]
     inp: NDArray[np.int16]
+    inputs: NDArray[np.int16]
+    chain: NDArray[np.int16]
     wgt: NDArray[np.int8]
     packed: NDArray[np.int16]
     acc: NDArray[np.int32]
@@ -70,8 +76,26 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 
 
 @compiled()
-def run_gemm(row, here, widths, uop, inp, packed, acc):  # type: ignore[no-untyped-def]
-    """GEMM: `inp` int16 (depth, batch, block_in), `packed` as in loads.py, `acc` int32 (depth, batch, block_out)."""
+def _inputs_inside(row, indices, base, own, chain_base, depth):  # type: ignore[no-untyped-def]
+    """Whether all sources lie below `own`, the vectors of the input scratchpad, or in chain_base..depth - 1."""
+    if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own):
+        return True
+    if depth == own or not _inside(row, indices, 1, base, SRC_OUT, SRC_IN, depth):
+        return False
+    for y in range(row[ITER_OUT]):
+        for x in range(row[ITER_IN]):
+            start = base + y * row[SRC_OUT] + x * row[SRC_IN]
+            for k in range(len(indices)):
+                if own <= start + indices[k, 1] < chain_base:
+                    return False
+    return True
+
+
+@compiled()
+def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type: ignore[no-untyped-def]
+    """GEMM: `inp` int16 (depth, batch, block_in), of which the first `own` are the input scratchpad, `packed` as in
+    loads.py, `acc` int32 (depth, batch, block_out).
+    """
     if _empty(row):
         return DONE
     if row[UOP_END] > len(uop):
@@ -86,7 +110,7 @@ def run_gemm(row, here, widths, uop, inp, packed, acc):  # type: ignore[no-untyp
                 for k in range(len(indices)):
                     acc[acc_base + indices[k, 0] + y * row[DST_OUT] + x * row[DST_IN]] = 0
         return DONE
-    if not _inside(row, indices, 1, inp_base, SRC_OUT, SRC_IN, len(inp)):
+    if not _inputs_inside(row, indices, inp_base, own, chain_base, len(inp)):
         return OUTSIDE
     if not _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(packed)):
         return OUTSIDE
@@ -139,7 +163,7 @@ def _narrow_tiles(indices, dst, src, wgt, inp, packed, acc, add):  # type: ignor
 
 
 @compiled()
-def run_depthwise(row, here, widths, uop, inp, wgt, acc):  # type: ignore[no-untyped-def]
+def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # type: ignore[no-untyped-def]
     """DEPTHWISE; `wgt` int8 (depth, block_out, block_in), whose rows are counted one by one."""
     if _empty(row):
         return DONE
@@ -152,7 +176,7 @@ def run_depthwise(row, here, widths, uop, inp, wgt, acc):  # type: ignore[no-unt
     if not _inside(row, indices, 0, acc_base, DST_OUT, DST_IN, len(acc)):
         return OUTSIDE
     if row[RESET] == 0 and not (
-        _inside(row, indices, 1, inp_base, SRC_OUT, SRC_IN, len(inp))
+        _inputs_inside(row, indices, inp_base, own, chain_base, len(inp))
         and _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(weights))
     ):
         return OUTSIDE
@@ -202,9 +226,10 @@ def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
 @compiled()
 def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
     """The instruction `row`, one of OPERATIONS."""
-    kind = row[KIND]
+    kind, own = row[KIND], len(pads.inp)
+    chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])
     if kind == GEMM:
-        return run_gemm(row, here, widths, pads.uop, pads.inp, pads.packed, pads.acc)
+        return run_gemm(row, here, widths, pads.uop, own, chain_base, pads.inputs, pads.packed, pads.acc)
     if kind == DEPTHWISE:
-        return run_depthwise(row, here, widths, pads.uop, pads.inp, pads.wgt, pads.acc)
+        return run_depthwise(row, here, widths, pads.uop, own, chain_base, pads.inputs, pads.wgt, pads.acc)
     return run_alu(row, here, widths, pads.uop, pads.acc)

@@ -22,6 +22,7 @@ from vdla.util.machine_code import compiled
 from . import state as s
 from .cache import timing_code
 from .state import (
+    CHAIN,
     CONFIG,
     DRAM_BASE,
     FINISH,
@@ -67,6 +68,7 @@ _COLUMNS = {
     "unsigned": s.UNSIGNED,
     "par_by_x": s.PAR_BY_X,
     "par_by_y": s.PAR_BY_Y,
+    "chain": s.CHAIN,
     "reset": s.RESET,
     "overwrite": s.OVERWRITE,
     "uop_bgn": s.UOP_BGN,
@@ -88,7 +90,7 @@ _COLUMNS = {
 }
 
 LOG_COLUMNS = 8
-_DONE, _UNKNOWN, _OUTSIDE, _BAD_REGISTER = range(4)
+_DONE, _UNKNOWN, _OUTSIDE, _BAD_REGISTER, _OUTSIDE_CHAIN = range(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +175,7 @@ def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _follow(rows, count, sizes, register_counts, size, registers):  # type: ignore[no-untyped-def]
+def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  # type: ignore[no-untyped-def]
     """Register log and bounds: (outcome, instruction, first byte, end, whether stores may write micro-ops)."""
     current = np.zeros(3, np.int64)
     used = 1
@@ -206,7 +208,10 @@ def _follow(rows, count, sizes, register_counts, size, registers):  # type: igno
                 # All of it is pads, wherever the transfer would begin.
                 continue
             end = begin + (row[Y_SIZE] - 1) * row[X_STRIDE] + length
-        if begin < 0 or end > size:
+        if kind == STORE_POST and row[CHAIN]:
+            if end > chain_size:
+                return _OUTSIDE_CHAIN, i, begin, end, False
+        elif begin < 0 or end > size:
             return _OUTSIDE, i, begin, end, False
         if kind == LOAD_UOP:
             uop_low, uop_high = min(uop_low, begin), max(uop_high, end)
@@ -217,7 +222,7 @@ def _follow(rows, count, sizes, register_counts, size, registers):  # type: igno
     rewrites = False
     for i in range(count):
         row = rows[i]
-        if row[KIND] == STORE_OUT or row[KIND] == STORE_POST:
+        if row[KIND] == STORE_OUT or (row[KIND] == STORE_POST and row[CHAIN] == 0):
             begin = row[DRAM_BASE] * sizes[row[KIND]]
             end = begin + ((row[Y_SIZE] - 1) * row[X_STRIDE] + row[X_SIZE]) * sizes[row[KIND]]
             rewrites = rewrites or (begin < uop_high and end > uop_low)
@@ -235,18 +240,24 @@ def kind_sizes(config: Config) -> NDArray[np.int64]:
 def _lacking(
     config: Config, rows: NDArray[np.int64], present: NDArray[np.int64]
 ) -> Iterator[tuple[int, str]]:
-    """(first instruction, extension) of every kind and every ALU operation in `rows` that `config` lacks."""
+    """(first instruction, what it needs) of every kind, ALU operation and place of stores that `config` lacks."""
+    chained = (rows[:, KIND] == STORE_POST) & (rows[:, CHAIN] == 1)
+    if chained.any() and not config.chain_buffer_bytes:
+        yield int(np.argmax(chained)), "a chain memory (chain = 1)"
     for kind in np.flatnonzero(present).tolist():
         if kind == s.ALU:
             kinds = rows[:, KIND] == kind
             for code in np.unique(rows[kinds, s.ALU_OPCODE]).tolist():
                 extension = alu_extension(code)
                 if extension is not None and not config.has(extension):
-                    yield int(np.argmax(kinds & (rows[:, s.ALU_OPCODE] == code))), extension
+                    yield (
+                        int(np.argmax(kinds & (rows[:, s.ALU_OPCODE] == code))),
+                        f"the extension {extension!r}",
+                    )
             continue
         extension = EXTENSION_OF.get(KIND_NAMES[kind])
         if extension is not None and not config.has(extension):
-            yield int(np.argmax(rows[:, KIND] == kind)), extension
+            yield int(np.argmax(rows[:, KIND] == kind)), f"the extension {extension!r}"
 
 
 def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -> Decoded:
@@ -268,15 +279,15 @@ def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -
     last = int(finish[0]) if finish.size else len(rows)
     rows = rows[: last + 1]
     present = np.bincount(rows[:, KIND], minlength=len(KIND_NAMES))
-    for where, extension in sorted(_lacking(config, rows, present)):
+    for where, needed in sorted(_lacking(config, rows, present)):
         raise ProgramError(
-            f"instruction {where} ({KIND_NAMES[rows[where, KIND]]}) needs the extension {extension!r}, which "
-            f"configuration {config.name!r} lacks"
+            f"instruction {where} ({KIND_NAMES[rows[where, KIND]]}) needs {needed}, which configuration "
+            f"{config.name!r} lacks"
         )
     counts = np.array([sum(item.unit == unit for item in REGISTERS) for unit in Unit], np.int64)
     registers = np.zeros((int(present[CONFIG]) + 1, LOG_COLUMNS), np.int64)
     outcome, where, begin, end, rewrites = _follow(
-        rows, len(rows), kind_sizes(config), counts, memory_size, registers
+        rows, len(rows), kind_sizes(config), counts, memory_size, config.chain_buffer_bytes, registers
     )
     if outcome == _BAD_REGISTER:
         raise ProgramError(
@@ -286,5 +297,10 @@ def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -
         raise ProgramError(
             f"instruction {where} ({KIND_NAMES[rows[where, KIND]]}) touches DRAM bytes {begin}..{end} of a memory of "
             f"{memory_size}; check dram_base, x_stride and the sizes"
+        )
+    if outcome == _OUTSIDE_CHAIN:
+        raise ProgramError(
+            f"instruction {where} (STORE.POST) touches bytes {begin}..{end} of a chain memory of "
+            f"{config.chain_buffer_bytes}; check dram_base, x_stride and the sizes"
         )
     return Decoded(rows=rows, registers=registers, last=last, rewrites_uops=bool(rewrites))

@@ -49,7 +49,7 @@ _LINE = 64  # bytes
 class Scratchpads:
     """Final contents: `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8
     (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out),
-    biases then scales as bits.
+    biases then scales as bits; `chain` int8 (chain_depth, batch, block_in).
     """
 
     uop: NDArray[np.unsignedinteger]
@@ -57,6 +57,7 @@ class Scratchpads:
     wgt: NDArray[np.int8]
     acc: NDArray[np.int32]
     par: NDArray[np.uint32]
+    chain: NDArray[np.int8]
 
 
 @compiled()
@@ -64,7 +65,7 @@ def run_row(  # type: ignore[no-untyped-def]
     row, here, memory, widths, uop_bytes, pads, scratch, trace, used
 ):
     """Run one row: OUTSIDE if it reaches outside a scratchpad, and how much of `trace` is used behind it."""
-    uop, inp, wgt, packed, acc, par = pads
+    uop, inp, wgt, packed, acc, par = pads.uop, pads.inp, pads.wgt, pads.packed, pads.acc, pads.par
     kind = row[KIND]
     if kind in OPERATIONS:
         outcome = run_operations(row, here, widths, pads)
@@ -92,7 +93,7 @@ def run_row(  # type: ignore[no-untyped-def]
     elif kind == STORE_OUT:
         outcome = store_out(row, memory, acc)
     else:
-        outcome = store_post(row, here, memory, acc, par, scratch)
+        outcome = store_post(row, here, memory, acc, par, scratch, pads.chain)
     return outcome, used
 
 
@@ -161,8 +162,11 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
     """Scratchpads that hold `contents`, zeros where it names none."""
     start = typed_scratchpads(config, contents)
     wgt, par, uop = start["wgt"], start["par"], start["uop"].astype(np.uint64)
-    inp = _aligned(start["inp"].shape, np.int16)
+    depth = config.chain_base + config.chain_depth if config.chain_buffer_bytes else config.inp_depth
+    inputs = _aligned((depth, config.batch, config.block_in), np.int16)
+    inp, chain = inputs[: config.inp_depth], inputs[depth - config.chain_depth :]
     inp[...] = start["inp"]
+    chain[...] = start["chain"]
     acc = _aligned(start["acc"].shape, np.int32)
     acc[...] = start["acc"]
     lanes, pairs = min(LANES, config.block_out), config.block_in // 2
@@ -170,7 +174,16 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
     packed = np.zeros(shape, np.int16)
     if contents is not None and "wgt" in contents:
         packed[...] = wgt.reshape(shape[0], shape[1], lanes, pairs, 2).transpose(0, 1, 3, 2, 4)
-    return Pads(uop=uop, inp=inp, wgt=wgt, packed=packed, acc=acc, par=par)
+    return Pads(
+        uop=uop,
+        inp=inp,
+        inputs=inputs,
+        chain=chain.reshape(-1),
+        wgt=wgt,
+        packed=packed,
+        acc=acc,
+        par=par,
+    )
 
 
 def execute(
@@ -188,5 +201,12 @@ def execute(
         decoded,
         _execute(decoded.rows, decoded.registers, image, widths, config.uop_bytes, pads, trace),
     )
-    uop, inp = pads.uop.astype(uop_dtype(config)), pads.inp.astype(np.int8)
-    return image, Scratchpads(uop=uop, inp=inp, wgt=pads.wgt, acc=pads.acc, par=pads.par), trace
+    final = Scratchpads(
+        uop=pads.uop.astype(uop_dtype(config)),
+        inp=pads.inp.astype(np.int8),
+        wgt=pads.wgt,
+        acc=pads.acc,
+        par=pads.par,
+        chain=pads.chain.astype(np.int8).reshape(config.chain_depth, config.batch, config.block_in),
+    )
+    return image, final, trace

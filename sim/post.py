@@ -1,4 +1,4 @@
-"""STORE.OUT and STORE.POST: accumulators to DRAM bytes. Each returns DONE, or OUTSIDE."""
+"""STORE.OUT and STORE.POST: accumulators to bytes of DRAM or the chain memory. Each returns DONE, or OUTSIDE."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from vdla.util.machine_code import compiled
 from .kernels import combine_add, combine_multiply, requantize
 from .loads import DONE, OUTSIDE
 from .state import (
+    CHAIN,
     COMBINE,
     DRAM_BASE,
     MULTIPLY,
@@ -57,8 +58,10 @@ def _signed(word, low, width):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def store_post(row, here, memory, acc, par, reduced):  # type: ignore[no-untyped-def]
-    """STORE.POST; `par` uint32 (depth, 2, block_out), `reduced` an int32 scratch vector (batch, block_out)."""
+def store_post(row, here, memory, acc, par, reduced, chain):  # type: ignore[no-untyped-def]
+    """STORE.POST; `par` uint32 (depth, 2, block_out), `reduced` an int32 scratch vector (batch, block_out), `chain`
+    int16 (bytes of the chain memory,).
+    """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE
     y_stride, x_stride = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
@@ -71,11 +74,12 @@ def store_post(row, here, memory, acc, par, reduced):  # type: ignore[no-untyped
     zero_point, low, high = _signed(here[2], 0, 16), _signed(here[2], 16, 8), _signed(here[2], 24, 8)
     size = reduced.size
     result = memory.view(np.int8)
+    vector = np.empty(size, np.int8)
     for y in range(row[Y_SIZE]):
         for x in range(row[X_SIZE]):
             corner = row[SRAM_BASE] + y * y_stride + x * x_stride
             to = (row[DRAM_BASE] + y * row[X_STRIDE] + x) * size
-            out = result[to : to + size]
+            out = vector if row[CHAIN] else result[to : to + size]
             entry = row[PAR_INDEX] + y * row[PAR_BY_Y] + x * row[PAR_BY_X]
             bias, scale = par[entry, 0].view(np.int32), par[entry, 1].view(np.float32)
             _reduce(acc, corner, rows, columns, row_stride, column_stride, sums, reduced)
@@ -91,6 +95,8 @@ def store_post(row, here, memory, acc, par, reduced):  # type: ignore[no-untyped
                 flat = reduced.reshape(-1)
                 for k in range(size):
                     out[k] = flat[k]
+            if row[CHAIN]:
+                chain[to : to + size] = vector
     return DONE
 
 

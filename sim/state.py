@@ -15,7 +15,7 @@ BLOCKED = -1
 KIND, UNIT, POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = range(6)
 REGISTERS_AT = 6  # row of the register log that the instruction sees
 SRAM_BASE, DRAM_BASE, Y_SIZE, X_SIZE, X_STRIDE, Y_PAD_0, Y_PAD_1, X_PAD_0, X_PAD_1 = range(7, 16)
-PAR_INDEX, COMBINE, OPERAND, MULTIPLY, SWAP, UNSIGNED, PAR_BY_X, PAR_BY_Y = range(12, 20)
+PAR_INDEX, COMBINE, OPERAND, MULTIPLY, SWAP, UNSIGNED, PAR_BY_X, PAR_BY_Y, CHAIN = range(12, 21)
 UOP_BGN, UOP_END, ITER_OUT, ITER_IN, RESET, OVERWRITE = range(7, 13)
 DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = range(13, 19)
 ALU_OPCODE, USE_IMM, IMM = 17, 18, 19
@@ -172,8 +172,10 @@ U_SIZE = 12
     V_PORT,  # compute instruction whose accumulator reads are looked at
     V_WRITE_EARLIEST,  # first cycle in which a write burst may show
     V_REST,  # cycles between a vector's last read and the next one's first in which no read may happen
-) = range(29)
-V_SIZE = 29
+    V_CHAIN,  # it writes the chain memory: no bursts, and no room needed
+    V_WRITTEN,  # then: the cycle in which its last vector so far is written
+) = range(31)
+V_SIZE = 31
 
 # --- T[queue]: token queues ------------------------------------------------------------------------------
 

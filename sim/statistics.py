@@ -19,6 +19,7 @@ from .decode import decode
 from .execute import run_row, start_pads
 from .loads import OUTSIDE
 from .state import (
+    CHAIN,
     DRAM_BASE,
     DST_IN,
     DST_OUT,
@@ -146,7 +147,7 @@ def _observe(rows, registers, memory, widths, uop_bytes, pads, most, totals):  #
         if row[KIND] in (LOAD_ACC, LOAD_ACC8):
             _loaded(row, acc, loaded, totals)
         elif row[KIND] in (STORE_OUT, STORE_POST):
-            _stored(row, here, memory, acc, par, kept, totals)
+            _stored(row, here, memory, pads.chain, acc, par, kept, totals)
     return -1
 
 
@@ -166,10 +167,11 @@ def _loaded(row, acc, loaded, totals):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _stored(row, here, memory, acc, par, kept, totals):  # type: ignore[no-untyped-def]
+def _stored(row, here, memory, chain, acc, par, kept, totals):  # type: ignore[no-untyped-def]
     """What a store has just read and written."""
     flat, lanes, block_out = acc.reshape(-1), acc.shape[1] * acc.shape[2], acc.shape[2]
     post = row[KIND] == STORE_POST
+    chained = post and row[CHAIN] == 1
     y_stride, x_stride = row[X_SIZE], np.int64(1)
     if post:
         y_stride, x_stride = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
@@ -178,7 +180,8 @@ def _stored(row, here, memory, acc, par, kept, totals):  # type: ignore[no-untyp
             vector = row[SRAM_BASE] + y * y_stride + x * x_stride
             to = (row[DRAM_BASE] + y * row[X_STRIDE] + x) * lanes
             for k in range(lanes):
-                value, out = np.int64(flat[vector * lanes + k]), np.int64(memory[to + k])
+                value = np.int64(flat[vector * lanes + k])
+                out = np.int64(chain[to + k]) if chained else np.int64(memory[to + k])
                 totals[_STORED] += _ones((value ^ kept[0, k]) & 0xFFFFFFFF)
                 totals[_OUTPUTS] += _ones((out ^ kept[3, k]) & 0xFF)
                 kept[0, k], kept[3, k] = value, out
@@ -199,7 +202,7 @@ def _measure(  # type: ignore[no-untyped-def]
     row, here, widths, pads, most, last_inp, last_wgt, last_tree, last_acc, found
 ):
     """Looks at the first `most` operations of a GEMM, and takes back what they did; how many, or -1 outside."""
-    uop, inp, wgt, acc = pads.uop, pads.inp, pads.wgt, pads.acc
+    uop, inp, wgt, acc = pads.uop, pads.inputs, pads.wgt, pads.acc
     batch, block_in, block_out = inp.shape[1], inp.shape[2], wgt.shape[1]
     acc_base, inp_base, wgt_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF, here[0] >> 32 & 0xFFFF
     seen = 0

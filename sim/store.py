@@ -26,6 +26,7 @@ from .state import (
     BLOCKED,
     C_SERVED,
     C_TAKEN,
+    CHAIN,
     COMPUTE,
     CONFIG,
     DRAM_BASE,
@@ -55,6 +56,7 @@ from .state import (
     V_ADDRESS,
     V_BASE,
     V_BURSTS,
+    V_CHAIN,
     V_COLUMN_STRIDE,
     V_COLUMNS,
     V_COUNT,
@@ -77,6 +79,7 @@ from .state import (
     V_ROWS,
     V_RUNS,
     V_WRITE_EARLIEST,
+    V_WRITTEN,
     V_X_SIZE,
     V_X_STRIDE,
     V_Y_STRIDE,
@@ -124,6 +127,7 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
     V[V_Y_STRIDE] = row[X_SIZE]
     V[V_LATENCY] = P[P_STORE_LATENCY]
     V[V_REST] = 0
+    V[V_CHAIN] = row[CHAIN] if row[KIND] == STORE_POST else 0
     V[V_EARLIEST] = cycle + 1
     V[V_WRITE_EARLIEST] = first_request(row, cycle) - REQUEST_DELAY + WRITE_DELAY
     V[V_FIRST_BURST] = M[M_WRITE_SHOWN]
@@ -151,6 +155,8 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
             first = first_request(row, cycle)
             address = V[V_ADDRESS] + (here[5] << 32 >> 32) * out
             start_transfer(C, STORE_CLIENT, T_OPERAND, address, V[V_RUNS] + 1, V[V_LENGTH], V[V_PITCH], first)
+    if V[V_CHAIN]:
+        V[V_LEFT] = V[V_RUNS] = 0
     _next_burst(P, V)
     return True
 
@@ -173,7 +179,10 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
             else:
                 if V[V_INDEX] < V[V_COUNT] or M[M_WRITE_SERVED] < V[V_FIRST_BURST] + V[V_BURSTS]:
                     break
-                cycle = W[(M[M_WRITE_SERVED] - 1) & (W.shape[0] - 1), W_LAST] + P[P_WRITE_LATENCY]
+                if V[V_CHAIN]:
+                    cycle = V[V_WRITTEN]
+                else:
+                    cycle = W[(M[M_WRITE_SERVED] - 1) & (W.shape[0] - 1), W_LAST] + P[P_WRITE_LATENCY]
             end(U, X, tokens, rows, u, i, cycle)
             progress = True
         if U[u, U_READY] == BLOCKED:
@@ -258,10 +267,11 @@ def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore
     while V[V_INDEX] < V[V_COUNT]:
         cycle = V[V_EARLIEST]
         if V[V_READ] == 0:
-            room = _room(P, M, V, W)
-            if room == BLOCKED:
-                return progress
-            cycle = max(cycle, room)
+            if V[V_CHAIN] == 0:
+                room = _room(P, M, V, W)
+                if room == BLOCKED:
+                    return progress
+                cycle = max(cycle, room)
             if V[V_OPERAND]:
                 arrived = _operand(P, C, V, R)
                 if arrived == BLOCKED:
@@ -290,6 +300,9 @@ def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore
         V[V_READ] = 0
         V[V_EARLIEST] = cycle + V[V_REST]
         V[V_INDEX] += 1
+        if V[V_CHAIN]:
+            V[V_WRITTEN] = cycle + V[V_LATENCY]
+            continue
         stored = V[V_INDEX] * P[P_OUT_BYTES]
         traffic.moved[T_OUT] += P[P_OUT_BYTES]
         while V[V_CUT] <= stored:

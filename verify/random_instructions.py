@@ -58,6 +58,8 @@ _MOST_READS = 128
 """Accumulators of the largest windows; a store has dozens of vectors."""
 
 _MOST_LOOPS = 2**14 - 1
+_CHAINED = 0.4
+"""Share of the stores of a machine with a chain memory that go there."""
 _QUICK = 1000
 
 
@@ -421,7 +423,21 @@ def store(source: Source, post: bool) -> dict[str, int]:
             if source.chance(0.4) and (size - 1 <= left or source.chance(0.02)):
                 values[name] = 1
                 left -= size - 1
+        if config.chain_buffer_bytes and source.chance(_CHAINED):
+            values |= to_chain(source, values)
     return values
+
+
+def to_chain(source: Source, values: dict[str, int]) -> dict[str, int]:
+    """Where `values`, fields of a STORE.POST, go in the chain memory: cut so that all of it fits."""
+    vectors = source.config.chain_buffer_bytes // source.config.out_bytes
+    rows, columns, pitch = values["y_size"], min(values["x_size"], vectors), values["x_stride"]
+    if (rows - 1) * pitch + columns > vectors:
+        pitch = source.number(max(columns, vectors // 4))
+        rows = min(rows, 1 + (vectors - columns) // pitch) if pitch else rows
+    free = max(0, vectors - max(0, rows - 1) * pitch - columns)
+    place = source.number(min(free, NEAR) if source.chance(0.6) else free)
+    return {"chain": 1, "y_size": rows, "x_size": columns, "x_stride": pitch, "dram_base": place}
 
 
 def float_bits(value: np.float32) -> int:

@@ -89,7 +89,13 @@ def random_config(seed: int) -> Config:
             int(uneven.integers(-(-3 * depth // 4), depth + 1))
             for depth in (uop_depth, inp_depth, wgt_depth, acc_depth)
         )
-    indices = sum((depth - 1).bit_length() for depth in (inp_depth, wgt_depth, acc_depth))
+    samples = _samples(Config, seed)
+    if "post" not in extensions:
+        samples["chain_buffer_bytes"] = 0
+    inputs = inp_depth
+    if chained := samples["chain_buffer_bytes"] // (batch * block_in):
+        inputs = (1 << (inp_depth - 1).bit_length()) + chained
+    indices = sum((depth - 1).bit_length() for depth in (inputs, wgt_depth, acc_depth))
     return Config(
         name=f"random {seed}",
         batch=batch,
@@ -107,7 +113,7 @@ def random_config(seed: int) -> Config:
         extensions=extensions,
         memory=Memory(bus_bytes=bus, seed=seed % 2**32, **_samples(Memory, seed)),
         post_lanes=max(1, batch * block_out >> pick(0, 0, 1, 2, 3)),
-        **_samples(Config, seed),
+        **samples,
     )
 
 

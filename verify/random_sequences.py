@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vdla.isa.layout import MATRIX
+from vdla.isa.layout import MATRIX, decode_uops
 from vdla.isa.program_builder import Instruction
 
 from .random_instructions import (
@@ -17,6 +17,7 @@ from .random_instructions import (
     matrix,
     random_instruction,
     store,
+    to_chain,
 )
 from .random_roundings import near_ties, setting
 
@@ -34,6 +35,8 @@ def random_sequence(source: Source) -> list[Instruction]:
         pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
         pads["sram_base"] = source.number(4)
         return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
+    if source.config.chain_buffer_bytes and source.chance(0.15):
+        return _through_chain_memory(source)
     if source.chance(0.12):
         return _chain(source)
     if source.config.has("post") and source.chance(0.06):
@@ -76,6 +79,52 @@ def _chain(source: Source) -> list[Instruction]:
         kind = "STORE.POST" if config.has("post") and source.chance(0.6) else "STORE.OUT"
         chain.append((kind, store(source, kind == "STORE.POST") | {"sram_base": source.number(2)}))
     return chain
+
+
+def _through_chain_memory(source: Source) -> list[Instruction]:
+    """A store to the chain memory, perhaps with an operand from DRAM, and products of what lies there."""
+    config, regions = source.config, source.regions
+    instructions: list[Instruction] = []
+    if source.chance(0.8):
+        values = store(source, True)
+        if not values.get("chain"):
+            values |= to_chain(source, values)
+        if values.get("operand"):
+            # The distance from the place in the chain memory, so mostly far.
+            size, last = config.out_bytes, values["dram_base"] + (values["y_size"] - 1) * values["x_stride"]
+            last += values["x_size"]
+            at = source.number(max(0, regions.end // size - last), regions.data // size)
+            instructions.append(setting("OPERAND", {"delta": at - values["dram_base"]}))
+        instructions.append(("STORE.POST", values))
+    for _ in range(source.number(3, 1)):
+        instructions += _chained_product(source)
+    instructions.append(setting("OPERAND", {"delta": source.number(0, -200)}))
+    instructions.append(setting("BASE", {"inp_base": source.number(4)}))
+    return instructions
+
+
+def _chained_product(source: Source) -> list[Instruction]:
+    """A matrix instruction with sources in the chain memory, or some there and some in the input scratchpad."""
+    config = source.config
+    kinds = [name for name in MATRIX if name in kinds_of(config)]
+    name, values = kinds[source.number(len(kinds) - 1)], matrix(source)
+    begin = source.number(UOPS - 3, UOPS - CHAINED)
+    values |= {"uop_bgn": begin, "uop_end": begin + source.number(3, 1), "reset": 0}
+    values |= {"iter_out": source.number(3, 1), "iter_in": source.number(3, 1)}
+    values |= {f"{part}_factor_{loop}": source.number(2) for part in ("dst", "src") for loop in ("out", "in")}
+    values |= {f"wgt_factor_{loop}": source.number(1) for loop in ("out", "in")}
+    _, sources, _ = decode_uops(config, source.trace.uop[begin : values["uop_end"]])
+    if source.chance(0.3):
+        # From one memory to the other and back.
+        loop, other = ("out", "in") if source.chance(0.5) else ("in", "out")
+        values |= {f"iter_{loop}": 2, f"src_factor_{loop}": config.chain_base, f"src_factor_{other}": 0}
+        base = 0
+    else:
+        most = int(sources.max()) + sum(
+            (values[f"iter_{loop}"] - 1) * values[f"src_factor_{loop}"] for loop in ("out", "in")
+        )
+        base = config.chain_base + source.number(max(0, config.chain_depth - 1 - most))
+    return [setting("BASE", {"acc_base": source.number(4), "inp_base": base}), (name, values)]
 
 
 def _many_ends(source: Source) -> list[Instruction]:

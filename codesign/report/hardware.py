@@ -42,6 +42,11 @@ def hardware(config: Config) -> dict[str, Any]:
             "inp_index_bits": config.inp_index_bits,
             "wgt_index_bits": config.wgt_index_bits,
             "acc_index_bits": config.acc_index_bits,
+            **(
+                {"chain_depth": config.chain_depth, "chain_base": config.chain_base}
+                if config.chain_buffer_bytes
+                else {}
+            ),
             "gemm_latency": gemm_latency(config),
             "post_latency": post_latency(config),
             "post_passes": config.post_passes,

@@ -125,12 +125,13 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
         high = np.minimum(row_bytes, (x[which] - 1) * step + run - left)
         length = np.where(x[which] > 0, np.maximum(high - low, 0), 0)
         pieces.append(_rows(which, "inp", dram[which] + low, stride[which], y[which], length))
-    which = np.flatnonzero(opcode == Opcode.STORE)
+    post = layouts["STORE.POST"]
+    is_post = (opcode == Opcode.STORE) & (kind == post.memory_type)
+    chained = is_post & (extract(words, post.field("chain")) == 1)
+    which = np.flatnonzero((opcode == Opcode.STORE) & ~chained)
     size = config.out_bytes
     pieces.append(_rows(which, "out", dram[which] * size, stride[which] * size, y[which], x[which] * size))
-    post = layouts["STORE.POST"]
-    reads = (kind == post.memory_type) & (extract(words, post.field("operand")) == 1)
-    which = np.flatnonzero((opcode == Opcode.STORE) & reads)
+    which = np.flatnonzero(is_post & (extract(words, post.field("operand")) == 1))
     if which.size:
         delta = np.array([fields["delta"] for fields in register_at(words, "OPERAND", which)])
         start = (dram[which] + delta) * size

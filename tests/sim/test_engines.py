@@ -15,6 +15,7 @@ from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import Unit
 from vdla.isa.program import Program, bare_program
 from vdla.isa.reference import run_reference
+from vdla.isa.scratchpads import KINDS
 from vdla.sim import SimulationResult, simulate
 from vdla.verify.random_programs import random_config, random_program
 
@@ -48,6 +49,13 @@ MACHINES = {
         store_fifo_bytes=16,
     ),
     "one bank": dataclasses.replace(TINY, acc_banks=1),
+    "chain memory": dataclasses.replace(TINY, chain_buffer_bytes=512),
+    "chain memory, 4x16": dataclasses.replace(
+        TINY, block_out=16, extensions=("post",), wgt_buffer_bytes=8192, chain_buffer_bytes=256
+    ),
+    "chain memory, 16x4": dataclasses.replace(
+        TINY, block_in=16, extensions=("post",), wgt_buffer_bytes=8192, chain_buffer_bytes=256
+    ),
     "edge8, 2 passes": load_config("edge8"),
     "one lane, 4 passes": dataclasses.replace(TINY, post_lanes=1),
     "one lane, 16 passes": dataclasses.replace(
@@ -70,7 +78,7 @@ def check_values(program: Program) -> None:
     result = simulate(config, program.instructions, program.image)
     assert result.memory is not None and result.scratchpads is not None
     np.testing.assert_array_equal(result.memory, expected.memory)
-    for name in ("uop", "inp", "wgt", "acc", "par"):
+    for name in KINDS:
         np.testing.assert_array_equal(getattr(result.scratchpads, name), getattr(expected, name), name)
     same_run(result, simulate(config, program.instructions, program.image, data=False))
     for counters in result.units.values():

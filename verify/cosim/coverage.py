@@ -27,7 +27,18 @@ from vdla.isa.layout import (
 from vdla.isa.timing import AXI_BOUNDARY, fetch_burst_instructions, read_burst_beats, write_burst_beats
 
 from .machines import TIMINGS
-from .observe import DISTANCES, PADS, Bin, alignment, depth_class, encoding, extension_set, fifo_bytes
+from .observe import (
+    CHAIN_SHAPES,
+    DISTANCES,
+    PADS,
+    Bin,
+    alignment,
+    chain_shape,
+    depth_class,
+    encoding,
+    extension_set,
+    fifo_bytes,
+)
 
 ENOUGH = 1000
 """Programs from which on an empty reachable bin fails a run; shorter runs only tell."""
@@ -130,6 +141,28 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
             yield "length", f"{kind} {size}", missing or _length(machines, kind, size)
     yield from _fetch(machines)
     yield from _hazards(lacking)
+    yield from _chain_memory(machines, lacking)
+
+
+def _chain_memory(
+    machines: Sequence[Config], lacking: dict[str, str | None]
+) -> Iterator[tuple[str, str, str | None]]:
+    group, there = "chain memory", [config for config in machines if config.chain_buffer_bytes]
+    missing = None if there else "no machine has a chain memory"
+    for kind in ("store", "read"):
+        for shape in CHAIN_SHAPES:
+            reason = (
+                None if any(chain_shape(config) == shape for config in there) else "no machine is like that"
+            )
+            yield group, f"{kind}, {shape}", missing or reason
+    for part in ("window", "operand", "par_by_x", "par_by_y", "several rows"):
+        yield group, f"store with {part}", missing
+    for name in MATRIX:
+        extension = _lacking(there, EXTENSION_OF.get(name)) if there else None
+        for what in ("alone", "and the input scratchpad"):
+            yield group, f"{name} of it {what}", missing or extension
+        yield "read after write", f"chain: STORE.POST -> {name}", missing or extension
+        yield "write after read", f"chain: {name} -> STORE.POST", missing or extension
 
 
 def _lacking(machines: Sequence[Config], extension: str | None) -> str | None:

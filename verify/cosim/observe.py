@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from vdla.isa.access import Resource, accesses, advance, start_trace
+from vdla.isa.access import Access, Resource, accesses, advance, start_trace
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.hazards import record, start_access
@@ -29,6 +29,7 @@ from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
 Bin = tuple[str, str]
 Values = Mapping[str, int]
 
+CHAIN_SHAPES = ("block_in = block_out", "block_in > block_out", "block_in < block_out")
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 DISTANCES = (1, 2, 3, 4, 5)
 """Operations between a write and a read of one accumulator: up to four are in the pipelines between the two stages."""
@@ -237,6 +238,8 @@ def _runs(
     if pitch == length and kind != "patch":
         length, rows = length * rows, 1
     kinds = [("out" if name.startswith("STORE.") else kind, 0)]
+    if name == "STORE.POST" and values["chain"]:
+        kinds = []
     if name == "STORE.POST" and values["combine"] and values["operand"]:
         kinds.append(("operand", registers["OPERAND"]["delta"] * config.out_bytes))
     for label, distance in kinds:
@@ -291,6 +294,8 @@ def _walk(
         touched = accesses(trace, name, values)
         if name == "STORE.POST" and values["x_size"] and values["y_size"]:
             yield from _window(config, trace.registers, values)
+        if config.chain_buffer_bytes:
+            yield from _chain_memory(config, trace.registers, name, values, touched)
         for item in touched:
             resource = item.resource.value
             writers = last.writes[item.resource][item.elements]
@@ -329,6 +334,35 @@ def _walk(
         advance(trace, name, values, touched)
         if unit is Unit.COMPUTE:
             compute.append(index)
+
+
+def chain_shape(config: Config) -> str:
+    """How input and output vectors share the bytes of the chain memory."""
+    return CHAIN_SHAPES[(config.block_in > config.block_out) - (config.block_in < config.block_out)]
+
+
+def _chain_memory(
+    config: Config, registers: Mapping[str, Values], name: str, values: Values, touched: tuple[Access, ...]
+) -> Iterator[Bin]:
+    group = "chain memory"
+    touches = {item.resource for item in touched}
+    if Resource.CHAIN not in touches:
+        return
+    if name != "STORE.POST":
+        yield group, f"read, {chain_shape(config)}"
+        yield group, f"{name} of it {'and the input scratchpad' if Resource.INP in touches else 'alone'}"
+        return
+    window = registers["WINDOW"]
+    yield group, f"store, {chain_shape(config)}"
+    for part, there in (
+        ("window", window["rows_minus_1"] or window["columns_minus_1"]),
+        ("operand", values["operand"]),
+        ("par_by_x", values["par_by_x"] and values["x_size"] > 1),
+        ("par_by_y", values["par_by_y"] and values["y_size"] > 1),
+        ("several rows", values["y_size"] > 1),
+    ):
+        if there:
+            yield group, f"store with {part}"
 
 
 def _reads_too(name: str, values: Values, resource: Resource) -> bool:

@@ -26,8 +26,10 @@ def begin_store(model: Model, instruction: Instruction, now: int) -> None:
     if values["x_stride"] == values["x_size"]:
         runs = [(start, length * values["y_size"])]
     most = write_burst_beats(config)
+    chained = values.get("chain")
     model.write_earliest = now + WRITE_DELAY + product_cycles(instruction)
-    model.store_bursts = [b for at, size in runs for b in cut(at, size, model.bus, most, "out")]
+    written = [] if chained else runs
+    model.store_bursts = [b for at, size in written for b in cut(at, size, model.bus, most, "out")]
     done = 0
     for burst in model.store_bursts:
         done += burst.size
@@ -64,7 +66,9 @@ def read_accumulators(model: Model, now: int) -> None:
     if store is None or not store.name.startswith("STORE"):
         return
     if model.vector == model.vectors:
-        if all(b.response is not None for b in model.store_bursts):
+        if store.values.get("chain"):
+            finish(model, store, max(model.vector_ready.values()))
+        elif all(b.response is not None for b in model.store_bursts):
             finish(model, store, max(b.response or 0 for b in model.store_bursts))
         return
     if now < model.next_read:
@@ -74,7 +78,7 @@ def read_accumulators(model: Model, now: int) -> None:
     ahead = (model.vector + 1) * out
     if model.vector_read == 0:
         gone = sum(b.size for b in model.store_bursts if b.last is not None and b.last < now)
-        if ahead - gone > config.fifo_bytes("store"):
+        if not store.values.get("chain") and ahead - gone > config.fifo_bytes("store"):
             return
         if operand and not operand_there(model, store.bursts, ahead, now):
             return
