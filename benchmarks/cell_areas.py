@@ -2,101 +2,152 @@
 
     python benchmarks/cell_areas.py [--count N] [--liberty FILE|NAME] [--write]
 
-Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields, for every Verilog module how many
-instances there are and the area of one, and its longest path. The first line says what wrote the file and for which
-library. Draws are numbered: with `--write`, those that the file has already are not measured again. Modules that were
-mapped before come from the cache of synthesis.
+Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields; for every Verilog module how many
+instances there are, the area of one, its flip-flops and its memory macros; and by where they end the longest paths.
+The first line says what wrote the file and for which library. Draws are numbered; those from HELD_OUT on are for
+nothing but judging models, and every other machine is one as long as there are any. With `--write`, draws that the file
+has already are not measured again. Modules that were mapped before come from the cache of synthesis.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance
 from vdla.hw.synthesis.cells.area import area_by_module
-from vdla.hw.synthesis.cells.design import map_design
+from vdla.hw.synthesis.cells.design import CellDesign, map_design
 from vdla.hw.synthesis.cells.liberty import Liberty
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.hw.synthesis.cells.sram import scale_of
-from vdla.hw.synthesis.cells.timing import longest_paths
+from vdla.hw.synthesis.cells.timing import longest_by_end
+from vdla.hw.synthesis.netlist import plain_path
 from vdla.isa.config import Config, ConfigError, Memory
-from vdla.isa.extensions import DEFAULT_EXTENSIONS
+from vdla.isa.fifos import FIFOS
 from vdla.util.whole_files import write_whole
 
 KIB = 1024
-MOST_PRODUCTS, MOST_LANES, MOST_BANKED_LANES = 1024, 32, 64
-"""Machines whose synthesis takes minutes are not drawn: `batch * block_in * block_out`, lanes, lanes times banks."""
+MOST_PRODUCTS, MOST_LANES, MOST_BANKED_LANES, MOST_ENABLED_BITS = 2048, 64, 128, 1 << 17
+"""Machines whose synthesis takes many minutes are not drawn: products, lanes, lanes times banks, bits of a weight tile
+times bus words of one (Yosys reads a memory's write enables one lane after the other)."""
 LEAVABLE = ("post", "patch", "depthwise")
-"""Extensions that one machine in eight does without."""
+"""Extensions that one machine in eight does without each of."""
+HELD_OUT, HELD_OUTS = 1000, 30
+"""The first draw that no model is fitted on, and how many there are."""
 
 
 def draw(number: int) -> Config:
     """Machine `number`: every field that the RTL depends on, over the space that an exploration would search."""
     for attempt in range(1000):
-        rng = np.random.default_rng((number, attempt, 21))
-
-        def pick(*choices: int, rng: np.random.Generator = rng) -> int:
-            return int(rng.choice(choices))
-
-        batch, block_in, block_out = pick(1, 1, 1, 2, 4), pick(4, 8, 16, 32, 64), pick(4, 8, 16, 32, 64)
-        lanes, banks = batch * block_out, pick(1, 2, 4, 8)
-        if block_in * lanes > MOST_PRODUCTS or lanes > MOST_LANES or lanes * banks > MOST_BANKED_LANES:
-            continue
-        without = [name for name in LEAVABLE if rng.random() < 0.125]
-        if block_in != block_out:
-            without.append("depthwise")
-        try:
-            return Config(
-                name=f"draw {number}",
-                batch=batch,
-                block_in=block_in,
-                block_out=block_out,
-                uop_buffer_bytes=KIB * pick(4, 8, 16, 32),
-                inp_buffer_bytes=KIB * pick(4, 8, 16, 32, 64, 128),
-                wgt_buffer_bytes=KIB * pick(16, 32, 64, 128, 256, 512),
-                acc_buffer_bytes=KIB * pick(16, 32, 64, 128, 256),
-                acc_banks=banks,
-                par_buffer_bytes=max(64 * block_out, KIB * pick(1, 2, 4)),
-                command_queue_depth=pick(8, 16, 32, 64),
-                token_queue_depth=pick(16, 64),
-                fetch_buffer_depth=pick(8, 16, 32, 64),
-                post_lanes=max(1, lanes >> pick(0, 0, 1, 2, 3)),
-                multiplier_stages=pick(1, 1, 2, 3),
-                extensions=tuple(name for name in DEFAULT_EXTENSIONS if name not in without),
-                memory=Memory(
-                    bus_bytes=pick(8, 16, 32, 64),
-                    outstanding_reads=pick(4, 8, 16),
-                    outstanding_writes=pick(2, 4, 8),
-                ),
-            )
-        except ConfigError:
-            continue
+        config = _attempt(np.random.default_rng((number, attempt, 22)), f"draw {number}")
+        if config is not None:
+            return config
     raise SystemExit(f"draw {number} has no legal machine")
+
+
+def _attempt(rng: np.random.Generator, name: str) -> Config | None:
+    """A machine, if what is drawn is one and not too large."""
+
+    def pick(*choices: int) -> int:
+        return int(rng.choice(choices))
+
+    def size(element: int, *kib: int) -> int:
+        """Whole elements; of one scratchpad in four they are no power of two."""
+        elements = max(2, KIB * pick(*kib) // element)
+        if rng.random() < 0.25:
+            elements = int(rng.integers(max(2, elements // 2), elements + 1))
+        return elements * element
+
+    batch = pick(1, 1, 1, 1, 2, 4)
+    block_in, block_out = pick(4, 8, 16, 16, 32, 32, 64, 128), pick(4, 8, 8, 16, 16, 16, 32, 32, 64)
+    if rng.random() < 0.3:
+        block_in = block_out
+    lanes, banks = batch * block_out, pick(1, 2, 2, 4, 8)
+    if block_in * lanes > MOST_PRODUCTS or lanes > MOST_LANES or lanes * banks > MOST_BANKED_LANES:
+        return None
+    without = [item for item in LEAVABLE if rng.random() < 0.125]
+    if block_in != block_out:
+        without.append("depthwise")
+    extensions = [item for item in LEAVABLE if item not in without]
+    if rng.random() < 0.125:
+        extensions.append("subtract")
+    try:
+        config = Config(
+            name=name,
+            batch=batch,
+            block_in=block_in,
+            block_out=block_out,
+            uop_buffer_bytes=KIB * pick(4, 8, 16, 32),
+            inp_buffer_bytes=size(batch * block_in, 4, 8, 16, 32, 64, 128),
+            wgt_buffer_bytes=size(block_in * block_out, 16, 32, 64, 128, 256, 512, 1024),
+            acc_buffer_bytes=size(4 * lanes, 16, 32, 64, 128, 256),
+            acc_banks=banks,
+            par_buffer_bytes=max(64 * block_out, KIB * pick(1, 2, 4)),
+            command_queue_depth=pick(8, 16, 32, 64),
+            token_queue_depth=pick(16, 64),
+            fetch_buffer_depth=pick(8, 16, 32, 64),
+            post_lanes=max(1, lanes >> pick(0, 0, 0, 1, 2, 3)),
+            multiplier_stages=pick(1, 1, 2, 3),
+            extensions=tuple(extensions),
+            memory=Memory(
+                bus_bytes=pick(8, 16, 32, 64),
+                read_latency=pick(30, 30, 100, 200),
+                outstanding_reads=pick(4, 8, 16),
+                outstanding_writes=pick(2, 4, 8),
+            ),
+        )
+        if 8 * config.wgt_bytes * max(1, config.wgt_bytes // config.memory.bus_bytes) > MOST_ENABLED_BITS:
+            return None
+        # Three in four have the FIFOs that keep their bus busy.
+        given = {
+            f"{fifo}_fifo_bytes": config.fifo_bytes(fifo) * pick(1, 2, 4) // 2
+            for fifo in FIFOS
+            if rng.random() < 0.25
+        }
+        return replace(config, **given)
+    except ConfigError:
+        return None
+
+
+def order(count: int) -> list[int]:
+    """The numbers of `count` draws in the order in which they are measured."""
+    pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
+    return (pairs + list(range(HELD_OUTS, count)))[:count]
 
 
 def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
     """One line of the file. Areas are square micrometres."""
     config = draw(number)
     design = map_design(config, library, report=report)
-    path = longest_paths(design, report=report)[0]
     modules = {
-        name: [count, round(own.logic, 2), own.cells, own.flip_flops, round(own.memory, 1), own.memory_bits]
-        for name, (count, own) in area_by_module(design).items()
+        path: [count, round(own.logic, 2), own.flip_flops]
+        for path, (count, own) in area_by_module(design).items()
     }
     return {
         "draw": number,
-        "config": {**config.to_dict(), **{f"{fifo}_fifo_bytes": config.fifo_bytes(fifo) for fifo in FIFOS}},
+        "config": config.to_dict(),
         "modules": modules,
-        "longest": asdict(path),
+        "macros": {
+            plain_path(name.partition(".")[2]): own
+            for name, module in design.modules.items()
+            if (own := _macros(design, module.kinds))
+        },
+        "ends": longest_by_end(design, report=report),
     }
 
 
-FIFOS = ("load", "compute", "operand", "store")
+def _macros(design: CellDesign, kinds: Mapping[str, int]) -> list[list[int]]:
+    """The memories of one module: how many, words, width, ports, whether reads are clocked."""
+    return [
+        [count, macro.words, macro.width, macro.reads + macro.writes, int(macro.clocked)]
+        for kind, count in sorted(kinds.items())
+        if (macro := design.macros.get(kind)) is not None
+    ]
 
 
 def main() -> None:
@@ -116,30 +167,35 @@ def main() -> None:
         "node_nm": round(scale_of(library).node_nm),
         "voltage": library.voltage,
         "temperature": library.temperature,
-        "module_columns": ["instances", "logic_um2", "cells", "flip_flops", "memory_um2", "memory_bits"],
+        "module_columns": ["instances", "logic_um2", "flip_flops"],
+        "macro_columns": ["instances", "words", "width", "ports", "clocked"],
+        "end_columns": ["ns", "start"],
     }
     rows = _known(path, head) if arguments.write else {}
-    for number in range(arguments.count):
+    for number in order(arguments.count):
         if number in rows:
             continue
         rows[number] = measure(number, library, lambda text: None)
-        total = sum(row[0] * (row[1] + row[4]) for row in rows[number]["modules"].values()) / 1e6
-        print(f"draw {number}: {total:.3f} mm2, {rows[number]['longest']['ns']:.3f} ns", flush=True)
+        logic = sum(row[0] * row[1] for row in rows[number]["modules"].values()) / 1e6
+        longest = max(ns for ns, _ in rows[number]["ends"].values())
+        print(f"draw {number}: {logic:.3f} mm2 of logic, {longest:.3f} ns", flush=True)
         if arguments.write:
-            lines = [json.dumps(item) for item in (head, *(rows[n] for n in sorted(rows)))]
+            lines = [
+                json.dumps(item, separators=(",", ":")) for item in (head, *(rows[n] for n in sorted(rows)))
+            ]
             write_whole(path, ("\n".join(lines) + "\n").encode())
     if arguments.write:
         print(path.relative_to(ROOT))
 
 
 def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The rows of a file for the same library, by their number."""
+    """The rows of a file for the same library and of the machines that are drawn today, by their number."""
     if not path.exists():
         return {}
     first, *rest = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    if first["liberty_sha256"] != head["liberty_sha256"]:
+    if any(first.get(key) != head[key] for key in ("liberty_sha256", "end_columns")):
         return {}
-    return {row["draw"]: row for row in rest}
+    return {row["draw"]: row for row in rest if draw(row["draw"]).to_dict() == row["config"]}
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import Network, evaluate, load_network
-from vdla.codesign.technology.components import shipped_components
+from vdla.codesign.technology.components import default_components
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
 from vdla.isa.config import Config, Memory, load_config
@@ -64,7 +64,7 @@ def one_round(network: Network, *, keep: bool) -> dict[str, float]:
     """Mean seconds of each step over all machines, and designs a second."""
     compiling, simulating, evaluating = [], [], []
     both = (LoweredKernels(), LoweredKernels())
-    components = shipped_components()
+    components = default_components()
     for config in machines():
         if not keep:
             both = (LoweredKernels(), LoweredKernels())
@@ -95,7 +95,7 @@ def measure(rounds: int) -> dict[str, object]:
         models.write(path, "resnet18")
         network = load_network(path)
     first = machines()[0]
-    evaluate(first, [network], shipped_components())
+    evaluate(first, [network], default_components())
     found: dict[str, object] = {"machines": len(machines()), "rounds": rounds}
     several = {name: [] for name in ("nothing kept", "kernels kept")}
     for _ in range(rounds):

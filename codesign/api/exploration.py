@@ -22,7 +22,7 @@ from ..explore.study import Design, Exploration, Study
 from ..explore.study import explore as search
 from ..explore.tables import document, rows
 from ..report.frames import data_frame
-from ..technology.components import Components, load_components, shipped_components
+from ..technology.components import Components, default_components, load_components
 from .configurations import config as named
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ Model = str | Path | bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Explored:
-    """What a search found. Cycles are exact; area and energy follow from a table of components."""
+    """What a search found. Cycles are exact; area and clock follow from a model of syntheses, energy from a table of
+    components."""
 
     exploration: Exploration
 
@@ -108,7 +109,9 @@ def explore(
     are files of other studies, to be used again. `workers` above 1 are processes of this machine; `scheduler` is the
     address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. In either a machine
     that takes longer than `timeout` seconds has failed. `told` hears of the exploration after every batch, `notify` of
-    what is waited for. Raises UserError.
+    what is waited for. Area and clock are those of the model of syntheses that comes with the package; with
+    `components`, the file of a table or "45nm-published" for the shipped one, area is by that table and the clock is
+    the machine's own. Raises UserError.
     """
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
     given = networks.items() if isinstance(networks, Mapping) else _several(networks)
@@ -232,4 +235,4 @@ def _several(networks: Model | Sequence[Any]) -> Sequence[Any]:
 
 
 def _table(components: str | Path | None) -> Components:
-    return shipped_components() if components is None else load_components(components)
+    return default_components() if components is None else load_components(components)

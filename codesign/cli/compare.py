@@ -27,7 +27,10 @@ def compare(
     ],
     components: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A table of areas and energies in place of the shipped one."),
+        typer.Option(
+            metavar="FILE",
+            help="A table of areas and energies, also for area and clock; 45nm-published is the shipped one.",
+        ),
     ] = None,
     html: Annotated[
         Path | None,
@@ -37,10 +40,11 @@ def compare(
 ) -> None:
     """Sets two machines side by side: exact cycles, area and energy by unit and layer, and what the difference is from.
 
-    Area and energy follow from a table of components.
+    Area and clock follow from a model of syntheses, energy from a table of components.
     """
     from ..api.exploration import compare as both
-    from ..explore.metrics import METRICS
+    from ..explore.metrics import METRICS, rungs_of
+    from ..technology.area import described
 
     check_destination(html, inputs=(*network, components, *map(Path, (first, second))))
     with steps() as progress:
@@ -62,10 +66,10 @@ def compare(
     console.print(printable(f"{names[1]} against {names[0]}:"), soft_wrap=True)
     for line in found.explanation:
         console.print(printable(f"  {line}"), soft_wrap=True)
-    rungs = dict.fromkeys(f"{metric.name}: {metric.rung}" for metric in METRICS.values())
-    console.print("; ".join(rungs), soft_wrap=True)
-    used = found.compared.components
-    console.print(f"the table is {used.name} ({used.node}); it leaves out {used.left_out}", soft_wrap=True)
+    rungs = rungs_of(METRICS.values(), found.compared.figures)
+    console.print("; ".join(f"{name}: {rung}" for name, rung in rungs.items()), soft_wrap=True)
+    for line in described(found.compared.components):
+        console.print(line, soft_wrap=True)
 
 
 def _figures(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:

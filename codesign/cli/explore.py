@@ -82,7 +82,10 @@ def explore(
     ] = 600.0,
     components: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A table of areas and energies in place of the shipped one."),
+        typer.Option(
+            metavar="FILE",
+            help="A table of areas and energies, also for area and clock; 45nm-published is the shipped one.",
+        ),
     ] = None,
     records: Annotated[
         list[Path] | None,
@@ -93,7 +96,7 @@ def explore(
     verify_front: VerifyOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Searches a space of machines with exact cycles and, by a table of components, area and energy.
+    """Searches a space of machines with exact cycles, area and clock by a model of syntheses, and energy by a table.
 
     Every design is a record; a study that was interrupted goes on where it ended when the command is given again.
     """
@@ -213,8 +216,9 @@ def end_verified(wrong: Sequence[str]) -> None:
 
 def print_exploration(found: Exploration) -> None:
     """The front as a table, and what the figures stand on."""
-    from ..explore.metrics import METRICS
+    from ..explore.metrics import METRICS, rungs_of
     from ..explore.space import shown as text_of
+    from ..technology.area import described
 
     study = found.study
     failed = [design for design in found.designs if design.objectives is None]
@@ -245,7 +249,7 @@ def print_exploration(found: Exploration) -> None:
     )
     if failed:
         console.print(printable(f"the first that failed: {failed[0].figures.failed}"), soft_wrap=True)
-    rungs = dict.fromkeys(f"{metric.name}: {metric.rung}" for metric in shown)
-    console.print("; ".join(rungs), soft_wrap=True)
-    used = study.components
-    console.print(f"the table is {used.name} ({used.node}); it leaves out {used.left_out}", soft_wrap=True)
+    rungs = rungs_of(shown, (design.figures for design in found.designs))
+    console.print("; ".join(f"{name}: {rung}" for name, rung in rungs.items()), soft_wrap=True)
+    for line in described(study.components):
+        console.print(line, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""One machine on some networks: exact cycles by compiling and simulating, area and energy by a table of components."""
+"""One machine on some networks: exact cycles by simulation, area and clock by a model, energy by a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 from vdla.util.errors import UserError
 
-from ..technology.area import area_by_unit
+from ..technology.area import model_name, structure_of
 from ..technology.components import Components
 from ..technology.energy import energy_by_unit
 from ..technology.events import count_events
@@ -64,13 +64,15 @@ class NetworkFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """A machine's: square millimetres by unit, and its networks by name. `failed` says why there are none.
+    """A machine's: square millimetres by unit, the clock that a model predicts (None: its own `clock_mhz` counts), and
+    its networks by name. `failed` says why there are none.
 
     By name of a metric (`metrics.METRICS`), where it has them: `intervals`, the ends of the 90% interval as factors of
     its value, and `rungs`, what it stands on if that is not `Metric.rung`.
     """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
+    clock_mhz: float | None = None
     networks: Mapping[str, NetworkFigures] = field(default_factory=dict[str, NetworkFigures])
     failed: str | None = None
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
@@ -124,7 +126,21 @@ def evaluate(config: Config, networks: Sequence[Network], components: Components
             dram_bytes=simulation.dram_read_bytes + simulation.dram_write_bytes,
             energy=energy_by_unit(config, events, components),
         )
-    return Figures(area=area_by_unit(config, components), networks=found)
+    return replace(figures_of_machine(config, components), networks=found)
+
+
+def figures_of_machine(config: Config, components: Components) -> Figures:
+    """What needs no network: area and clock, with what they stand on."""
+    structure = structure_of(config, components)
+    if structure.clock_mhz is None:
+        return Figures(area=structure.area)
+    area, cycle = structure.intervals["area"], structure.intervals["cycle"]
+    return Figures(
+        area=structure.area,
+        clock_mhz=structure.clock_mhz,
+        intervals={"area": area, "latency": cycle},
+        rungs={"area": model_name(), "latency": f"exact simulation, clock by {model_name()}"},
+    )
 
 
 def to_json(figures: Figures) -> dict[str, Any]:
@@ -136,6 +152,7 @@ def to_json(figures: Figures) -> dict[str, Any]:
         **(intervals if figures.intervals else {}),
         **({"rungs": dict(figures.rungs)} if figures.rungs else {}),
         "area_mm2": dict(figures.area),
+        **({} if figures.clock_mhz is None else {"clock_mhz": figures.clock_mhz}),
         "networks": {
             name: {
                 "cycles": item.cycles,
@@ -165,6 +182,7 @@ def from_json(value: Mapping[str, Any]) -> Figures:
         raise ValueError("cycles below 1")
     return Figures(
         area={str(unit): float(x) for unit, x in value["area_mm2"].items()},
+        clock_mhz=None if value.get("clock_mhz") is None else float(value["clock_mhz"]),
         networks=networks,
         intervals={
             str(n): (float(low), float(high)) for n, (low, high) in value.get("intervals", {}).items()

@@ -7,7 +7,7 @@ area<2mm2   latency<=5ms   energy<300uJ   utilization>0.9        constraints
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -52,7 +52,8 @@ def _cycles(config: Config, figures: Figures, weights: Mapping[str, float]) -> f
 
 
 def _latency(config: Config, figures: Figures, weights: Mapping[str, float]) -> float:
-    return 1e3 * _cycles(config, figures, weights) / config.clock_hertz
+    mhz = config.clock_mhz if figures.clock_mhz is None else figures.clock_mhz
+    return _cycles(config, figures, weights) / mhz / 1e3
 
 
 def _energy(config: Config, figures: Figures, weights: Mapping[str, float]) -> float:
@@ -100,7 +101,9 @@ METRICS: Mapping[str, Metric] = {
         Metric(name="utilization", unit="", rung=EXACT, scales={}, value=_utilization, maximize=True),
     )
 }
-"""All metrics by name. Those of several networks are sums, each network as often as it weighs."""
+"""All metrics by name; `Metric.rung` is what they stand on where a machine's `Figures.rungs` say nothing else.
+
+Those of several networks are sums, each network as often as it weighs."""
 
 _CONSTRAINT = re.compile(r"\s*([a-z]+)\s*(<=|>=|<|>)\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z0-9]*)\s*")
 
@@ -118,6 +121,18 @@ class Constraint:
         """How far a value lies beyond the limit, as a fraction of it; 0 or less where the limit holds."""
         over = value - self.limit if self.upper else self.limit - value
         return over / self.limit if self.limit else over
+
+
+def rungs_of(metrics: Iterable[Metric], figures: Iterable[Figures]) -> dict[str, str]:
+    """By name of a metric, what it stands on in those of `figures` that have some; several with commas between."""
+    all_figures = [item for item in figures if item.failed is None]
+    return {
+        metric.name: ", ".join(
+            dict.fromkeys(item.rungs.get(metric.name, metric.rung) for item in all_figures)
+        )
+        or metric.rung
+        for metric in metrics
+    }
 
 
 def metric_of(name: str) -> Metric:

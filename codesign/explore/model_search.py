@@ -20,8 +20,7 @@ from scipy.special import ndtr
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
-from ..technology.area import area_by_unit
-from .evaluate import Figures
+from .evaluate import Figures, figures_of_machine
 from .front import pareto
 from .improvement import expected_growth, free_boxes
 from .metrics import Metric
@@ -134,7 +133,7 @@ class ModelSearch:
             machine = problem.space.machine(point)
         except UserError:
             return None
-        known = Figures(area=area_by_unit(machine, problem.components))
+        known = figures_of_machine(machine, problem.components)
         for limit in problem.constraints:
             metric = limit.metric
             if metric.from_machine and limit.excess(metric.value(machine, known, problem.weights)) > 0:

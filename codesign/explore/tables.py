@@ -11,7 +11,8 @@ from typing import Any
 from vdla.isa.config import toml_text
 from vdla.util.whole_files import write_whole
 
-from .metrics import METRICS, Metric
+from ..technology.area import described
+from .metrics import METRICS, Metric, rungs_of
 from .space import plain, shown
 from .study import Design, Exploration
 
@@ -56,11 +57,12 @@ def document(exploration: Exploration) -> dict[str, Any]:
         "failed": sum(design.objectives is None for design in exploration.designs),
         "evaluated": exploration.evaluated,
         "interrupted": exploration.interrupted,
-        "rungs": {metric.name: metric.rung for metric in METRICS.values()},
+        "rungs": rungs_of(METRICS.values(), (design.figures for design in exploration.designs)),
         "components": {
             "name": study.components.name,
             "node": study.components.node,
             "left_out": study.components.left_out,
+            "described": described(study.components),
         },
         "constraints": [constraint.text for constraint in study.constraints],
         "front": [

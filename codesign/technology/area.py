@@ -1,11 +1,51 @@
-"""Area of a machine by unit, from its configuration and a table of components."""
+"""Area and clock of a machine: predicted by the model of syntheses, or area alone from a table of components."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from vdla.isa.config import Config
 from vdla.isa.extensions import blocks
 
+from .cell_model import LEFT_OUT, shipped_cell_model
 from .components import Components
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """What follows from a machine alone: square millimetres by unit, and megahertz where a model says so (None: nothing
+    says how fast it is). `intervals` of "area" and "cycle", the time of one, are the ends of 90%, as factors."""
+
+    area: Mapping[str, float]
+    clock_mhz: float | None = None
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+
+
+def structure_of(config: Config, components: Components) -> Structure:
+    """Area and clock of a machine by the model, or by the table where that is what figures are to follow from."""
+    if not components.modelled:
+        return Structure(area=area_by_unit(config, components))
+    found = shipped_cell_model().predict(config)
+    intervals = {"area": found.area_ends, "cycle": found.path_ends}
+    return Structure(area=found.area, clock_mhz=found.clock_mhz, intervals=intervals)
+
+
+def described(components: Components) -> list[str]:
+    """What area, clock and energy follow from, of which node, and what is left out: a sentence each."""
+    table = f"the table is {components.name} ({components.node}); it leaves out {components.left_out}"
+    if not components.modelled:
+        return [table]
+    return [
+        f"area and clock: {model_name()}; memories by CACTI; left out are {LEFT_OUT}",
+        f"all else by a table: {table}",
+    ]
+
+
+def model_name() -> str:
+    """The model with its library and node."""
+    model = shipped_cell_model()
+    return f"model of {model.machines} syntheses in {model.library} ({model.node_nm} nm)"
 
 
 def area_by_unit(config: Config, components: Components) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -43,6 +43,8 @@ class Components:
     sram: Mapping[str, float]
     sources: Mapping[str, str]
     digest: str
+    modelled: bool = False
+    """Area and clock are predicted by the model of syntheses (`cell_model.py`); the table serves for all else."""
 
     def sram_area(self, size: int) -> float:
         """Square micrometres of a memory of `size` bytes."""
@@ -64,8 +66,19 @@ def shipped_components() -> Components:
     return _parse(text, "components.toml")
 
 
+@cache
+def default_components() -> Components:
+    """The table that comes with the package, beside the model of area and clock that does."""
+    table, model = shipped_components(), (resources.files("vdla.codesign.technology") / "cell_model.json")
+    return replace(
+        table, modelled=True, digest=sha256(table.digest.encode() + model.read_bytes()).hexdigest()
+    )
+
+
 def load_components(path: str | Path) -> Components:
-    """A table of the user's. Raises ComponentsError, which names file and entry."""
+    """A table of the user's, or the shipped one by its name. Raises ComponentsError, which names file and entry."""
+    if str(path) == shipped_components().name:
+        return shipped_components()
     try:
         data = read_file(path, most=MOST_TEXT_BYTES)
     except OSError as error:

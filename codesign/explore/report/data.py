@@ -11,6 +11,7 @@ import numpy as np
 from vdla.isa.config import Config, Memory
 from vdla.isa.parameters import declared
 
+from ...technology.area import described
 from ...technology.components import Components
 from ..evaluate import Figures, Network
 from ..metrics import METRICS, Metric
@@ -186,6 +187,7 @@ def _common(
             "name": components.name,
             "node": components.node,
             "left_out": components.left_out,
+            "described": described(components),
             "sources": list(dict.fromkeys(components.sources.values())),
         },
         "commands": [{"what": what, "command": command} for what, command in COMMANDS],

@@ -14,7 +14,12 @@ from vdla.util.files import read_file
 from vdla.util.user_files import read_whole
 from vdla.util.whole_files import write_whole
 
-from ...technology.components import Components, load_components, shipped_components
+from ...technology.components import (
+    Components,
+    default_components,
+    load_components,
+    shipped_components,
+)
 from ..evaluate import Figures, load_networks
 from ..metrics import parse_constraint, parse_objectives
 from ..records import Known, read_records
@@ -54,7 +59,7 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
         ],
         "objectives": [metric.name for metric in study.objectives],
         "constraints": [constraint.text for constraint in study.constraints],
-        "components": None if sources.components is None else str(sources.components.absolute()),
+        "components": None if sources.components is None else place_of_components(sources.components),
         "records": [str(path.absolute()) for path in sources.records],
         "strategy": study.strategy,
         "seed": study.seed,
@@ -122,8 +127,13 @@ def _study(value: Mapping[str, Any]) -> Study:
     )
 
 
+def place_of_components(path: Path) -> str:
+    """Where a table is, from any folder; or the shipped one's name."""
+    return str(path) if str(path) == shipped_components().name else str(path.absolute())
+
+
 def _components(path: str | None) -> Components:
-    return shipped_components() if path is None else load_components(path)
+    return default_components() if path is None else load_components(path)
 
 
 def _point(space: Space, design: Design) -> Point:

@@ -8,6 +8,7 @@ one must be there a fifth of it before the clock.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
@@ -20,7 +21,7 @@ from .. import cache
 from ..netlist import plain_path, unit_of_path
 from ..tools import Report, ToolError, ToolFailure, run_tool
 from .design import CLOCK, CellDesign, MappedModule, macro_load
-from .memories import OUTPUTS, Macro
+from .memories import OUTPUTS, PORTS, Macro
 from .netlist import module_text, plain_name
 from .sram import macro_figures, scale_of
 
@@ -28,6 +29,7 @@ PROGRAM: Final = "sta"
 _SETUP_SHARE: Final = 0.2
 _PERIOD_NS: Final = 1000.0
 _SUFFIX: Final = "timing.txt"
+_ALL_ENDS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,24 @@ def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list
     return list(_paths(kept.decode(), design))
 
 
+def longest_by_end(design: CellDesign, *, report: Report) -> dict[str, tuple[float, str]]:
+    """By where paths end: nanoseconds of the longest one there, and where it starts.
+
+    A place is the plain path of a module, that of many alike without its number ("store.pipeline.stage_b.stages");
+    a memory macro is its module and a colon ("wgt:"). Raises ToolError.
+    """
+    netlist, stubs = _timed_netlist(design)
+    macros = _macro_library(design, stubs)
+    script = _script(design, _ALL_ENDS, form="summary -digits 4")
+    key = cache.key("timing-ends-2", netlist, macros, script, design.library.digest)
+    kept = cache.load(key, _SUFFIX)
+    if kept is None:
+        found = _by_end(_run(design, netlist, macros, script, report), design)
+        kept = json.dumps(found).encode()
+        cache.save(key, _SUFFIX, kept)
+    return {end: (ns, start) for end, (ns, start) in json.loads(kept).items()}
+
+
 def _run(design: CellDesign, netlist: str, macros: str, script: str, report: Report) -> str:
     tool = timing_tool()
     if tool is None:
@@ -86,7 +106,7 @@ def _run(design: CellDesign, netlist: str, macros: str, script: str, report: Rep
             ) from None
 
 
-def _script(design: CellDesign, count: int) -> str:
+def _script(design: CellDesign, count: int, *, form: str = "full -digits 4") -> str:
     # Time units of the commands are the library's.
     period = _PERIOD_NS / design.library.time_ns
     lines = [
@@ -95,7 +115,7 @@ def _script(design: CellDesign, count: int) -> str:
         "read_verilog netlist.v",
         f"link_design {plain_name(design.top)}",
         f"create_clock -name clk -period {period:g} [get_ports {CLOCK}]",
-        f"report_checks -path_delay max -format full -digits 4 -group_count {count} -endpoint_count 1 > paths.txt",
+        f"report_checks -path_delay max -format {form} -group_count {count} -endpoint_count 1 > paths.txt",
         "exit",
     ]
     return "\n".join([*lines, ""])
@@ -221,6 +241,31 @@ def _paths(text: str, design: CellDesign) -> Iterator[TimingPath]:
         )
 
 
+_ENDS: Final = re.compile(r"^(\S+)/(\w+)\S* \(\S+\) +(\S+)/(\w+)\S* \(\S+\) +(-?[\d.]+)$")
+
+
+def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
+    """What `longest_by_end` finds in OpenSTA's summary: start, end and slack of the longest path to every end."""
+    names = _instance_units(design)
+    found: dict[str, tuple[float, str]] = {}
+    for line in text.splitlines():
+        match = _ENDS.match(line)
+        if match is None:
+            continue
+        start, start_pin, end, end_pin, slack = match.groups()
+        ns = round(_PERIOD_NS - float(slack) * design.library.time_ns, 4)
+        place = _place(end, end_pin, design, names)
+        if place not in found or ns > found[place][0]:
+            found[place] = (ns, _place(start, start_pin, design, names))
+    return dict(sorted(found.items()))
+
+
+def _place(where: str, pin: str, design: CellDesign, names: dict[tuple[str, str], str]) -> str:
+    """The module of an instance, as `longest_by_end` names it."""
+    path = re.sub(r"_\d+(?=\.|$)", "", plain_path(_module_at(where, design.top, names).partition(".")[2]))
+    return f"{path}:" if pin in PORTS else path
+
+
 def _instance_units(design: CellDesign) -> dict[tuple[str, str], str]:
     """The module of every instance, by the module around it and the instance's name in the netlist."""
     return {
@@ -233,10 +278,15 @@ def _instance_units(design: CellDesign) -> dict[tuple[str, str], str]:
 
 def _unit(where: str, top: str, names: dict[tuple[str, str], str]) -> str:
     """The unit of a cell, by the modules along its path."""
+    return unit_of_path(plain_path(_module_at(where, top, names).partition(".")[2]))
+
+
+def _module_at(where: str, top: str, names: dict[tuple[str, str], str]) -> str:
+    """The module that has the instance at the path `where`."""
     current = top
     for part in where.split("/")[:-1]:
         inner = names.get((current, part))
         if inner is None:
             break
         current = inner
-    return unit_of_path(plain_path(current.partition(".")[2]))
+    return current

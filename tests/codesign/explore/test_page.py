@@ -42,7 +42,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studied]:
     model = folder / "mlp.onnx"
     model.write_bytes(models.build("mlp").SerializeToString())
     found = vdla.explore(
-        SPACE, model, budget=24, strategy="exhaustive", constraints=["area<0.8mm2"], folder=folder
+        SPACE, model, budget=24, strategy="exhaustive", constraints=["area<19mm2"], folder=folder
     )
     found.save(folder)
     with browser() as program:

@@ -67,7 +67,7 @@ function draw_sources() {
   });
   const { components } = data;
   const parts = [el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", { text: "rung" }), el("th", { class: "left", text: "figures" }), el("th", { class: "left", text: "what it is" }))), el("tbody", {}, ...rows))),
-    el("p", { text: `Table of components: ${components.name} (${components.node}). It leaves out ${components.left_out}.` }),
+    ...components.described.map((text) => el("p", { text: `${text[0].toUpperCase()}${text.slice(1)}.` })),
     el("details", {}, el("summary", { text: "its sources" }), el("ul", {}, ...components.sources.map((text) => el("li", { text }))))];
   const reasons = new Map();
   // Reasons that differ in their numbers alone are one; its first design shows some.

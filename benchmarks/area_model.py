@@ -1,0 +1,131 @@
+"""The model of area and clock in standard cells: fitted to synthesized machines, held against others.
+
+    python benchmarks/area_model.py [--liberty FILE|NAME] [--write]
+
+The machines are those of benchmarks/results/cell_areas_NAME.jsonl (`benchmarks/cell_areas.py`). Draws below HELD_OUT
+are fitted on; the interval is from training machines left out, and so is the choice between the structured model alone
+and XGBoost on what it leaves over. Draws from HELD_OUT on are predicted once. --write keeps the figures in
+benchmarks/results/area_model.json and the coefficients in codesign/technology/cell_model.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from vdla.benchmarks.cell_areas import HELD_OUT
+from vdla.benchmarks.harness import area_fit as fit
+from vdla.benchmarks.harness.area_residual import left_out_with_trees
+from vdla.benchmarks.harness.area_rows import Synthesized, read_rows
+from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance, write_results
+from vdla.codesign.technology.cell_model import CellModel
+from vdla.hw.synthesis.cells.libraries import find_library
+from vdla.hw.synthesis.cells.sram import Scale, memory_figures, scale_of
+from vdla.util.whole_files import write_whole
+
+COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--liberty", default=None)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    library = find_library(arguments.liberty)
+    head, rows = read_rows(RESULTS / f"cell_areas_{library.name}.jsonl")
+    training = [row for row in rows if row.draw < HELD_OUT]
+    held = [row for row in rows if row.draw >= HELD_OUT]
+    scale = scale_of(library)
+    model, chosen = fitted(training, head, scale)
+    figures = {"training": len(training), "held_out": len(held), **chosen, **judged(model, held, scale)}
+    print(json.dumps({name: value for name, value in figures.items() if name != "machines"}, indent=2))
+    if arguments.write:
+        write_results("area_model", figures, compact=True)
+        text = json.dumps(document(model, head, training), indent=1)
+        write_whole(COEFFICIENTS, (text + "\n").encode())
+
+
+def fitted(
+    training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale
+) -> tuple[CellModel, dict[str, Any]]:
+    """The model with its intervals, and what machines left out of the training set say of it."""
+    logic, path = fit.ratios_left_out(training, head, scale)
+    trees = left_out_with_trees(training, logic, path)
+    model = replace(
+        fit.fit(training, head, scale), logic_ends=fit.interval(logic), path_ends=fit.interval(path)
+    )
+    return model, {
+        "logic_interval": [round(end, 4) for end in model.logic_ends],
+        "path_interval": [round(end, 4) for end in model.path_ends],
+        "left_out": {
+            "structured": {"logic": _mean_error(logic), "path": _mean_error(path)},
+            "structured and XGBoost": {"logic": _mean_error(trees[0]), "path": _mean_error(trees[1])},
+        },
+    }
+
+
+def _mean_error(ratios: Sequence[float]) -> float:
+    return round(statistics.mean(abs(1 / ratio - 1) for ratio in ratios), 5)
+
+
+def judged(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:
+    """Errors and coverage on machines that nothing was fitted on, and each of them."""
+    machines = [_machine(model, row, scale) for row in held]
+    found: dict[str, Any] = {}
+    for name in ("area", "logic", "clock"):
+        errors = [abs(machine[f"{name}_error"]) for machine in machines]
+        found[name] = {"mean_error": round(statistics.mean(errors), 5), "worst_error": round(max(errors), 5)}
+    for name in ("area", "clock"):
+        inside = sum(machine[f"{name}_inside"] for machine in machines)
+        found[name]["inside_interval"] = round(inside / len(machines), 3)
+    return found | {"machines": machines}
+
+
+def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]:
+    memory = sum(
+        count * memory_figures(words, width, scale).area
+        for own in row.macros.values()
+        for count, words, width in own
+    )
+    measured, ours = row.logic + memory, model.predict(row.config)
+    area = 1e6 * sum(ours.area.values())
+    logic = 1e6 * sum(ours.logic.values())
+    area_ratio, path_ratio = measured / area, row.longest / ours.longest_ns
+    return {
+        "draw": row.draw,
+        "area_mm2": round(measured / 1e6, 3),
+        "logic_mm2": round(row.logic / 1e6, 3),
+        "clock_mhz": round(1e3 / row.longest, 2),
+        "area_error": round(1 / area_ratio - 1, 5),
+        "logic_error": round(logic / row.logic - 1, 5),
+        "clock_error": round(path_ratio - 1, 5),
+        "area_inside": ours.area_ends[0] <= area_ratio <= ours.area_ends[1],
+        "clock_inside": ours.path_ends[0] <= path_ratio <= ours.path_ends[1],
+        "slowest": ours.slowest,
+    }
+
+
+def document(model: CellModel, head: Mapping[str, Any], training: Sequence[Synthesized]) -> dict[str, Any]:
+    """The model as `parse_cell_model` reads it, and where it is from."""
+    return {
+        "written": provenance(),
+        "library": model.library,
+        "liberty_sha256": head["liberty_sha256"],
+        "node_nm": model.node_nm,
+        "training_draws": [row.draw for row in training],
+        "scale": asdict(model.scale),
+        "intervals": {"logic": list(model.logic_ends), "path": list(model.path_ends)},
+        "areas": model.areas,
+        "paths": model.paths,
+        "units": model.units,
+    }
+
+
+if __name__ == "__main__":
+    main()

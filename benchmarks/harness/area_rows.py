@@ -1,0 +1,67 @@
+"""Machines that were synthesized: the rows of `benchmarks/cell_areas.py`, and what a model of them is fitted to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vdla.isa.config import Config, Memory
+
+_NUMBER = re.compile(r"_\d+(?=\.|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Synthesized:
+    """One machine. Of modules that are many alike, `modules` has how many there are and the area of all (square
+    micrometres, memory macros apart); `macros` by module are count, words and bits of a word; `ends` has by place the
+    nanoseconds and the start of the longest path there."""
+
+    draw: int
+    config: Config
+    modules: Mapping[str, tuple[int, float]]
+    macros: Mapping[str, list[tuple[int, int, int]]]
+    ends: Mapping[str, tuple[float, str]]
+
+    @property
+    def logic(self) -> float:
+        """Square micrometres of all cells."""
+        return sum(area for _, area in self.modules.values())
+
+    @property
+    def longest(self) -> float:
+        """Nanoseconds of the longest path."""
+        return max(ns for ns, _ in self.ends.values())
+
+
+def module_name(path: str) -> str:
+    """What modules that are many alike have in common: the path without their number."""
+    return _NUMBER.sub("", path)
+
+
+def read_rows(path: Path) -> tuple[dict[str, Any], list[Synthesized]]:
+    """What the file says of itself, and its machines."""
+    head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return head, [_row(row) for row in rows]
+
+
+def _row(row: Mapping[str, Any]) -> Synthesized:
+    values = dict(row["config"])
+    memory = Memory(**values.pop("memory"))
+    config = Config(**{**values, "extensions": tuple(values["extensions"])}, memory=memory)
+    modules: dict[str, tuple[int, float]] = {}
+    for path, (count, area, _) in row["modules"].items():
+        known = modules.get(module_name(path), (0, 0.0))
+        modules[module_name(path)] = (known[0] + count, known[1] + count * area)
+    return Synthesized(
+        draw=row["draw"],
+        config=config,
+        modules=modules,
+        macros={
+            path: [(n, words, width) for n, words, width, _, _ in own] for path, own in row["macros"].items()
+        },
+        ends={place: (ns, start) for place, (ns, start) in row["ends"].items()},
+    )

@@ -1,0 +1,343 @@
+"""What area and longest paths of a machine's modules grow with, by module of the RTL, from the configuration alone.
+
+Every module has a few quantities that follow from what its Verilog is: register bits, bits that pass a multiplexer,
+products, bits of adder trees, logarithms where it is a counter or a tree of buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from vdla.isa.config import Config
+
+from .memories import Memory
+
+_SUM_BITS = 16
+"""Bits of a product of the array."""
+_CUTTER = ("one", "bus log", "bus")
+_REQUESTS = ("one", "bus log", "words log")
+_QUEUE = ("one", "instruction bits", "depth log", "own register bits", "own mux bits")
+
+MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "": ("one", ("one", "acc index", "inp index", "wgt index")),
+        "compute": ("one", ("one", "acc bits", "uop bits", "instruction bits", "uop index", "acc index")),
+        "compute.accumulators": ("one", ("one", "bank bits", "bank select bits", "acc bits", "acc index")),
+        "compute.ends": ("one", ("one", "token log", "instruction words", "array stages")),
+        "compute.issue": ("one", ("one",)),
+        "compute.loader": ("one", ("one", "acc bits", "bus bits", "acc step bits", "uop bits", "acc parts", "bus log")),
+        "compute.loader.fifo": ("one", ("one", "bus bits", "words log")),
+        "compute.loader.requests": ("one", _REQUESTS),
+        "compute.loader.requests.cutter": ("one", _CUTTER),
+        "compute.loader.requests.cutter.product": ("one", ("one",)),
+        "compute.loader.writer": (
+            "one", ("one", "bus bits", "bus shift bits", "acc step bits", "acc step shift bits", "acc parts log"),
+        ),
+        "compute.loader.writer.columns": ("one", ("one",)),
+        "compute.loader.writer.rows": ("one", ("one",)),
+        "compute.operations": (
+            "one", ("one", "acc index", "inp index", "wgt index", "uop index", "depthwise", "instruction words"),
+        ),
+        "compute.pipeline": (
+            "one",
+            (
+                "one", "acc index", "inp index", "wgt index", "uop bits", "lanes", "array slot bits", "depthwise lanes",
+                "subtract lanes", "acc bits",
+            ),
+        ),
+        "compute.pipeline.accumulator_lane": ("lanes", ("one", "input log", "subtract")),
+        "compute.pipeline.accumulator_lane.alu_lane": ("lanes", ("one", "subtract")),
+        "compute.pipeline.array": (
+            "one", ("one", "inp bits", "tile bits", "depthwise tile bits", "depthwise rows", "vector load bits"),
+        ),
+        "compute.pipeline.array.array_row": ("rows", ("one", "row bits", "batch", "row load bits")),
+        "compute.pipeline.array.array_row.array_column": (
+            "lanes", ("one", "row bits", "tree bits", "stage bits", "depthwise row bits", "stages row bits"),
+        ),
+        "control": ("one", ("one", "acc index", "post")),
+        "counters": ("one", ("one", "post")),
+        "fetch": (
+            "one",
+            (
+                "one", "bus bits", "instruction bits", "own register bits", "own mux bits", "depth log", "fetch banks",
+                "own write bits",
+            ),
+        ),
+        "fetch.compute_queue": ("one", _QUEUE),
+        "fetch.load_queue": ("one", _QUEUE),
+        "fetch.store_queue": ("one", _QUEUE),
+        "inp": ("one", ("one", "inp bits", "inp index")),
+        "wgt": ("one", ("one", "tile bits", "wgt index", "tile parts")),
+        "load": (
+            "one",
+            (
+                "one", "bus bits", "bus log", "inp bits", "tile step bits", "tile parts", "inp parts", "patch",
+                "patch inp bits", "patch row bits", "token log", "inp index", "wgt index",
+            ),
+        ),
+        "load.element_jobs": ("one", ("one", "bus log", "patch")),
+        "load.elements": (
+            "one",
+            (
+                "one", "bus bits", "bus shift bits", "tile step bits", "tile step shift bits", "inp step bits",
+                "tile parts log", "inp parts log",
+            ),
+        ),
+        "load.elements.columns": ("one", ("one",)),
+        "load.elements.rows": ("one", ("one",)),
+        "load.fifo": ("one", ("one", "bus bits", "words log")),
+        "load.issue": ("one", ("one",)),
+        "load.patch_jobs": ("patch", ("one", "bus log")),
+        "load.patches": (
+            "patch",
+            (
+                "one", "bus bits", "window bits", "window shift bits", "row bits", "row shift bits", "block_in",
+                "own register bits", "bus log", "input log",
+            ),
+        ),
+        "load.patches.rows": ("patch", ("one",)),
+        "load.product": ("patch", ("one",)),
+        "load.requests": ("one", _REQUESTS),
+        "load.requests.cutter": ("one", _CUTTER),
+        "load.requests.cutter.product": ("one", ("one",)),
+        "memory_port": ("one", ("one", "bus bits", "reads log", "writes log", "reads", "post", "bus log")),
+        "store": (
+            "one",
+            (
+                "one", "post", "post out bits", "post acc bits", "post bus bits", "post half bits", "token log",
+                "acc index",
+            ),
+        ),
+        "store.issue": ("one", ("one",)),
+        "store.loader": (
+            "post", ("one", "bus bits", "bus shift bits", "par step bits", "par step shift bits", "par parts log"),
+        ),
+        "store.loader.columns": ("post", ("one",)),
+        "store.loader.rows": ("post", ("one",)),
+        "store.operands": (
+            "post",
+            ("one", "bus bits", "out bits", "words log", "narrow mux bits", "wide mux bits", "own register bits"),
+        ),
+        "store.pipeline": (
+            "post",
+            (
+                "one", "acc bits", "out bits", "passes acc bits", "passes out bits", "pass lane bits",
+                "half bits", "passes half mux bits", "passes log", "own register bits",
+            ),
+        ),
+        "store.pipeline.constants": ("post", ("one",)),
+        "store.pipeline.reduction_lane": ("post all lanes", ("one",)),
+        "store.pipeline.requantize_lane": ("post lanes", ("one",)),
+        "store.pipeline.stage_b_lane": ("post lanes", ("one",)),
+        "store.pipeline.stage_b_lane.stages": ("post lanes", ("one",)),
+        "store.reader": ("one", ("one", "acc index", "post", "capacity log", "bus log", "patch")),
+        "store.requests": ("post", _REQUESTS),
+        "store.requests.cutter": ("post", _CUTTER),
+        "store.requests.cutter.product": ("post", ("one",)),
+        "store.writer": (
+            "one",
+            (
+                "one", "out bits", "bus bits", "narrow places", "narrow shift bits", "wide mux bits", "capacity log",
+                "post", "own register bits", "own mux bits", "bus log", "narrow capacity",
+            ),
+        ),
+        "store.writer.bursts": ("one", ("one", "own register bits", "own mux bits", "writes log")),
+        "store.writer.cutter": ("one", _CUTTER),
+        "store.writer.cutter.product": ("one", ("one",)),
+        "tokens": ("six", ("one", "token log")),
+    }
+)  # fmt: skip
+"""By module, of many alike once: how many a machine has, and what the area of one of them follows from."""
+
+PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "compute.pipeline.array": ("one", ("one", "operand access", "depthwise")),
+        "store.pipeline.stage_b_lane.stages": ("post", ("one", "post copies log")),
+        "load.requests.cutter.product": ("one", ("one",)),
+        "load.requests.cutter": ("one", ("one", "bus log")),
+        "store.pipeline.requantize_lane": ("post", ("one", "half access")),
+        "store.pipeline.reduction_lane": ("post", ("one", "banks log", "lanes log")),
+        "store.pipeline": ("post", ("one", "banks log", "passes log", "half access")),
+        "compute.pipeline": ("one", ("one", "uop access", "acc index")),
+        "compute.pipeline.accumulator_lane": ("one", ("one", "input log", "lanes log")),
+        "compute.pipeline.accumulator_lane.alu_lane": ("one", ("one", "subtract")),
+        "compute.pipeline.array.array_row.array_column": ("one", ("one", "input log", "batch", "depthwise")),
+        "compute.accumulators": ("one", ("one", "bank access", "banks log")),
+        "counters": ("one", ("one", "post")),
+        "fetch": ("one", ("one", "fetch log", "bus log")),
+        "load.fifo": ("one", ("one", "load FIFO access")),
+        "load.elements": ("one", ("one", "load FIFO access", "bus log")),
+        "compute.loader.fifo": ("one", ("one", "compute FIFO access")),
+        "store.operands": ("post", ("one", "operand FIFO access", "bus log")),
+        "store.writer": ("one", ("one", "store FIFO access", "bus log", "capacity log")),
+    }
+)
+"""By where they end, the paths that may be a machine's longest: which machines have them, and what they follow from."""
+
+
+def log2(value: float) -> float:
+    """Bits that count to `value`."""
+    return float((int(value) - 1).bit_length())
+
+
+def counts_of(config: Config) -> dict[str, float]:
+    """How many modules a machine has of each kind of count."""
+    lanes, post = config.batch * config.block_out, float(config.has("post"))
+    return {
+        "one": 1.0,
+        "six": 6.0,
+        "lanes": float(lanes),
+        "rows": float(config.block_out),
+        "post": post,
+        "patch": float(config.has("patch")),
+        "post all lanes": post * lanes,
+        "post lanes": post * lanes / config.post_passes,
+    }
+
+
+def features_of(config: Config) -> dict[str, float]:
+    """The quantities of all modules, those that are a module's `own` apart."""
+    lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
+    post, patch, depthwise, subtract = (
+        float(config.has(name)) for name in ("post", "patch", "depthwise", "subtract")
+    )
+    bus_log, input_log = log2(bus), log2(config.block_in)
+    inp_bits, tile_bits, acc_bits, out_bits = (
+        8.0 * size for size in (config.inp_bytes, config.wgt_bytes, config.acc_bytes, config.out_bytes)
+    )
+    row_bits, bus_bits, half_bits = 8.0 * config.block_in, 8.0 * bus, 32.0 * config.block_out
+    tree = sum((config.block_in >> level) * (_SUM_BITS + level) for level in range(1, int(input_log) + 1))
+    banks = -(-config.acc_depth // config.acc_bank_depth)
+    passes, stages = config.post_passes, config.multiplier_stages
+    windows = 1 << int(log2((config.block_in + bus - 2) // bus + 1))
+    window_bits = windows * bus_bits
+    places, banked = max(1, bus // config.out_bytes), max(1, config.out_bytes // bus)
+    capacity = config.fifo_bytes("store") // config.out_bytes
+    steps: dict[str, float] = {}
+    for kind, size in (
+        ("inp", config.inp_bytes),
+        ("tile", config.wgt_bytes),
+        ("acc", config.acc_bytes),
+        ("par", config.par_bytes),
+    ):
+        step = min(size, bus)
+        steps |= {
+            f"{kind} step bits": 8.0 * step,
+            f"{kind} step shift bits": 8.0 * step * bus_log,
+            f"{kind} parts": size / step,
+            f"{kind} parts log": log2(size // step),
+        }
+    return steps | {
+        "one": 1.0,
+        "lanes": float(lanes),
+        "rows log": log2(config.block_out),
+        "lanes log": log2(lanes),
+        "batch": float(config.batch),
+        "block_in": float(config.block_in),
+        "bus": float(bus),
+        "bus log": bus_log,
+        "input log": input_log,
+        "inp bits": inp_bits,
+        "tile bits": tile_bits,
+        "acc bits": acc_bits,
+        "out bits": out_bits,
+        "row bits": row_bits,
+        "half bits": half_bits,
+        "bus bits": bus_bits,
+        "bus shift bits": bus_bits * bus_log,
+        "uop bits": 8.0 * config.uop_bytes,
+        "instruction bits": 8.0 * config.instruction_bytes,
+        "instruction words": float(config.instruction_words),
+        "acc index": float(config.acc_index_bits),
+        "inp index": float(config.inp_index_bits),
+        "wgt index": float(config.wgt_index_bits),
+        "uop index": float(config.uop_index_bits),
+        "token log": log2(config.token_queue_depth + 1),
+        "reads": float(config.memory.outstanding_reads),
+        "reads log": log2(config.memory.outstanding_reads + 1),
+        "writes log": log2(config.memory.outstanding_writes + 1),
+        "capacity log": log2(capacity),
+        "post": post,
+        "patch": patch,
+        "subtract": subtract,
+        "depthwise": depthwise,
+        "banks log": log2(banks),
+        "bank bits": banks * acc_bits,
+        "bank select bits": (banks - 1) * acc_bits,
+        "array stages": input_log + stages,
+        "array slot bits": (input_log + stages) * config.acc_index_bits,
+        "depthwise lanes": depthwise * lanes,
+        "subtract lanes": subtract * lanes,
+        "depthwise tile bits": depthwise * tile_bits,
+        "depthwise rows": depthwise * config.block_out,
+        "vector load bits": inp_bits * config.block_out,
+        "row load bits": row_bits * config.batch,
+        "tree bits": float(tree),
+        "stage bits": (stages - 1) * _SUM_BITS * float(config.block_in),
+        "stages row bits": float(stages > 1) * row_bits,
+        "depthwise row bits": depthwise * row_bits,
+        "fetch banks": float(min(max(1, bus // config.instruction_bytes), config.fetch_buffer_depth)),
+        "patch inp bits": patch * inp_bits,
+        "patch row bits": patch * row_bits,
+        "window bits": window_bits,
+        "window shift bits": window_bits * log2(windows),
+        "row shift bits": row_bits * bus_log,
+        "post out bits": post * out_bits,
+        "post acc bits": post * acc_bits,
+        "post bus bits": post * bus_bits,
+        "post half bits": post * half_bits,
+        "passes log": log2(passes),
+        "post copies log": log2(min(lanes // passes, 4)),
+        "fetch log": log2(config.fetch_buffer_depth),
+        "passes acc bits": float(passes > 1) * acc_bits,
+        "passes out bits": float(passes > 1) * out_bits,
+        "pass lane bits": 32.0 * lanes / passes,
+        "passes half mux bits": half_bits * float(config.block_out > lanes / passes),
+        "narrow places": float(places),
+        "narrow mux bits": bus_bits * float(places > 1),
+        "narrow shift bits": bus_bits * log2(places),
+        "narrow capacity": float(places > 1) * log2(capacity),
+        "wide mux bits": out_bits * float(banked > 1),
+    }
+
+
+OWN = frozenset({"own register bits", "own mux bits", "own write bits", "depth log", "words log"})
+"""What `own_features` has."""
+_WORDS = {"load": "load", "compute.loader": "compute", "store": "operand"}
+
+
+def access_features(access: Mapping[str, float]) -> dict[str, float]:
+    """Nanoseconds from address to data of memories that paths begin in. `access`: the slowest macro of each module."""
+
+    def slowest(*modules: str) -> float:
+        return max(access.get(module, 0.0) for module in modules)
+
+    return {
+        "operand access": slowest("inp", "wgt"),
+        "bank access": slowest("compute.accumulators"),
+        "uop access": slowest("compute"),
+        "half access": slowest("store"),
+        "load FIFO access": slowest("load.fifo"),
+        "compute FIFO access": slowest("compute.loader.fifo"),
+        "operand FIFO access": slowest("store.operands"),
+        "store FIFO access": slowest("store.writer"),
+    }
+
+
+def own_features(config: Config, module: str, memories: list[Memory]) -> dict[str, float]:
+    """The quantities that only `module` has: of its FIFO or queue, and of its memories that are flip-flops."""
+    small = [memory for memory in memories if memory.module == module and not memory.is_macro]
+    found = {
+        "own register bits": float(sum(memory.bits for memory in small)),
+        "own mux bits": float(sum(memory.count * memory.width * (memory.words - 1) for memory in small)),
+        "own write bits": float(sum(memory.count * memory.width for memory in small)),
+    }
+    if module.startswith("fetch"):
+        found["depth log"] = log2(
+            config.fetch_buffer_depth if module == "fetch" else config.command_queue_depth
+        )
+    for start, fifo in _WORDS.items():
+        if module.startswith(f"{start}."):
+            found["words log"] = log2(config.fifo_bytes(fifo) // config.memory.bus_bytes)
+    return found

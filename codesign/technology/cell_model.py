@@ -1,0 +1,156 @@
+"""Area and longest path of a machine in standard cells, predicted from the configuration.
+
+Coefficients are fitted to syntheses of other machines (`benchmarks/area_model.py`), module by module; memories are no
+part of the fit: their macros follow from the configuration (`memories.py`) and have what the SRAM table says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any
+
+from vdla.hw.synthesis.cells.sram import MacroFigures, Scale, memory_figures
+from vdla.isa.config import Config
+
+from .cell_features import MODULES, OWN, PATHS, access_features, counts_of, features_of, own_features
+from .memories import Memory, memories_of
+
+LEFT_OUT = "wires, clock tree, pads, scan and test, empty area between cells"
+"""What neither synthesis nor this model has (`hw.synthesis.cells.report` says the same)."""
+Costs = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFigures:
+    """A machine's: square millimetres of `logic` and `memory` by unit, and nanoseconds of its longest path, which ends
+    in the module `slowest`. `area_ends` and `path_ends`: the 90% interval, as factors of the whole area and of the
+    path."""
+
+    logic: Mapping[str, float]
+    memory: Mapping[str, float]
+    longest_ns: float
+    slowest: str
+    area_ends: tuple[float, float]
+    path_ends: tuple[float, float]
+
+    @property
+    def area(self) -> dict[str, float]:
+        """Square millimetres by unit, cells and macros together."""
+        units = dict.fromkeys((*self.logic, *self.memory))
+        return {unit: self.logic.get(unit, 0.0) + self.memory.get(unit, 0.0) for unit in units}
+
+    @property
+    def clock_mhz(self) -> float:
+        """The fastest clock."""
+        return 1e3 / self.longest_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellModel:
+    """Coefficients for one library: `areas` in square micrometres by module and feature, `paths` in nanoseconds by
+    place and feature. `units` has the unit of every module. `logic_ends` and `path_ends` are 90% intervals of measured
+    over predicted. `scale`: what the SRAM table, of 45 nm, is multiplied with. `machines`: how many it is fitted to."""
+
+    library: str
+    node_nm: int
+    scale: Scale
+    areas: Costs
+    paths: Costs
+    units: Mapping[str, str]
+    logic_ends: tuple[float, float]
+    path_ends: tuple[float, float]
+    machines: int
+
+    def predict(self, config: Config) -> CellFigures:
+        """The figures of a machine."""
+        memories = memories_of(config)
+        logic = self.logic_by_module(config, memories)
+        macros = [memory for memory in memories if memory.is_macro]
+        places = self.paths_by_place(config, macros)
+        slowest = max(places, key=lambda place: places[place])
+        memory = {m.module: 0.0 for m in macros}
+        for item in macros:
+            memory[item.module] += item.count * _macro(item.words, item.width, self.scale).area
+        cells, whole = sum(logic.values()), sum(logic.values()) + sum(memory.values())
+        low, high = (1 + (end - 1) * cells / whole for end in self.logic_ends)
+        return CellFigures(
+            logic=self._by_unit(logic),
+            memory=self._by_unit(memory),
+            longest_ns=places[slowest],
+            slowest=slowest,
+            area_ends=(low, high),
+            path_ends=self.path_ends,
+        )
+
+    def logic_by_module(self, config: Config, memories: list[Memory]) -> dict[str, float]:
+        """Square micrometres of the cells of each kind of module, all of a kind together."""
+        counts, features = counts_of(config), features_of(config)
+        return {
+            module: counts[MODULES[module][0]]
+            * _sum(
+                costs,
+                features if OWN.isdisjoint(costs) else features | own_features(config, module, memories),
+            )
+            for module, costs in self.areas.items()
+        }
+
+    def paths_by_place(self, config: Config, macros: list[Memory]) -> dict[str, float]:
+        """Nanoseconds of the longest path to each place of `PATHS` that a machine has."""
+        counts = counts_of(config)
+        features = features_of(config) | access_features(access_by_module(macros, self.scale))
+        return {
+            place: _sum(costs, features) for place, costs in self.paths.items() if counts[PATHS[place][0]]
+        }
+
+    def _by_unit(self, modules: Mapping[str, float]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for module, area in modules.items():
+            # The chain memory is a unit of its own; what logic there is around it is not modelled yet.
+            unit = self.units.get(module, module)
+            found[unit] = found.get(unit, 0.0) + area / 1e6
+        return {unit: area for unit, area in found.items() if area}
+
+
+def access_by_module(macros: list[Memory], scale: Scale) -> dict[str, float]:
+    """Nanoseconds from address to data of the slowest macro of each module."""
+    found: dict[str, float] = {}
+    for item in macros:
+        slow = _macro(item.words, item.width, scale).access_ns
+        found[item.module] = max(slow, found.get(item.module, 0.0))
+    return found
+
+
+def _sum(costs: Mapping[str, float], features: Mapping[str, float]) -> float:
+    return sum(cost * features[name] for name, cost in costs.items())
+
+
+@lru_cache(maxsize=4096)
+def _macro(words: int, width: int, scale: Scale) -> MacroFigures:
+    return memory_figures(words, width, scale)
+
+
+def parse_cell_model(value: Mapping[str, Any]) -> CellModel:
+    """The model in a JSON document of `benchmarks/area_model.py`."""
+    logic, path = (tuple(map(float, value["intervals"][name])) for name in ("logic", "path"))
+    return CellModel(
+        library=str(value["library"]),
+        node_nm=int(value["node_nm"]),
+        scale=Scale(**value["scale"]),
+        areas=value["areas"],
+        paths=value["paths"],
+        units=value["units"],
+        logic_ends=(logic[0], logic[1]),
+        path_ends=(path[0], path[1]),
+        machines=len(value["training_draws"]),
+    )
+
+
+@cache
+def shipped_cell_model() -> CellModel:
+    """The model that comes with the package."""
+    text = (resources.files("vdla.codesign.technology") / "cell_model.json").read_text(encoding="utf-8")
+    return parse_cell_model(json.loads(text))

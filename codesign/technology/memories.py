@@ -1,0 +1,108 @@
+"""The memories of a machine's RTL, by module: their words and bits, from the configuration alone.
+
+They follow the RTL (`hw/`), and the tests compare them with what synthesis found in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
+from vdla.isa.config import Config
+from vdla.isa.timing import LOADS_IN_FLIGHT, PATCH_WINDOW_BYTES, READ_BURST_BEATS, most_write_beats
+
+_PATCH_RING = 8
+_STAGES_TO_B = 20
+"""Cycles of STORE.POST from a read to its last stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """`count` memories of `words` of `width` bits each in a module ("load.fifo"), with a read and a write port."""
+
+    module: str
+    count: int
+    words: int
+    width: int
+
+    @property
+    def bits(self) -> int:
+        """Bits of all of them."""
+        return self.count * self.words * self.width
+
+    @property
+    def is_macro(self) -> bool:
+        """Whether synthesis makes them macros; smaller ones are flip-flops."""
+        return self.words * self.width >= LEAST_MACRO_BITS
+
+
+def memories_of(config: Config) -> list[Memory]:
+    """All memories that are macros in some machine. Those that never are, as the owners of bursts, are left out."""
+    return [
+        Memory(module=module, count=count, words=words, width=width)
+        for module, count, words, width in (
+            *_scratchpads(config),
+            *_fetch(config),
+            *_load(config),
+            *_store(config),
+        )
+    ]
+
+
+_Row = tuple[str, int, int, int]
+
+
+def _scratchpads(config: Config) -> Iterator[_Row]:
+    yield "inp", 1, config.inp_depth, 8 * config.inp_bytes
+    yield "wgt", 1, config.wgt_depth, 8 * config.wgt_bytes
+    if config.chain_buffer_bytes:
+        yield "chain memory", 1, config.chain_depth, 8 * config.inp_bytes
+    yield "compute", 1, config.uop_depth, 8 * config.uop_bytes
+    inside, depth = config.acc_bank_depth, config.acc_depth
+    whole, rest = divmod(depth, inside)
+    yield "compute.accumulators", whole, inside, 8 * config.acc_bytes
+    if rest:
+        yield "compute.accumulators", 1, rest, 8 * config.acc_bytes
+
+
+def _fetch(config: Config) -> Iterator[_Row]:
+    size, depth = config.instruction_bytes, config.fetch_buffer_depth
+    banks = min(max(1, config.memory.bus_bytes // size), depth)
+    yield "fetch", banks, max(2, depth // banks), 8 * size
+    for unit in ("load", "compute", "store"):
+        yield f"fetch.{unit}_queue", 1, config.command_queue_depth, 8 * size
+
+
+def _load(config: Config) -> Iterator[_Row]:
+    bus = config.memory.bus_bytes
+    shift, batch_bits = bus.bit_length() - 1, 2 if config.batch <= 4 else 3
+    yield "load.fifo", 1, config.fifo_bytes("load") // bus, 8 * bus + 1
+    yield "compute.loader.fifo", 1, config.fifo_bytes("compute") // bus, 8 * bus + 1
+    # What LOAD.INP says, where it lies in a bus word, and the value of its pads.
+    job = 66 + 2 * shift + 8
+    if not config.has("patch"):
+        yield "load.element_jobs", 1, LOADS_IN_FLIGHT, job
+        return
+    job += 1 + 4 * 8 + 16 + batch_bits + 16
+    yield "load.element_jobs", 1, LOADS_IN_FLIGHT, job
+    yield "load.patch_jobs", 1, LOADS_IN_FLIGHT, job
+    spanned = (config.block_in + bus - 2) // bus + 1
+    bank_bits = (spanned - 1).bit_length()
+    ring_bits = max(bank_bits + 1, (2 * PATCH_WINDOW_BYTES // bus).bit_length() - 1)
+    yield "load.patches", 1 << bank_bits, 1 << (ring_bits - bank_bits), 8 * bus
+    yield "load.patches", 1, _PATCH_RING, 75 + batch_bits + 2 * config.block_in
+
+
+def _store(config: Config) -> Iterator[_Row]:
+    bus, out = config.memory.bus_bytes, config.out_bytes
+    longest = max(READ_BURST_BEATS, most_write_beats(config))
+    held, places = config.fifo_bytes("store") // out, max(1, bus // out)
+    yield "store.writer", places, held // places, 8 * out
+    burst = bus.bit_length() - 1 + longest.bit_length() + 2 + held.bit_length()
+    yield "store.writer.bursts", 1, min(held, config.memory.outstanding_writes + 1), burst
+    if config.has("post"):
+        banks = max(1, out // bus)
+        yield "store.operands", banks, config.fifo_bytes("operand") // bus // banks, 8 * bus + 1
+        yield "store", 2, config.par_depth, 32 * config.block_out
+        yield "store.pipeline", 1, 1 << (_STAGES_TO_B // config.post_passes + 1).bit_length(), 8 * out

@@ -1,0 +1,88 @@
+"""The model of area and clock: memories are those of the RTL, machines that nothing was fitted on are predicted."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from vdla.benchmarks.cell_areas import HELD_OUT, draw
+from vdla.benchmarks.harness.area_rows import Synthesized, read_rows
+from vdla.benchmarks.harness.results import RESULTS
+from vdla.codesign.explore.evaluate import figures_of_machine, from_json, to_json
+from vdla.codesign.explore.metrics import METRICS
+from vdla.codesign.technology.area import described
+from vdla.codesign.technology.cell_model import shipped_cell_model
+from vdla.codesign.technology.components import default_components, load_components, shipped_components
+from vdla.codesign.technology.memories import memories_of
+
+import vdla
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Synthesized]:
+    return read_rows(RESULTS / "cell_areas_osu018_stdcells.jsonl")[1]
+
+
+def test_macros_are_those_that_synthesis_found(rows: list[Synthesized]):
+    for row in rows:
+        ours: Counter[tuple[str, int, int]] = Counter()
+        for memory in memories_of(row.config):
+            if memory.is_macro:
+                ours[memory.module, memory.words, memory.width] += memory.count
+        found: Counter[tuple[str, int, int]] = Counter()
+        for module, own in row.macros.items():
+            for count, words, width in own:
+                found[module, words, width] += count
+        assert ours == found, f"draw {row.draw}"
+
+
+def test_rows_are_of_the_machines_that_are_drawn(rows: list[Synthesized]):
+    assert all(draw(row.draw) == row.config for row in rows)
+    assert {row.draw < HELD_OUT for row in rows} == {True, False}
+
+
+def test_machines_that_nothing_was_fitted_on_are_predicted(rows: list[Synthesized]):
+    model = shipped_cell_model()
+    held = [row for row in rows if row.draw >= HELD_OUT]
+    for row in held:
+        found = model.predict(row.config)
+        assert 1e6 * sum(found.logic.values()) == pytest.approx(row.logic, rel=0.05), row.draw
+        assert found.longest_ns == pytest.approx(row.longest, rel=0.05), row.draw
+        assert found.area_ends[0] < 1 < found.area_ends[1]
+
+
+def test_the_longest_path_is_that_of_the_slowest_unit():
+    model, vta = shipped_cell_model(), vdla.config("vta")
+    without = vdla.config("vta", extensions=())
+    assert model.predict(vta).slowest == "store.pipeline.stage_b_lane.stages"
+    assert model.predict(without).longest_ns < model.predict(vta).longest_ns
+    # The weights of a larger scratchpad come later.
+    large = replace(vta, wgt_buffer_bytes=8 << 20)
+    assert model.predict(large).slowest == "compute.pipeline.array"
+
+
+def test_figures_follow_from_the_model_or_from_the_table():
+    vta = vdla.config("vta")
+    modelled, table = (figures_of_machine(vta, each) for each in (default_components(), shipped_components()))
+    assert modelled.clock_mhz is not None and table.clock_mhz is None
+    assert modelled.square_millimetres > 20 * table.square_millimetres
+    assert METRICS["area"].rung == "assumed: table of components" and not table.rungs
+    assert "model of" in modelled.rungs["area"] and "osu018" in modelled.rungs["latency"]
+    low, high = modelled.intervals["area"]
+    assert 0.9 < low < 1 < high < 1.1
+    assert from_json(to_json(modelled)) == modelled
+    assert load_components("45nm-published") == shipped_components()
+    assert (
+        "clock tree" in described(default_components())[0]
+        and "180 nm" not in described(shipped_components())[0]
+    )
+
+
+def test_every_legal_machine_has_figures():
+    for fields in (
+        {"block_in": 128, "block_out": 128, "par_buffer_bytes": 16384, "wgt_buffer_bytes": 1 << 20},
+        {"batch": 8, "acc_banks": 16, "command_queue_depth": 1, "fetch_buffer_depth": 2},
+        {"block_in": 4, "block_out": 4, "multiplier_stages": 4},
+        {"chain_buffer_bytes": 4096},
+    ):
+        found = shipped_cell_model().predict(vdla.config("vta", **fields))
+        assert all(area > 0 for area in found.area.values()) and 20 < found.clock_mhz < 200
