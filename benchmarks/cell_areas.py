@@ -1,6 +1,6 @@
 """Areas by module and longest paths of machines drawn at random, from synthesis for standard cells.
 
-    python benchmarks/cell_areas.py [--count N] [--liberty FILE|NAME] [--write]
+    python benchmarks/cell_areas.py [--count N | --draws N ...] [--liberty FILE|NAME] [--write]
 
 Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields; for every Verilog module how many
 instances there are, the area of one, its flip-flops and its memory macros; and by where they end the longest paths.
@@ -155,6 +155,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--draws", type=int, nargs="+", help="these, in this order")
     parser.add_argument("--liberty", default=None)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
@@ -172,7 +173,7 @@ def main() -> None:
         "end_columns": ["ns", "start"],
     }
     rows = _known(path, head) if arguments.write else {}
-    for number in order(arguments.count):
+    for number in arguments.draws or order(arguments.count):
         if number in rows:
             continue
         rows[number] = measure(number, library, lambda text: None)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import nnls
 from vdla.codesign.technology.cell_features import (
+    MEMORY_BITS,
     MODULES,
     PATHS,
     access_features,
@@ -15,9 +17,10 @@ from vdla.codesign.technology.cell_features import (
     own_features,
 )
 from vdla.codesign.technology.cell_model import CellModel, access_by_module
-from vdla.codesign.technology.memories import memories_of
+from vdla.codesign.technology.memories import Memory, memories_of
 from vdla.hw.synthesis.cells.sram import Scale
 from vdla.hw.synthesis.netlist import unit_of_path
+from vdla.isa.config import Config
 
 from .area_rows import Synthesized
 
@@ -27,17 +30,39 @@ COVERED = 0.9
 
 
 def fit_areas(rows: Sequence[Synthesized]) -> Costs:
-    """Square micrometres of one module by feature; a machine counts by its relative error."""
+    """Square micrometres of one module by feature; a machine counts by its relative error.
+
+    Modules with memories that may be flip-flops are fitted together: a bit of them costs the same in each.
+    """
+    memories = {row.draw: memories_of(row.config) for row in rows}
+    shared = {module for module, (_, names) in MODULES.items() if not set(MEMORY_BITS).isdisjoint(names)}
+    columns: dict[tuple[str, str], int] = {}
+    entries: list[dict[int, float]] = []
     found: Costs = {}
     for module, (_, names) in MODULES.items():
         have = [row for row in rows if module in row.modules]
         values = [row.modules[module][1] / row.modules[module][0] for row in have]
-
-        def features(row: Synthesized, module: str = module) -> dict[str, float]:
-            return features_of(row.config) | own_features(row.config, module, memories_of(row.config))
-
-        found[module] = _fit(have, values, names, features)
-    return found
+        features = [
+            features_of(row.config) | own_features(row.config, module, memories[row.draw]) for row in have
+        ]
+        if module not in shared:
+            found[module] = _fit(features, values, names)
+            continue
+        keys = [("", name) if name in MEMORY_BITS else (module, name) for name in names]
+        for key in keys:
+            columns.setdefault(key, len(columns))
+        for one, value in zip(features, values, strict=True):
+            entries.append({columns[key]: one[key[1]] / value for key in keys})
+    table = np.zeros((len(entries), len(columns)))
+    for place, entry in enumerate(entries):
+        table[place, list(entry)] = list(entry.values())
+    costs = dict(zip(columns, _least_squares(table), strict=True))
+    for module in shared:
+        together = {
+            name: costs[("", name) if name in MEMORY_BITS else (module, name)] for name in MODULES[module][1]
+        }
+        found[module] = {name: cost for name, cost in together.items() if cost > 0}
+    return {module: found[module] for module in MODULES}
 
 
 def fit_paths(rows: Sequence[Synthesized], scale: Scale) -> Costs:
@@ -46,30 +71,30 @@ def fit_paths(rows: Sequence[Synthesized], scale: Scale) -> Costs:
     for place, (_, names) in PATHS.items():
         have = [row for row in rows if place in row.ends]
 
-        def features(row: Synthesized) -> dict[str, float]:
-            macros = [memory for memory in memories_of(row.config) if memory.is_macro]
-            return features_of(row.config) | access_features(access_by_module(macros, scale))
-
-        found[place] = _fit(have, [row.ends[place][0] for row in have], names, features)
+        features = [
+            features_of(row.config) | access_features(access_by_module(macros_of(row.config), scale))
+            for row in have
+        ]
+        found[place] = _fit(features, [row.ends[place][0] for row in have], names)
     return found
 
 
 def _fit(
-    rows: Sequence[Synthesized],
-    values: Sequence[float],
-    names: Sequence[str],
-    features: Callable[[Synthesized], Mapping[str, float]],
+    features: Sequence[Mapping[str, float]], values: Sequence[float], names: Sequence[str]
 ) -> dict[str, float]:
-    if not rows:
+    if not values:
         return {}
-    known = [features(row) for row in rows]
-    table = np.array([[one[name] for name in names] for one in known]) / np.array(values)[:, None]
+    table = np.array([[one[name] for name in names] for one in features]) / np.array(values)[:, None]
+    costs = _least_squares(table)
+    return {name: cost for name, cost in zip(names, costs, strict=True) if cost > 0}
+
+
+def _least_squares(table: NDArray[np.float64]) -> list[float]:
+    """What makes every row of `table` 1, as far as it can, and is nowhere below 0."""
     # Columns of equal size, or the solver takes small ones for nothing.
     size = np.maximum(np.abs(table).max(axis=0), 1e-30)
-    costs, _ = nnls(table / size, np.ones(len(values)))
-    return {
-        name: float(f"{cost:.{_DIGITS}g}") for name, cost in zip(names, costs / size, strict=True) if cost > 0
-    }
+    costs, _ = nnls(table / size, np.ones(len(table)))
+    return [float(f"{cost:.{_DIGITS}g}") for cost in costs / size]
 
 
 def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> CellModel:
@@ -89,9 +114,13 @@ def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> C
 
 def predicted(model: CellModel, row: Synthesized) -> tuple[float, float]:
     """Square micrometres of logic, and nanoseconds of the longest path."""
-    memories = memories_of(row.config)
-    paths = model.paths_by_place(row.config, [memory for memory in memories if memory.is_macro])
-    return sum(model.logic_by_module(row.config, memories).values()), max(paths.values())
+    paths = model.paths_by_place(row.config, macros_of(row.config))
+    return sum(model.logic_by_module(row.config, memories_of(row.config)).values()), max(paths.values())
+
+
+def macros_of(config: Config) -> list[Memory]:
+    """The memories of a machine that are macros."""
+    return [memory for memory in memories_of(config) if memory.is_macro]
 
 
 def ratios_left_out(

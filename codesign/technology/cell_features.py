@@ -17,22 +17,31 @@ _SUM_BITS = 16
 """Bits of a product of the array."""
 _CUTTER = ("one", "bus log", "bus")
 _REQUESTS = ("one", "bus log", "words log")
-_QUEUE = ("one", "instruction bits", "depth log", "own register bits", "own mux bits")
+MEMORY_BITS = ("own register bits", "own mux bits")
+"""Bits of a module's memories that are flip-flops, and of what reads them: one costs the same in every module."""
+_QUEUE = ("one", "instruction bits", "depth log", *MEMORY_BITS)
+_FIFO = ("one", "bus bits", "words log", *MEMORY_BITS)
 
 MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         "": ("one", ("one", "acc index", "inp index", "wgt index")),
         "compute": ("one", ("one", "acc bits", "uop bits", "instruction bits", "uop index", "acc index")),
-        "compute.accumulators": ("one", ("one", "bank bits", "bank select bits", "acc bits", "acc index")),
+        "compute.accumulators": (
+            "one", ("one", "bank bits", "bank select bits", "acc bits", "acc index", *MEMORY_BITS),
+        ),
         "compute.ends": ("one", ("one", "token log", "instruction words", "array stages")),
         "compute.issue": ("one", ("one",)),
         "compute.loader": ("one", ("one", "acc bits", "bus bits", "acc step bits", "uop bits", "acc parts", "bus log")),
-        "compute.loader.fifo": ("one", ("one", "bus bits", "words log")),
+        "compute.loader.fifo": ("one", _FIFO),
         "compute.loader.requests": ("one", _REQUESTS),
         "compute.loader.requests.cutter": ("one", _CUTTER),
         "compute.loader.requests.cutter.product": ("one", ("one",)),
         "compute.loader.writer": (
-            "one", ("one", "bus bits", "bus shift bits", "acc step bits", "acc step shift bits", "acc parts log"),
+            "one",
+            (
+                "one", "bus bits", "bus shift bits", "acc step bits", "acc step shift bits", "acc parts log",
+                "acc place bits",
+            ),
         ),
         "compute.loader.writer.columns": ("one", ("one",)),
         "compute.loader.writer.rows": ("one", ("one",)),
@@ -60,15 +69,14 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "fetch": (
             "one",
             (
-                "one", "bus bits", "instruction bits", "own register bits", "own mux bits", "depth log", "fetch banks",
-                "own write bits",
+                "one", "bus bits", "instruction bits", "depth log", "fetch banks", *MEMORY_BITS,
             ),
         ),
         "fetch.compute_queue": ("one", _QUEUE),
         "fetch.load_queue": ("one", _QUEUE),
         "fetch.store_queue": ("one", _QUEUE),
-        "inp": ("one", ("one", "inp bits", "inp index")),
-        "wgt": ("one", ("one", "tile bits", "wgt index", "tile parts")),
+        "inp": ("one", ("one", "inp bits", "inp index", *MEMORY_BITS)),
+        "wgt": ("one", ("one", "tile bits", "wgt index", "tile parts", *MEMORY_BITS)),
         "load": (
             "one",
             (
@@ -81,19 +89,19 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "one",
             (
                 "one", "bus bits", "bus shift bits", "tile step bits", "tile step shift bits", "inp step bits",
-                "tile parts log", "inp parts log",
+                "tile parts log", "inp parts log", "inp place bits", "tile place bits",
             ),
         ),
         "load.elements.columns": ("one", ("one",)),
         "load.elements.rows": ("one", ("one",)),
-        "load.fifo": ("one", ("one", "bus bits", "words log")),
+        "load.fifo": ("one", _FIFO),
         "load.issue": ("one", ("one",)),
         "load.patch_jobs": ("patch", ("one", "bus log")),
         "load.patches": (
             "patch",
             (
                 "one", "bus bits", "window bits", "window shift bits", "row bits", "row shift bits", "block_in",
-                "own register bits", "bus log", "input log",
+                "bus log", "input log", *MEMORY_BITS,
             ),
         ),
         "load.patches.rows": ("patch", ("one",)),
@@ -111,19 +119,23 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         ),
         "store.issue": ("one", ("one",)),
         "store.loader": (
-            "post", ("one", "bus bits", "bus shift bits", "par step bits", "par step shift bits", "par parts log"),
+            "post",
+            (
+                "one", "bus bits", "bus shift bits", "par step bits", "par step shift bits", "par parts log",
+                "par place bits",
+            ),
         ),
         "store.loader.columns": ("post", ("one",)),
         "store.loader.rows": ("post", ("one",)),
         "store.operands": (
             "post",
-            ("one", "bus bits", "out bits", "words log", "narrow mux bits", "wide mux bits", "own register bits"),
+            ("one", "bus bits", "out bits", "words log", "narrow mux bits", "wide mux bits", *MEMORY_BITS),
         ),
         "store.pipeline": (
             "post",
             (
                 "one", "acc bits", "out bits", "passes acc bits", "passes out bits", "pass lane bits",
-                "half bits", "passes half mux bits", "passes log", "own register bits",
+                "half bits", "passes half mux bits", "passes log", *MEMORY_BITS,
             ),
         ),
         "store.pipeline.constants": ("post", ("one",)),
@@ -139,10 +151,10 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "one",
             (
                 "one", "out bits", "bus bits", "narrow places", "narrow shift bits", "wide mux bits", "capacity log",
-                "post", "own register bits", "own mux bits", "bus log", "narrow capacity",
+                "post", "bus log", "narrow capacity", "narrow choice bits", *MEMORY_BITS,
             ),
         ),
-        "store.writer.bursts": ("one", ("one", "own register bits", "own mux bits", "writes log")),
+        "store.writer.bursts": ("one", ("one", "writes log", *MEMORY_BITS)),
         "store.writer.cutter": ("one", _CUTTER),
         "store.writer.cutter.product": ("one", ("one",)),
         "tokens": ("six", ("one", "token log")),
@@ -227,6 +239,7 @@ def features_of(config: Config) -> dict[str, float]:
             f"{kind} step shift bits": 8.0 * step * bus_log,
             f"{kind} parts": size / step,
             f"{kind} parts log": log2(size // step),
+            f"{kind} place bits": 8.0 * bus * log2(bus // step),
         }
     return steps | {
         "one": 1.0,
@@ -297,12 +310,13 @@ def features_of(config: Config) -> dict[str, float]:
         "narrow places": float(places),
         "narrow mux bits": bus_bits * float(places > 1),
         "narrow shift bits": bus_bits * log2(places),
+        "narrow choice bits": bus_bits * (places - 1),
         "narrow capacity": float(places > 1) * log2(capacity),
         "wide mux bits": out_bits * float(banked > 1),
     }
 
 
-OWN = frozenset({"own register bits", "own mux bits", "own write bits", "depth log", "words log"})
+OWN = frozenset({*MEMORY_BITS, "depth log", "words log"})
 """What `own_features` has."""
 _WORDS = {"load": "load", "compute.loader": "compute", "store": "operand"}
 
@@ -331,7 +345,6 @@ def own_features(config: Config, module: str, memories: list[Memory]) -> dict[st
     found = {
         "own register bits": float(sum(memory.bits for memory in small)),
         "own mux bits": float(sum(memory.count * memory.width * (memory.words - 1) for memory in small)),
-        "own write bits": float(sum(memory.count * memory.width for memory in small)),
     }
     if module.startswith("fetch"):
         found["depth log"] = log2(
