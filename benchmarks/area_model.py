@@ -25,6 +25,7 @@ from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance, write_res
 from vdla.codesign.technology.cell_model import CellModel
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.hw.synthesis.cells.sram import Scale, memory_figures, scale_of
+from vdla.isa.config import Config, load_config
 from vdla.util.whole_files import write_whole
 
 COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
@@ -43,7 +44,14 @@ def main() -> None:
     held = [row for row in rows if row.draw >= HELD_OUT]
     scale = scale_of(library)
     model, chosen = fitted(training, head, scale)
-    figures = {"training": len(training), "held_out": len(held), **chosen, **judged(model, held, scale)}
+    figures = {
+        "training": len(training),
+        "held_out": len(held),
+        **chosen,
+        **judged(model, held, scale),
+        "larger_than_fitted": beyond(training, head, scale),
+        "vta": shares(model, load_config("vta")),
+    }
     print(json.dumps({name: value for name, value in figures.items() if name != "machines"}, indent=2))
     if arguments.write:
         write_results("area_model", figures, compact=True)
@@ -108,6 +116,34 @@ def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]
         "area_inside": ours.area_ends[0] <= area_ratio <= ours.area_ends[1],
         "clock_inside": ours.path_ends[0] <= path_ratio <= ours.path_ends[1],
         "slowest": ours.slowest,
+    }
+
+
+def beyond(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
+    """Errors on the larger half of the training machines by a model that was fitted to the smaller half."""
+    rows = sorted(training, key=lambda row: row.logic)
+    small, large = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    model, ends = fit.fit(small, head, scale), fit.interval(fit.ratios_left_out(small, head, scale)[0])
+    ratios = [row.logic / fit.predicted(model, row)[0] for row in large]
+    return {
+        "machines": len(large),
+        "times_larger": round(large[-1].logic / small[-1].logic, 1),
+        "mean_error": _mean_error(ratios),
+        "worst_error": round(max(abs(1 / ratio - 1) for ratio in ratios), 5),
+        "inside_interval": round(sum(ends[0] <= ratio <= ends[1] for ratio in ratios) / len(ratios), 3),
+    }
+
+
+def shares(model: CellModel, config: Config) -> dict[str, Any]:
+    """A machine's predicted area and clock, and the share of each unit, the largest first."""
+    found = model.predict(config)
+    area = found.area
+    whole = sum(area.values())
+    return {
+        "area_mm2": round(whole, 2),
+        "clock_mhz": round(found.clock_mhz, 1),
+        "memories": round(sum(found.memory.values()) / whole, 3),
+        "units": {unit: round(area[unit] / whole, 3) for unit in sorted(area, key=lambda unit: -area[unit])},
     }
 
 

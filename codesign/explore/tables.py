@@ -41,7 +41,10 @@ def _metrics(exploration: Exploration, design: Design) -> dict[Metric, float | N
 
 
 def document(exploration: Exploration) -> dict[str, Any]:
-    """The exploration as one JSON object: what was searched, the rung of each figure, and the designs of the front."""
+    """The exploration as one JSON object: what was searched, the rung of each figure, and the designs of the front.
+
+    Of these, `intervals` are factors of a figure's value, and `clock_mhz` is null where no model predicts it.
+    """
     study = exploration.study
     return {
         "space": {
@@ -71,6 +74,8 @@ def document(exploration: Exploration) -> dict[str, Any]:
                 "fields": plain(design.fields),
                 **{metric.name: value for metric, value in _metrics(exploration, design).items()},
                 "area_mm2": dict(design.figures.area),
+                "clock_mhz": design.figures.clock_mhz,
+                "intervals": {name: list(ends) for name, ends in design.figures.intervals.items()},
                 "networks": {
                     name: {"cycles": item.cycles, "energy_uj": dict(item.energy)}
                     for name, item in design.figures.networks.items()

@@ -74,6 +74,25 @@ Path Type: max
 """
 
 
+def test_longest_paths_by_their_ends(design, monkeypatch):
+    """OpenSTA gives the cell of a start wrongly: macros are known by their pins."""
+    monkeypatch.setattr(timing.cache, "load", lambda name, suffix: None)
+    monkeypatch.setattr(timing.cache, "save", lambda name, suffix, data: None)
+    monkeypatch.setattr(timing, "_run", lambda *given: SUMMARY)
+    found = timing.longest_by_end(design, report=lambda text: None)
+    assert found == {"": (3.5, ":"), "adder": (2.25, "adder"), ":": (1.0, "")}
+
+
+SUMMARY = """Startpoint                           Endpoint                                 Slack
+----------------------------------------------------------------------------------
+
+words/RD_DATA[3] (FLOP)              g9/D (FLOP)                              996.5000
+first/g7/Q (FLOP)                    first/g9/D (FLOP)                        997.7500
+g7/Q (FLOP)                          second/g9/D (FLOP)                       998.0000
+g7/Q (FLOP)                          words/WR_DATA[0] (memory_64x32_r1w1_a6)  999.0000
+"""
+
+
 def test_a_missing_timing_tool_is_named(design, monkeypatch):
     monkeypatch.setattr(timing, "PROGRAM", "no-such-program")
     with pytest.raises(ToolError, match="apt-get install opensta"):
