@@ -230,6 +230,19 @@ def inp_read(config: Config) -> Signature:
     return scratchpad_read(depth=config.inp_depth, width=8 * config.inp_bytes)
 
 
+def chain_read(config: Config) -> Signature:
+    """Compute's read port of the chain memory: a word, one or more input vectors, the first one lowest."""
+    depth = config.chain_buffer_bytes // config.chain_word_bytes
+    return scratchpad_read(depth=depth, width=8 * config.chain_word_bytes)
+
+
+def chain_write(config: Config) -> Signature:
+    """The store unit's write port of it: lanes are output vectors, and all are shown the same."""
+    lanes = config.chain_word_bytes // config.out_bytes
+    depth = config.chain_buffer_bytes // config.chain_word_bytes
+    return scratchpad_write(depth=depth, width=8 * config.chain_word_bytes, lanes=lanes, repeats=lanes)
+
+
 def wgt_read(config: Config) -> Signature:
     """Compute's read port of the weight scratchpad: a tile, [block_out][block_in] int8; DEPTHWISE takes one row."""
     return scratchpad_read(depth=config.wgt_depth, width=8 * config.wgt_bytes)
@@ -281,6 +294,7 @@ def compute_members(config: Config) -> dict[str, Member]:
         "read": Out(read_client(config)),
         "inp": Out(inp_read(config)),
         "wgt": Out(wgt_read(config)),
+        **({"chain": Out(chain_read(config))} if config.chain_buffer_bytes else {}),
         "accumulators": In(accumulator_read(config)),
         "others_idle": In(1),
         "finished": Out(1),
@@ -293,6 +307,7 @@ def store_members(config: Config) -> dict[str, Member]:
         **unit_members(config),
         "read": Out(read_client(config)),
         "write": Out(write_client(config)),
+        **({"chain": Out(chain_write(config))} if config.chain_buffer_bytes else {}),
         "accumulators": Out(accumulator_read(config)),
     }
 

@@ -1,4 +1,6 @@
-"""The input and weight memories: the load unit writes them, the compute unit reads them."""
+"""The input and weight memories, which the load unit writes, and the chain memory, which the store unit writes; the
+compute unit reads them.
+"""
 
 from __future__ import annotations
 

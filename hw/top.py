@@ -83,6 +83,12 @@ class Accelerator(wiring.Component):
             m.submodules[name] = scratchpad
             connect(m, getattr(units[Unit.LOAD], name), scratchpad.write)
             connect(m, getattr(units[Unit.COMPUTE], name), scratchpad.read)
+        if config.chain_buffer_bytes:
+            lanes, width = config.chain_word_bytes // config.out_bytes, 8 * config.chain_word_bytes
+            depth = config.chain_buffer_bytes // config.chain_word_bytes
+            m.submodules.chain = chain = Scratchpad(depth=depth, width=width, lanes=lanes, repeats=lanes)
+            connect(m, units[Unit.STORE].chain, chain.write)
+            connect(m, units[Unit.COMPUTE].chain, chain.read)
         connect(m, flipped(self.axi), port.axi)
         connect(m, flipped(self.control), control.bus)
         idle = [

@@ -173,7 +173,7 @@ class Config:
 
     def _check_chain(self) -> None:
         """Before the other memories: the width of an index into the inputs, and of a micro-op, follows from it."""
-        value, word = self.chain_buffer_bytes, max(self.inp_bytes, self.out_bytes)
+        value, word = self.chain_buffer_bytes, self.chain_word_bytes
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ConfigError(
                 f"chain_buffer_bytes = {value!r}: expected a number of bytes, 0 for no chain memory"
@@ -194,7 +194,7 @@ class Config:
 
     def _check_chain_indices(self) -> None:
         """The chain memory lies behind the input scratchpad, whose size is legal, within the range of `inp_base`."""
-        most, word = (1 << SRAM_BASE_BITS) - self.chain_base, max(self.inp_bytes, self.out_bytes)
+        most, word = (1 << SRAM_BASE_BITS) - self.chain_base, self.chain_word_bytes
         if self.chain_depth > most:
             room = most * self.inp_bytes // word * word
             remedy = f"at most {room} bytes" if room >= 2 * word else "use a smaller inp_buffer_bytes"
@@ -336,6 +336,11 @@ class Config:
         So the upper bits of an index tell the chain memory from the input scratchpad.
         """
         return 1 << _index_bits(self.inp_depth)
+
+    @property
+    def chain_word_bytes(self) -> int:
+        """Bytes of a word of the chain memory: the wider of an input and an output vector."""
+        return max(self.inp_bytes, self.out_bytes)
 
     @property
     def chain_granule(self) -> int:

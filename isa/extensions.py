@@ -84,7 +84,7 @@ def _depthwise(config: Config) -> Block:
 def _chain(config: Config) -> Block:
     return Block(
         name="chain memory",
-        lanes=max(config.inp_bytes, config.out_bytes),
+        lanes=config.chain_word_bytes,
         multipliers=0,
         multiplier="none",
         ports="a write of its own for the store unit, a read of its own for the array, beside the inp read",

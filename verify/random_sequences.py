@@ -95,15 +95,18 @@ def _through_chain_memory(source: Source) -> list[Instruction]:
             last += values["x_size"]
             at = source.number(max(0, regions.end // size - last), regions.data // size)
             instructions.append(setting("OPERAND", {"delta": at - values["dram_base"]}))
+        if source.chance(0.3):
+            window = {"rows_minus_1": source.number(2), "columns_minus_1": source.number(2, 1)}
+            instructions.append(setting("WINDOW", {**window, "row_stride": 3, "column_stride": 1}))
         instructions.append(("STORE.POST", values))
     for _ in range(source.number(3, 1)):
-        instructions += _chained_product(source)
+        instructions += chained_product(source)
     instructions.append(setting("OPERAND", {"delta": source.number(0, -200)}))
     instructions.append(setting("BASE", {"inp_base": source.number(4)}))
     return instructions
 
 
-def _chained_product(source: Source) -> list[Instruction]:
+def chained_product(source: Source) -> list[Instruction]:
     """A matrix instruction with sources in the chain memory, or some there and some in the input scratchpad."""
     config = source.config
     kinds = [name for name in MATRIX if name in kinds_of(config)]

@@ -76,8 +76,8 @@ def sim(
         Path | None,
         typer.Option(
             metavar="FILE.npz",
-            help="Scratchpads at launch, as `vdla cosim` writes them: uint8 arrays uop, inp, wgt, acc, par, each "
-            "with all bytes of its memory. Those not in it are zero, as are all without the option.",
+            help="Scratchpads at launch, as `vdla cosim` writes them: uint8 arrays uop, inp, wgt, acc, par, chain, "
+            "each with all bytes of its memory. Those not in it are zero, as are all without the option.",
         ),
     ] = None,
     config: ConfigOption = "vta",

@@ -13,7 +13,8 @@ def energy_by_unit(config: Config, events: Events, components: Components) -> di
 
     An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector (an
     overwriting one only writes). What a load brings is written to its scratchpad once, and passes a FIFO, as does what
-    is stored. The table says what is left out.
+    is stored in DRAM; what is stored in the chain memory is written there, and read as if it were in the input
+    scratchpad. The table says what is left out.
     """
     energy = components.energy
     lanes = config.batch * config.block_out
@@ -55,4 +56,7 @@ def energy_by_unit(config: Config, events: Events, components: Components) -> di
         "FIFOs and queues": 2 * 8 * moved * energy["flip_flop_bit"],
         "DRAM": moved * energy["dram_byte"],
     }
+    if config.chain_buffer_bytes:
+        each = components.sram_energy(config.chain_buffer_bytes, config.out_bytes)
+        found["chain memory"] = events.chained * each
     return {name: value / 1e6 for name, value in found.items()}

@@ -24,7 +24,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "compute": ("compute", "alu", "accumulators"),
     "post": ("post",),
     "load": ("load", "input scratchpad", "weight scratchpad"),
-    "store": ("store",),
+    "store": ("store", "chain memory"),
     "control": CONTROL,
 }
 """The units of a model, and the units of the netlist (`hw.synthesis.netlist`) that each stands for."""

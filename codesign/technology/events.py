@@ -17,7 +17,8 @@ from ..report.traffic import register_at
 class Events:
     """Counts of one launch. Operations are of whole vectors; `overwriting` are those of the array that read no
     accumulator. `window_reads` are accumulator vectors that the store unit reads, `stored` those that it stores,
-    `combined` those with an operand. `read` and `written` are bytes on the bus by kind."""
+    `chained` those that go to the chain memory, `combined` those with an operand. `read` and `written` are bytes on the
+    bus by kind."""
 
     cycles: int
     gemm: int
@@ -29,6 +30,7 @@ class Events:
     combined: int
     read: dict[str, int]
     written: int
+    chained: int = 0
 
 
 def count_events(
@@ -71,4 +73,5 @@ def count_events(
         combined=int(vectors[combined].sum()),
         read={kind: item.bytes for kind, item in simulation.traffic.items() if kind != "out"},
         written=simulation.dram_write_bytes,
+        chained=int(vectors[post & (field("STORE.POST", "chain", store) == 1)].sum()),
     )

@@ -15,7 +15,7 @@ from vdla.isa.layout import uop_fields
 from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latency, gemm_read_stage
 
 from ..copies import copies
-from ..interfaces import inp_read, scratchpad_read, scratchpad_write, wgt_read
+from ..interfaces import chain_read, inp_read, scratchpad_read, scratchpad_write, wgt_read
 from ..shared_modules import place
 from .accumulators import lanes
 from .alu import LANE
@@ -73,8 +73,9 @@ class Pipeline(wiring.Component):
         An operation (`operations.Operations`).
     mode : In
         The instruction of the operation; stays while an ALU instruction executes.
-    uop_memory, inp, wgt, acc_read : Out
-        Read ports; the accumulators' data come two cycles after their address.
+    uop_memory, inp, wgt, chain, acc_read : Out
+        Read ports; the accumulators' data come two cycles after their address. `chain` is there where there is a chain
+        memory: the upper bits of a source's index choose between it and `inp`.
     acc_write : Out
         Write port, all lanes of a vector at once.
     """
@@ -93,6 +94,7 @@ class Pipeline(wiring.Component):
                 "uop_memory": Out(scratchpad_read(depth=config.uop_depth, width=8 * config.uop_bytes)),
                 "inp": Out(inp_read(config)),
                 "wgt": Out(wgt_read(config)),
+                **({"chain": Out(chain_read(config))} if config.chain_buffer_bytes else {}),
                 "acc_read": Out(scratchpad_read(depth=config.acc_depth, width=acc_width)),
                 "acc_write": Out(
                     scratchpad_write(depth=config.acc_depth, width=acc_width, lanes=lanes(config))
@@ -175,12 +177,16 @@ class Pipeline(wiring.Component):
             array_depthwise.eq(depthwise),
             array_row.eq(wgt_row[:row_bits]),
         ]
+        vector: Value = self.inp.data
+        from_inp: Value = multiplies
+        if config.chain_buffer_bytes:
+            vector, from_inp = self._chain(m, multiplies, inp_address, uop.src, first.offset.src)
         m.d.comb += [
-            self.inp.enable.eq(multiplies),
+            self.inp.enable.eq(from_inp),
             self.inp.address.eq(inp_address),
             self.wgt.enable.eq(multiplies),
             self.wgt.address.eq(Mux(depthwise, wgt_row >> row_bits, wgt_row)),
-            array.vector.eq(self.inp.data),
+            array.vector.eq(vector),
             array.tile.eq(self.wgt.data),
             array.depthwise.eq(array_depthwise),
             array.row.eq(array_row),
@@ -206,6 +212,40 @@ class Pipeline(wiring.Component):
             ]
         m.d.comb += [self.acc_read.enable.eq(slot.read), self.acc_read.address.eq(slot.address)]
         return slot
+
+    def _chain(
+        self, m: Module, multiplies: Value, index: Signal, src: Value, next_offset: Value
+    ) -> tuple[Value, Value]:
+        """Addresses the chain memory where `index`, of an operation that `multiplies`, lies there.
+
+        Returns the array's vector of the next cycle, from either memory, and whether the input scratchpad is read now.
+
+        `src` is the micro-op's of the cycle before, `next_offset` what is added to it of the cycle before that.
+        """
+        config = self.config
+        base_bits = config.chain_base.bit_length() - 1
+        place = Signal(range(config.chain_depth), name="chain_place", reset_less=True)
+        if config.chain_depth <= config.chain_base:
+            m.d.comb += place.eq(index)
+        else:
+            # Beyond twice chain_base the lower bits are not enough; it is taken from the offset, a cycle earlier.
+            offset = Signal.like(place, name="chain_offset", reset_less=True)
+            m.d.sync += [offset.eq(next_offset - config.chain_base), place.eq(src + offset)]
+        chained, arriving = index[base_bits:].any(), Signal(name="chain_arriving")
+        part_bits = (config.chain_word_bytes // config.inp_bytes).bit_length() - 1
+        vector: Value = self.chain.data
+        with m.If(multiplies):
+            m.d.sync += arriving.eq(chained)
+        if part_bits:
+            part = Signal(part_bits, name="chain_part", reset_less=True)
+            with m.If(multiplies):
+                m.d.sync += part.eq(place)
+            vector = vector.word_select(part, 8 * config.inp_bytes)
+        m.d.comb += [
+            self.chain.enable.eq(multiplies & chained),
+            self.chain.address.eq(place >> part_bits),
+        ]
+        return Mux(arriving, vector, self.inp.data), multiplies & ~chained
 
     def _control(self, name: str, codes: tuple[AluOpcode, ...]) -> Value:
         """Control input `name` of the lanes, set by `codes`; the array's sums are added as ADD adds."""

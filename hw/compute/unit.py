@@ -190,6 +190,8 @@ class ComputeUnit(wiring.Component):
         m.submodules.accumulators = accumulators = Accumulators(config=config)
         connect(m, flipped(self.inp), pipeline.inp)
         connect(m, flipped(self.wgt), pipeline.wgt)
+        if config.chain_buffer_bytes:
+            connect(m, flipped(self.chain), pipeline.chain)
         connect(m, flipped(self.accumulators), accumulators.store)
         connect(m, pipeline.acc_read, accumulators.read)
         m.d.comb += [

@@ -49,6 +49,11 @@ _USER = "the RTL engine"
 _INSTANCE = f"{HARNESS_TOP}__DOT__vdla__DOT__"
 
 
+_CHAIN_MODULE = re.compile(r"^module \\vdla\.chain ", re.MULTILINE)
+_CHAIN_MEMORY = 'public_flat_rw -module "*chain" -var "words"\n'
+"""Where a machine has one; libraries of others are found under the names that they had before."""
+
+
 def require_tools() -> str:
     """The path of g++, if all is there that a build needs: asked before the first step takes its time.
 
@@ -68,6 +73,7 @@ def _scratchpads(header: str) -> str:
         "wgt": r"wgt__DOT__words",
         "acc": r"compute\w*__DOT__accumulators__DOT__bank_(\d+)",
         "par": r"store\w*__DOT__table_of_(?:biases|scales)",
+        "chain": r"chain__DOT__words",
     }
     lines = ["static const std::vector<Block> scratchpads(Vvdla___024root &root) { return {"]
     for kind, pattern in kinds.items():
@@ -104,14 +110,15 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     widths = (f"-DADDRESS_BITS={ADDRESS_BITS}", f"-DCOUNTER_BITS={COUNTER_BITS}")
     timing = f"-DMEMORY_TIMING={','.join(TIMING)}"
     flags = (*_COMPILE, _OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}", *widths, timing)
-    parts = (prepared, source, _MEMORIES, version, *_VERILATE, *flags)
+    memories = _MEMORIES + (_CHAIN_MEMORY if _CHAIN_MODULE.search(prepared) else "")
+    parts = (prepared, source, memories, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def build(target: Path) -> None:
         compiler = require_tools()
         with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
             work = Path(directory)
-            unit = _generate(root, prepared, source, work)
+            unit = _generate(root, prepared, source, memories, work)
             include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
             library = work / "library.so"
             call([compiler, "-shared", *flags, *include, str(unit), "-o", str(library)])
@@ -121,11 +128,11 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     return cached_or_made(CACHE, f"{digest[:32]}.so", build)
 
 
-def _generate(root: Path, prepared: str, source: str, work: Path) -> Path:
+def _generate(root: Path, prepared: str, source: str, memories: str, work: Path) -> Path:
     """The one C++ file of the library: Verilator's runtime, the generated classes and the harness."""
     generated = work / "generated"
     (work / "vdla.v").write_text(prepared, encoding="utf-8")
-    (work / "memories.vlt").write_text(_MEMORIES, encoding="utf-8")
+    (work / "memories.vlt").write_text(memories, encoding="utf-8")
     program = [str(root / "bin" / "verilator"), *_VERILATE, "--Mdir", str(generated)]
     call(
         [*program, str(work / "memories.vlt"), str(work / "vdla.v")],

@@ -76,9 +76,9 @@ class RtlResult:
 
     `cycles` is the total; `begin` and `end` are (n,) int64, -1 for instructions that never began; `counters` by
     name (`counters.COUNTERS`); `registers` by name (control.py): what each reads behind the run and what it should;
-    `memory` is the image after the run, uint8; `scratchpads` the
-    bytes of uop, inp, wgt, acc and (with `post`) par (`isa.scratchpads`). `activity` is (m, 3) int64 in order of
-    cycles: cycle, unit, and the Activity (interfaces.py) that the unit shows from then on, until its next row.
+    `memory` is the image after the run, uint8; `scratchpads` the bytes of uop, inp, wgt, acc and, where there are such,
+    par and chain (`isa.scratchpads`). `activity` is (m, 3) int64 in order of cycles: cycle, unit, and the Activity
+    (interfaces.py) that the unit shows from then on, until its next row.
     """
 
     cycles: int

@@ -22,11 +22,15 @@ from .reader import Reader
 from .writer import Writer
 
 
-def _running_layout() -> data.StructLayout:
-    """What is kept of the instruction that runs. `short`: it ends in the cycle after its begin."""
+def _running_layout(config: Config) -> data.StructLayout:
+    """What is kept of the instruction that runs. `short`: it ends in the cycle after its begin; `chain`: it writes the
+    chain memory, where there is one.
+    """
     names = ("is_config", "is_load", "short", "post", "push_prev", "push_next")
     return data.StructLayout(
-        dict.fromkeys(names, 1) | {"flags": flags_layout(), "par_by_x": 1, "par_by_y": 1}
+        dict.fromkeys(names, 1)
+        | {"flags": flags_layout(), "par_by_x": 1, "par_by_y": 1}
+        | ({"chain": 1} if config.chain_buffer_bytes else {})
     )
 
 
@@ -54,9 +58,11 @@ class StoreUnit(wiring.Component):
             self.accumulators.request.eq(reader.request),
             self.accumulators.address.eq(reader.address),
             reader.grant.eq(self.accumulators.grant),
-            writer.reserve.eq(reader.read & reader.first),
         ]
-        busy, running = Signal(), Signal(_running_layout())
+        chains = bool(config.chain_buffer_bytes)
+        busy, running = Signal(), Signal(_running_layout(config))
+        reserve = reader.read & reader.first
+        m.d.comb += writer.reserve.eq(reserve & ~running.chain if chains else reserve)
         names = tuple(item.name for item in REGISTERS if item.unit == Unit.STORE)
         setting = view(instruction_layout(config, "CONFIG"), self.commands.payload)
         registers = config_registers(m, names, busy & running.is_config, setting)
@@ -70,8 +76,9 @@ class StoreUnit(wiring.Component):
         load_done = Signal()
         if config.has("post"):
             pipeline = self._post(m, issue.begin, starting, running, reader, registers, load_done)
+            put = pipeline.put & ~running.chain if chains else pipeline.put
             m.d.comb += [
-                writer.put.eq(out_put[-1] | pipeline.put),
+                writer.put.eq(out_put[-1] | put),
                 writer.vector.eq(Mux(running.post, pipeline.vector, truncated)),
             ]
         else:
@@ -82,8 +89,11 @@ class StoreUnit(wiring.Component):
             ]
 
         end = Signal()
+        stored: Value = writer.done
+        if config.has("post") and chains:
+            stored = writer.done | self._chain(m, issue.begin, running, pipeline)
         m.d.comb += [
-            end.eq(busy & (running.short | Mux(running.is_load, load_done, writer.done))),
+            end.eq(busy & (running.short | Mux(running.is_load, load_done, stored))),
             issue.condition.eq(~busy),
             self.push_prev.reserve.eq(issue.reserve_prev),
             self.push_next.reserve.eq(issue.reserve_next),
@@ -107,7 +117,7 @@ class StoreUnit(wiring.Component):
         head = view(instruction_layout(self._config, "STORE.OUT"), words)
         post = view(instruction_layout(self._config, "STORE.POST"), words)
         window = view(register_layout("WINDOW"), registers["WINDOW"])
-        starting = Signal(_running_layout())
+        starting = Signal(_running_layout(self._config))
         # Members are not read back below: tools that take the structure as one signal would see a loop through it.
         is_config, is_post = head["opcode"] == Opcode.CONFIG, Signal()
         is_store = head["opcode"] == Opcode.STORE
@@ -126,6 +136,8 @@ class StoreUnit(wiring.Component):
                 starting.par_by_y.eq(post["par_by_y"]),
                 starting.flags.sum.eq(window["sum"]),
             ]
+            if self._config.chain_buffer_bytes:
+                m.d.sync += starting.chain.eq(is_post & post["chain"])
             for name in ("combine", "operand", "multiply", "swap", "unsigned"):
                 m.d.sync += starting.flags[name].eq(is_post & post[name])
         return starting
@@ -152,7 +164,7 @@ class StoreUnit(wiring.Component):
             windows.y_stride.eq(Mux(starting.post, address["y_stride"], head["x_size"])),
             windows.x_stride.eq(Mux(starting.post, address["x_stride"], 1)),
             windows.paced.eq(starting.post),
-            writer.start.eq(stores),
+            writer.start.eq(stores & ~starting.chain if self._config.chain_buffer_bytes else stores),
             runs.kind.eq(Kind.OUT),
         ]
         with m.If(starting.post):
@@ -233,6 +245,68 @@ class StoreUnit(wiring.Component):
         entry = self._entry(m, begin, running, reader)
         self._parameters(m, begin, starting, entry, operands, pipeline, load_done)
         return pipeline
+
+    def _chain(self, m: Module, begin: Value, running: data.View, pipeline: PostPipeline) -> Signal:
+        """The write port of the chain memory; high in the cycle from which on the store's last vector is there.
+
+        The pipeline's vectors come in order, so their places are counted here, not carried along.
+        """
+        config = self._config
+        head = view(instruction_layout(config, "STORE.POST"), self.commands.payload)
+        vectors = config.chain_buffer_bytes // config.out_bytes
+        here, of_row, pitch = (
+            Signal(range(vectors), name=name, reset_less=True)
+            for name in ("chain_here", "chain_of_row", "chain_pitch")
+        )
+        x_left, y_left, size = (
+            Signal(16, name=name, reset_less=True)
+            for name in ("chain_x_left", "chain_y_left", "chain_x_size")
+        )
+        # Whether a vector is the last one of its row, and whether that row is the last one, are registers.
+        x_ends, y_ends = Signal(name="chain_x_ends"), Signal(name="chain_y_ends")
+        put, write, last, done = (Signal(name=f"chain_{name}") for name in ("put", "write", "last", "done"))
+        m.d.comb += put.eq(pipeline.put & running.chain)
+        with m.If(begin):
+            m.d.sync += [
+                *(place.eq(head["dram_base"]) for place in (here, of_row)),
+                pitch.eq(head["x_stride"]),
+                *(register.eq(head["x_size"]) for register in (x_left, size)),
+                y_left.eq(head["y_size"]),
+                x_ends.eq(head["x_size"] == 1),
+                y_ends.eq(head["y_size"] == 1),
+            ]
+        with m.Elif(put):
+            m.d.sync += [
+                here.eq(here + 1),
+                x_left.eq(x_left - 1),
+                x_ends.eq(x_left == 2),
+            ]
+            with m.If(x_ends):
+                following = of_row + pitch
+                m.d.sync += [
+                    *(place.eq(following) for place in (here, of_row)),
+                    x_left.eq(size),
+                    x_ends.eq(size == 1),
+                    y_left.eq(y_left - 1),
+                    y_ends.eq(y_left == 2),
+                ]
+        word_bits = (config.chain_word_bytes // config.out_bytes).bit_length() - 1
+        place = Signal(range(vectors), name="chain_written", reset_less=True)
+        vector = Signal(8 * config.out_bytes, name="chain_vector", reset_less=True)
+        m.d.sync += [
+            write.eq(put),
+            last.eq(put & x_ends & y_ends),
+            done.eq(last),
+            place.eq(here),
+            vector.eq(pipeline.vector),
+        ]
+        lanes = range(1 << word_bits)
+        m.d.comb += [
+            self.chain.enable.eq(Cat(*(write & (place[:word_bits] == lane) for lane in lanes))),
+            self.chain.address.eq(place >> word_bits),
+            self.chain.data.eq(vector),
+        ]
+        return done
 
     def _entry(self, m: Module, begin: Value, running: data.View, reader: Reader) -> Signal:
         """The parameter entry of the vector whose last read was a cycle ago, until that of the next one."""

@@ -31,6 +31,7 @@ _UNITS: Final = (
     ("tokens_", "token queues"),
     ("inp", "input scratchpad"),
     ("wgt", "weight scratchpad"),
+    ("chain", "chain memory"),
 )
 """Units of a report by the beginning of an instance's path; the first that fits. What fits none is `top`."""
 

@@ -1,4 +1,4 @@
-"""25 one-line faults in RTL and simulator, each of which co-simulation must notice."""
+"""28 one-line faults in RTL and simulator, each of which co-simulation must notice."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Fault:
 
 TINY: Final = "tiny"
 SHORT: Final = "4x4 without extensions, smallest queues"
+CHAIN: Final = "4x4, batch 2, chain memory"
 
 
 def _rtl(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
@@ -190,6 +191,30 @@ FAULTS: Final = (
         "V[V_COLUMNS] = (here[1] >> 8 & 0xFF) + 1",
         "V[V_COLUMNS] = (here[1] & 0xFF) + 1",
         "a window takes the time of a square one",
+    ),
+    _rtl(
+        "chain memory's vector",
+        "compute/pipeline.py",
+        "m.d.sync += arriving.eq(chained)",
+        "m.d.comb += arriving.eq(chained)",
+        "the array takes its vector from the memory that the next operation reads",
+        CHAIN,
+    ),
+    _rtl(
+        "chain memory's rows",
+        "store/unit.py",
+        "x_ends.eq(x_left == 2),",
+        "x_ends.eq(x_left == 1),",
+        "a row of a store to the chain memory is a vector too long",
+        CHAIN,
+    ),
+    _simulator(
+        "chained store's end",
+        "store.py",
+        "V[V_WRITTEN] = cycle + V[V_LATENCY]",
+        "V[V_WRITTEN] = cycle + P[P_STORE_LATENCY]",
+        "a store to the chain memory ends as early as STORE.OUT would",
+        CHAIN,
     ),
     _simulator(
         "pad value",

@@ -21,6 +21,7 @@ from vdla.isa.config import Config, load_config
 from vdla.isa.extensions import EXTENSIONS
 from vdla.isa.layout import Unit, decode_uops, encode, formats, unit_of
 from vdla.isa.reference import ReferenceResult, run_reference
+from vdla.isa.scratchpads import scratchpad_sizes
 from vdla.isa.timing import (
     ALU_LATENCY,
     ALU_READ_STAGE,
@@ -33,6 +34,7 @@ from vdla.isa.timing import (
     gemm_read_stage,
 )
 from vdla.verify.random_instructions import UOPS, Source, random_image, random_instruction
+from vdla.verify.random_sequences import chained_product
 
 SIDES = ("prev", "next")
 TINY = dataclasses.replace(
@@ -55,6 +57,13 @@ CONFIGS = {
         TINY, block_in=8, block_out=8, acc_banks=1, acc_buffer_bytes=64 * 32, inp_buffer_bytes=64 * 8,
         multiplier_stages=4, wgt_buffer_bytes=32 * 64, compute_fifo_bytes=128, token_queue_depth=3,
         memory=dataclasses.replace(TINY.memory, bus_bytes=64),
+    ),
+    "batch 2, chain memory": dataclasses.replace(
+        TINY, batch=2, inp_buffer_bytes=61 * 8, acc_buffer_bytes=64 * 32, chain_buffer_bytes=200 * 8,
+    ),
+    "4x16, chain memory": dataclasses.replace(
+        TINY, block_out=16, acc_buffer_bytes=64 * 64, wgt_buffer_bytes=32 * 64, extensions=("post",),
+        chain_buffer_bytes=9 * 16,
     ),
 }  # fmt: skip
 
@@ -138,8 +147,16 @@ def program(
         everything.append(step.words)
 
     append("LOAD.UOP", {"y_size": 1, "x_size": UOPS, "x_stride": UOPS})
+    chain: dict[str, np.ndarray] = {}
+    if config.chain_buffer_bytes:
+        chain["chain"] = rng.integers(0, 256, scratchpad_sizes(config)["chain"], np.uint8)
+    drawn: list[tuple[str, dict[str, int]]] = []
     while len(steps) < length:
-        name, values = random_instruction(source)
+        if not drawn:
+            drawn = [random_instruction(source)]
+            if chain and source.chance(0.4):
+                drawn = chained_product(source)
+        name, values = drawn.pop(0)
         if unit_of(name, values) is Unit.COMPUTE and (not dense or name in ("GEMM", "DEPTHWISE", "CONFIG")):
             append(name, values)
     append("FINISH", {})
@@ -148,7 +165,8 @@ def program(
     for step in steps:
         cycle += int(rng.integers(1, 60)) if rng.random() < (0.05 if dense else 0.2) else 1
         step.visible = cycle
-    return steps, run_reference(config, np.array(everything, np.uint64), image), image
+    final = run_reference(config, np.array(everything, np.uint64), image, scratchpads=chain)
+    return steps, final, image
 
 
 class Bench:
@@ -182,11 +200,16 @@ class Bench:
         self.others_idle_from: int | None = None
         self.total = 0
         self.acc: list[int] = []
+        self.chained = 0
 
     async def run(self, ctx) -> None:
         unit, bus = self.unit, self.config.memory.bus_bytes
         inp = [int.from_bytes(v.tobytes(), "little") for v in self.final.inp]
         wgt = [int.from_bytes(v.tobytes(), "little") for v in self.final.wgt]
+        memories = [(unit.inp, inp), (unit.wgt, wgt)]
+        if self.config.chain_buffer_bytes:
+            words = self.final.chain.reshape(-1, self.config.chain_word_bytes)
+            memories.append((unit.chain, [int.from_bytes(word.tobytes(), "little") for word in words]))
         now = 0
         await ctx.tick()
         while not self.total:
@@ -250,11 +273,12 @@ class Bench:
                 count = ctx.get(burst.beats)
                 start = now + 1 + int(self.rng.integers(0, 20))
                 self.beats += [(first + k * bus, start, k == count - 1) for k in range(count)]
-            reads = [(port, ctx.get(port.enable), ctx.get(port.address)) for port in (unit.inp, unit.wgt)]
+            reads = [(port, ctx.get(port.enable), ctx.get(port.address)) for port, _ in memories]
+            self.chained += len(reads) > 2 and reads[2][1]
             if ctx.get(unit.finished):
                 self.total = now
             await ctx.tick()
-            for (port, enable, address), content in zip(reads, (inp, wgt), strict=True):
+            for (port, enable, address), (_, content) in zip(reads, memories, strict=True):
                 if enable:
                     ctx.set(port.data, content[address])
         for address in range(self.config.acc_depth):
@@ -431,6 +455,7 @@ def compare(config: Config, steps: list[Step], final: ReferenceResult, image: np
     used = ports(config, steps)
     for now, (address, grant) in bench.grants.items():
         assert grant == ((now, address // config.acc_bank_depth) not in used), now
+    assert (bench.chained > 5) == bool(config.chain_buffer_bytes)
     acc = np.frombuffer(b"".join(v.to_bytes(config.acc_bytes, "little") for v in bench.acc), np.int32)
     np.testing.assert_array_equal(acc.reshape(final.acc.shape), final.acc)
     return bench.ends

@@ -58,6 +58,12 @@ CONFIGS = {
     "2x4 lanes in 8 passes": dataclasses.replace(
         TINY, batch=2, post_lanes=1, acc_buffer_bytes=64 * 32, inp_buffer_bytes=64 * 8, store_fifo_bytes=128,
     ),
+    "4 lanes, chain memory": dataclasses.replace(TINY, chain_buffer_bytes=4 * 77),
+    "2x8 lanes, chain memory of 16 lanes": dataclasses.replace(
+        TINY, batch=2, block_in=16, block_out=8, post_lanes=4, acc_buffer_bytes=64 * 64, par_buffer_bytes=64 * 3,
+        wgt_buffer_bytes=32 * 128, store_fifo_bytes=64, operand_fifo_bytes=128, extensions=("post",),
+        chain_buffer_bytes=32 * 9,
+    ),
     "8 lanes, no post": dataclasses.replace(
         TINY, block_out=8, acc_buffer_bytes=64 * 32, wgt_buffer_bytes=32 * 32, extensions=(),
     ),
@@ -155,7 +161,9 @@ class Model:
         if not self.count:
             self.end = now + 1
             return
-        self.writes = [b for at, bytes_ in runs for b in cut(at, bytes_, self.bus, write_burst_beats(config))]
+        most = write_burst_beats(config)
+        if not values.get("chain"):
+            self.writes = [b for at, bytes_ in runs for b in cut(at, bytes_, self.bus, most)]
         for before, burst in zip([None, *self.writes], self.writes, strict=False):
             burst.vectors = (before.vectors if before else 0) + burst.size // size
         if values.get("operand"):
@@ -197,7 +205,8 @@ class Model:
                 self.rests += 1
                 return None
             gone = sum(b.size for b in self.writes if b.gone(now))
-            if (self.vector + 1) * out - gone > self.config.fifo_bytes("store"):
+            room = self.config.fifo_bytes("store") + gone
+            if not step.values.get("chain") and (self.vector + 1) * out > room:
                 return None
             if step.values.get("operand") and not self.operand(now):
                 return None
@@ -237,6 +246,8 @@ class Model:
         if self.position == reads:
             self.position, self.vector = 0, self.vector + 1
             self.ready.append(now + latency + 1)
+            if step.values.get("chain") and self.vector == self.count:
+                self.end = self.ready[-1]
             self.next_vector = now + max(1, passes - reads + 1)
 
     def load(self, now: int) -> None:
@@ -261,7 +272,7 @@ class Model:
         if now < max(self.first_write, self.write_accepted + REQUEST_GAP):
             return None
         burst = next((b for b in self.writes if b.accepted < 0), None)
-        there = sum(cycle <= now for cycle in self.ready)
+        there = sum(cycle <= now for cycle in self.ready)  # vectors of a chained store are for no burst
         return burst if burst and burst.vectors <= there else None
 
 
@@ -328,6 +339,7 @@ class Bench:
         self.steps, self.final, self.image = program(config, seed, length)
         self.rng = np.random.default_rng((seed, 13))
         self.memory = self.image.copy()
+        self.chain = np.zeros(config.chain_buffer_bytes, np.uint8)
         self.unit = StoreUnit(config=config)
         self.model = Model(config)
         self.begun = 0
@@ -437,6 +449,8 @@ class Bench:
                     ctx.set(unit.write.request.ready, 1)
                     burst.accepted = model.write_accepted = now
                     open_.append(burst)
+            if config.chain_buffer_bytes:
+                self.write_chain(ctx)
             answered = bool(open_) and open_[0].accepted < now and 0 <= open_[0].due <= now
             ctx.set(unit.write.response, answered)
             if answered:
@@ -469,6 +483,14 @@ class Bench:
             begins = ready  # BEGIN_DELAY
             await ctx.tick()
 
+    def write_chain(self, ctx) -> None:
+        port, size = self.unit.chain, self.config.out_bytes
+        enable, word = ctx.get(port.enable), ctx.get(port.address) * self.config.chain_word_bytes
+        for lane in range(self.config.chain_word_bytes // size):
+            if enable >> lane & 1:
+                start = word + lane * size
+                self.chain[start : start + size] = list(ctx.get(port.data).to_bytes(size, "little"))
+
     def take_beat(self, ctx, burst: Burst, now: int) -> None:
         unit, bus = self.unit, self.config.memory.bus_bytes
         ctx.set(unit.write.beat.ready, 1)
@@ -487,9 +509,15 @@ class Bench:
 @pytest.mark.parametrize(
     ("name", "seed"),
     representatives(
-        zip(CONFIGS, (23, 33, 17, 5, 6, 7, 1), strict=True),
+        zip(CONFIGS, (23, 33, 17, 5, 6, 7, 2, 3, 1), strict=True),
         0,
-        always=[("4 lanes in 2 passes", 5), ("2x4 lanes in 8 passes", 7), ("8 lanes, no post", 1)],
+        always=[
+            ("4 lanes in 2 passes", 5),
+            ("2x4 lanes in 8 passes", 7),
+            ("4 lanes, chain memory", 2),
+            ("2x8 lanes, chain memory of 16 lanes", 3),
+            ("8 lanes, no post", 1),
+        ],
     ),
 )
 def test_every_cycle_and_every_byte(name: str, seed: int) -> None:
@@ -503,3 +531,5 @@ def test_every_cycle_and_every_byte(name: str, seed: int) -> None:
     written = np.flatnonzero(bench.image != bench.final.memory)
     assert len(written) > 20
     assert (bench.memory == bench.final.memory).all()
+    assert (bench.chain == bench.final.chain.reshape(-1).view(np.uint8)).all()
+    assert bench.chain.any() == bool(CONFIGS[name].chain_buffer_bytes)
