@@ -70,6 +70,7 @@ def _served(config: Config) -> Config:
         inp_buffer_bytes=config.inp_depth * config.batch * block,
         wgt_buffer_bytes=config.wgt_depth * block * block,
         acc_buffer_bytes=4 * config.acc_depth * out,
+        chain_buffer_bytes=config.chain_depth * out,
         par_buffer_bytes=8 * block * max(2, -(-config.par_buffer_bytes // (8 * block))),
         operand_fifo_bytes=max(config.fifo_bytes("operand"), 2 * out),
         store_fifo_bytes=max(config.fifo_bytes("store"), 2 * out),
