@@ -328,7 +328,7 @@ def access_features(access: Mapping[str, float]) -> dict[str, float]:
         return max(access.get(module, 0.0) for module in modules)
 
     return {
-        "operand access": slowest("inp", "wgt"),
+        "operand access": slowest("inp", "wgt", "chain"),
         "bank access": slowest("compute.accumulators"),
         "uop access": slowest("compute"),
         "half access": slowest("store"),

@@ -21,6 +21,8 @@ from .memories import Memory, memories_of
 
 LEFT_OUT = "wires, clock tree, pads, scan and test, empty area between cells"
 """What neither synthesis nor this model has (`hw.synthesis.cells.report` says the same)."""
+_UNFITTED = {"chain": "chain memory"}
+"""Units of modules that no machine of the fit had: of these the macro counts, the logic around it is not modelled yet."""
 Costs = Mapping[str, Mapping[str, float]]
 
 
@@ -109,8 +111,7 @@ class CellModel:
     def _by_unit(self, modules: Mapping[str, float]) -> dict[str, float]:
         found: dict[str, float] = {}
         for module, area in modules.items():
-            # The chain memory is a unit of its own; what logic there is around it is not modelled yet.
-            unit = self.units.get(module, module)
+            unit = self.units.get(module) or _UNFITTED[module]
             found[unit] = found.get(unit, 0.0) + area / 1e6
         return {unit: area for unit, area in found.items() if area}
 

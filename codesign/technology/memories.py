@@ -57,7 +57,8 @@ def _scratchpads(config: Config) -> Iterator[_Row]:
     yield "inp", 1, config.inp_depth, 8 * config.inp_bytes
     yield "wgt", 1, config.wgt_depth, 8 * config.wgt_bytes
     if config.chain_buffer_bytes:
-        yield "chain memory", 1, config.chain_depth, 8 * config.inp_bytes
+        words = config.chain_buffer_bytes // config.chain_word_bytes
+        yield "chain", 1, words, 8 * config.chain_word_bytes
     yield "compute", 1, config.uop_depth, 8 * config.uop_bytes
     inside, depth = config.acc_bank_depth, config.acc_depth
     whole, rest = divmod(depth, inside)

@@ -86,3 +86,4 @@ def test_every_legal_machine_has_figures():
     ):
         found = shipped_cell_model().predict(vdla.config("vta", **fields))
         assert all(area > 0 for area in found.area.values()) and 20 < found.clock_mhz < 200
+        assert ("chain memory" in found.area) == ("chain_buffer_bytes" in fields)
