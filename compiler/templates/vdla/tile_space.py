@@ -77,9 +77,9 @@ def tile_space(
 
 
 def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]:
-    """Where a default is sought: tiles of balanced sizes, in one order, inputs as far inside as they may be.
+    """Where a default is sought: tiles of balanced sizes, in one order.
 
-    Weights are as far inside or outside as they may be; all buffers have equally many copies. Windows are whole, if any
+    Inputs and weights are as far inside or outside as they may be; all buffers have equally many copies. Windows are whole, if any
     such tile fits; where not even one window fits, few filters and no weights that stay are what is left to try.
     """
     group: dict[str, Sequence[int]] = {}
@@ -90,9 +90,9 @@ def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]
                 group[axis.name] = balanced_sizes(values[-1])
             case "window_rows" | "window_columns":
                 group[axis.name] = values[-1:]
-            case "order" | "data_level":
+            case "order":
                 group[axis.name] = values[:1]
-            case "weights_level":
+            case "weights_level" | "data_level":
                 group[axis.name] = sorted({values[0], values[-1]})
     groups = [group]
     if "window_rows" in group and any(
