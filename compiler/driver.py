@@ -23,6 +23,7 @@ from .graph.onnx_read import Source
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled
 from .target.vdla.link import link
+from .templates.vdla.chains import chain_layers
 from .templates.vdla.legalize import legalize
 from .templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
 from .templates.vdla.lowered_kernels import LoweredKernels
@@ -103,7 +104,9 @@ def compile_graph(
     }
     if problem := image_problem(_least_bytes(graph, sizes), sizes):
         raise CompileError(problem)
-    kernels = {node.name: kernels_of(config, legalized, node) for node in graph.nodes}
+    alone = {node.name: kernels_of(config, legalized, node) for node in graph.nodes}
+    chained = chain_layers(config, graph, alone)
+    kernels = chained.kernels
     settings = {}
     if records is not None:
         from .tune.records.apply_vdla import recorded_settings
@@ -136,7 +139,7 @@ def compile_graph(
                 kept=kept,
             )
         )
-    linked = link(config, graph, layouts, lowered, data=data, kept=kept.drafts)
+    linked = link(config, graph, layouts, lowered, chained=chained.places, data=data, kept=kept.drafts)
     if dump_passes is not None:
         _dump_program(dump_passes, linked.program)
     return Compiled(
@@ -147,6 +150,7 @@ def compile_graph(
         sizes=sizes,
         virtual_threads=virtual_threads,
         compile_seconds=time.perf_counter() - started,
+        chained=frozenset(chained.places),
         data=data,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 import numpy as np
 from vdla.compiler.driver import Compiled
 from vdla.compiler.graph.cost import input_bytes, input_read
@@ -19,9 +21,18 @@ GEMM = "gemm"
 """The category of cycles in which the array issues an operation; every other one counts as a stall."""
 
 
-def compulsory_by_kind(graph: Graph, node: Node) -> dict[str, int]:
+def compulsory_by_kind(graph: Graph, node: Node, chained: AbstractSet[str] = frozenset()) -> dict[str, int]:
     """Bytes that a fused node cannot avoid to move, by kind: true int8 sizes, 4-byte biases, and of the input those
-    elements that some window reads."""
+    elements that some window reads. Nothing of tensors that are `chained` on the chip moves."""
+    found = _of_node(graph, node)
+    if node.inputs[0] in chained:
+        found["inp"] = 0
+    if node.output in chained:
+        found["out"] = 0
+    return found
+
+
+def _of_node(graph: Graph, node: Node) -> dict[str, int]:
     out = graph.tensors[node.output].size
     operand = sum(graph.tensors[name].size for name in node.inputs[1:])
     match node.operator:
@@ -44,6 +55,8 @@ def compulsory_by_kind(graph: Graph, node: Node) -> dict[str, int]:
 def unread_bytes(compiled: Compiled, node: Node) -> Unread:
     """The bytes of a node's (first) input, as it lies in memory, of elements that no window reads."""
     name = node.inputs[0]
+    if name in compiled.chained:
+        return Unread(start=0, mask=np.zeros(0, dtype=bool))
     rows, columns = input_read(compiled.graph, node)
     shape = compiled.graph.tensors[name].nchw
     elements = np.broadcast_to(~(rows[:, None] & columns), shape).astype(np.int8)
@@ -64,7 +77,7 @@ def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[La
         begin, end = (int(boundary) for boundary in boundaries[layer.group : layer.group + 2])
         spent = cycles_by_category(pieces, begin, end)
         moved = traffic[layer.group].moved
-        compulsory = compulsory_by_kind(compiled.graph, nodes[layer.name])
+        compulsory = compulsory_by_kind(compiled.graph, nodes[layer.name], compiled.chained)
         if moved["acc"] and not moved["inp"]:
             # Pools and element-wise layers read their input straight into the accumulators.
             compulsory["acc"] = compulsory.pop("inp")

@@ -78,8 +78,8 @@ class Operand:
 class Buffer:
     """A dense row-major array in one memory.
 
-    `shape` in elements, fixed; `scope` names the memory ("dram", "inp", "wgt", "acc", "par", "local",
-    "shared", "register"). Names are unique in a program. `buffer[i, j]` builds a Load.
+    `shape` in elements, fixed; `scope` names the memory ("dram", "inp", "chain", "wgt", "acc", "par",
+    "local", "shared", "register"). Names are unique in a program. `buffer[i, j]` builds a Load.
     """
 
     name: str

@@ -16,7 +16,8 @@ class Compiled:
     """A compiled network: the program, the fused graph it computes, and where its tensors lie.
 
     `addresses` and `sizes` are in bytes of the program's image, by tensor name. Without `data` that image has zeros in
-    place of constants, and the program serves timing alone.
+    place of constants, and the program serves timing alone. Tensors that are `chained` lie in the chain memory and have
+    no address.
     """
 
     program: Program
@@ -26,4 +27,5 @@ class Compiled:
     sizes: Mapping[str, int]
     virtual_threads: int
     compile_seconds: float
+    chained: frozenset[str] = frozenset()
     data: bool = True

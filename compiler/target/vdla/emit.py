@@ -25,7 +25,7 @@ from .columns import Access, Column, Evaluator, Iterations, Rows, evaluator
 from .intrinsics import VECTORS
 from .kept_drafts import Drafts, KeptDrafts
 from .machine import DRAM, Batch, Span
-from .placement import DramBuffer, MicroOpMemory, RegisterFile, Scratchpads
+from .placement import ChainBuffer, DramBuffer, MicroOpMemory, Place, RegisterFile, Scratchpads
 from .program_order import Draft, put_in_order
 
 
@@ -115,7 +115,7 @@ class LayerEmitter:
     """Emits one layer into an `Emission`."""
 
     def __init__(
-        self, emission: Emission, program: Program, addresses: Mapping[str, DramBuffer], group: int
+        self, emission: Emission, program: Program, addresses: Mapping[str, Place], group: int
     ) -> None:
         self.emission = emission
         self.config = emission.config
@@ -128,6 +128,7 @@ class LayerEmitter:
         self._sequences: list[np.ndarray] = []
         self._spans: dict[int, int] = {}
         self._varying: set[str] = set()
+        self.margins_filled = False
 
     def run(self, kept: KeptDrafts | None = None, key: Hashable | None = None) -> None:
         """Emit the whole layer. What is `kept` under its `key`, of a layer at the same addresses, is not made again."""
@@ -145,7 +146,7 @@ class LayerEmitter:
         """What drafts depend on beside the program and the machine."""
         return (
             tuple(sorted(self.slots.items())),
-            tuple(sorted((name, place.address, place.activation) for name, place in self.addresses.items())),
+            tuple(sorted(self.addresses.items(), key=lambda item: item[0])),
             self.emission.activations,
             self.emission.granule,
         )
@@ -187,15 +188,24 @@ class LayerEmitter:
 
     def access(self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: int = 1) -> Access:
         """An operand as addresses in this layer's slots."""
-        return Access(region, self.slots, element_dimensions, least)
+        place, config = self.chained(region.buffer), self.config
+        start = 0 if place is None else config.chain_base + place.address // config.inp_bytes
+        return Access(region, self.slots, element_dimensions, least, start)
 
     def varying(self, name: str) -> bool:
         """Whether the extent of loop `name` differs from iteration to iteration of the loops around it."""
         return name in self._varying
 
     def dram(self, buffer: Buffer) -> DramBuffer:
-        """Where a parameter of the layer lies."""
-        return self.addresses[buffer.name]
+        """Where a parameter of the layer lies in DRAM."""
+        place = self.addresses[buffer.name]
+        assert isinstance(place, DramBuffer)
+        return place
+
+    def chained(self, buffer: Buffer) -> ChainBuffer | None:
+        """Where a parameter of the layer lies in the chain memory, if it does."""
+        place = self.addresses.get(buffer.name)
+        return place if isinstance(place, ChainBuffer) else None
 
     # --- the loops around chains --------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...ir.stmt import Intrinsic
+from .chain_memory import chain_span, fill_margins
 from .columns import Access, Column, Iterations, group_rows, item, where
 from .machine import Span
 
@@ -128,8 +129,8 @@ def _emit_stores(
             "sum": where(window_rows * window_columns > 1, attributes["sum"], 0),
         },
     )
-    dram = emitter.dram(out.buffer)
-    base = dram.address // element + start
+    chained = emitter.chained(out.buffer)
+    base = (emitter.dram(out.buffer) if chained is None else chained).address // element + start
     size = ((rows - 1) * stride + columns) * element
     reach = (rows - 1) * y_step + (columns - 1) * x_step + (window_columns - 1) * column_stride
     if len(accumulators) == 1:
@@ -155,10 +156,16 @@ def _emit_stores(
             "x_stride": stride,
             **{name: 1 for name, step in (("par_by_x", by_x), ("par_by_y", by_y)) if step},
             **{name: attributes[name] for name in _FLAGS if attributes.get(name)},
+            **({} if chained is None else {"chain": 1}),
         },
         reads=tuple(reads),
-        writes=emitter.emission.dram_span(base * element, size),
+        writes=emitter.emission.dram_span(base * element, size)
+        if chained is None
+        else (chain_span(config, base * element, size),),
     )
+    if chained is not None and not emitter.margins_filled:
+        emitter.margins_filled = True
+        fill_margins(emitter, out.buffer, chained, inner.position[:1], (item(first, 0), item(entry, 0)))
 
 
 def _operands(emitter: LayerEmitter, leaf: Intrinsic) -> tuple[Access, list[Access], Access, Access | None]:

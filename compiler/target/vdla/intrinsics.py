@@ -13,20 +13,24 @@ from ...ir.expr import FIRST, Buffer, Const, Expr, Load, Var, all_of, cast, equa
 from ...ir.stmt import Assign, IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
 from ...te.blocks import Blocks, Pair
+from ...te.ops.common import CHAIN
 from ...te.ops.patch_conv2d import patch_declaration
 from ...te.ops.ring import INT32_MIN
 from ...te.post import PoolOperator, Post, Views, post_point, rolling_point
 
 
-def gemm(config: Config) -> IntrinsicDeclaration:
-    """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci], or = where FIRST holds."""
-    return _gemm(config.batch, config.block_in, config.block_out)
+def gemm(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
+    """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci], or = where FIRST holds.
+
+    `scope` is that of inp: the input scratchpad, or the chain memory.
+    """
+    return _gemm(config.batch, config.block_in, config.block_out, scope)
 
 
 @lru_cache(maxsize=16)
-def _gemm(b_size: int, ci: int, co: int) -> IntrinsicDeclaration:
+def _gemm(b_size: int, ci: int, co: int, scope: str) -> IntrinsicDeclaration:
     acc = Buffer(name="acc", shape=(b_size, co), dtype=DType.INT32, scope="acc")
-    inp = Buffer(name="inp", shape=(b_size, ci), dtype=DType.INT8, scope="inp")
+    inp = Buffer(name="inp", shape=(b_size, ci), dtype=DType.INT8, scope=scope)
     wgt = Buffer(name="wgt", shape=(co, ci), dtype=DType.INT8, scope="wgt")
     b, j, k = Var("b"), Var("j"), Var("k")
     product = cast(inp[b, k], DType.INT32) * cast(wgt[j, k], DType.INT32)
@@ -37,11 +41,14 @@ def _gemm(b_size: int, ci: int, co: int) -> IntrinsicDeclaration:
     return IntrinsicDeclaration(name="gemm", parameters=(acc, inp, wgt), body=body)
 
 
-def depthwise(config: Config) -> IntrinsicDeclaration:
-    """acc int32[B, co] += inp int8[B, ci] * wgt int8[ci], lane by lane, or = where FIRST holds; ci equals co."""
+def depthwise(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
+    """acc int32[B, co] += inp int8[B, ci] * wgt int8[ci], lane by lane, or = where FIRST holds; ci equals co.
+
+    `scope` as of `gemm`.
+    """
     b_size, lanes = config.batch, config.block_out
     acc = Buffer(name="acc", shape=(b_size, lanes), dtype=DType.INT32, scope="acc")
-    inp = Buffer(name="inp", shape=(b_size, lanes), dtype=DType.INT8, scope="inp")
+    inp = Buffer(name="inp", shape=(b_size, lanes), dtype=DType.INT8, scope=scope)
     wgt = Buffer(name="wgt", shape=(lanes,), dtype=DType.INT8, scope="wgt")
     b, j = Var("b"), Var("j")
     product = cast(inp[b, j], DType.INT32) * cast(wgt[j,], DType.INT32)
@@ -51,16 +58,21 @@ def depthwise(config: Config) -> IntrinsicDeclaration:
 
 
 def post(
-    config: Config, constants: Post, window: Pair = (1, 1), pool: PoolOperator = "max"
+    config: Config,
+    constants: Post,
+    window: Pair = (1, 1),
+    pool: PoolOperator = "max",
+    *,
+    chained: bool = False,
 ) -> IntrinsicDeclaration:
     """One vector of STORE.POST: out int8[B, co] from acc, par int32[2, co] and, where combined, operand int8[B, co].
 
     acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of more than one position, of which `pool` says
-    whether the maximum or the sum is taken.
+    whether the maximum or the sum is taken. `chained`: out lies in the chain memory.
     """
     lanes = (config.batch, config.block_out)
     wide = window != (1, 1)
-    out = Buffer(name="out", shape=lanes, dtype=DType.INT8)
+    out = Buffer(name="out", shape=lanes, dtype=DType.INT8, scope=CHAIN if chained else "dram")
     acc = Buffer(name="acc", shape=(*window, *lanes) if wide else lanes, dtype=DType.INT32, scope="acc")
     par = Buffer(name="par", shape=(2, lanes[1]), dtype=DType.INT32, scope="par")
     operand = Buffer(name="operand", shape=lanes, dtype=DType.INT8) if constants.has_operand else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 from vdla.isa import layout
@@ -18,12 +19,14 @@ from ...graph.memory_plan import Buffer as PlannedBuffer
 from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.expr import Buffer
 from ...ir.stmt import Program as Kernel
+from .chain_memory import array_depths
 from .emit import Emission, LayerEmitter
 from .kept_drafts import KeptDrafts
-from .machine import DRAM, Batch, scratchpad_depths, seen_by_kernels
-from .placement import DramBuffer, MicroOpMemory, RegisterFile, Scratchpads
+from .machine import DRAM, Batch, seen_by_kernels
+from .placement import ChainBuffer, DramBuffer, MicroOpMemory, Place, RegisterFile, Scratchpads
 from .tokens import flags, order, touches
 
+NOTHING_CHAINED: Mapping[str, ChainBuffer] = MappingProxyType({})
 ALIGNMENT = 4096
 """Bytes to which every segment of DRAM is aligned: a burst never crosses such a boundary."""
 
@@ -125,12 +128,14 @@ def link(
     layouts: Mapping[str, Layout],
     layers: Sequence[LoweredLayer],
     *,
+    chained: Mapping[str, ChainBuffer] = NOTHING_CHAINED,
     data: bool = True,
     kept: KeptDrafts | None = None,
 ) -> Linked:
     """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
 
-    Kernels whose drafts are `kept` are not emitted again.
+    Tensors that are `chained` lie in the chain memory and not in DRAM. Kernels whose drafts are `kept` are not emitted
+    again.
     """
     image = Image()
     addresses: dict[tuple[str, int, str], int] = {}
@@ -141,15 +146,17 @@ def link(
                 addresses[layer.name, k, name] = image.constant(
                     f"{layer.name}.{k}.{name}", constant, sizes[name]
                 )
-    tensors = _place_tensors(config, graph, layouts, image)
+    tensors = _place_tensors(config, graph, layouts, image, chained)
     emission = image.begin(config, (tensors.low, tensors.high))
     for group, layer in enumerate(layers):
         for k, kernel in enumerate(layer.kernels):
-            places = {name: DramBuffer(addresses[layer.name, k, name], False) for name in kernel.constants}
-            places |= {
-                name: DramBuffer(tensors.addresses[tensor] + kernel.offsets.get(name, 0), True)
-                for name, tensor in kernel.tensors.items()
+            places: dict[str, Place] = {
+                name: DramBuffer(addresses[layer.name, k, name], False) for name in kernel.constants
             }
+            for name, tensor in kernel.tensors.items():
+                places[name] = chained.get(tensor) or DramBuffer(
+                    tensors.addresses[tensor] + kernel.offsets.get(name, 0), True
+                )
             LayerEmitter(emission, kernel.kernel, places, group).run(kept, kernel.key)
     memory = image.finish(emission, max(len(layers) - 1, 0), data=data)
     program = Program(
@@ -180,7 +187,7 @@ def encode(config: Config, emission: Emission) -> np.ndarray:
     """(n, words) uint64 words of a complete program's n instructions, with their dependence flags."""
     batches, count = emission.batches, emission.count
     low, high = emission.activations
-    sizes = {**scratchpad_depths(config), DRAM: -(-(high - low) // emission.granule) + 1}
+    sizes = {**array_depths(config), DRAM: -(-(high - low) // emission.granule) + 1}
     words = np.empty((count, config.instruction_words), dtype=np.uint64)
     by_name: dict[str, list[Batch]] = {}
     for batch in batches:
@@ -221,8 +228,14 @@ class _Tensors:
     high: int
 
 
-def _place_tensors(config: Config, graph: Graph, layouts: Mapping[str, Layout], image: Image) -> _Tensors:
-    """Inputs and outputs in segments of their own; everything between shares one planned arena."""
+def _place_tensors(
+    config: Config,
+    graph: Graph,
+    layouts: Mapping[str, Layout],
+    image: Image,
+    chained: Mapping[str, ChainBuffer],
+) -> _Tensors:
+    """Inputs and outputs in segments of their own; all between, but what is `chained`, shares one planned arena."""
     sizes = {
         name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()
     }
@@ -241,7 +254,7 @@ def _place_tensors(config: Config, graph: Graph, layouts: Mapping[str, Layout], 
     buffers = [
         PlannedBuffer(name=name, size=sizes[name], first=first, last=last)
         for name, (first, last) in lives.items()
-        if name not in addresses
+        if name not in addresses and name not in chained
     ]
     plan = plan_memory(buffers, alignment=ALIGNMENT)
     arena = image.reserve("activations", "activation", plan.size)

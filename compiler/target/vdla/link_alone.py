@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 
 from ...ir.stmt import Program as Kernel
+from ...te.ops.common import CHAIN
 from .emit import LayerEmitter
 from .link import Image, buffer_bytes, encode
-from .placement import DramBuffer
+from .placement import ChainBuffer, DramBuffer, Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,19 +30,23 @@ def link_alone(config: Config, kernel: Kernel, activations: AbstractSet[str]) ->
     """The program that runs one lowered kernel once.
 
     `activations` names the parameters that are tensors of the network; the others are constants. All lie at the
-    alignment that `link` gives them, constants first. The image holds micro-ops and zeros: timing depends on nothing
-    else, so that without data it takes the cycles of a network of this one layer. Values may be put into the image.
-    Raises PlacementError where the kernel's buffers do not fit a scratchpad.
+    alignment that `link` gives them, constants first; those of the chain memory lie there, side by side. The image
+    holds micro-ops and zeros: timing depends on nothing else, so that without data it takes the cycles of a network of
+    this one layer. Values may be put into the image. Raises PlacementError where the kernel's buffers do not fit a
+    scratchpad.
     """
-    image, places = Image(), dict[str, DramBuffer]()
+    image, places = Image(), dict[str, Place]()
     for buffer in kernel.parameters:
         if buffer.name not in activations:
             places[buffer.name] = DramBuffer(
                 image.reserve(buffer.name, "constant", buffer_bytes(buffer)), False
             )
-    low = image.size
+    low, chained = image.size, 0
     for buffer in kernel.parameters:
-        if buffer.name in activations:
+        if buffer.name in activations and buffer.scope == CHAIN:
+            places[buffer.name] = ChainBuffer(chained)
+            chained += buffer_bytes(buffer)
+        elif buffer.name in activations:
             places[buffer.name] = DramBuffer(
                 image.reserve(buffer.name, "activation", buffer_bytes(buffer)), True
             )

@@ -16,6 +16,7 @@ from vdla.isa.config import Config
 
 from ...ir.expr import Buffer
 from ...passes.interleave_virtual_threads import elements
+from ...te.blocks import Pads
 from .machine import scratchpad_depths
 
 
@@ -29,6 +30,22 @@ class DramBuffer:
 
     address: int
     activation: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChainBuffer:
+    """A parameter of a layer in the chain memory, where the array finds it with its pads around it.
+
+    `address` counts bytes from the memory's begin. `margins` (top, left, bottom, right) are positions around each
+    plane, which hold `pad_value`.
+    """
+
+    address: int
+    margins: Pads = (0, 0, 0, 0)
+    pad_value: int = 0
+
+
+Place = DramBuffer | ChainBuffer
 
 
 class Scratchpads:

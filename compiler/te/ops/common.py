@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...ir.expr import Buffer, Expr, Var
 from ...ir.stmt import Stmt, nest
 from ...ir.types import DType
-from ..blocks import Blocks, Pair, Window
+from ..blocks import Blocks, Pads, Pair, Window
 from ..post import PoolOperator, Post, Views, post_point
 
 Area = tuple[int, int, int, int]
@@ -46,18 +46,34 @@ class Part:
         )
 
 
-def activation(name: str, shape: tuple[int, int, int, int], lanes: Pair, dtype: DType = DType.INT8) -> Buffer:
+CHAIN = "chain"
+"""The scope of tensors that lie in the chain memory, where the store unit puts them and the array finds them."""
+
+
+def activation(
+    name: str,
+    shape: tuple[int, int, int, int],
+    lanes: Pair,
+    dtype: DType = DType.INT8,
+    scope: str = "dram",
+) -> Buffer:
     """A tensor of (batch blocks, channel blocks, rows, columns) vectors of `lanes` = (batch, channels)."""
-    return Buffer(name=name, shape=(*shape, *lanes), dtype=dtype)
+    return Buffer(name=name, shape=(*shape, *lanes), dtype=dtype, scope=scope)
 
 
 def output_buffers(
-    blocks: Blocks, shape: tuple[int, int, int, int], post: Post, apart: int = 1
+    blocks: Blocks,
+    shape: tuple[int, int, int, int],
+    post: Post,
+    apart: int = 1,
+    margins: Pads | None = None,
 ) -> tuple[Buffer, Buffer, Buffer | None]:
     """The parameters P int32[OB, 2, co] and Y int8[shape, B, co], and R like Y where the combination has an operand.
 
     `shape` counts output vectors, OB of them for each position. The `blocks.outputs` vectors of a position of a block
     are neighbouring columns of Y. With `apart` above 1 there is a dimension of that many vectors behind the columns.
+    With `margins` Y lies in the chain memory, these (top, left, bottom, right) around it; where there is an operand all
+    must be 0, since both lie alike.
     """
     lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
     if filters % blocks.outputs:
@@ -66,7 +82,13 @@ def output_buffers(
     stored = (*stored, *(() if apart == 1 else (apart,)), *lanes)
     parameters = Buffer(name="P", shape=(filters, 2, blocks.block_out), dtype=DType.INT32)
     operand = Buffer(name="R", shape=stored, dtype=DType.INT8) if post.has_operand else None
-    return parameters, Buffer(name="Y", shape=stored, dtype=DType.INT8), operand
+    if margins is None:
+        return parameters, Buffer(name="Y", shape=stored, dtype=DType.INT8), operand
+    if operand is not None and any(margins):
+        raise ValueError("an operand lies like the output, which has margins")
+    top, left, bottom, right = margins
+    around = (images, stored[1], rows + top + bottom, (columns + left + right) * blocks.outputs, *stored[4:])
+    return parameters, Buffer(name="Y", shape=around, dtype=DType.INT8, scope=CHAIN), operand
 
 
 def post_nest(
@@ -78,11 +100,13 @@ def post_nest(
     strides: Pair = (1, 1),
     pool: PoolOperator = "max",
     area: Area | None = None,
+    margins: Pads | None = None,
 ) -> Stmt:
     """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0].
 
     With several output vectors in a block a loop "s" inside of them runs over those of a position; o counts blocks.
-    With `area` only that part of the output is computed; y and x then count from its corner.
+    With `area` only that part of the output is computed; y and x then count from its corner. `margins` are those of
+    `output_buffers`.
     """
     parameters, out, operand = buffers
     n, o, y, x, s = Var("n"), Var("o"), Var("y"), Var("x"), Var("s")
@@ -90,6 +114,10 @@ def post_nest(
 
     if area is None:
         area = (0, 0, out.shape[2], out.shape[3] // outputs)
+        if margins is not None:
+            area = (margins[0], margins[1], area[2] - margins[2], area[3] - margins[3])
+    elif margins is not None:
+        raise ValueError("a part of an output has no margins")
     top, left, bottom, right = area
     vector = o if outputs == 1 else o * outputs + s
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
-from ...ir.stmt import Alloc, Copy, Program, Reduce, nest, region, seq, whole
+from ...ir.stmt import Alloc, Copy, Program, Reduce, Stmt, nest, region, seq, whole
 from ...ir.types import DType
-from ..blocks import Blocks, Window, ceil_div
+from ..blocks import Blocks, Pads, Window, ceil_div
 from ..post import Post
-from .common import Area, Part, activation, output_buffers, parameters_of, post_nest
+from .common import (
+    CHAIN,
+    Area,
+    Part,
+    activation,
+    output_buffers,
+    parameters_of,
+    post_nest,
+)
 from .convolution import Convolution
 from .ring import INT32_MIN as INT32_MIN
 from .ring import Ring
@@ -21,6 +29,8 @@ def conv2d(
     post: Post,
     pool: Window | None = None,
     area: Area | None = None,
+    resident: bool = False,
+    margins: Pads | None = None,
     name: str = "conv2d",
 ) -> Program:
     """Y = post(bias + sum over the window of W * X), positions outside X reading as `pad_value`.
@@ -33,7 +43,9 @@ def conv2d(
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
-    With `area` (not together with `pool`) only that part of Y is computed. ValueError if a window does not fit.
+    With `area` (not together with `pool`) only that part of Y is computed. With `resident` X lies in the chain memory,
+    pads included, and is read there: there is no `padded`. With `margins` Y lies in the chain memory
+    (`common.output_buffers`). ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window
@@ -44,17 +56,19 @@ def conv2d(
     rows, columns = part.inputs
     oh, ow = part.outputs
 
-    x_in = activation("X", (nb, cb, height, width), (b_size, ci))
     weight = Buffer(name="W", shape=(ob, cb, kh_size, kw_size, co, ci), dtype=DType.INT8)
-    padded = activation("padded", (nb, cb, rows, columns), (b_size, ci))
-    pad = Copy(
-        name="pad",
-        destination=whole(padded),
-        source=region(
+    pads: tuple[Stmt, ...] = ()
+    if resident:
+        shape = (nb, cb, *window.padded(height, width))
+        x_in = padded = activation("X", shape, (b_size, ci), scope=CHAIN)
+    else:
+        x_in = activation("X", (nb, cb, height, width), (b_size, ci))
+        padded = activation("padded", (nb, cb, rows, columns), (b_size, ci))
+        source = region(
             x_in, (0, nb), (0, cb), (part.start[0], rows), (part.start[1], columns), (0, b_size), (0, ci)
-        ),
-        pad=Const(pad_value, DType.INT8),
-    )
+        )
+        pad = Const(pad_value, DType.INT8)
+        pads = (Copy(name="pad", destination=whole(padded), source=source, pad=pad),)
 
     ring = Ring.of(pool, oh, ow)
     acc = activation("acc", (nb, ob, *ring.shape), (b_size, co), DType.INT32)
@@ -73,7 +87,7 @@ def conv2d(
     summed = nest([*spatial, (ic, cb), (kh, kh_size), (kw, kw_size), (k, ci)], conv)
 
     size = window.outputs(height, width) if pool is None else pool.outputs(oh, ow)
-    outputs = output_buffers(blocks, (nb, ob, *size), post)
+    outputs = output_buffers(blocks, (nb, ob, *size), post, margins=margins)
     finish = post_nest(
         blocks,
         acc,
@@ -82,11 +96,12 @@ def conv2d(
         window=(1, 1) if pool is None else pool.kernel,
         strides=(1, 1) if pool is None else pool.strides,
         area=area,
+        margins=margins,
     )
-    body = seq(pad, *ring.fills(acc), summed, finish)
+    body = Alloc(buffer=acc, body=seq(*pads, *ring.fills(acc), summed, finish))
     parameters, out, operand = outputs
     return Program(
         name=name,
         parameters=parameters_of(x_in, weight, parameters, operand, out),
-        body=Alloc(buffer=padded, body=Alloc(buffer=acc, body=body)),
+        body=body if resident else Alloc(buffer=padded, body=body),
     )

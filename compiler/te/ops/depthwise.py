@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
-from ...ir.stmt import Alloc, Copy, Program, Reduce, nest, region, seq, whole
+from ...ir.stmt import Alloc, Copy, Program, Reduce, Stmt, nest, region, seq, whole
 from ...ir.types import DType
-from ..blocks import Blocks, ceil_div
+from ..blocks import Blocks, Pads, ceil_div
 from ..post import Post
-from .common import Area, Part, activation, output_buffers, parameters_of, post_nest
+from .common import CHAIN, Area, Part, activation, output_buffers, parameters_of, post_nest
 from .convolution import Convolution
 
 
@@ -19,14 +19,16 @@ def depthwise_conv2d(
     post: Post,
     shared_weights: bool = False,
     area: Area | None = None,
+    resident: bool = False,
+    margins: Pads | None = None,
     name: str = "depthwise_conv2d",
 ) -> Program:
     """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), positions outside X reading as `pad_value`.
 
     Parameters as of `conv2d` but for W int8[CB, T, co, ci]: the window's position t = kh * KW + kw is row t % co of
     tile t // co, T = ceil(KH * KW / co); lanes of a row are channels. With `shared_weights` it is int8[1, 1, co, ci],
-    whose row 0 serves every position of every channel block (an average pool's ones). With `area` only that part of
-    Y is computed.
+    whose row 0 serves every position of every channel block (an average pool's ones). `area`, `resident` and `margins`
+    as of `conv2d`.
     ValueError if block_in and block_out differ, if there is not one filter a channel, or if a window does not fit.
     """
     if blocks.block_in != blocks.block_out:
@@ -43,17 +45,19 @@ def depthwise_conv2d(
     oh, ow = part.outputs
     tiles = 1 if shared_weights else ceil_div(kh_size * kw_size, lanes)
 
-    x_in = activation("X", (nb, cb, height, width), (b_size, lanes))
     weight = Buffer(name="W", shape=(1 if shared_weights else cb, tiles, lanes, lanes), dtype=DType.INT8)
-    padded = activation("padded", (nb, cb, rows, columns), (b_size, lanes))
-    pad = Copy(
-        name="pad",
-        destination=whole(padded),
-        source=region(
+    pads: tuple[Stmt, ...] = ()
+    if resident:
+        shape = (nb, cb, *window.padded(height, width))
+        x_in = padded = activation("X", shape, (b_size, lanes), scope=CHAIN)
+    else:
+        x_in = activation("X", (nb, cb, height, width), (b_size, lanes))
+        padded = activation("padded", (nb, cb, rows, columns), (b_size, lanes))
+        source = region(
             x_in, (0, nb), (0, cb), (part.start[0], rows), (part.start[1], columns), (0, b_size), (0, lanes)
-        ),
-        pad=Const(pad_value, DType.INT8),
-    )
+        )
+        pad = Const(pad_value, DType.INT8)
+        pads = (Copy(name="pad", destination=whole(padded), source=source, pad=pad),)
     acc = activation("acc", (nb, cb, oh, ow), (b_size, lanes), DType.INT32)
     n, o, y, x, b, j, kh, kw = (Var(f"conv.{v}") for v in ("n", "o", "y", "x", "b", "j", "kh", "kw"))
     tap = kh * kw_size + kw
@@ -69,11 +73,12 @@ def depthwise_conv2d(
     )
     # The window's loops lie outside the lanes: one operation of the array is one position for all lanes.
     loops = [(n, nb), (o, cb), (y, oh), (x, ow), (kh, kh_size), (kw, kw_size), (b, b_size), (j, lanes)]
-    outputs = output_buffers(blocks, (nb, cb, *window.outputs(height, width)), post)
+    outputs = output_buffers(blocks, (nb, cb, *window.outputs(height, width)), post, margins=margins)
     parameters, out, operand = outputs
-    body = seq(pad, nest(loops, conv), post_nest(blocks, acc, outputs, post, area=area))
+    finish = post_nest(blocks, acc, outputs, post, area=area, margins=margins)
+    body = Alloc(buffer=acc, body=seq(*pads, nest(loops, conv), finish))
     return Program(
         name=name,
         parameters=parameters_of(x_in, weight, parameters, operand, out),
-        body=Alloc(buffer=padded, body=Alloc(buffer=acc, body=body)),
+        body=body if resident else Alloc(buffer=padded, body=body),
     )

@@ -9,8 +9,8 @@ import numpy as np
 from vdla.isa.config import Config
 
 from .estimate import BufferFill, transfer_cycles
-from .tiles import Tiles, divide
-from .workload import LayerShape
+from .tiles import CHUNK, OUTERMOST, Tiles, divide
+from .workload import LayerShape, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -151,6 +151,18 @@ def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuff
         exposed=np.maximum(size, transfer_cycles(config, beats / fills, runs)),
         loads=fills * transfers(box),
     )
+
+
+def innermost(workload: Workload) -> int:
+    """How far inside inputs may be loaded; those that are resident are not loaded."""
+    return OUTERMOST if workload.resident else CHUNK
+
+
+def resident(tiles: Tiles) -> BufferFill:
+    """No buffer: the inputs lie where the array reads them."""
+    nothing = np.zeros_like(tiles.count, dtype=np.float64)
+    once = np.ones_like(tiles.count)
+    return BufferFill(size=nothing, fills=once, beats=nothing, copies=once, exposed=nothing, loads=once)
 
 
 def _positions(

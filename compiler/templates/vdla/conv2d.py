@@ -12,8 +12,17 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.vdla import intrinsics
 from ...te.ops import conv2d
+from ...te.ops.common import CHAIN
 from ..space import Account, Axis, Columns, Space, Values
-from .buffer_fill import ImageBuffer, Side, image_fill, least_data_beats, transfers
+from .buffer_fill import (
+    ImageBuffer,
+    Side,
+    image_fill,
+    innermost,
+    least_data_beats,
+    resident,
+    transfers,
+)
 from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, one_point, tile_knobs, tile_space, up_to, window_axes
@@ -24,14 +33,15 @@ from .workload import LayerShape, Workload, vector_loops
 def space(config: Config, workload: Workload) -> Space:
     """All ways to cut a convolution."""
     shape = LayerShape.of(config, workload)
-    weights = _weight_tiles(shape) * config.wgt_bytes
-    moved = least_data_beats(config, shape, config.inp_bytes) + weights / config.memory.bus_bytes
+    moved = _weight_tiles(shape) * config.wgt_bytes / config.memory.bus_bytes
+    if not workload.resident:
+        moved += least_data_beats(config, shape, config.inp_bytes)
     return tile_space(
         config,
         "conv2d",
         shape,
         chunks=(Axis(name="reduction_blocks", values=up_to(shape.input_blocks)), *window_axes(shape.kernel)),
-        levels={"data": CHUNK, "weights": CHUNK},
+        levels={"data": innermost(workload), "weights": CHUNK},
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
         # One product a cycle, every byte at least once.
@@ -74,10 +84,11 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         whole = whole * (part + size % part)
     weights = _weight_tiles(shape) / config.wgt_depth
     data = shape.images * shape.input_blocks * shape.height * shape.width / config.inp_depth
+    data = 0.0 if workload.resident else data
     layer = ArrayLayer(
         shape=shape,
         tiles=tiles,
-        data=image_fill(config, shape, tiles, image),
+        data=resident(tiles) if workload.resident else image_fill(config, shape, tiles, image),
         weights=_weights(config, shape, values, tiles),
         compute=_products(shape),
         micro_ops=unrolled_micro_ops(tiles, whole),
@@ -85,6 +96,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         limits={
             "chunks that load something": by_chunk | (values["weights_level"] == CHUNK) | (tiles.chunks == 1)
         },
+        innermost=innermost(workload),
     )
     return array_cost(config, layer, values, fitted)
 
@@ -135,12 +147,14 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
         kwc, kw = s.split(kw, knobs.window[1])
         chunk = (icc, khc, kwc)
     s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", ic, kh, kw, "conv.b", "conv.j", "conv.k")
-    s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1]))
-    s.set_scope("padded", "inp")
+    if not workload.resident:
+        s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1]))
+        s.set_scope("padded", "inp")
     s.cache_read("W", tiles.at(knobs.weights_level, chunk[-1]), "wgt")
     s.cache_read("P", tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth), "par")
-    s.tensorize("conv.b", intrinsics.gemm(config))
-    s.tensorize("b", intrinsics.post(config, expression.post), intrinsics.post_attributes(expression.post))
+    s.tensorize("conv.b", intrinsics.gemm(config, CHAIN if workload.resident else "inp"))
+    finish = intrinsics.post(config, expression.post, chained=workload.margins is not None)
+    s.tensorize("b", finish, intrinsics.post_attributes(expression.post))
     for loop in (*tiles.names, *chunk):
         s.virtual_thread(loop)
     return s
@@ -152,6 +166,8 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
         convolution=workload.convolution,
         pad_value=details.pad_value,
         area=details.area,
+        resident=workload.resident,
+        margins=workload.margins,
         **common,
     )
 

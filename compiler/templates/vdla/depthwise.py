@@ -14,8 +14,9 @@ from ...schedule import Schedule
 from ...target.vdla import intrinsics
 from ...te.blocks import ceil_div
 from ...te.ops import depthwise_conv2d
+from ...te.ops.common import CHAIN
 from ..space import Account, Columns, Space, Values
-from .buffer_fill import ImageBuffer, image_fill, least_data_beats
+from .buffer_fill import ImageBuffer, image_fill, innermost, least_data_beats, resident
 from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, store_reads
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, one_point, tile_knobs, tile_space, window_axes
@@ -26,13 +27,13 @@ from .workload import LayerShape, Workload
 def space(config: Config, workload: Workload) -> Space:
     """All ways to cut a depthwise convolution."""
     shape = LayerShape.of(config, workload)
-    data = least_data_beats(config, shape, config.inp_bytes)
+    data = 0.0 if workload.resident else least_data_beats(config, shape, config.inp_bytes)
     return tile_space(
         config,
         "depthwise_conv2d",
         shape,
         chunks=window_axes(shape.kernel),
-        levels={"data": CHUNK, "weights": INNERMOST},
+        levels={"data": innermost(workload), "weights": INNERMOST},
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
         floor=max(_busiest(config, shape), data + _weight_beats(config, shape) + shape.stored_beats(config)),
@@ -76,12 +77,12 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         element=config.inp_bytes,
         alike=False,
     )
-    inputs = shape.images * shape.input_blocks * shape.height * shape.width
+    inputs = shape.images * shape.input_blocks * shape.height * shape.width * (not workload.resident)
     rows = tiles.sizes["o"] * weight_tiles * config.block_out
     layer = ArrayLayer(
         shape=shape,
         tiles=tiles,
-        data=image_fill(config, shape, tiles, image),
+        data=resident(tiles) if workload.resident else image_fill(config, shape, tiles, image),
         weights=_weights(config, shape, values, tiles),
         compute=_busiest(config, shape),
         # Parts of a window have sequences of their own: rows of weight tiles are not relocated.
@@ -92,6 +93,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
             "the row index of a micro-op": rows <= config.wgt_depth,
             "chunks that load something": by_chunk | (tiles.chunks == 1),
         },
+        innermost=innermost(workload),
     )
     return array_cost(config, layer, values, fitted)
 
@@ -125,12 +127,14 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
         kwc, kw = s.split(kw, knobs.window[1])
         chunk = (khc, kwc)
     s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", kh, kw, "conv.b", "conv.j")
-    s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1] if chunk else None))
-    s.set_scope("padded", "inp")
+    if not workload.resident:
+        s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1] if chunk else None))
+        s.set_scope("padded", "inp")
     s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
     s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
-    s.tensorize("conv.b", intrinsics.depthwise(config))
-    s.tensorize("b", intrinsics.post(config, expression.post), intrinsics.post_attributes(expression.post))
+    s.tensorize("conv.b", intrinsics.depthwise(config, CHAIN if workload.resident else "inp"))
+    finish = intrinsics.post(config, expression.post, chained=workload.margins is not None)
+    s.tensorize("b", finish, intrinsics.post_attributes(expression.post))
     for loop in (*tiles.names, *chunk):
         s.virtual_thread(loop)
     return s
@@ -142,6 +146,8 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,
         area=details.area,
+        resident=workload.resident,
+        margins=workload.margins,
         **common,
     )
 

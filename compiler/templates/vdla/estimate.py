@@ -180,18 +180,29 @@ def store_reads(config: Config, vectors: np.ndarray, window: int = 1) -> np.ndar
 
 
 def store_cycles(
-    config: Config, stores: np.ndarray, reads: np.ndarray, beats: float, operand: bool
+    config: Config, tiles: Tiles, stores: np.ndarray, reads: np.ndarray, shape: LayerShape
 ) -> np.ndarray:
-    """Cycles of the store unit for `stores` STORE.POST instructions.
+    """Cycles of the store unit for `stores` STORE.POST instructions, which read accumulators in `reads` cycles.
 
-    They read accumulators in `reads` cycles and write `beats`, whichever takes longer.
+    That, the bus, or the latency of bursts takes longest: rows of a tile that is narrower than the output are bursts of
+    their own.
 
     Beside its vectors an instruction takes its way through the pipeline and the FIFO, the request and the response of
-    its last burst, and the latency of its first operand.
+    its last burst, and the latency of its first operand. What the chain memory keeps needs no FIFO and no bus.
     """
-    memory = config.memory
-    beyond = post_latency(config) + FIFO_LATENCY + WRITE_DELAY + memory.write_latency
-    return stores * (beyond + (memory.read_latency if operand else 0)) + np.maximum(reads, beats)
+    memory, beyond = config.memory, post_latency(config)
+    if not shape.kept:
+        beyond += FIFO_LATENCY + WRITE_DELAY + memory.write_latency
+    narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]
+    bursts = np.where(tiles.trips["x"] == 1, stores, np.maximum(stores, narrow))
+    beats = shape.stored_beats(config)
+    busy = np.maximum(reads, beats)
+    if not shape.kept:
+        busy = np.maximum(busy, (bursts * memory.write_latency + beats) / memory.outstanding_writes)
+    if shape.operand:
+        busy = np.maximum(busy, transfer_cycles(config, np.asarray(beats), bursts))
+        beyond += memory.read_latency
+    return stores * beyond + busy
 
 
 def array_instructions(
@@ -245,16 +256,10 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
         compute=layer.compute,
         traffic=data.beats + weights.beats + stored,
         loading=data.fills * data.exposed + weights.beats,
-        storing=store_cycles(
-            config,
-            stores,
-            tiles.count * store_reads(config, sums),
-            stored,
-            shape.operand,
-        ),
+        storing=store_cycles(config, tiles, stores, tiles.count * store_reads(config, sums), shape),
         sums_copies=sums_copies,
         instructions=instructions,
-        last_beats=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
+        last_beats=sums * (1.0 if shape.kept else max(1.0, config.out_bytes / config.memory.bus_bytes)),
     )
     more = {"sums of a tile": sums, "sums copies in use": sums_copies}
     used = {"data_copies": data.copies, "weights_copies": weights.copies, "sums_copies": sums_copies}

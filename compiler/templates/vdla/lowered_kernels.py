@@ -14,6 +14,7 @@ from ...ir.stmt import Copy, Intrinsic, Program, Stmt
 from ...ir.visit import map_stmt
 from ...target.vdla import intrinsics
 from ...target.vdla.kept_drafts import KeptDrafts
+from ...te.ops.common import CHAIN
 from ...te.post import Post
 from ..space import Values
 from .table import template_of
@@ -89,7 +90,9 @@ def constants_of(kernel: Kernel) -> Hashable:
 
 def _with_constants(program: Program, config: Config, post: Post, pad_value: int) -> Program:
     """A program with the constants of another post-processing, and another value of its pads."""
-    declaration, attributes = intrinsics.post(config, post), intrinsics.post_attributes(post)
+    chained = any(buffer.name == "Y" and buffer.scope == CHAIN for buffer in program.parameters)
+    declaration = intrinsics.post(config, post, chained=chained)
+    attributes = intrinsics.post_attributes(post)
 
     def changed(statement: Stmt) -> Stmt:
         if isinstance(statement, Intrinsic) and statement.declaration.name == declaration.name:

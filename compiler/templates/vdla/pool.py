@@ -68,11 +68,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         traffic=data.beats + stored,
         loading=data.fills * data.exposed,
         storing=store_cycles(
-            config,
-            stores,
-            tiles.count * store_reads(config, sums * shape.taps),
-            stored,
-            shape.operand,
+            config, tiles, stores, tiles.count * store_reads(config, sums * shape.taps), shape
         ),
         sums_copies=data.copies,
         instructions=ALWAYS + stores + data.loads + tiles.parameter_fills(config.par_depth),

@@ -9,13 +9,13 @@ from typing import Any
 
 from ..workload_limits import MOST_ELEMENTS, MOST_POSITIONS, MOST_SIZE, MOST_STEP, WorkloadError
 from .table import TEMPLATES
-from .workload import Workload
+from .workload import CHAINED, Workload
 
 
 def workload_from_dict(value: Mapping[str, Any]) -> Workload:
     """The workload that `to_dict` described. WorkloadError for anything else, and where it is none by `checked`."""
-    names = [item.name for item in fields(Workload)]
-    if unknown := sorted(value.keys() ^ set(names)):
+    names = [item.name for item in fields(Workload) if item.name not in CHAINED]
+    if unknown := sorted((value.keys() - set(CHAINED)) ^ set(names)):
         raise WorkloadError(
             f"a workload of the accelerator has the fields {', '.join(names)}; see {unknown[0]!r}"
         )
@@ -41,14 +41,29 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
                 f"{name} = {item!r} of a workload is not made of integers of at least {least}"
             )
         found[name] = item if length is None else tuple(item)
+    found |= _chained(value)
     return checked(Workload(**found))
+
+
+def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a described workload lies in the chain memory."""
+    resident, margins = value.get("resident", False), value.get("margins")
+    if not isinstance(resident, bool):
+        raise WorkloadError(f"resident = {resident!r} of a workload is neither true nor false")
+    if margins is None:
+        return {"resident": resident}
+    if not isinstance(margins, list | tuple) or len(margins) != 4:
+        raise WorkloadError(f"margins = {margins!r} of a workload has not 4 numbers")
+    if not all(type(n) is int and 0 <= n <= MOST_STEP for n in margins):
+        raise WorkloadError(f"margins = {margins!r} of a workload is not made of integers of 0..{MOST_STEP}")
+    return {"resident": resident, "margins": tuple(margins)}
 
 
 def checked(workload: Workload) -> Workload:
     """The workload. WorkloadError where a window does not fit, or a size or tensor is larger than any machine's."""
     for item in fields(Workload):
         value = getattr(workload, item.name)
-        if item.name in ("template", "operand"):
+        if item.name in ("template", "operand", *CHAINED):
             continue
         if isinstance(value, tuple):
             most = MOST_STEP

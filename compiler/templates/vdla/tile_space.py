@@ -79,8 +79,8 @@ def tile_space(
 def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]:
     """Where a default is sought: tiles of balanced sizes, in one order.
 
-    Inputs and weights are as far inside or outside as they may be; all buffers have equally many copies. Windows are whole, if any
-    such tile fits; where not even one window fits, few filters and no weights that stay are what is left to try.
+    Inputs and weights are as far inside or outside as they may be; all buffers have equally many copies. Windows are
+    whole, if any such tile fits; where not even one window fits, few filters and no weights that stay are what is left.
     """
     group: dict[str, Sequence[int]] = {}
     for axis in axes:

@@ -25,7 +25,8 @@ class Workload:
 
     Sizes are elements, not blocks; `pads` are (top, left, bottom, right). `filters` are the output's channels.
     `operand`: stage B of the store pipeline reads a second tensor. The pool is that of "patch_conv2d_pool", behind the
-    convolution; the window of the pooling templates is `kernel`.
+    convolution; the window of the pooling templates is `kernel`. `resident`: the input lies in the chain memory, pads
+    included. `margins`: so does the output, with these (top, left, bottom, right) positions around it.
     """
 
     template: str
@@ -42,6 +43,8 @@ class Workload:
     pool_kernel: Pair = (1, 1)
     pool_strides: Pair = (1, 1)
     pool_pads: Pads = (0, 0, 0, 0)
+    resident: bool = False
+    margins: Pads | None = None
 
     @property
     def pool(self) -> Window:
@@ -77,8 +80,12 @@ class Workload:
         return Post(combination=addition if self.operand else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The workload as JSON values, `template` first."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+        """The workload as JSON values, `template` first; what is CHAINED only where it is."""
+        return {
+            name: list(v) if isinstance(v, tuple) else v
+            for name, v in asdict(self).items()
+            if name not in CHAINED or v not in (None, False)
+        }
 
 
 def windowed(
@@ -156,6 +163,8 @@ def vector_loops(shape: LayerShape) -> tuple[str, ...]:
     return ("s", "b", "j") if shape.vectors > 1 else ("b", "j")
 
 
+CHAINED = ("resident", "margins")
+"""The fields of a workload that say what lies in the chain memory."""
 WIDENED = ("max_pool", "average_pool", "elementwise")
 """Templates without weights: their inputs lie in the accumulators, in vectors like those of the output."""
 
@@ -165,7 +174,7 @@ class LayerShape:
     """A layer with a window, in blocks: `images` blocks of the batch, blocks of channels in and out, positions.
 
     Of each output block, each position is `vectors` output vectors. `operand`: the store pipeline reads a second tensor
-    like the output.
+    like the output. `kept`: the output goes to the chain memory.
     """
 
     images: int
@@ -180,6 +189,7 @@ class LayerShape:
     strides: Pair
     dilations: Pair
     operand: bool
+    kept: bool
 
     @staticmethod
     def of(config: Config, workload: Workload) -> LayerShape:
@@ -200,6 +210,7 @@ class LayerShape:
             strides=workload.strides,
             dilations=workload.dilations,
             operand=workload.operand,
+            kept=workload.margins is not None,
         )
 
     @property
@@ -219,5 +230,5 @@ class LayerShape:
 
     def stored_beats(self, config: Config) -> float:
         """Beats of the bus for the outputs, and for the operand beside them."""
-        vectors = self.outputs * (2 if self.operand else 1)
+        vectors = self.outputs * (int(not self.kept) + int(self.operand))
         return vectors * config.out_bytes / config.memory.bus_bytes

@@ -21,6 +21,7 @@ from ...target.vdla.emit import EmissionError
 from ...target.vdla.link import LoweredLayer, link
 from ...target.vdla.placement import PlacementError
 from ...templates.space import Values
+from ...templates.vdla.chains import chain_layers
 from ...templates.vdla.legalize import Legalized, network_key
 from ...templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
 from ...templates.vdla.table import space_of
@@ -38,7 +39,9 @@ class NetworkTrials:
         self._config = config
         self._legalized = legalized
         self._virtual_threads = virtual_threads
-        self._kernels = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
+        alone = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
+        self._chained = chain_layers(config, legalized.graph, alone)
+        self._kernels = self._chained.kernels
         self._lowered: dict[tuple[str, tuple[tuple[str, int], ...] | None], LoweredLayer] = {}
         self.workloads: Mapping[str, Workload] = workloads_of(self._kernels)
         self.key = network_key(legalized, self.workloads)
@@ -71,7 +74,8 @@ class NetworkTrials:
         """The cycles of the whole network, timing only."""
         layers = [self._layer(node.name, settings.get(node.name)) for node in self._legalized.graph.nodes]
         graph, layouts = self._legalized.graph, self._legalized.layouts
-        program = link(self._config, graph, layouts, layers, data=False).program
+        places = self._chained.places
+        program = link(self._config, graph, layouts, layers, chained=places, data=False).program
         return simulate(program.config, program.instructions, program.image, data=False).cycles
 
     def measure(self, settings: Settings, node: str, values: Values | None) -> Result:

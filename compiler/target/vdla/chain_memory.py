@@ -1,0 +1,87 @@
+"""The chain memory: which of its vectors a store writes, and the pads around a tensor that lies in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from vdla.isa.config import Config
+
+from ...ir.expr import Buffer
+from ...te.blocks import Blocks
+from .columns import Column, Rows
+from .machine import Span, scratchpad_depths
+from .placement import ChainBuffer
+
+if TYPE_CHECKING:
+    from .emit import LayerEmitter
+
+
+def chain_span(config: Config, address: Column, size: Column) -> Span:
+    """The input vectors that `size` bytes at an address of the chain memory lie in, as the array counts them."""
+    first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
+    return Span("inp", config.chain_base + first, config.chain_base + last)
+
+
+def array_depths(config: Config) -> dict[str, int]:
+    """`scratchpad_depths`, "inp" up to the end of the chain memory where there is one."""
+    depths = scratchpad_depths(config)
+    return depths | ({"inp": config.chain_base + config.chain_depth} if config.chain_depth else {})
+
+
+def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[tuple[int, int, int, int]]:
+    """What pads a tensor [images, blocks, rows, columns, B, co] in the chain memory, in output vectors.
+
+    Each run is (first vector, rows, vectors of a row, distance of the rows). What is behind a plane and in front of the
+    next one is one row.
+    """
+    vectors = Blocks.of(config).outputs
+    top, left, bottom, right = place.margins
+    images, blocks, rows, pitch = buffer.shape[:4]
+    before, after = top * pitch + left * vectors, right * vectors + bottom * pitch
+    side, planes, plane = (left + right) * vectors, images * blocks, rows * pitch
+    between = rows - top - bottom - 1
+    for p in range(planes + 1):
+        first = 0 if p == 0 else p * plane - after
+        length = (before if p < planes else 0) + (after if p > 0 else 0)
+        if length:
+            yield first, 1, length, length
+        if p < planes and side and between > 0:
+            yield p * plane + (top + 1) * pitch - right * vectors, between, side, pitch
+
+
+def fill_margins(
+    emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, position: Rows, at: tuple[int, int]
+) -> None:
+    """Stores that pad a tensor: whatever they read is clamped to the pad's value.
+
+    `at` are the accumulator and the parameter entry that they read, those of the store in front of them, so that they
+    wait for nothing else.
+    """
+    config, element = emitter.config, emitter.config.out_bytes
+    runs = list(margin_runs(config, buffer, place))
+    if not runs:
+        return
+    accumulator, entry = at
+    value = {"zero_point": 0, "low": place.pad_value, "high": place.pad_value, "operand_zero_point": 0}
+    emitter.set_register("REQUANTIZE", position, value)
+    emitter.set_register("ADDRESS", position, {"y_stride": 0, "x_stride": 0})
+    window = dict.fromkeys(("rows_minus_1", "columns_minus_1", "row_stride", "column_stride", "sum"), 0)
+    emitter.set_register("WINDOW", position, window)
+    for first, rows, columns, stride in runs:
+        base = place.address // element + first
+        emitter.add(
+            "STORE.POST",
+            position,
+            {
+                "sram_base": accumulator,
+                "dram_base": base,
+                "par_index": entry,
+                "y_size": rows,
+                "x_size": columns,
+                "x_stride": stride,
+                "chain": 1,
+            },
+            reads=(Span("acc", accumulator, accumulator + 1), Span("par", entry, entry + 1)),
+            writes=(chain_span(config, base * element, ((rows - 1) * stride + columns) * element),),
+        )

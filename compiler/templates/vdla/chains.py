@@ -1,0 +1,145 @@
+"""Layers chained on the chip: which tensors lie in the chain memory instead of DRAM, and where.
+
+The store unit writes a tensor there with the pads of the layers that read it, and the array reads it there, so that it
+crosses the bus neither way and no load waits for its store. A tensor can, if one kernel makes it, products alone read
+it, with equal pads, and it fits beside what else lies there at the time. Those that save most traffic come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from vdla.isa.config import Config
+
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Convolution
+from ...graph.layout import blocked_shape
+from ...graph.memory_plan import Buffer, lifetimes, plan_memory
+from ...target.vdla.placement import ChainBuffer
+from ...te.blocks import Pads
+from .conv2d import CONV2D
+from .depthwise import DEPTHWISE_CONV2D
+from .table import template_of
+from .template import Kernel, Source
+
+Kernels = Mapping[str, tuple[Kernel, ...]]
+UNPADDED: Pads = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chained:
+    """The kernels of each node, chained where they are, and where in the chain memory tensors lie."""
+
+    kernels: Kernels
+    places: Mapping[str, ChainBuffer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A tensor that may be chained: its pads, what they hold, and the bytes that it takes and saves."""
+
+    margins: Pads
+    pad_value: int
+    size: int
+    saved: int
+
+
+def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> Chained:
+    """As many tensors as the chain memory of `config` holds, and the kernels that make and read them there."""
+    places = {} if config.chain_depth == 0 else _places(config, graph, _candidates(config, graph, kernels))
+    if not places:
+        return Chained(kernels=kernels, places={})
+    return Chained(
+        kernels={name: tuple([_chained(kernel, places) for kernel in of]) for name, of in kernels.items()},
+        places=places,
+    )
+
+
+def _chained(kernel: Kernel, places: Mapping[str, ChainBuffer]) -> Kernel:
+    """A kernel that reads and writes where its tensors lie."""
+    read, written = (places.get(kernel.tensors.get(name, "")) for name in ("X", "Y"))
+    if (read is None and written is None) or not isinstance(kernel.source, Source):
+        return kernel
+    margins = None if written is None else written.margins
+    workload = replace(kernel.workload, resident=read is not None, margins=margins)
+    return replace(kernel, workload=workload, source=replace(kernel.source, workload=workload))
+
+
+def _candidates(config: Config, graph: Graph, kernels: Kernels) -> dict[str, _Candidate]:
+    readers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for name in dict.fromkeys(node.inputs):
+            readers.setdefault(name, []).append(node)
+    outputs = {item.tensor for item in graph.outputs}
+    found: dict[str, _Candidate] = {}
+    for maker in graph.nodes:
+        name = maker.output
+        if name in outputs or name not in readers or _keeper(kernels[maker.name]) is None:
+            continue
+        candidate = _candidate(config, graph, name, readers[name], kernels)
+        if candidate is None or (any(candidate.margins) and len(maker.inputs) > 1):
+            continue  # what is added lies like the output, so this has no pads
+        found[name] = candidate
+    return found
+
+
+def _keeper(kernels: Sequence[Kernel]) -> Kernel | None:
+    """The kernel of a node, if it is one that can write to the chain memory."""
+    kernel = kernels[0]
+    whole = len(kernels) == 1 and isinstance(kernel.source, Source) and not kernel.offsets
+    return kernel if whole and kernel.workload.template in KEEPING else None
+
+
+def _candidate(
+    config: Config, graph: Graph, name: str, readers: Sequence[Node], kernels: Kernels
+) -> _Candidate | None:
+    pads: set[tuple[Pads, int]] = set()
+    for node in readers:
+        kernel = _keeper(kernels[node.name])
+        operator = node.operator
+        if kernel is None or not isinstance(operator, Int8Convolution) or operator.pool is not None:
+            return None
+        if kernel.workload.template not in RESIDING or name in node.inputs[1:]:
+            return None
+        if not template_of(kernel.workload).fits(config, replace(kernel.workload, resident=True)):
+            return None
+        padded = any(kernel.workload.pads)
+        pads.add((operator.window.pads if padded else UNPADDED, operator.pad_value if padded else 0))
+    if len(pads) > 1:
+        return None
+    ((margins, pad_value),) = pads
+    shape = blocked_shape(config, graph.tensors[name].nchw)
+    top, left, bottom, right = margins
+    around = (*shape[:2], shape[2] + top + bottom, shape[3] + left + right, *shape[4:])
+    return _Candidate(
+        margins=margins,
+        pad_value=pad_value,
+        size=prod(around),
+        saved=prod(shape) * (1 + len(readers)),
+    )
+
+
+def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
+    """Where those lie that fit beside one another."""
+    lives, word = lifetimes(graph), max(config.inp_bytes, config.out_bytes)
+    chosen: list[Buffer] = []
+    offsets: Mapping[str, int] = {}
+    for name, candidate in sorted(candidates.items(), key=lambda item: (-item[1].saved, item[0])):
+        first, last = lives[name]
+        more = [*chosen, Buffer(name=name, size=candidate.size, first=first, last=last)]
+        plan = plan_memory(more, alignment=word)
+        if plan.size <= config.chain_buffer_bytes:
+            chosen, offsets = more, plan.offsets
+    return {
+        name: ChainBuffer(offsets[name], candidate.margins, candidate.pad_value)
+        for name, candidate in candidates.items()
+        if name in offsets
+    }
+
+
+RESIDING = frozenset({CONV2D.name, DEPTHWISE_CONV2D.name})
+"""Templates that can read their input in the chain memory."""
+KEEPING = RESIDING
+"""Templates that can write their output there."""
