@@ -463,6 +463,7 @@ def _machine(random: np.random.Generator, name: str) -> Config:
     block_out = choose(4, 8, 16, 32) if batch == 1 and random.random() < 0.5 else block
     optional = ("patch", "depthwise") if block == block_out else ("patch",)
     extensions = [item for item in optional if random.random() < 0.8]
+    word = batch * max(block, block_out)
     return Config(
         name=name,
         batch=batch,
@@ -480,4 +481,5 @@ def _machine(random: np.random.Generator, name: str) -> Config:
         extensions=("post", *extensions),
         memory=Memory(bus_bytes=choose(8, 8, 16, 64), read_latency=choose(1, 30, 100)),
         post_lanes=max(1, batch * block_out // choose(1, 1, 2, 4, 8)),
+        chain_buffer_bytes=word * choose(0, 0, 64, 1000),
     )

@@ -60,6 +60,16 @@ MACHINES: dict[str, Config] = {
         VTA, name="8x32", block_in=8, block_out=32, inp_buffer_bytes=8192, extensions=("post", "patch")
     ),
     "16x4": replace(VTA, name="16x4", block_out=4, acc_buffer_bytes=16384, extensions=("post",)),
+    "chained": replace(VTA, name="chained", chain_buffer_bytes=24 * 1024),
+    "chained 8x32": replace(
+        VTA,
+        name="chained 8x32",
+        block_in=8,
+        block_out=32,
+        inp_buffer_bytes=8192,
+        extensions=("post", "patch"),
+        chain_buffer_bytes=8192,
+    ),
     "wide": replace(VTA, name="wide", block_in=8, block_out=8),
     "odd depths": replace(
         VTA,

@@ -63,10 +63,17 @@ def fill_margins(
     if not runs:
         return
     accumulator, entry = at
-    value = {"zero_point": 0, "low": place.pad_value, "high": place.pad_value, "operand_zero_point": 0}
+    value: dict[str, Column] = {
+        "zero_point": 0,
+        "low": place.pad_value,
+        "high": place.pad_value,
+        "operand_zero_point": 0,
+    }
     emitter.set_register("REQUANTIZE", position, value)
     emitter.set_register("ADDRESS", position, {"y_stride": 0, "x_stride": 0})
-    window = dict.fromkeys(("rows_minus_1", "columns_minus_1", "row_stride", "column_stride", "sum"), 0)
+    window: dict[str, Column] = dict.fromkeys(
+        ("rows_minus_1", "columns_minus_1", "row_stride", "column_stride", "sum"), 0
+    )
     emitter.set_register("WINDOW", position, window)
     for first, rows, columns, stride in runs:
         base = place.address // element + first

@@ -180,7 +180,7 @@ class Access:
 
     On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
     addresses count elements from the buffer's address. `least` is the room that the innermost dimension takes even
-    where the buffer has less of it: the rows of a weight tile. A buffer without slots begins at element `start`.
+    where the buffer has less of it: the rows of a weight tile. A buffer without slots begins at element `begin`.
     """
 
     def __init__(
@@ -189,9 +189,9 @@ class Access:
         slots: Mapping[str, tuple[int, ...]],
         element_dimensions: int,
         least: int = 1,
-        start: int = 0,
+        begin: int = 0,
     ) -> None:
-        buffer, self._start = region.buffer, start
+        buffer, self._begin = region.buffer, begin
         self.buffer = buffer
         self.slots = None if buffer.name not in slots else np.array(slots[buffer.name], dtype=np.int64)
         leading = len(buffer.shape) - element_dimensions
@@ -219,7 +219,7 @@ class Access:
     def base(self, environment: Environment) -> Column:
         """First element of the buffer's copy that an iteration uses."""
         if self.slots is None or self._copy is None:
-            return self._start
+            return self._begin
         first = self.slots[self._copy(environment)]
         return first if isinstance(first, np.ndarray) else int(first)
 

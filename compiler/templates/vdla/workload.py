@@ -7,7 +7,7 @@ workload in the blocks of one machine, as cost models need it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -43,8 +43,9 @@ class Workload:
     pool_kernel: Pair = (1, 1)
     pool_strides: Pair = (1, 1)
     pool_pads: Pads = (0, 0, 0, 0)
-    resident: bool = False
-    margins: Pads | None = None
+    # Not in the text that keys of networks are made of: those of records were made before there was a chain memory.
+    resident: bool = field(default=False, repr=False)
+    margins: Pads | None = field(default=None, repr=False)
 
     @property
     def pool(self) -> Window:

@@ -20,15 +20,18 @@ def agrees(task: AcceleratorTask, values: Values, seed: int = 0) -> bool:
 
 def _outputs(task: AcceleratorTask, values: Values | None, seed: int) -> np.ndarray:
     alone = program_alone(task, values)
-    image = alone.image.copy()
+    image, chain = alone.image.copy(), np.zeros(task.config.chain_buffer_bytes, np.uint8)
     generator = np.random.default_rng(seed)
     places = {buffer.name: buffer for buffer in task.program.parameters}
     for name, buffer in places.items():
         data = _random(generator, name, buffer.shape).astype(buffer.dtype.numpy).tobytes()
-        image[alone.addresses[name] : alone.addresses[name] + len(data)] = np.frombuffer(data, np.uint8)
-    memory = simulate(task.config, alone.instructions, image).memory
-    assert memory is not None
+        held = chain if name in alone.chained else image
+        held[alone.addresses[name] : alone.addresses[name] + len(data)] = np.frombuffer(data, np.uint8)
+    start = {"chain": chain} if alone.chained else None
+    result = simulate(task.config, alone.instructions, image, scratchpads=start)
+    assert result.memory is not None and result.scratchpads is not None
     size = int(np.prod(places["Y"].shape))
+    memory = result.scratchpads.chain.reshape(-1).view(np.uint8) if "Y" in alone.chained else result.memory
     return memory[alone.addresses["Y"] : alone.addresses["Y"] + size]
 
 

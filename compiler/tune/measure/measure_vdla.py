@@ -88,7 +88,7 @@ def _cycles(task: AcceleratorTask, values: Values | None) -> int:
 
 def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
     """The program of one candidate, by itself."""
-    return link_alone(task.config, lower(task, values), ACTIVATIONS)
+    return link_alone(task.config, lower(task, values), ACTIVATIONS, task.workload.margins)
 
 
 def lower(task: AcceleratorTask, values: Values | None) -> Program:

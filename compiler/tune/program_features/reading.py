@@ -54,7 +54,7 @@ def read_vdla(task: AcceleratorTask) -> Read:
     def read(values: Values) -> np.ndarray:
         try:
             lowered = lower(task, values)
-            words = link_alone(task.config, lowered, ACTIVATIONS).instructions
+            words = link_alone(task.config, lowered, ACTIVATIONS, task.workload.margins).instructions
         except NOT_LOWERED:
             return np.full(len(FEATURES) + len(MACHINE_FEATURES), np.nan)
         return np.concatenate([program_features(lowered), machine_features(task.config, words)])
