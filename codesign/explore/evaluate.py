@@ -21,7 +21,7 @@ from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 from vdla.util.errors import UserError
 
-from ..technology.area import model_name, structure_of
+from ..technology.area import rungs_of_model, structure_of
 from ..technology.components import Components
 from ..technology.energy import energy_by_unit
 from ..technology.events import count_events
@@ -139,7 +139,7 @@ def figures_of_machine(config: Config, components: Components) -> Figures:
         area=structure.area,
         clock_mhz=structure.clock_mhz,
         intervals={"area": area, "latency": cycle},
-        rungs={"area": model_name(), "latency": f"exact simulation, clock by {model_name()}"},
+        rungs=rungs_of_model(),
     )
 
 

@@ -31,21 +31,25 @@ def structure_of(config: Config, components: Components) -> Structure:
     return Structure(area=found.area, clock_mhz=found.clock_mhz, intervals=intervals)
 
 
+def rungs_of_model() -> dict[str, str]:
+    """What area and latency stand on where the model predicts them, in few words."""
+    return {
+        "area": f"model of syntheses ({shipped_cell_model().node_nm} nm)",
+        "latency": "exact simulation, clock by model",
+    }
+
+
 def described(components: Components) -> list[str]:
     """What area, clock and energy follow from, of which node, and what is left out: a sentence each."""
     table = f"the table is {components.name} ({components.node}); it leaves out {components.left_out}"
     if not components.modelled:
         return [table]
+    model = shipped_cell_model()
     return [
-        f"area and clock: {model_name()}; memories by CACTI; left out are {LEFT_OUT}",
+        f"area and clock: model of {model.machines} syntheses in {model.library} ({model.node_nm} nm), memories by "
+        f"CACTI; left out are {LEFT_OUT}",
         f"all else by a table: {table}",
     ]
-
-
-def model_name() -> str:
-    """The model with its library and node."""
-    model = shipped_cell_model()
-    return f"model of {model.machines} syntheses in {model.library} ({model.node_nm} nm)"
 
 
 def area_by_unit(config: Config, components: Components) -> dict[str, float]:
