@@ -53,6 +53,15 @@ def test_random_programs(name: str, start: int):
     assert all(result.instructions > 10 and result.cycles > 100 and result.bins for result in results)
 
 
+# Three libraries to build. The unit benches hold the chain memory's parts to the contract in every run.
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", [name for name, item in MACHINES.items() if item.chain_buffer_bytes])
+def test_programs_on_chain_memories(name: str):
+    results = [run_case(case(MACHINES[name], number, 0)) for number in range(12)]
+    assert {result.case.name: result.differences for result in results if result.differences} == {}
+    assert any(("chain memory", "GEMM of it and the input scratchpad") in result.bins for result in results)
+
+
 def both(text: str) -> tuple[str, ...]:
     program = bare_program(TINY, assemble(text, TINY), np.zeros(64, np.uint8))
     return run_both(TINY, Launch(program=program, scratchpads=None, random_state=None)).differences
