@@ -28,7 +28,12 @@ from .tokens import flags, order, touches
 
 NOTHING_CHAINED: Mapping[str, ChainBuffer] = MappingProxyType({})
 ALIGNMENT = 4096
-"""Bytes to which every segment of DRAM is aligned: a burst never crosses such a boundary."""
+"""Bytes to which every segment of DRAM is aligned at least: a burst never crosses such a boundary."""
+
+
+def alignment_of(config: Config) -> int:
+    """Bytes to which every segment is aligned on a machine: addresses count elements, and tiles may be larger."""
+    return max(ALIGNMENT, config.wgt_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,16 +69,22 @@ class Linked:
 
 @dataclass(slots=True)
 class Image:
-    """DRAM being filled: constants that are the same are in it once."""
+    """DRAM being filled, segments at multiples of `alignment`: constants that are the same are in it once."""
 
+    alignment: int
     segments: list[Segment] = field(default_factory=list)
     constants: list[tuple[int, Constant]] = field(default_factory=list)
     size: int = 0
     _known: dict[int, list[tuple[int, Constant]]] = field(default_factory=dict)
 
+    @property
+    def end(self) -> int:
+        """Where the next segment begins."""
+        return -(-self.size // self.alignment) * self.alignment
+
     def reserve(self, name: str, kind: str, size: int) -> int:
         """The address of a new segment of `size` bytes."""
-        address = -(-self.size // ALIGNMENT) * ALIGNMENT
+        address = self.end
         self.segments.append(Segment(name=name, kind=kind, address=address, size=size))
         self.size = address + size
         return address
@@ -98,7 +109,7 @@ class Image:
             registers=RegisterFile(),
             activations=activations,
             granule=config.out_bytes,
-            uop_address=-(-self.size // ALIGNMENT) * ALIGNMENT,
+            uop_address=self.end,
         )
         emission.start(0)
         return emission
@@ -137,7 +148,7 @@ def link(
     Tensors that are `chained` lie in the chain memory and not in DRAM. Kernels whose drafts are `kept` are not emitted
     again.
     """
-    image = Image()
+    image = Image(alignment_of(config))
     addresses: dict[tuple[str, int, str], int] = {}
     for layer in layers:
         for k, kernel in enumerate(layer.kernels):
@@ -246,7 +257,7 @@ def _place_tensors(
         tensor = graph.tensors[name]
         constant = Constant(form=pack_operand, arrays=(values.reshape(tensor.nchw),))
         addresses[name] = image.constant(f"constant {name}", constant, sizes[name])
-    low = -(-image.size // ALIGNMENT) * ALIGNMENT
+    low = image.end
     for item in graph.outputs:
         if item.tensor not in addresses:
             addresses[item.tensor] = image.reserve(f"output {item.name}", "output", sizes[item.tensor])

@@ -14,7 +14,7 @@ from ...ir.stmt import Program as Kernel
 from ...te.blocks import Pads
 from ...te.ops.common import CHAIN
 from .emit import LayerEmitter
-from .link import Image, buffer_bytes, encode
+from .link import Image, alignment_of, buffer_bytes, encode
 from .placement import ChainBuffer, DramBuffer, Place
 
 OUTPUT = "Y"
@@ -45,7 +45,7 @@ def link_alone(
     it takes the cycles of a network of this one layer. Values may be put into the image. Raises PlacementError where
     the kernel's buffers do not fit a scratchpad.
     """
-    image, places = Image(), dict[str, Place]()
+    image, places = Image(alignment_of(config)), dict[str, Place]()
     for buffer in kernel.parameters:
         if buffer.name not in activations:
             places[buffer.name] = DramBuffer(
