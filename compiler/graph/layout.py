@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 from vdla.isa.config import Config
 
-from ..te.blocks import Blocks, ceil_div
+from ..te.blocks import Blocks, Window, ceil_div
+from ..te.ops.patch_layout import PatchLayout
 
 Layout = Literal["blocked", "interleaved"]
 
@@ -74,17 +75,32 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
     return tiles.reshape(len(tiles), cb, kh, kw * inputs, config.block_out, config.block_in)
 
 
-def pack_patch_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """int8 (O, C, kh, kw) as [OB, ceil(kh*kw*C / block_in), block_out, block_in], of whole blocks of filters.
+def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np.ndarray:
+    """int8 (O, C, kh, kw) as [OB, KB, block_out, block_in], of whole blocks of filters, KB the products of an output.
 
-    The taps of the window come before the channels, as in a patch of an interleaved image.
+    `cut` is int [5], what `PatchLayout.of` takes: apart, count and columns, and the window's strides. The taps of the
+    window come before the channels, as in a patch of an interleaved image. Where several columns of outputs share a
+    patch there is one of these, shifted, for each: [OB, columns, KB, block_out, block_in].
     """
     o, c, kh, kw = weight.shape
-    block, vectors = Blocks.of(config).block, ceil_div(kh * kw * c, config.block_in)
-    padded = np.zeros((ceil_div(o, block) * block, vectors * config.block_in), dtype=np.int8)
-    padded[:o, : kh * kw * c] = weight.transpose(0, 2, 3, 1).reshape(o, -1)
-    split = padded.reshape(-1, config.block_out, vectors, config.block_in)
-    return np.ascontiguousarray(split.transpose(0, 2, 1, 3))
+    apart, count, columns, down, right = cut.tolist()
+    window = Window(kernel=(kh, kw), strides=(down, right))
+    layout = PatchLayout.of(window, c, config.block_in, apart=apart, count=count, columns=columns)
+    filters = ceil_div(o, Blocks.of(config).block) * Blocks.of(config).block
+    lanes, run, rows = layout.products * config.block_in, layout.run, layout.first_rows
+    padded = np.zeros((filters, columns, lanes), dtype=np.int8)
+    taps = weight.transpose(0, 2, 3, 1).reshape(o, kh, kw * c)
+    for column in range(columns):
+        shifted = np.zeros((o, kh, run), dtype=np.int8)
+        shifted[:, :, column * right * c :][:, :, : kw * c] = taps
+        for patch in range(count):
+            first = patch * rows
+            last = kh if patch == count - 1 else first + rows
+            start, size = patch * layout.each * config.block_in, (last - first) * run
+            padded[:o, column, start : start + size] = shifted[:, first:last].reshape(o, size)
+    split = padded.reshape(-1, config.block_out, columns, layout.products, config.block_in)
+    packed = split.transpose(0, 2, 3, 1, 4)
+    return np.ascontiguousarray(packed if columns > 1 else packed[:, 0])
 
 
 def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:

@@ -38,8 +38,9 @@ class Plan:
     """What is the same for every tile: which loops count, which unroll into micro-ops, which repeat the instruction.
 
     `counted` are at most two data-parallel loops, `unrolled` the others, of which `reducing` occur in the
-    `first` predicate; data-parallel ones that would make the sequence too long are `repeated`. `operands` are
-    accumulator, input, weight; `factors` what a step of each counted loop adds to each of them.
+    `first` predicate; data-parallel ones that would make the sequence too long are `repeated`, and those whose steps
+    differ from tile to tile, as in a ring. `operands` are accumulator, input, weight; `factors` what a step of each
+    counted loop adds to each of them.
     """
 
     operands: tuple[Access, Access, Access]
@@ -54,7 +55,7 @@ class Plan:
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
     """Emit the instructions of all tiles' sums: at most two for each position of the repeated loops."""
     first = {name: item(value, 0) for name, value in around.values.items()}
-    plan = _plan(emitter, chain, leaf, first)
+    plan = _plan(emitter, chain, leaf, first, around)
     inner = around.fixed(chain.names)
     extents: list[Column] = [extent(inner.values) for _, extent in chain.loops]
     runs = np.ones(len(around), dtype=bool)
@@ -137,7 +138,9 @@ def _emit_sums(
         )
 
 
-def _plan(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment) -> Plan:
+def _plan(
+    emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment, around: Iterations
+) -> Plan:
     accumulator, data, weight = leaf.operands
     if leaf.declaration.name == "depthwise":
         # Its weights count in rows of a tile, all else in whole elements.
@@ -150,11 +153,15 @@ def _plan(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Env
     factors = {name: _factors(operands, names, name, environment) for name in names if name not in reducing}
     varying = [emitter.varying(name) for name in names]
     zero = {**environment, **dict.fromkeys(names, 0)}
-    candidates = [i for i, name in enumerate(names) if name not in reducing and factors[name] is not None]
+    repeated = [i for i in range(len(names)) if _uneven(operands, chain, i, around)]
+    candidates = [
+        i
+        for i, name in enumerate(names)
+        if name not in reducing and factors[name] is not None and i not in repeated
+    ]
     candidates.sort(key=lambda i: (not varying[i], -chain.loops[i][1](zero), i))
     counted = tuple(sorted(i for i in candidates[:2] if chain.loops[i][1](zero) <= _MAX_ITERATIONS))
-    unrolled = [i for i in range(len(names)) if i not in counted]
-    repeated: list[int] = []
+    unrolled = [i for i in range(len(names)) if i not in counted and i not in repeated]
     while prod(chain.loops[i][1](zero) for i in unrolled) > emitter.config.uop_depth:
         free = [i for i in unrolled if names[i] not in reducing]
         if not free:
@@ -176,6 +183,23 @@ def _without(first: Expr) -> Expr:
     if isinstance(first, Var) and first == FIRST:
         raise ValueError("an intrinsic outside a declaration cannot use the formal `first`")
     return first
+
+
+def _uneven(operands: tuple[Access, Access, Access], chain: Chain, i: int, around: Iterations) -> bool:
+    """Whether what iterations of loop `i` of a chain add to an address differs among iterations around the chain."""
+    name, extent = chain.loops[i]
+    moving = [access for access in operands if access.slope(name) is None]
+    if not moving:
+        return False
+    zero = around.fixed(chain.names).values
+    most = int(np.max(extent(zero)))
+    for access in moving:
+        origin = access.offset(zero)
+        for k in range(1, most):
+            moved = access.offset({**zero, name: k}) - origin
+            if isinstance(moved, np.ndarray) and (moved != moved[0]).any():
+                return True
+    return False
 
 
 def _factors(

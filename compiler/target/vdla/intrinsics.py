@@ -14,7 +14,7 @@ from ...ir.stmt import Assign, IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
 from ...te.blocks import Blocks, Pair
 from ...te.ops.common import CHAIN
-from ...te.ops.patch_conv2d import patch_declaration
+from ...te.ops.patches import patch_declaration
 from ...te.ops.ring import INT32_MIN
 from ...te.post import PoolOperator, Post, Views, post_point, rolling_point
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.expr import Buffer, Const, Expr, Var, all_of, cast, equal, maximum, minimum
-from ...ir.stmt import Alloc, Assign, Intrinsic, Program, Reduce, Stmt, nest, region, seq
+from ...ir.expr import Buffer, Const, Expr, Var, maximum, minimum
+from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import Post, Views, rolling_point
 from .common import output_buffers, parameters_of
 from .convolution import Convolution
-from .patch_conv2d import patch_declaration
+from .patch_layout import PatchLayout
+from .patches import Patches
 from .ring import INT32_MIN
 
 
@@ -29,7 +30,7 @@ class Ring:
     width: int
 
 
-def ring_of(
+def rings_of(
     pool: Window,
     outputs: tuple[int, int],
     *,
@@ -37,25 +38,26 @@ def ring_of(
     together: int,
     most_filters: int,
     acc_depth: int,
-) -> Ring | None:
-    """The ring for a pool over (height, width) `outputs` in `acc_depth` accumulators; None if none works.
+) -> tuple[Ring, ...]:
+    """The rings for a pool over (height, width) `outputs` in `acc_depth` accumulators, that of fewest rows first.
 
     Of `filter_blocks` blocks of filters a multiple of `together`, `most_filters` at most, share the ring.
 
-    It needs one row more than a window, so that the array can go on while a window is read; the rows that a window
-    shares with the one before must be as many as the pool's top pads, so that every step computes `stride` rows.
-    Windows wrap at the end of the accumulators, so whole rows must fill them.
+    It needs one row more than a window, so that the array can go on while a window is read, and goes on further with
+    more; the rows that a window shares with the one before must be as many as the pool's top pads, so that every step
+    computes `stride` rows. Windows wrap at the end of the accumulators, so whole rows must fill them.
     """
-    rows = 1 << pool.kernel[0].bit_length()
     width = (pool.outputs(*outputs)[1] - 1) * pool.strides[1] + pool.kernel[1]
-    if pool.dilations != (1, 1) or pool.kernel[0] - pool.strides[0] != pool.pads[0] or acc_depth % rows:
-        return None
-    pitch = acc_depth // rows
-    most, parts = min(most_filters, pitch // width) // together, filter_blocks // together
-    if most < 1:
-        return None
-    filters = ceil_div(parts, ceil_div(parts, min(most, parts)))
-    return Ring(rows=rows, pitch=pitch, filters=filters * together, width=width)
+    if pool.dilations != (1, 1) or pool.kernel[0] - pool.strides[0] != pool.pads[0]:
+        return ()
+    found: list[Ring] = []
+    for rows in (least := 1 << pool.kernel[0].bit_length(), 2 * least):
+        pitch = acc_depth // rows
+        most, parts = min(most_filters, pitch // width) // together, filter_blocks // together
+        if most >= 1 and acc_depth % rows == 0:
+            filters = ceil_div(parts, ceil_div(parts, min(most, parts)))
+            found.append(Ring(rows=rows, pitch=pitch, filters=filters * together, width=width))
+    return tuple(found)
 
 
 def patch_conv2d_pool(
@@ -66,6 +68,8 @@ def patch_conv2d_pool(
     ring: Ring,
     pad_value: int,
     post: Post,
+    layout: PatchLayout | None = None,
+    patch_rows: int | None = None,
     name: str = "patch_conv2d_pool",
 ) -> Program:
     """Y = post(bias + maximum over the pool's windows of the sums of `patch_conv2d`).
@@ -74,44 +78,22 @@ def patch_conv2d_pool(
     `patches` as there, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row
     (r + top) % ring.rows, column x of filter block o at o * ring.width + x + left; what is no result holds the least
     int32. Loops: og (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o,
-    conv.x; o, x.
+    conv.x; o, x. Where columns of outputs share patches, conv.x goes over patches, and conv.xi over the columns of one.
+
+    With `patch_rows` patches lie in a ring of so many rows too, and conv.y gathers the one row that it needs beyond
+    those of the row before (statement "patch"); those of the first row are gathered before ("ahead").
     """
-    batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
-    height, width, window = convolution.height, convolution.width, convolution.window
-    b_size, ci, co = blocks.batch, blocks.block_in, blocks.block_out
+    batch, filters = convolution.batch, convolution.filters
+    b_size, co = blocks.batch, blocks.block_out
     nb, ob = ceil_div(batch, b_size), ceil_div(filters, co)
-    (kh_size, kw_size), (sy, sx) = window.kernel, window.strides
-    top, left, _, _ = window.pads
-    oh, ow = window.outputs(height, width)
+    oh, ow = convolution.outputs
     ph, pw = pool.outputs(oh, ow)
     pool_top, pool_left = pool.pads[0], pool.pads[1]
-    run = kw_size * channels
-    declaration = patch_declaration(blocks, kh_size, run)
-    kb_size = declaration.parameters[0].shape[0]
+    patches = Patches.of(blocks, convolution, pad_value, layout, patch_rows)
+    layout = patches.layout
 
-    image = Buffer(name="X", shape=(batch, height, width * channels), dtype=DType.INT8)
-    weight = Buffer(name="W", shape=(ob, kb_size, co, ci), dtype=DType.INT8)
-    patches = Buffer(name="patches", shape=(nb, oh, ow, kb_size, b_size, ci), dtype=DType.INT8, scope="inp")
     acc = Buffer(name="acc", shape=(ring.rows, ring.pitch, b_size, co), dtype=DType.INT32, scope="acc")
     parameters, out, operand = output_buffers(blocks, (nb, ob, ph, pw), post)
-
-    n, b, y, x = (Var(f"patch.{v}") for v in ("n", "b", "y", "x"))
-    patch = Intrinsic(
-        name="patch",
-        declaration=declaration,
-        operands=(
-            region(patches, (n, 1), (y, 1), (x, 1), (0, kb_size), (b, 1), (0, ci)),
-            region(
-                image,
-                (n * b_size + b, 1),
-                (y * sy - top, kh_size),
-                (x * (sx * channels) - left * channels, run),
-            ),
-        ),
-        pad=Const(pad_value, DType.INT8),
-    )
-    images = minimum(b_size, batch - n * b_size) if batch % b_size else b_size
-    gather = nest([(n, nb), (b, images), (y, oh), (x, ow)], patch)
 
     og, n, ty = Var("og"), Var("n"), Var("ty")
     members = _members(og, ob, ring.filters)
@@ -121,20 +103,26 @@ def patch_conv2d_pool(
     below = oh < ph * pool.strides[0]  # The last windows reach behind the last convolution row.
     if below:
         added = maximum(0, minimum(pool.strides[0], oh - row0))
-    cy, o, x, b, j, kb, k = (Var(f"conv.{v}") for v in ("y", "o", "x", "b", "j", "kb", "k"))
-    row = row0 + cy
+    cy, o, x, xi, b, j = (Var(f"conv.{v}") for v in ("y", "o", "x", "xi", "b", "j"))
+    row, sharing, reduction = row0 + cy, layout.columns, patches.reduction()
+    column = x if sharing == 1 else x * sharing + xi
     conv = Reduce(
         name="conv",
         op="add",
         buffer=acc,
-        indices=acc[(row + pool_top) % ring.rows, o * ring.width + x + pool_left, b, j].indices,
-        value=cast(patches[n, row, x, kb, b, k], DType.INT32)
-        * cast(weight[og * ring.filters + o, kb, j, k], DType.INT32),
-        first=all_of(equal(kb, 0), equal(k, 0)),
+        indices=acc[(row + pool_top) % ring.rows, o * ring.width + column + pool_left, b, j].indices,
+        value=patches.product(
+            (n, row, x, b), og * ring.filters + o, j, reduction, None if sharing == 1 else xi
+        ),
+        first=reduction.first,
     )
-    convolve = nest(
-        [(cy, added), (o, members), (x, columns), (b, b_size), (j, co), (kb, kb_size), (k, ci)], conv
-    )
+    positions = [(o, members), (x, layout.patch_columns(columns)), *([(xi, sharing)] if sharing > 1 else [])]
+    summed = nest([*positions, (b, b_size), (j, co), *reduction.loops], conv)
+    if patch_rows is None:
+        convolve = nest([(cy, added)], summed)
+    else:
+        gathered = patches.gather_rows(n, row + layout.reach, 1)
+        convolve = nest([(cy, added)], seq(gathered, summed))
 
     o, x, s, together = Var("o"), Var("x"), Var("s"), blocks.outputs
     several = together > 1
@@ -161,12 +149,18 @@ def patch_conv2d_pool(
     step: list[Stmt] = [convolve]
     if below:
         step.append(_fill_below(acc, ring, row0 + pool_top + added, added, pool.strides[0]))
+    if layout.reach and patch_rows is not None:
+        fills.append(patches.gather_rows(n, Const(0), layout.reach, "ahead"))
     body = seq(*(fill for fill in fills if fill is not None), nest([(ty, ph)], seq(*step, finish)))
     groups = nest([(og, ceil_div(ob, ring.filters)), (n, nb)], Alloc(buffer=acc, body=body))
+    if patch_rows is None:
+        pn, pb, py, px = (Var(f"patch.{v}") for v in ("n", "b", "y", "x"))
+        whole = [(pn, nb), (pb, patches.images(pn)), (py, patches.layout.patch_rows(oh)), (px, ow)]
+        groups = seq(nest(whole, patches.gather(pn, pb, py, px)), groups)
     return Program(
         name=name,
-        parameters=parameters_of(image, weight, parameters, operand, out),
-        body=Alloc(buffer=patches, body=seq(gather, groups)),
+        parameters=parameters_of(patches.image, patches.weight, parameters, operand, out),
+        body=Alloc(buffer=patches.held, body=groups),
     )
 
 

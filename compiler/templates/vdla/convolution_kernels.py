@@ -20,7 +20,8 @@ from ...te.blocks import Blocks, Window, ceil_div
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
 from .patch_conv2d import PATCH_CONV2D
-from .rolling_pool import PATCH_CONV2D_POOL
+from .patch_layouts import tiled_layout
+from .rolling_pool import PATCH_CONV2D_POOL, RollingShape
 from .template import Details, Kernel, Source, bound_tensors, parameters
 from .workload import Workload, filled_up, of_vectors, windowed
 
@@ -44,10 +45,16 @@ def _form(
 ) -> tuple[Workload, Constant]:
     """The workload and the weights."""
     if operator.pool is not None or layout == "interleaved":
-        weight = Constant(form=pack_patch_weight, arrays=(operator.weight,))
-        if operator.pool is not None:
-            return pooled_workload(config, graph, node, operator, operator.pool), weight
-        return patch_workload(config, graph, node, operator), weight
+        if operator.pool is None:
+            workload = patch_workload(config, graph, node, operator)
+            patches = tiled_layout(config, workload)
+        else:
+            workload = pooled_workload(config, graph, node, operator, operator.pool)
+            patches = RollingShape.of(config, workload).layout
+        cut = np.array(
+            [patches.apart, patches.count, patches.columns, workload.strides[0], workload.strides[1]]
+        )
+        return workload, Constant(form=pack_patch_weight, arrays=(operator.weight, cut))
     workload, blocks = _workload(graph, node, operator), Blocks.of(config)
     if operator.groups == workload.channels == workload.filters > 1 and config.has("depthwise"):
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)

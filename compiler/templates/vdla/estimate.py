@@ -124,7 +124,7 @@ class TiledWork:
 
     def cycles(self, config: Config, fitted: Fitted) -> np.ndarray:
         """The estimate."""
-        busy = _together(fitted.sharpness, self.compute, self.loading, self.storing, self.traffic)
+        busy = together(fitted.sharpness, self.compute, self.loading, self.storing, self.traffic)
         restarts = sum(buffer.loads - buffer.fills for buffer in self.buffers.values())
         busy = busy + fitted.restart * config.memory.read_latency * restarts
         return busy + self._waits(fitted) + fitted.traffic * self.traffic
@@ -149,7 +149,7 @@ class TiledWork:
         return waits + np.where(self.sums_copies == 1, np.minimum(compute, self.storing), 0.0)
 
 
-def _together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
+def together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
     """Cycles of units that work side by side: a norm of what each takes by itself.
 
     Units that are as busy as the busiest wait for one another now and then.

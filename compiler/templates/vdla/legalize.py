@@ -19,13 +19,11 @@ from ...graph.split_pools import split_max_pools
 from ...te.blocks import Window
 from .convolution_kernels import patch_workload, pooled_workload
 from .patch_conv2d import PATCH_CONV2D
+from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
 from .pool import MAX_POOL, MOST_WINDOW
 from .pool_kernels import max_pool_workload
 from .rolling_pool import PATCH_CONV2D_POOL
 from .workload import Workload
-
-PATCH_LIMIT = 255
-"""Largest run, step and left padding of a patch in bytes (8-bit fields of register PATCH)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,7 +94,7 @@ def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> boo
         and window.pads[1] * channels <= PATCH_LIMIT
         and width * channels < 1 << 16
         and -(-kernel_height * kernel_width * channels // config.block_in) <= PATCH_LIMIT
-        and max(window.pads[0], window.pads[2]) <= 15
+        and max(window.pads[0], window.pads[2]) <= PAD_LIMIT
         and PATCH_CONV2D.fits(config, patch_workload(config, graph, node, operator))
     )
 

@@ -1,4 +1,7 @@
-"""A first convolution on the accelerator: patches gathered by the load unit, all of the reduction in one chunk."""
+"""A first convolution on the accelerator: patches gathered by the load unit, all of the reduction in one chunk.
+
+How windows are cut into patches is no knob (`patch_layouts`): weights are packed before knobs are known.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ from vdla.isa.config import Config
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.vdla import intrinsics
-from ...te.blocks import ceil_div
 from ...te.ops import patch_conv2d
+from ...te.ops.patch_layout import PatchLayout
 from ..space import Account, Columns, Space, Values
 from .buffer_fill import seen
 from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, store_reads
+from .patch_layouts import image_rows_read, products_of, tiled_layout
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, one_point, tile_knobs, tile_space
 from .tiles import INNERMOST, Tiles, unrolled_micro_ops
@@ -24,10 +28,14 @@ from .workload import LayerShape, Workload, vector_loops
 
 def space(config: Config, workload: Workload) -> Space:
     """All ways to cut a first convolution."""
-    shape = LayerShape.of(config, workload)
+    shape, layout = LayerShape.of(config, workload), tiled_layout(config, workload)
     # Where the stride is larger than the kernel, single patches read less than a row of them.
-    data = min(float(_data_beats(config, workload, shape, np.array(width))) for width in (1, shape.out_width))
-    moved = data + _weight_beats(config, workload, shape) + shape.stored_beats(config)
+    data = min(
+        float(_data_beats(config, workload, shape, np.array(width), np.array(height)))
+        for width in (1, shape.out_width)
+        for height in (1, shape.out_height)
+    )
+    moved = data + _weight_beats(config, shape, layout) + shape.stored_beats(config)
     return tile_space(
         config,
         "patch_conv2d",
@@ -35,48 +43,43 @@ def space(config: Config, workload: Workload) -> Space:
         levels={"data": INNERMOST, "weights": INNERMOST},
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
-        floor=max(_busiest(config, workload, shape), moved),
+        floor=max(_busiest(config, shape, layout), moved),
     )
 
 
-def patch_vectors(config: Config, workload: Workload) -> int:
-    """Vectors of a patch."""
-    rows, columns = workload.kernel
-    return ceil_div(rows * columns * workload.channels, config.block_in)
-
-
-def _busiest(config: Config, workload: Workload, shape: LayerShape) -> float:
+def _busiest(config: Config, shape: LayerShape, layout: PatchLayout) -> float:
     """Cycles that the array, or the unit that stores, cannot do without."""
-    vectors = np.array(shape.outputs)
-    return float(max(vectors * patch_vectors(config, workload), store_reads(config, vectors)))
+    return float(max(products_of(shape, layout), store_reads(config, np.array(shape.outputs))))
 
 
-def _data_beats(config: Config, workload: Workload, shape: LayerShape, columns: np.ndarray) -> np.ndarray:
-    """Beats of the image that patches of `columns` positions at a time touch: each row of them anew."""
-    positions = seen(1, shape, 0) * seen(columns, shape, 1)
-    return 1.0 * workload.batch * positions * workload.channels / config.memory.bus_bytes
+def _data_beats(
+    config: Config, workload: Workload, shape: LayerShape, columns: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """Beats of the image that tiles of `columns` and `rows` positions touch: a row of patches reads its rows anew."""
+    read = image_rows_read(workload, tiled_layout(config, workload), shape.out_height)[rows]
+    return 1.0 * workload.batch * read * seen(columns, shape, 1) * workload.channels / config.memory.bus_bytes
 
 
-def _weight_beats(config: Config, workload: Workload, shape: LayerShape) -> float:
-    tiles = shape.output_blocks * shape.vectors * patch_vectors(config, workload)
+def _weight_beats(config: Config, shape: LayerShape, layout: PatchLayout) -> float:
+    tiles = shape.output_blocks * shape.vectors * layout.products
     return tiles * config.wgt_bytes / config.memory.bus_bytes
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
     """The cost model."""
-    shape, vectors = LayerShape.of(config, workload), patch_vectors(config, workload)
+    shape, layout = LayerShape.of(config, workload), tiled_layout(config, workload)
     tiles = Tiles.of(shape, values)
-    positions = shape.images * shape.out_height * shape.out_width
+    positions = shape.images * layout.patch_rows(shape.out_height) * shape.out_width
     layer = ArrayLayer(
         shape=shape,
         tiles=tiles,
         data=_patches(config, workload, values, tiles),
-        weights=_weights(config, workload, values, tiles),
-        compute=_busiest(config, workload, shape),
-        micro_ops=unrolled_micro_ops(tiles, vectors),
-        least_fills=positions * vectors / config.inp_depth
-        + shape.output_blocks * shape.vectors * vectors / config.wgt_depth,
-        overwriting=vectors > 1,
+        weights=_weights(config, shape, layout, values, tiles),
+        compute=_busiest(config, shape, layout),
+        micro_ops=unrolled_micro_ops(tiles, layout.products),
+        least_fills=positions * layout.vectors / config.inp_depth
+        + shape.output_blocks * shape.vectors * layout.products / config.wgt_depth,
+        overwriting=layout.products > 1,
         # There are no chunks: their level is that of the innermost loop.
         innermost=INNERMOST,
     )
@@ -84,32 +87,35 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _patches(config: Config, workload: Workload, values: Columns, tiles: Tiles) -> BufferFill:
-    shape, vectors = LayerShape.of(config, workload), patch_vectors(config, workload)
+    shape, layout = LayerShape.of(config, workload), tiled_layout(config, workload)
     outside = tiles.outside(values["data_level"])
-    rows, columns = tiles.held("y", outside), tiles.held("x", outside)
+    held, columns = tiles.held("y", outside), tiles.held("x", outside)
+    rows = held + layout.reach
     fills = tiles.repetitions("nyxo", outside)
-    beats = _data_beats(config, workload, shape, columns) * tiles.repetitions("o", outside)
-    size = tiles.held("n", outside) * rows * columns * vectors
+    beats = _data_beats(config, workload, shape, columns, held) * tiles.repetitions("o", outside)
+    size = tiles.held("n", outside) * rows * columns * layout.vectors
     # A row of patches each; where a row begins, another part of the image begins.
-    gathered = workload.batch * shape.out_height * tiles.repetitions("ox", outside)
+    gathered = shape.out_height + layout.reach * tiles.repetitions("y", outside)
+    gathered = workload.batch * gathered * tiles.repetitions("ox", outside)
+    written = min(workload.batch, config.batch) * tiles.held("n", outside) * rows * columns * layout.steps
     return BufferFill(
         size=size,
         fills=fills,
         beats=beats,
         copies=np.minimum(values["data_copies"], fills),
-        # A patch writes each row of its window in pieces, wherever in a vector it starts.
-        exposed=np.maximum(beats / fills, size + rows * columns * shape.kernel[0]),
+        exposed=np.maximum(beats / fills, written),
         loads=gathered + fills * min(workload.batch, config.batch),
     )
 
 
-def _weights(config: Config, workload: Workload, values: Columns, tiles: Tiles) -> BufferFill:
-    shape, vectors = LayerShape.of(config, workload), patch_vectors(config, workload)
+def _weights(
+    config: Config, shape: LayerShape, layout: PatchLayout, values: Columns, tiles: Tiles
+) -> BufferFill:
     outside = tiles.outside(values["weights_level"])
     fills = tiles.repetitions("nyxo", outside)
-    beats = _weight_beats(config, workload, shape) * tiles.repetitions("nyx", outside)
+    beats = _weight_beats(config, shape, layout) * tiles.repetitions("nyx", outside)
     return BufferFill(
-        size=tiles.held("o", outside) * shape.vectors * vectors,
+        size=tiles.held("o", outside) * shape.vectors * layout.products,
         fills=fills,
         beats=beats,
         copies=np.minimum(values["weights_copies"], fills),
@@ -137,9 +143,14 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     return s
 
 
-def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
     """The tensor expression."""
-    return patch_conv2d(convolution=workload.convolution, pad_value=details.pad_value, **common)
+    return patch_conv2d(
+        convolution=workload.convolution,
+        pad_value=details.pad_value,
+        layout=tiled_layout(config, workload),
+        **common,
+    )
 
 
 PATCH_CONV2D = VdlaTemplate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,60 +12,96 @@ from vdla.isa.config import Config
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.vdla import intrinsics
-from ...te.blocks import Blocks, ceil_div
+from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops import patch_conv2d_pool
-from ...te.ops.rolling_pool import Ring, ring_of
+from ...te.ops.patch_layout import PatchLayout
+from ...te.ops.rolling_pool import Ring, rings_of
 from ..space import ESTIMATE, Account, Axis, Columns, EmptySpaceError, Space, Values
-from .estimate import FITTED, Fitted, fits
-from .patch_conv2d import patch_vectors
+from .estimate import FITTED, Fitted, fits, together
+from .patch_layouts import loading_steps, rolling_layout
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import CAPACITIES, MOST_COPIES, SLACK, balanced_sizes, copies_axis, up_to
 from .tiles import divide
-from .workload import Workload
+from .workload import LayerShape, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingShape:
-    """What the space needs to know: `columns` of `rows` of patches of `vectors` vectors, pooled to `pooled` rows."""
+    """What the space needs to know: `columns` of `rows` of sums of `vectors` products each, pooled to `pooled` rows.
+
+    Sums lie in a `ring`, in rows of `width`. With `patch_rows` patches of the `layout` lie in a ring of so many rows.
+    """
 
     images: int
     groups: int
     filters: int
     rows: int
     columns: int
+    width: int
     pooled: int
     vectors: int
     output_vectors: int
     image_bytes: int
     ring: Ring
+    layout: PatchLayout
+    patch_rows: int | None
+    steps: float
+    store: int
 
     @staticmethod
+    @lru_cache(maxsize=256)
     def of(config: Config, workload: Workload) -> RollingShape:
-        """The shape of a workload on one machine. EmptySpaceError where no ring of rows fits the accumulators."""
-        ring = ring_of_workload(config, workload)
-        if ring is None:
+        """The shape of a workload on one machine, with the ring of sums that is expected to be fastest.
+
+        EmptySpaceError where none fits the accumulators.
+        """
+        shapes = [_with_ring(config, workload, ring) for ring in _rings(config, workload)]
+        if not shapes:
             raise EmptySpaceError(workload.template, "the accumulators")
-        rows, columns = workload.window.outputs(workload.height, workload.width)
-        pooled, wide = workload.pool.outputs(rows, columns)
-        filters = _filter_blocks(config, workload)
-        return RollingShape(
-            images=ceil_div(workload.batch, config.batch),
-            groups=ceil_div(filters, ring.filters),
-            filters=filters,
-            rows=rows,
-            # The pool has no use for the others.
-            columns=min(columns, ring.width - workload.pool.pads[1]),
-            pooled=pooled,
-            vectors=patch_vectors(config, workload),
-            output_vectors=filters * pooled * wide,
-            image_bytes=workload.batch * workload.channels * workload.height * workload.width,
-            ring=ring,
-        )
+        return min(shapes, key=lambda shape: shape.cycles(workload.pool))
 
     @property
     def products(self) -> float:
         """Cycles of the array."""
         return 1.0 * self.images * self.filters * self.rows * self.columns * self.vectors
+
+    def cycles(self, pool: Window) -> float:
+        """Cycles in which rows are loaded, computed and pooled side by side.
+
+        The array, or the load unit before it, goes on while a row of the pool is read for as many rows as the ring has
+        beyond a window.
+        """
+        rolled = self.images * self.groups * self.pooled
+        row = together(FITTED.sharpness, self.products, self.steps) / rolled / pool.strides[0]
+        waiting = max(0, pool.strides[0] - (self.ring.rows - pool.kernel[0]))
+        return float(rolled * max(pool.strides[0] * row, self.store + waiting * row))
+
+
+def _with_ring(config: Config, workload: Workload, ring: Ring) -> RollingShape:
+    rows, width = workload.window.outputs(workload.height, workload.width)
+    pooled, wide = workload.pool.outputs(rows, width)
+    filters = _filter_blocks(config, workload)
+    groups = ceil_div(filters, ring.filters)
+    # The pool has no use for the others.
+    columns = min(width, ring.width - workload.pool.pads[1])
+    layout, patch_rows = rolling_layout(config, workload, columns, ring.filters)
+    return RollingShape(
+        images=ceil_div(workload.batch, config.batch),
+        groups=groups,
+        filters=filters,
+        rows=rows,
+        columns=columns,
+        width=width,
+        pooled=pooled,
+        vectors=layout.products,
+        output_vectors=filters * pooled * wide,
+        image_bytes=workload.batch * workload.channels * workload.height * workload.width,
+        ring=ring,
+        layout=layout,
+        patch_rows=patch_rows,
+        steps=groups * loading_steps(workload, LayerShape.of(config, workload), layout),
+        store=ring.filters * wide * workload.pool.kernel[0] * workload.pool.kernel[1],
+    )
 
 
 def _filter_blocks(config: Config, workload: Workload) -> int:
@@ -74,9 +110,8 @@ def _filter_blocks(config: Config, workload: Workload) -> int:
     return ceil_div(workload.filters, blocks.block) * blocks.outputs
 
 
-def ring_of_workload(config: Config, workload: Workload) -> Ring | None:
-    """The ring of accumulator rows of a convolution with its pool; None where none works."""
-    return ring_of(
+def _rings(config: Config, workload: Workload) -> tuple[Ring, ...]:
+    return rings_of(
         workload.pool,
         workload.window.outputs(workload.height, workload.width),
         filter_blocks=_filter_blocks(config, workload),
@@ -89,12 +124,14 @@ def ring_of_workload(config: Config, workload: Workload) -> Ring | None:
 def space(config: Config, workload: Workload) -> Space:
     """All ways to gather the patches. EmptySpaceError where no ring of rows fits the accumulators."""
     shape = RollingShape.of(config, workload)
+    # Rows of patches in a ring are whole, and the ring is their only copy.
+    rolling = shape.patch_rows is not None
     axes = (
-        Axis(name="columns", values=up_to(shape.columns)),
-        copies_axis("data"),
+        Axis(name="columns", values=(shape.columns,) if rolling else up_to(shape.columns)),
+        Axis(name="data_copies", values=(1,)) if rolling else copies_axis("data"),
         copies_axis("weights"),
     )
-    weights = shape.filters * shape.vectors * config.wgt_bytes
+    weights = shape.filters * shape.layout.columns * shape.vectors * config.wgt_bytes
     moved = shape.image_bytes + weights + shape.images * shape.output_vectors * config.out_bytes
     return Space(
         template="patch_conv2d_pool",
@@ -104,7 +141,11 @@ def space(config: Config, workload: Workload) -> Space:
         slack=SLACK,
         capacities=CAPACITIES,
         candidates=tuple(
-            {"columns": balanced_sizes(shape.columns), "data_copies": (count,), "weights_copies": (count,)}
+            {
+                "columns": (shape.columns,) if rolling else balanced_sizes(shape.columns),
+                "data_copies": (1 if rolling else count,),
+                "weights_copies": (count,),
+            }
             for count in range(MOST_COPIES, 0, -1)
         ),
     )
@@ -118,15 +159,25 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     data = np.minimum(values["data_copies"], fills)
     weights = np.minimum(values["weights_copies"], shape.groups)
     rows = -(-shape.rows // shape.pooled)
-    limits = {
-        "the input scratchpad": fits(config, "inp", columns * rows * shape.vectors, data),
-        "the weight scratchpad": fits(
-            config, "wgt", np.full_like(columns, shape.ring.filters * shape.vectors), weights
-        ),
-    }
+    held = columns * rows * shape.vectors
     compute = np.full(len(columns), shape.products)
     # Each piece of a row waits for a transfer to begin, unless another copy is being used meanwhile.
     waits = fills * np.where(data == 1, config.memory.read_latency + columns * shape.vectors, fitted.step)
+    busy = compute
+    if shape.patch_rows is not None:
+        row = shape.layout.patch_columns(shape.width) * shape.layout.vectors
+        held = np.full_like(columns, shape.patch_rows * row)
+        waits = np.full(len(columns), fitted.step * shape.groups * shape.images * shape.rows)
+        busy = np.full(len(columns), shape.cycles(workload.pool))
+    limits = {
+        "the input scratchpad": fits(config, "inp", held, data),
+        "the weight scratchpad": fits(
+            config,
+            "wgt",
+            np.full_like(columns, shape.ring.filters * shape.layout.columns * shape.vectors),
+            weights,
+        ),
+    }
     quantities = {
         "pieces": pieces,
         "patches of a filling": columns,
@@ -134,7 +185,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         "data copies in use": data,
         "weights copies in use": weights,
         "compute between fillings": compute / fills,
-        ESTIMATE: compute + waits,
+        ESTIMATE: busy + waits,
     }
     return Account(
         limits=limits,
@@ -148,26 +199,37 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     """The tensor expression of `te.ops.patch_conv2d_pool`, scheduled: so many columns of a row gathered at a time."""
     s = Schedule(expression.program)
     post = expression.post
-    tx, x = s.split("conv.x", values["columns"])
-    s.reorder("conv.y", tx, x, "conv.o", "conv.kb", "conv.b", "conv.j", "conv.k")
-    s.compute_at("patch", tx)
+    threads, shape = ["og"], RollingShape.of(config, workload)
+    several = ("conv.t",) if shape.layout.count > 1 else ()
+    sharing = ("conv.xi",) if shape.layout.columns > 1 else ()
+    lanes = ("conv.kb", "conv.b", "conv.j", "conv.k")
+    if shape.patch_rows is None:
+        tx, x = s.split("conv.x", values["columns"])
+        s.reorder("conv.y", tx, x, "conv.o", *lanes)
+        s.compute_at("patch", tx)
+        threads.append(tx)
+    else:
+        s.reorder(*several, "conv.x", *sharing, "conv.o", *lanes)
     s.cache_read("W", "og", "wgt")
     s.cache_read("P", "og", "par")
     s.tensorize("conv.b", intrinsics.gemm(config))
     s.tensorize(
         "window", intrinsics.post_rows(config, post, workload.pool_kernel), intrinsics.post_attributes(post)
     )
-    for loop in ("og", tx):
+    for loop in threads:
         s.virtual_thread(loop)
     return s
 
 
 def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
     """The tensor expression."""
+    shape = RollingShape.of(config, workload)
     return patch_conv2d_pool(
         convolution=workload.convolution,
         pool=workload.pool,
-        ring=RollingShape.of(config, workload).ring,
+        ring=shape.ring,
+        layout=shape.layout,
+        patch_rows=shape.patch_rows,
         pad_value=details.pad_value,
         **common,
     )

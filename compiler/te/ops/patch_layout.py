@@ -1,0 +1,102 @@
+"""How the windows of a first convolution are cut into patches of an image, and which patches an output reads.
+
+A patch is some rows of an image, of as many neighbouring bytes each, packed densely into vectors. A window that is one
+patch is the simplest, but neighbouring windows overlap: patches of fewer rows are shared by several output rows, and
+wider ones by several output columns, each with weights of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..blocks import Window, ceil_div
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchLayout:
+    """Patches of a convolution whose window has `kernel_rows` rows, `row_stride` apart, of an image of bytes.
+
+    Patch row p begins row_stride * p rows below the first window's. An output of row y is the sum over the patches of
+    rows y + t * `apart` for t below `count`; patch t stands for kernel rows from t * apart * row_stride on. A patch of
+    column g serves the `columns` outputs from g * columns on. It has rows of `run` bytes in vectors of `block`.
+    """
+
+    kernel_rows: int
+    row_stride: int
+    run: int
+    block: int
+    apart: int = 1
+    count: int = 1
+    columns: int = 1
+
+    @staticmethod
+    def of(
+        window: Window, channels: int, block: int, *, apart: int = 1, count: int = 1, columns: int = 1
+    ) -> PatchLayout:
+        """The layout for a window over `channels`. With the defaults a window is a patch."""
+        (rows, wide), (down, right) = window.kernel, window.strides
+        return PatchLayout(
+            kernel_rows=rows,
+            row_stride=down,
+            run=(wide + (columns - 1) * right) * channels,
+            block=block,
+            apart=apart,
+            count=count,
+            columns=columns,
+        )
+
+    @property
+    def shared(self) -> bool:
+        """Whether outputs share patches."""
+        return self.count > 1 or self.columns > 1
+
+    @property
+    def first_rows(self) -> int:
+        """Kernel rows that each patch but the last stands for."""
+        return self.apart * self.row_stride if self.count > 1 else self.kernel_rows
+
+    @property
+    def last_rows(self) -> int:
+        """Kernel rows that the last patch stands for."""
+        return self.kernel_rows - (self.count - 1) * self.apart * self.row_stride
+
+    @property
+    def rows(self) -> int:
+        """Rows of a patch."""
+        return max(self.first_rows, self.last_rows)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a patch."""
+        return ceil_div(self.rows * self.run, self.block)
+
+    @property
+    def each(self) -> int:
+        """Vectors of each patch but the last that an output reads; of the last it reads no more."""
+        return max(ceil_div(rows * self.run, self.block) for rows in (self.first_rows, self.last_rows))
+
+    @property
+    def products(self) -> int:
+        """Vectors of all patches that an output reads."""
+        return (self.count - 1) * self.each + ceil_div(self.last_rows * self.run, self.block)
+
+    @property
+    def reach(self) -> int:
+        """How many patch rows behind its own an output row reads."""
+        return (self.count - 1) * self.apart
+
+    @property
+    def steps(self) -> int:
+        """Vectors that the rows of a patch touch, each row by itself: steps of the load unit (hw/README.md)."""
+        run, block = self.run, self.block
+        return sum((y * run + run - 1) // block - y * run // block + 1 for y in range(self.rows))
+
+    def patch_rows(self, outputs: int) -> int:
+        """Patch rows of so many rows of outputs."""
+        return outputs + self.reach
+
+    def patch_columns(self, outputs: int) -> int:
+        """Patches of a row of so many outputs; ValueError where some would be left over."""
+        if outputs % self.columns:
+            raise ValueError(f"patches of {self.columns} columns do not divide {outputs}")
+        return outputs // self.columns

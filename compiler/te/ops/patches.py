@@ -1,0 +1,182 @@
+"""Patches of an image on the chip: how they are gathered, and what an output's sum takes from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, all_of, cast, equal, minimum
+from ...ir.stmt import Assign, Intrinsic, IntrinsicDeclaration, Stmt, nest, region, seq
+from ...ir.types import DType
+from ..blocks import Blocks, ceil_div
+from .convolution import Convolution
+from .patch_layout import PatchLayout
+
+
+def patch_declaration(blocks: Blocks, rows: int, run: int) -> IntrinsicDeclaration:
+    """One patch: `out` int8[KB, ci] @ inp holds the `rows` x `run` bytes of `image` int8[rows, run] @ dram, row by row.
+
+    KB = ceil(rows * run / ci); the bytes of the last vector behind the patch are zero.
+    """
+    ci = blocks.block_in
+    vectors = ceil_div(rows * run, ci)
+    out = Buffer(name="out", shape=(vectors, ci), dtype=DType.INT8, scope="inp")
+    image = Buffer(name="image", shape=(rows, run), dtype=DType.INT8)
+    v, e, row, i = Var("v"), Var("e"), Var("row"), Var("i")
+    clear = Assign(name="clear", buffer=out, indices=(v, e), value=Const(0, DType.INT8))
+    byte = row * run + i
+    pack = Assign(name="pack", buffer=out, indices=(byte // ci, byte % ci), value=image[row, i])
+    body = seq(nest([(v, vectors), (e, ci)], clear), nest([(row, rows), (i, run)], pack))
+    return IntrinsicDeclaration(name="patch", parameters=(out, image), body=body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """The loops of a sum over patches, down to lane `k`: vector `vector` of patch `t` is product `product` of it.
+
+    Nothing has been added yet where `first` holds.
+    """
+
+    loops: tuple[tuple[Var, ExprLike], ...]
+    t: ExprLike
+    vector: Expr
+    product: Expr
+    k: Var
+    first: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patches:
+    """Buffers of a convolution on patches: `image` int8[N, H, W * C] of interleaved channels, the `weight`, `held`.
+
+    `weight` is int8[OB, KB, co, ci] where outputs share no column of patches, else [OB, columns, KB, co, ci]; the KB
+    vectors are an output's products, patch by patch: weights of what the patch stands for by `layout`, and zeros.
+    `held` int8[NB, R, patches of a row, vectors of one, B, ci] @ inp has the patches. Patch row p lies in row p % R of
+    a `ring` of R, or R are all of them.
+    """
+
+    blocks: Blocks
+    convolution: Convolution
+    layout: PatchLayout
+    pad_value: int
+    ring: int | None
+    image: Buffer
+    weight: Buffer
+    held: Buffer
+
+    @staticmethod
+    def of(
+        blocks: Blocks,
+        convolution: Convolution,
+        pad_value: int,
+        layout: PatchLayout | None = None,
+        ring: int | None = None,
+    ) -> Patches:
+        """The buffers; without a `layout` windows are patches.
+
+        ValueError for dilations, or a window that does not fit.
+        """
+        window = convolution.window
+        if window.dilations != (1, 1):
+            raise ValueError("patches of a dilated window are not contiguous")
+        if layout is None:
+            layout = PatchLayout.of(window, convolution.channels, blocks.block_in)
+        rows, columns = convolution.outputs
+        ci, co = blocks.block_in, blocks.block_out
+        sharing = (layout.columns,) if layout.columns > 1 else ()
+        weights = (ceil_div(convolution.filters, co), *sharing, layout.products, co, ci)
+        held = (
+            ceil_div(convolution.batch, blocks.batch),
+            layout.patch_rows(rows) if ring is None else ring,
+            layout.patch_columns(columns),
+            layout.vectors,
+            blocks.batch,
+            ci,
+        )
+        image = (convolution.batch, convolution.height, convolution.width * convolution.channels)
+        return Patches(
+            blocks=blocks,
+            convolution=convolution,
+            layout=layout,
+            pad_value=pad_value,
+            ring=ring,
+            image=Buffer(name="X", shape=image, dtype=DType.INT8),
+            weight=Buffer(name="W", shape=weights, dtype=DType.INT8),
+            held=Buffer(name="patches", shape=held, dtype=DType.INT8, scope="inp"),
+        )
+
+    def images(self, n: Expr) -> ExprLike:
+        """Images of batch block n."""
+        batch, size = self.convolution.batch, self.blocks.batch
+        return minimum(size, batch - n * size) if batch % size else size
+
+    def gather(self, n: Expr, b: Expr, row: Expr, x: Expr, name: str = "patch") -> Intrinsic:
+        """The patch of column x of patch row `row`, of image b of batch block n."""
+        layout, window, channels = self.layout, self.convolution.window, self.convolution.channels
+        top, left, _, _ = window.pads
+        vectors, step = layout.vectors, window.strides[1] * channels * layout.columns
+        place = row if self.ring is None else row % self.ring
+        return Intrinsic(
+            name=name,
+            declaration=patch_declaration(self.blocks, layout.rows, layout.run),
+            operands=(
+                region(
+                    self.held, (n, 1), (place, 1), (x, 1), (0, vectors), (b, 1), (0, self.blocks.block_in)
+                ),
+                region(
+                    self.image,
+                    (n * self.blocks.batch + b, 1),
+                    (row * layout.row_stride - top, layout.rows),
+                    (x * step - left * channels, layout.run),
+                ),
+            ),
+            pad=Const(self.pad_value, DType.INT8),
+        )
+
+    def gather_rows(self, n: Expr, first: Expr, count: int, name: str = "patch") -> Stmt:
+        """Patch rows from `first` on of batch block n; loops b, y and x, behind the statement's `name`."""
+        b, y, x = (Var(f"{name}.{v}") for v in ("b", "y", "x"))
+        loops = [(b, self.images(n)), (y, count), (x, self.held.shape[2])]
+        return nest(loops, self.gather(n, b, first + y, x, name))
+
+    def reduction(self) -> Reduction:
+        """Loops conv.kb over all products and conv.k; in a ring conv.t over patches, conv.kb over vectors of one.
+
+        Where patches lie in a ring, they are not at the same distance everywhere.
+        """
+        layout, kb, k = self.layout, Var("conv.kb"), Var("conv.k")
+        each, products, inner = layout.each, layout.products, (k, self.blocks.block_in)
+        if self.ring is None or layout.count == 1:
+            first = all_of(equal(kb, 0), equal(k, 0))
+            loops, several = ((kb, products), inner), layout.count > 1
+            t, vector = (kb // each, kb % each) if several else (0, kb)
+            return Reduction(loops=loops, t=t, vector=vector, product=kb, k=k, first=first)
+        t = Var("conv.t")
+        vectors = each if products == layout.count * each else minimum(each, products - t * each)
+        return Reduction(
+            loops=((t, layout.count), (kb, vectors), inner),
+            t=t,
+            vector=kb,
+            product=t * each + kb,
+            k=k,
+            first=all_of(equal(t, 0), equal(kb, 0), equal(k, 0)),
+        )
+
+    def product(
+        self,
+        at: tuple[Expr, Expr, Expr, Expr],
+        block: Expr,
+        j: Expr,
+        reduction: Reduction,
+        column: Expr | None,
+    ) -> Expr:
+        """What a step of a `reduction` adds to filter j of a `block`, for an output `at` (n, y, patch column, b).
+
+        `column` is the output's among those that share the patch (None: there is one).
+        """
+        n, y, x, b = at
+        row = y + reduction.t * self.layout.apart
+        place = row if self.ring is None else row % self.ring
+        sharing = () if column is None else (column,)
+        return cast(self.held[n, place, x, reduction.vector, b, reduction.k], DType.INT32) * cast(
+            self.weight[(block, *sharing, reduction.product, j, reduction.k)], DType.INT32
+        )

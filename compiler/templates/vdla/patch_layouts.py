@@ -1,0 +1,157 @@
+"""Which patches a first convolution is computed on: the ones that keep the busier of load unit and array least busy.
+
+The load unit writes one row of one patch a cycle, or less of it where it lies in several vectors; the array multiplies
+one vector a cycle. Patches that several outputs share are loaded once for all of them, but leave lanes without use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ...te.blocks import ceil_div
+from ...te.ops.patch_layout import PatchLayout
+from .estimate import FITTED, together
+from .workload import LayerShape, Workload
+
+PATCH_LIMIT = 255
+"""Largest run, step, pitch and left padding of a patch (8-bit fields of register PATCH)."""
+BUS_BYTES = 16
+"""Bytes of weights that are loaded in a cycle, as far as this choice is concerned: kernels do not see the memory."""
+PAD_LIMIT = 15
+"""Most rows of a patch above or below the image (4-bit fields of LOAD)."""
+WORTH = 0.98
+"""Share of the cycles of whole windows that shared patches may take at most: there is more to go wrong with them."""
+ROWS_AHEAD = 4
+"""Most rows of patches in a ring beyond those that a row of outputs reads: loaded while that is computed."""
+
+
+@lru_cache(maxsize=256)
+def tiled_layout(config: Config, workload: Workload) -> PatchLayout:
+    """The layout for tiles of outputs, each of which gathers all patches that it reads."""
+    shape = LayerShape.of(config, workload)
+    again = {
+        layout: _gathered_again(config, layout)
+        for layout in _layouts(config, workload, shape, shape.vectors, (1,))
+    }
+    cycles = {
+        layout: _cycles(config, workload, shape, layout, times)
+        for layout, times in again.items()
+        if times is not None
+    }
+    return _best(cycles)
+
+
+def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
+    """How often a patch is gathered on average, by tiles of two copies whose rows are as long as they are many.
+
+    None where such tiles would have more rows above than rows of their own.
+    """
+    if not layout.reach:
+        return 1.0
+    side = int((config.inp_depth / (2 * layout.vectors)) ** 0.5)
+    return side / (side - layout.reach) if side > 2 * layout.reach else None
+
+
+@lru_cache(maxsize=256)
+def rolling_layout(
+    config: Config, workload: Workload, columns: int, filters: int
+) -> tuple[PatchLayout, int | None]:
+    """The layout for rows of `columns` outputs one after the other, for groups of `filters` blocks of filters.
+
+    And rows of the ring of patches. None: windows are patches, of a row in pieces. Shared ones need a ring of whole
+    rows.
+    """
+    shape = LayerShape.of(config, workload)
+    groups = ceil_div(shape.output_blocks * shape.vectors, filters)
+    sharing = [k for k in range(1, columns + 1) if columns % k == shape.out_width % k == 0]
+
+    def rows(layout: PatchLayout) -> int:
+        fitting = config.inp_depth // (layout.patch_columns(shape.out_width) * layout.vectors)
+        return min(fitting, layout.reach + 1 + ROWS_AHEAD)
+
+    best = _best(
+        {
+            layout: _cycles(config, workload, shape, layout, groups)
+            for layout in _layouts(config, workload, shape, filters, sharing)
+            if not layout.shared or rows(layout) > layout.reach + 1
+        }
+    )
+    return best, rows(best) if best.shared else None
+
+
+def _best(cycles: Mapping[PatchLayout, float]) -> PatchLayout:
+    """The layout of least cycles, if sharing patches is worth it."""
+    best = min(cycles, key=lambda layout: cycles[layout])
+    whole = next(layout for layout in cycles if not layout.shared)
+    return best if cycles[best] < WORTH * cycles[whole] else whole
+
+
+@lru_cache(maxsize=256)
+def image_rows_read(workload: Workload, layout: PatchLayout, outputs: int) -> np.ndarray:
+    """[k]: rows of an image that patches for tiles of k rows of outputs read, of so many in all, pads apart (k > 0)."""
+    first = np.arange(layout.patch_rows(outputs)) * layout.row_stride - workload.pads[0]
+    read = np.minimum(first + layout.rows, workload.height) - np.maximum(first, 0)
+    before = np.concatenate([[0], np.cumsum(np.maximum(read, 0))])
+    found = np.zeros(outputs + 1, dtype=np.int64)
+    for size in range(1, outputs + 1):
+        begins = np.arange(0, outputs, size)
+        ends = np.minimum(begins + size, outputs) + layout.reach
+        found[size] = (before[ends] - before[begins]).sum()
+    return found
+
+
+def _cycles(
+    config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout, again: float
+) -> float:
+    """Cycles of array and load unit side by side, where every patch is gathered `again` times.
+
+    Before them, since nothing comes before a first layer, its weights are loaded.
+    """
+    busy = together(
+        FITTED.sharpness, products_of(shape, layout), again * loading_steps(workload, shape, layout)
+    )
+    tiles = shape.output_blocks * shape.vectors * layout.columns * layout.products
+    return float(busy + tiles * config.wgt_bytes / BUS_BYTES)
+
+
+def products_of(shape: LayerShape, layout: PatchLayout) -> float:
+    """Cycles of the array."""
+    return 1.0 * shape.outputs * layout.products
+
+
+def loading_steps(workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:
+    """Cycles in which the load unit writes the patches of all images once."""
+    rows, columns = layout.patch_rows(shape.out_height), ceil_div(shape.out_width, layout.columns)
+    return 1.0 * workload.batch * rows * columns * layout.steps
+
+
+def _layouts(
+    config: Config, workload: Workload, shape: LayerShape, filters: int, sharing: Iterable[int]
+) -> Iterator[PatchLayout]:
+    """All layouts that instructions can express, with weights of so many blocks of filters that fit; windows first.
+
+    `sharing` are the numbers of columns that may share a patch, ascending from 1.
+    """
+    window, channels = workload.window, workload.channels
+    (kernel_rows, wide), (down, right), top = window.kernel, window.strides, window.pads[0]
+    for columns, apart in product(sharing, range(1, ceil_div(kernel_rows, down) + 1)):
+        if columns > 1 and (wide + (columns - 1) * right) * channels > PATCH_LIMIT:
+            return
+        for count in range(1 if apart == 1 else 2, ceil_div(kernel_rows, apart * down) + 1):
+            layout = PatchLayout.of(
+                window, channels, config.block_in, apart=apart, count=count, columns=columns
+            )
+            behind = (layout.patch_rows(shape.out_height) - 1) * down - top + layout.rows
+            if not layout.shared or (
+                columns * right * channels <= PATCH_LIMIT
+                and layout.vectors <= PATCH_LIMIT
+                and min(layout.rows, behind - workload.height) <= PAD_LIMIT
+                and columns * layout.products * filters <= config.wgt_depth
+                and layout.products <= config.uop_depth
+            ):
+                yield layout

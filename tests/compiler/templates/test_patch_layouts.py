@@ -1,0 +1,192 @@
+"""Patches that outputs share: every layout computes the same, what is said of it is true, and the choice pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vdla.compiler.driver import compile_graph
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.host import store_inputs
+from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.runtime.executor import run
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.patch_layout import PatchLayout
+from vdla.compiler.templates.vdla import convolution_kernels, patch_conv2d, patch_layouts, rolling_pool
+from vdla.compiler.templates.vdla.workload import LayerShape, Workload
+from vdla.isa.check import check
+from vdla.isa.config import Config, Memory
+from vdla.sim import simulate
+
+from ..random_networks import builder
+
+
+def array(block_in: int, block_out: int, batch: int = 1, vectors: int = 2048) -> Config:
+    """A machine whose scratchpads grow with its array."""
+    return Config(
+        name=f"{block_in}x{block_out}",
+        batch=batch,
+        block_in=block_in,
+        block_out=block_out,
+        inp_buffer_bytes=vectors * batch * block_in,
+        wgt_buffer_bytes=256 * block_in * block_out,
+        acc_buffer_bytes=4 * 2048 * batch * block_out,
+        acc_banks=4,
+        par_buffer_bytes=64 * 8 * block_out,
+        extensions=("post", "patch"),
+        memory=Memory(bus_bytes=64, read_latency=30),
+    )
+
+
+def first_layer(
+    batch: int,
+    size: tuple[int, int, int],
+    filters: int,
+    kernel: int,
+    stride: int,
+    pad: int,
+    pooled: bool = False,
+) -> Graph:
+    """A network of one convolution on an input of `size` (channels, height, width), with a 3x3 max-pool behind it."""
+    b = builder(3)
+    tensor = b.convolution(
+        b.input(batch, *size), filters, (kernel, kernel), (stride, stride), (pad, pad, pad, pad)
+    )
+    if pooled:
+        tensor = b.max_pool(tensor, (3, 3), (2, 2), (1, 1, 1, 1))
+    return fuse(b.graph(tensor))
+
+
+def assert_right(graph: Graph, config: Config) -> None:
+    """The compiled network passes the checker, and its outputs are those of the integer graph bit for bit."""
+    result = compile_graph(graph, config)
+    findings = check(config, result.program.instructions, result.program.image)
+    assert findings == [], findings[0].message
+    random = np.random.default_rng(5)
+    inputs = {
+        item.name: random.integers(0, 256, item.shape).astype(np.uint8).view(item.dtype)
+        for item in result.graph.inputs
+    }
+    expected = interpret(result.graph, store_inputs(result.graph, inputs))
+    found = run(result, inputs)
+    for item in result.graph.outputs:
+        np.testing.assert_array_equal(found.integer_outputs[item.name], expected[item.tensor])
+
+
+def workload(size: int, channels: int, kernel: int, stride: int, pad: int, filters: int = 64) -> Workload:
+    """A convolution on a square image."""
+    return Workload(
+        template="patch_conv2d",
+        batch=1,
+        channels=channels,
+        height=size,
+        width=size,
+        filters=filters,
+        kernel=(kernel, kernel),
+        strides=(stride, stride),
+        pads=(pad, pad, pad, pad),
+    )
+
+
+@pytest.mark.parametrize(("apart", "count"), [(1, 1), (1, 2), (1, 3), (1, 4), (2, 2)])
+@pytest.mark.parametrize("config", [array(16, 8), array(32, 32, batch=2)], ids=["16x8", "32x32, batch 2"])
+def test_tiles_of_every_layout_are_right(monkeypatch, config, apart, count):
+    layout = PatchLayout.of(
+        Window(kernel=(7, 7), strides=(2, 2)), 3, config.block_in, apart=apart, count=count
+    )
+    for module in (patch_conv2d, convolution_kernels):
+        monkeypatch.setattr(module, "tiled_layout", lambda *_: layout)
+    assert_right(first_layer(3 if config.batch > 1 else 1, (3, 17, 15), 20, 7, 2, 3), config)
+
+
+@pytest.mark.parametrize(
+    ("apart", "count", "columns"), [(1, 1, 2), (1, 2, 1), (1, 3, 1), (1, 3, 3), (2, 2, 1), (2, 2, 2)]
+)
+@pytest.mark.parametrize("config", [array(16, 8), array(32, 32, batch=2)], ids=["16x8", "32x32, batch 2"])
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_rolling_rows_of_every_layout_are_right(monkeypatch, config, apart, count, columns, ahead):
+    layout = PatchLayout.of(
+        Window(kernel=(5, 5), strides=(2, 2)), 3, config.block_in, apart=apart, count=count, columns=columns
+    )
+    monkeypatch.setattr(rolling_pool, "rolling_layout", lambda *_: (layout, layout.reach + 1 + ahead))
+    # 12 columns of outputs, more filters than a vector has.
+    assert_right(first_layer(3 if config.batch > 1 else 1, (3, 21, 24), 40, 5, 2, 2, pooled=True), config)
+
+
+def test_what_a_layout_takes():
+    """The 7x7 window of ResNet on 64 lanes: three patches of three rows, each row in one vector."""
+    window = Window(kernel=(7, 7), strides=(2, 2))
+    whole = PatchLayout.of(window, 3, 64)
+    assert (whole.products, whole.vectors, whole.rows, whole.steps, whole.reach) == (3, 3, 7, 9, 0)
+    shared = PatchLayout.of(window, 3, 64, count=3)
+    assert (shared.products, shared.vectors, shared.rows, shared.steps, shared.reach) == (3, 1, 3, 3, 2)
+    uneven = PatchLayout.of(window, 3, 32, apart=2, count=2)
+    assert (uneven.first_rows, uneven.last_rows, uneven.each, uneven.products) == (4, 3, 3, 5)
+    wide = PatchLayout.of(window, 3, 128, apart=2, count=2, columns=2)
+    assert (wide.run, wide.products, wide.steps, wide.patch_columns(112)) == (27, 2, 4, 56)
+    with pytest.raises(ValueError, match="patches of 2 columns do not divide 113"):
+        wide.patch_columns(113)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_rows_of_the_image_that_tiles_read(data):
+    kernel, stride = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 4))
+    pad, size = data.draw(st.integers(0, kernel - 1)), data.draw(st.integers(kernel, 20))
+    work = workload(size, 3, kernel, stride, pad)
+    rows, _ = work.window.outputs(size, size)
+    count = data.draw(st.integers(1, -(-kernel // stride)))
+    layout = PatchLayout.of(work.window, 3, 16, count=count)
+    tile = data.draw(st.integers(1, rows))
+    read = 0
+    for first in range(0, rows, tile):
+        for patch in range(first, min(first + tile, rows) + layout.reach):
+            start = patch * stride - pad
+            read += sum(0 <= start + r < size for r in range(layout.rows))
+    assert patch_layouts.image_rows_read(work, layout, rows)[tile] == read
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_choice_is_never_busier_than_whole_windows_and_fits(data):
+    block_in, block_out = (data.draw(st.sampled_from([8, 16, 32, 64, 128])) for _ in range(2))
+    config = array(block_in, block_out, vectors=data.draw(st.sampled_from([64, 512, 2048])))
+    config = replace(config, wgt_buffer_bytes=data.draw(st.sampled_from([16, 64, 256])) * config.wgt_bytes)
+    kernel, stride = data.draw(st.integers(1, 11)), data.draw(st.integers(1, 4))
+    work = workload(64, data.draw(st.integers(1, 4)), kernel, stride, kernel // 2, filters=48)
+    shape = LayerShape.of(config, work)
+    whole = PatchLayout.of(work.window, work.channels, block_in)
+    found = patch_layouts.tiled_layout(config, work)
+    blocks = shape.output_blocks * shape.vectors
+    rolling, rows = patch_layouts.rolling_layout(config, work, shape.out_width, blocks)
+    for layout in (found, rolling):
+        busy = [
+            max(
+                patch_layouts.products_of(shape, item),
+                patch_layouts.loading_steps(work, shape, item),
+            )
+            for item in (layout, whole)
+        ]
+        assert busy[0] <= busy[1]
+        assert layout == whole or layout.products * layout.columns <= config.wgt_depth
+    assert (rows is None) == (not rolling.shared)
+    if rows is not None:
+        row = rolling.patch_columns(shape.out_width) * rolling.vectors
+        assert rolling.reach + 1 < rows and rows * row <= config.inp_depth
+
+
+@pytest.mark.parametrize(
+    ("config", "least"),
+    [(array(64, 64), 3 * 114 * 112), (array(16, 64), 11 * 112 * 112)],
+    ids=["64x64", "16x64"],
+)
+def test_the_first_layer_of_resnet_on_wide_arrays(config, least):
+    """Array and load unit, the busier of them, hardly wait: with whole windows 64x64 takes 114,000 cycles."""
+    result = compile_graph(first_layer(1, (3, 224, 224), 64, 7, 2, 3, pooled=True), config)
+    program = result.program
+    cycles = simulate(config, program.instructions, program.image, data=False).cycles
+    assert least < cycles < 1.05 * least
