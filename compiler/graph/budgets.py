@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 import onnx
 
@@ -109,6 +110,7 @@ def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
     )
 
 
+@cache
 def item_bytes(element_type: int) -> int:
     """Bytes of an element of one of ONNX's types; of strings, whose size nothing tells, those of a pointer."""
     try:

@@ -41,8 +41,10 @@ def check_scales(label: str, model: onnx.ModelProto) -> None:
             except (ValueError, TypeError):
                 continue  # damaged: whoever reads it says so
             _check_counts(label, node, number, scale.size, constants)
-            usable = np.isfinite(scale) & (scale > 0) & (scale >= least)
-            if not usable.all():
+            # Comparisons with NaN fail, which either end is if any scale is.
+            low, high = scale.min(initial=1.0), scale.max(initial=1.0)
+            if not (low > 0 and low >= least and high < np.inf):
+                usable = np.isfinite(scale) & (scale > 0) & (scale >= least)
                 raise invalid_node_error(
                     label,
                     node.name or f"{node.op_type}_{number}",
@@ -50,7 +52,7 @@ def check_scales(label: str, model: onnx.ModelProto) -> None:
                     f"its scale is not a positive finite number: '{name}' holds {scale[~usable].flat[0]}",
                     "calibrate the model again",
                 )
-            if data is not None and not bias and scale.max() > _LARGE:
+            if data is not None and not bias and high > _LARGE:
                 _check_finite(label, node, number, data, scale)
 
 

@@ -6,6 +6,7 @@ the length is what the tensor's shape and type need. The importer and the cache 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
@@ -105,18 +106,22 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
 
 def tensor_bytes(tensor: TensorProto) -> int | None:
     """How many bytes the elements of a tensor take; None for what is no plain number."""
-    if tensor.data_type not in TensorProto.DataType.values():
+    bits = _element_bits(tensor.data_type)
+    return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
+
+
+@functools.cache
+def _element_bits(data_type: int) -> int | None:
+    if data_type not in TensorProto.DataType.values():
         return None
-    name = TensorProto.DataType.Name(tensor.data_type)
+    name = TensorProto.DataType.Name(data_type)
     if name in ("UNDEFINED", "STRING"):
         return None
     if name in ("INT4", "UINT4", "FLOAT4E2M1"):
-        bits = 4
-    elif name in ("INT2", "UINT2"):
-        bits = 2
-    else:
-        bits = 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    return -(-math.prod(tensor.dims) * bits // 8)
+        return 4
+    if name in ("INT2", "UINT2"):
+        return 2
+    return 8 * helper.tensor_dtype_to_np_dtype(data_type).itemsize
 
 
 def _read(label: str, places: list[ExternalTensor], use: Callable[[ExternalTensor, bytes], None]) -> None:

@@ -101,9 +101,9 @@ def _weights_aside(model: onnx.ModelProto) -> dict[int, bytes]:
     """Takes the bytes of large initializers out, by their numbers. What is not as long as it should be stays."""
     weights: dict[int, bytes] = {}
     for number, tensor in enumerate(model.graph.initializer):
-        size = len(tensor.raw_data)
-        if size > MOST_SHAPE_BYTES and size == tensor_bytes(tensor):
-            weights[number] = tensor.raw_data
+        data = tensor.raw_data
+        if len(data) > MOST_SHAPE_BYTES and len(data) == tensor_bytes(tensor):
+            weights[number] = data
             tensor.ClearField("raw_data")
     return weights
 
