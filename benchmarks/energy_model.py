@@ -1,12 +1,13 @@
 """Energy by event, fitted to programs replayed on netlists, and held against programs that nothing was fitted on.
 
-    python benchmarks/energy_model.py [--programs N] [--rows FILE] [--tool] [--write]
+    python benchmarks/energy_model.py [--programs N] [--rows FILE] [--held-out] [--write]
 
 Seeded programs (`verify.energy_programs`) run on the RTL of four small machines; the netlists in standard cells, mapped
 to the default library, do what the ports carried and are compared with the RTL in every cycle. N programs of each
-machine are fitted on; five others of each are held out. FILE keeps the replays, a line each: those that it has are not
-made again, and all of them count. --tool also gives every unit of `tiny` to OpenSTA at equal activities. --write keeps
-rows and figures in benchmarks/results/energy_model.json, coefficients in codesign/technology/event_energy.json.
+machine are fitted on; six others of each (VALIDATION) judge while features are chosen, and are fitted on at the end.
+--held-out replays five more of each (HELD_OUT), for the figures of the final model. FILE keeps the replays, a line
+each: those that it has are not made again. --write, which implies --held-out, keeps rows and figures in
+benchmarks/results/energy_model.json and coefficients in codesign/technology/event_energy.json.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,31 +23,32 @@ from typing import Any
 from vdla.benchmarks.harness import energy_fit as fit
 from vdla.benchmarks.harness.energy_rows import (
     HELD_OUT,
+    VALIDATION,
     Replayed,
-    beside_the_tool,
     machine_facts,
     machines,
     prepare,
     row_of,
 )
 from vdla.benchmarks.harness.results import ROOT, provenance, write_results
+from vdla.codesign.technology.event_energy import EventEnergy, parse_event_energy
 from vdla.hw.activity.liberty import Library, read_library
 from vdla.hw.synthesis.cells.libraries import find_library
+from vdla.hw.synthesis.cells.sram import scale_of
 from vdla.isa.config import Config
 from vdla.sim.statistics import MEASURED
 from vdla.util.errors import UserError
 from vdla.util.whole_files import write_whole
 
 COEFFICIENTS = ROOT / "codesign" / "technology" / "event_energy.json"
-_REGISTER, _NANOMETRES = "DFFPOSX1", 180
-"""Of the library osu018."""
+Rows = list[dict[str, Any]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=16)
+    parser.add_argument("--programs", type=int, default=24)
     parser.add_argument("--rows", type=Path)
-    parser.add_argument("--tool", action="store_true")
+    parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     known = machines()
@@ -56,10 +58,15 @@ def main() -> None:
     def prepared(name: str) -> Replayed:
         return prepare(known[name], lambda text: print(text, flush=True))
 
-    rows, facts = gather(known, prepared, arguments.programs, arguments.rows)
+    final = arguments.held_out or arguments.write
+    seeds = [*range(arguments.programs), *VALIDATION, *(HELD_OUT if final else ())]
+    rows, facts = gather(known, prepared, seeds, arguments.rows)
+    if not final:
+        fitted = [row for row in rows if row["seed"] not in VALIDATION]
+        costs = fit.fit_events(fitted, known)
+        print(json.dumps(_errors([row for row in rows if row["seed"] in VALIDATION], costs, known), indent=2))
+        return
     figures, coefficients = evaluate(rows, facts, known, library)
-    if arguments.tool:
-        figures["timing_tool"] = tool_figures(prepared("tiny"))
     print(json.dumps(figures, indent=2))
     if arguments.write:
         write_results("energy_model", {**figures, "machines": facts, "rows": rows}, compact=True)
@@ -68,13 +75,13 @@ def main() -> None:
 
 
 def gather(
-    known: Mapping[str, Config], prepared: Callable[[str], Replayed], programs: int, path: Path | None
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    known: Mapping[str, Config], prepared: Callable[[str], Replayed], seeds: Iterable[int], path: Path | None
+) -> tuple[Rows, dict[str, Any]]:
     """The rows of all programs, and the facts of machines; those in the file at `path` are taken, others are added."""
     text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
     have = [json.loads(line) for line in text.splitlines()]
     facts = {item["facts_of"]: item["facts"] for item in have if "facts_of" in item}
-    rows = {(item["machine"], item["seed"]): item for item in have if "machine" in item}
+    kept = {(item["machine"], item["seed"]): item for item in have if "machine" in item}
 
     def keep(item: dict[str, Any]) -> None:
         if path is not None:
@@ -85,9 +92,10 @@ def gather(
         if name not in facts:
             facts[name] = machine_facts(prepared(name))
             keep({"facts_of": name, "facts": facts[name]})
-    for seed in [*HELD_OUT, *range(programs)]:
+    rows: Rows = []
+    for seed in seeds:
         for name in known:
-            row = rows.get((name, seed))
+            row = kept.get((name, seed))
             if row is None:
                 try:
                     row = row_of(prepared(name), seed)
@@ -96,71 +104,96 @@ def gather(
                     continue
                 print(f"{name}, program {seed}: {row['events']['cycles']} cycles", flush=True)
                 keep(row)
-            rows[name, seed] = row
-    return list(rows.values()), facts
+            rows.append(row)
+    return rows, facts
 
 
 def evaluate(
-    rows: list[dict[str, Any]], facts: Mapping[str, Any], known: Mapping[str, Config], library: Library
+    rows: Rows, facts: Mapping[str, Any], known: Mapping[str, Config], library: Library
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Figures on the programs held out, and the coefficients."""
     fitted = [row for row in rows if row["seed"] not in HELD_OUT]
     held = [row for row in rows if row["seed"] in HELD_OUT]
     costs = fit.fit_events(fitted, known)
-    low, high = fit.interval_of(fitted, known)
+    ratios = fit.fold_ratios(fitted, known)
+    interval = fit.interval_of(ratios)
+    scale = scale_of(find_library())
+    of_leakage = sum(own["leakage_nw"] for parts in facts.values() for own in parts.values())
+    of_area = sum(own["um2"] for parts in facts.values() for own in parts.values())
+    areas = fit.fit_structure(fit.synthesized("logic_um2"))
     coefficients = {
         "library": library.name,
         "corner": library.corner,
         "library_sha256": library.digest,
         "volts": library.volts,
-        "nanometres": _NANOMETRES,
+        "nanometres": round(scale.node_nm),
+        "sram_scale": {"area": scale.area, "delay": scale.delay, "energy": scale.energy},
         "events": costs,
-        "clock": round(fit.clock_of(library, _REGISTER), 6),
-        "registers": fit.fit_structure(facts, known, "registers"),
-        "leakage": fit.fit_structure(facts, known, "leakage_nw"),
-        "interval": [round(low, 4), round(high, 4)],
+        "clock": round(fit.clock_of(library), 6),
+        "registers": fit.fit_structure(fit.synthesized("flip_flops")),
+        "leakage": {
+            part: {name: round(each * of_leakage / of_area, 4) for name, each in own.items()}
+            for part, own in areas.items()
+        },
+        "interval": [round(end, 4) for end in interval],
     }
-    model = fit.model_of(coefficients)
+    model = parse_event_energy(coefficients)
     programs = [_program(row, costs, known, model) for row in held]
-    inside = [low <= 1 / (1 + one["error"]) <= high for one in programs]
-    units = {
-        unit: round(
-            statistics.mean(
-                abs(fit.predicted(row, costs, known)[unit] - fit.measured(row)[unit])
-                / sum(fit.measured(row).values())
-                for row in held
-            ),
-            4,
-        )
-        for unit in costs
-    }
+    inside = [interval[0] <= 1 / (1 + one["error"]) <= interval[1] for one in programs]
     figures = {
         "fitted": len(fitted),
         "held_out": len(held),
-        "mean_error": round(statistics.mean(abs(one["error"]) for one in programs), 4),
-        "median_error": round(statistics.median(abs(one["error"]) for one in programs), 4),
-        "mean_error_with_clock": round(statistics.mean(abs(one["error_with_clock"]) for one in programs), 4),
-        "mean_error_constant_energy": round(_constant(fitted, held, known), 4),
+        **_errors(held, costs, known),
+        "mean_error_with_clock": _mean(abs(one["error_with_clock"]) for one in programs),
+        "clock_share": _mean(one["clock_pj"] / (one["clock_pj"] + one["data_pj"]) for one in programs),
+        "mean_error_constant_energy": _constant(fitted, held, known),
         "inside_interval": round(sum(inside) / len(inside), 3),
         "interval": coefficients["interval"],
-        "mean_error_by_unit_of_total": units,
+        "mean_error_in_folds": _mean(abs(1 / one - 1) for one in ratios),
+        "mean_error_machine_left_out": {
+            name: _errors(
+                [row for row in rows if row["machine"] == name],
+                fit.fit_events([row for row in fitted if row["machine"] != name], known),
+                known,
+            )["mean_error"]
+            for name in known
+        },
         "programs": programs,
         "shares": _shares(rows),
     }
     return figures, coefficients
 
 
+def _mean(values: Iterable[float]) -> float:
+    return round(statistics.mean(values), 4)
+
+
+def _errors(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[str, Any]:
+    """Errors of data energy, clock pins left out; and by part, of the program's total."""
+    errors = [abs(1 / fit.ratio(row, costs, known) - 1) for row in rows]
+    parts = {}
+    for part in costs:
+        off = (abs(fit.predicted(row, costs, known)[part] - fit.measured(row)[part]) for row in rows)
+        parts[part] = _mean(one / sum(fit.measured(row).values()) for one, row in zip(off, rows, strict=True))
+    return {
+        "mean_error": _mean(errors),
+        "median_error": round(statistics.median(errors), 4),
+        "largest_error": round(max(errors), 4),
+        "mean_error_by_part_of_total": parts,
+    }
+
+
 def _program(
-    row: dict[str, Any], costs: Mapping[str, Any], known: Mapping[str, Config], model: Any
+    row: dict[str, Any], costs: fit.Costs, known: Mapping[str, Config], model: EventEnergy
 ) -> dict[str, Any]:
-    config, cycles = known[row["machine"]], row["cycles_replayed"]
+    config, cycles = known[row["machine"]], row["events"]["cycles"]
     data, clock = sum(fit.measured(row).values()), fit.measured_clock(row)
     ours = sum(fit.predicted(row, costs, known).values())
     clocks = sum(model.clocks(config, cycles).values())
     return {
         "machine": row["machine"],
         "seed": row["seed"],
-        "cycles": row["events"]["cycles"],
+        "cycles": cycles,
         "data_pj": round(data),
         "clock_pj": round(clock),
         "error": round(ours / data - 1, 4),
@@ -168,50 +201,28 @@ def _program(
     }
 
 
-def _constant(fitted: list[dict[str, Any]], held: list[dict[str, Any]], known: Mapping[str, Config]) -> float:
-    """Mean error of the same model without statistics of operands: every operation costs the same."""
+def _constant(fitted: Rows, held: Rows, known: Mapping[str, Config]) -> float:
+    """Mean error of the same model without the bits that change: every operation costs the same."""
 
     def without(row: dict[str, Any]) -> dict[str, Any]:
         lanes = row["changes"]["loaded_lanes"]
         return {**row, "changes": dict.fromkeys(MEASURED, 0) | {"loaded_lanes": lanes}}
 
     costs = fit.fit_events([without(row) for row in fitted], known)
-    return statistics.mean(abs(1 / fit.ratio(without(row), costs, known) - 1) for row in held)
+    return _errors([without(row) for row in held], costs, known)["mean_error"]
 
 
-def _shares(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Shares of data energy by unit, of all programs of a machine together."""
+def _shares(rows: Rows) -> dict[str, dict[str, float]]:
+    """Shares of data energy by part, of all programs of a machine together."""
     found: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(row["machine"] for row in rows):
         sums: dict[str, float] = {}
         for row in rows:
             if row["machine"] == name:
-                for unit, value in fit.measured(row).items():
-                    sums[unit] = sums.get(unit, 0.0) + value
-        found[name] = {unit: round(value / sum(sums.values()), 3) for unit, value in sums.items()}
+                for part, value in fit.measured(row).items():
+                    sums[part] = sums.get(part, 0.0) + value
+        found[name] = {part: round(value / sum(sums.values()), 3) for part, value in sums.items()}
     return found
-
-
-def tool_figures(machine: Replayed) -> dict[str, Any]:
-    """Our power beside OpenSTA's, all units of a machine, at the activities of one program."""
-    rows = list(beside_the_tool(machine, 0))
-    tool, same, ours = (
-        [sum(row[key][part] for row in rows) for part in range(len(rows[0][key]))]
-        for key in ("tool", "same_rules", "ours")
-    )
-    largest = max(abs(sum(row["same_rules"]) / sum(row["tool"]) - 1) for row in rows if sum(row["tool"]) > 0)
-    return {
-        "error_same_rules": round(abs(sum(same) / sum(tool) - 1), 7),
-        "largest_error_of_a_unit": round(largest, 7),
-        "tool_pj_a_cycle": {"internal": round(tool[0], 3), "switching": round(tool[1], 3)},
-        # The clock pins' loads are on a net that no cell drives: the tool leaves them out.
-        "ours_pj_a_cycle": {
-            "internal": round(ours[0], 3),
-            "switching": round(ours[1], 3),
-            "clock pins": round(ours[2], 3),
-        },
-        "units": rows,
-    }
 
 
 if __name__ == "__main__":

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from vdla.codesign.technology.event_features import GROUPS, part_of_path
 from vdla.codesign.technology.events import count_events
 from vdla.hw.activity.liberty import Library, read_library
 from vdla.hw.activity.netlist import Netlist, flatten
-from vdla.hw.activity.power import Electrical, by_unit, electrical, energy_of
+from vdla.hw.activity.power import Electrical, electrical, energy_of
 from vdla.hw.activity.simulate import Activity, Simulation
-from vdla.hw.activity.timing_tool import as_the_tool_counts, part_of, tool_power
 from vdla.hw.harness.engine import Machine
 from vdla.hw.synthesis.cells.design import map_design
 from vdla.hw.synthesis.cells.libraries import find_library
@@ -22,8 +23,10 @@ from vdla.sim import simulate
 from vdla.sim.statistics import operand_statistics
 from vdla.verify.energy_programs import energy_program
 
-HELD_OUT = range(1000, 1005)
-"""Seeds of the programs of every machine that nothing is fitted on."""
+HELD_OUT = range(5000, 5005)
+"""Seeds of the programs of every machine that nothing is fitted on, and by which no feature was chosen."""
+VALIDATION = range(2000, 2006)
+"""Seeds of programs by which features were chosen; then the coefficients are fitted on these as well."""
 
 _RESET_CYCLES = 4
 
@@ -60,18 +63,23 @@ class Replayed:
     library: Library
     netlist: Netlist
     state: Electrical
+    parts: tuple[NDArray[np.intp], tuple[str, ...]]
+    """The place of every cell's part in the names behind."""
 
     def replay(self, program: Program) -> Activity:
-        """The activity of a program from reset on; the netlist must do what the RTL does, or MismatchError."""
+        """The activity of a program while it runs; the netlist must do what the RTL does, or MismatchError."""
         with Machine(self.config) as machine:
             machine.watch_ports()
             machine.reset()
             machine.run(program.instructions, program.image)
             ports = machine.watched_ports()
-        # Behind the end registers are read over the control bus, which is no part of the program.
-        until = int(np.flatnonzero(ports["running"][:, 0])[-1]) + 1
-        ports = {name: rows[:until] for name, rows in ports.items()}
-        return Simulation(self.netlist).run(ports, unchecked=_RESET_CYCLES)
+        # Before it runs and behind its end registers are set and read over the control bus; and at power-up every net
+        # comes from nowhere. None of it is the program's.
+        runs = np.flatnonzero(ports["running"][:, 0])
+        start, stop = int(runs[0]), int(runs[-1]) + 1
+        simulation = Simulation(self.netlist)
+        simulation.run({name: rows[:start] for name, rows in ports.items()}, unchecked=_RESET_CYCLES)
+        return simulation.run({name: rows[start:stop] for name, rows in ports.items()})
 
 
 def prepare(config: Config, report: Callable[[str], None]) -> Replayed:
@@ -79,74 +87,73 @@ def prepare(config: Config, report: Callable[[str], None]) -> Replayed:
     liberty = find_library()
     library = read_library(liberty.path)
     netlist = flatten(map_design(config, liberty, report=report), library)
-    return Replayed(config=config, library=library, netlist=netlist, state=electrical(netlist, library))
+    paths = [name.rpartition(".")[0] for name in netlist.names]
+    names = tuple(GROUPS)
+    part_of = {path: names.index(part_of_path(path)) for path in set(paths)}
+    return Replayed(
+        config=config, library=library, netlist=netlist, state=electrical(netlist, library),
+        parts=(np.array([part_of[path] for path in paths], np.intp), names),
+    )  # fmt: skip
 
 
 def row_of(machine: Replayed, seed: int) -> dict[str, Any]:
-    """One program: its events, operand statistics, and picojoules by unit."""
-    config = machine.config
+    """One program: its events, bits that change, and picojoules by part of the machine: [data, clock pins]."""
+    config, netlist = machine.config, machine.netlist
     program = energy_program(config, seed)
-    simulation = simulate(config, program.instructions, program.image, data=False)
-    statistics = operand_statistics(config, program.instructions, program.image)
     activity = machine.replay(program)
-    energy = energy_of(machine.netlist, machine.library, machine.state, activity)
-    units = by_unit(machine.netlist, machine.library, energy)
-    memories = machine.netlist.memories
+    energy = energy_of(netlist, machine.library, machine.state, activity)
+    parts = {name: [0.0, 0.0] for name in GROUPS}
+    of_cells, names = machine.parts
+    for column, values in enumerate((energy.switching + energy.internal, energy.clock)):
+        for name, value in zip(
+            names, np.bincount(of_cells, weights=values, minlength=len(names)), strict=True
+        ):
+            parts[name][column] += float(value)
+    for memory, value in zip(netlist.memories, energy.memory_outputs, strict=True):
+        parts[part_of_path(memory.path)][0] += float(value)
     return {
         "machine": config.name,
         "seed": seed,
-        "cycles_replayed": activity.cycles,
+        **counted(program),
+        "picojoules": {name: [round(value, 1) for value in own] for name, own in parts.items()},
+    }
+
+
+def counted(program: Program) -> dict[str, Any]:
+    """Events and bits that change of a program, as a row has them."""
+    config = program.config
+    simulation = simulate(config, program.instructions, program.image, data=False)
+    statistics = operand_statistics(config, program.instructions, program.image)
+    return {
         "events": dataclasses.asdict(count_events(program, simulation)),
         "changes": {name: round(value) for name, value in statistics.changes.items()},
-        "picojoules": {
-            unit: [round(one.switching, 1), round(one.internal, 1), round(one.clock, 1)]
-            for unit, one in units.items()
-        },
-        "memories": {
-            memory.path: [int(activity.reads[i]), int(activity.writes[i])]
-            for i, memory in enumerate(memories)
-        },
     }
 
 
 def machine_facts(machine: Replayed) -> dict[str, Any]:
-    """What does not depend on programs: cells, flip-flops and leakage by unit."""
+    """What does not depend on programs: cells, flip-flops, square micrometres and leakage by part."""
     netlist, library = machine.netlist, machine.library
-    registers = np.array([library.cells[kind].register is not None for kind in netlist.kinds])[netlist.kind]
-    leakage = np.array([library.cells[kind].leakage for kind in netlist.kinds])[netlist.kind]
+    cells = [library.cells[kind] for kind in netlist.kinds]
+    of_cells, names = machine.parts
+
+    def sums(values: list[float]) -> list[float]:
+        weights = np.array(values)[netlist.kind]
+        return np.bincount(of_cells, weights=weights, minlength=len(names)).tolist()
+
+    columns = zip(
+        names,
+        sums([1.0 for _ in cells]),
+        sums([float(cell.register is not None) for cell in cells]),
+        sums([cell.area for cell in cells]),
+        sums([cell.leakage for cell in cells]),
+        strict=True,
+    )
     return {
-        "cells": len(netlist.kind),
-        "units": {
-            unit: {
-                "cells": int((netlist.unit == i).sum()),
-                "registers": int(registers[netlist.unit == i].sum()),
-                "leakage_nw": round(float(leakage[netlist.unit == i].sum()), 3),
-            }
-            for i, unit in enumerate(netlist.units)
-        },
-    }
-
-
-def beside_the_tool(machine: Replayed, seed: int) -> Iterator[dict[str, Any]]:
-    """Power of every unit by OpenSTA and by us at equal activities, picojoules a cycle."""
-    activity = machine.replay(energy_program(machine.config, seed))
-    for i, unit in enumerate(machine.netlist.units):
-        cells = np.flatnonzero(machine.netlist.unit == i)
-        if not len(cells):
-            continue
-        part, own = part_of(machine.netlist, cells, machine.library)
-        state = electrical(part, machine.library)
-        tool = tool_power(part, machine.library, activity)
-        same = as_the_tool_counts(part, machine.library, state, activity)
-        ours = energy_of(part, machine.library, state, activity)
-        yield {
-            "unit": unit,
-            "cells": len(cells),
-            "tool": [float(tool.internal[own].sum()), float(tool.switching[own].sum())],
-            "same_rules": [float(same.internal[own].sum()), float(same.switching[own].sum())],
-            "ours": [
-                float(ours.internal[own].sum()) / activity.cycles,
-                float(ours.switching[own].sum()) / activity.cycles,
-                float(ours.clock[own].sum()) / activity.cycles,
-            ],
+        name: {
+            "cells": int(count),
+            "registers": int(registers),
+            "um2": round(area),
+            "leakage_nw": round(nanowatts, 1),
         }
+        for name, count, registers, area, nanowatts in columns
+    }

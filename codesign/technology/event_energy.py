@@ -14,94 +14,33 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from vdla.hw.synthesis.cells.sram import Scale
 from vdla.isa.config import Config
 
-from .events import Events
-
-CONTROL = ("control", "counters", "fetch", "memory port", "token queues", "top")
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "array": ("array",),
-    "compute": ("compute", "alu", "accumulators"),
-    "post": ("post",),
-    "load": ("load", "input scratchpad", "weight scratchpad"),
-    "store": ("store", "chain memory"),
-    "control": CONTROL,
-}
-"""The units of a model, and the units of the netlist (`hw.synthesis.netlist`) that each stands for."""
-
-FEATURES: Mapping[str, tuple[str, ...]] = {
-    "array": (
-        "input bits", "weight bits", "partial product bits", "product bits", "sum bits", "GEMM lanes",
-        "depthwise products", "cycles",
-    ),
-    "compute": (
-        "GEMM lanes", "accumulator bits", "sum bits", "depthwise products", "ALU lanes", "loaded accumulator bits",
-        "loaded accumulator lanes", "stored accumulator bits", "uop bytes", "window lanes", "operations", "cycles",
-    ),
-    "post": (
-        "stored lanes", "window lanes", "combined lanes", "stored accumulator bits", "scaled bits", "output bits",
-        "combined output bits", "accumulator bits", "GEMM lanes", "ALU lanes", "par bytes", "operand bytes",
-        "depthwise products", "loaded accumulator bits", "cycles",
-    ),
-    "load": ("inp bytes", "wgt bytes", "input bits", "weight bits", "load beats", "bus beats", "cycles"),
-    "store": (
-        "stored lanes", "window lanes", "output bits", "written bytes", "operand bytes", "par bytes", "bus beats",
-        "cycles",
-    ),
-    "control": ("instruction bytes", "bus beats", "operations", "written bytes", "cycles"),
-}  # fmt: skip
-"""What a unit's energy may depend on."""
-
-STRUCTURE = ("one", "products", "lanes", "input bytes", "bus bytes")
+STRUCTURE = (
+    "one", "with post", "with patch", "products", "staged products", "weight bytes", "input bytes", "lanes",
+    "banked lanes", "post lanes", "bus bytes", "patch bus bytes",
+)  # fmt: skip
 """What numbers of flip-flops and leakage grow with."""
 
 
 def structure_of(config: Config) -> dict[str, float]:
     """The values of `STRUCTURE`."""
+    lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
+    post, patch = config.has("post"), config.has("patch")
     return {
         "one": 1.0,
+        "with post": float(post),
+        "with patch": float(patch),
         "products": float(config.multiplies_per_cycle),
-        "lanes": float(config.batch * config.block_out),
+        "staged products": float(config.multiplies_per_cycle * config.multiplier_stages),
+        "weight bytes": float(config.wgt_bytes),
         "input bytes": float(config.inp_bytes),
-        "bus bytes": float(config.memory.bus_bytes),
-    }
-
-
-def features_of(config: Config, events: Events, changes: Mapping[str, float]) -> dict[str, float]:
-    """The features of a launch. `changes` are those of its operands, by `sim.statistics.MEASURED`."""
-    lanes = config.batch * config.block_out
-    read = events.read
-    bus = config.memory.bus_bytes
-    return {
-        # An input's bit reaches a multiplier in every row of the tile.
-        "input bits": changes["inputs"] * config.block_out,
-        # A weight's bit reaches one for every vector of the batch.
-        "weight bits": changes["weights"] * config.batch,
-        "partial product bits": changes["partial_products"],
-        "product bits": changes["products"],
-        "sum bits": changes["sums"],
-        "accumulator bits": changes["accumulators"],
-        "loaded accumulator bits": changes["loaded"],
-        "loaded accumulator lanes": changes["loaded_lanes"],
-        "stored accumulator bits": changes["stored"],
-        "scaled bits": changes["scaled"],
-        "output bits": changes["outputs"],
-        "combined output bits": changes["outputs"] * events.combined / max(1, events.stored),
-        "GEMM lanes": float(events.gemm * lanes),
-        "depthwise products": float(events.depthwise * lanes),
-        "operations": float(events.gemm + events.depthwise + events.alu),
-        "ALU lanes": float(events.alu * lanes),
-        "window lanes": float(events.window_reads * lanes),
-        "stored lanes": float(events.stored * lanes),
-        "combined lanes": float(events.combined * lanes),
-        "load beats": (read["inp"] + read["wgt"]) / bus,
-        "bus beats": (sum(read.values()) + events.written) / bus,
-        **{
-            f"{kind} bytes": float(read[kind])
-            for kind in ("inp", "wgt", "acc", "uop", "par", "operand", "instruction")
-        },
-        "written bytes": float(events.written),
-        "cycles": float(events.cycles),
+        "lanes": float(lanes),
+        "banked lanes": float(lanes * config.acc_banks),
+        "post lanes": float(lanes // config.post_passes * post),
+        "bus bytes": float(bus),
+        "patch bus bytes": float(bus * patch),
     }
 
 
@@ -109,7 +48,7 @@ def features_of(config: Config, events: Events, changes: Mapping[str, float]) ->
 class EventEnergy:
     """Coefficients, in picojoules: `events` by unit and feature, `clock` of a flip-flop in a cycle; flip-flops and
     nanowatts of leakage by unit and structure. `interval`: what measured energy is to predicted, least and most in 90
-    of 100 programs. `library`, `volts`, `nanometres` of what was measured."""
+    of 100 programs. `library`, `volts`, `nanometres` of what was measured; `sram_scale` takes memory macros there."""
 
     library: str
     volts: float
@@ -119,6 +58,7 @@ class EventEnergy:
     registers: Mapping[str, Mapping[str, float]]
     leakage: Mapping[str, Mapping[str, float]]
     interval: tuple[float, float]
+    sram_scale: Scale
 
     def data(self, features: Mapping[str, float]) -> dict[str, float]:
         """Picojoules of data that change, by unit."""
@@ -154,6 +94,7 @@ def parse_event_energy(value: Mapping[str, Any]) -> EventEnergy:
         registers=value["registers"],
         leakage=value["leakage"],
         interval=(float(low), float(high)),
+        sram_scale=Scale(**value["sram_scale"]),
     )
 
 

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from vdla.isa.layout import Opcode, extract, formats
+from vdla.isa.alu import AluOpcode
+from vdla.isa.layout import Unit
 from vdla.isa.program import Program
 from vdla.sim import SimulationResult
+from vdla.sim import state as s
+from vdla.sim.decode import decode
 
 from ..report.traffic import register_at
+
+MOVERS = ("load", "compute", "store", "written")
+"""Who moves bytes: the units' loads, operands among the store unit's, and outputs."""
+
+
+def _none() -> dict[str, int]:
+    return dict.fromkeys(MOVERS, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
     """Counts of one launch. Operations are of whole vectors; `overwriting` are those of the array that read no
-    accumulator. `window_reads` are accumulator vectors that the store unit reads, `stored` those that it stores,
-    `chained` those that go to the chain memory, `combined` those with an operand. `read` and `written` are bytes on the
-    bus by kind."""
+    accumulator, `slow` those of the ALU that shift or multiply, `two` those that read two accumulators.
+    `window_reads` are accumulator vectors that the store unit reads, `stored` those that it stores,
+    `chained` those of them that go to the chain memory, `combined` those with an operand. `read` and `written` are bytes
+    on the bus by kind.
+
+    `issued` are instructions by unit, `settings` the store unit's CONFIG, `posts` STORE.POST; `runs` pieces of DRAM
+    one behind the other by `MOVERS`; `busy` cycles of load and store unit.
+    """
 
     cycles: int
     gemm: int
@@ -28,9 +44,16 @@ class Events:
     stored: int
     window_reads: int
     combined: int
-    read: dict[str, int]
+    read: Mapping[str, int]
     written: int
     chained: int = 0
+    slow: int = 0
+    two: int = 0
+    settings: int = 0
+    posts: int = 0
+    issued: Mapping[str, int] = field(default_factory=_none)
+    runs: Mapping[str, int] = field(default_factory=_none)
+    busy: Mapping[str, int] = field(default_factory=_none)
 
 
 def count_events(
@@ -38,40 +61,69 @@ def count_events(
 ) -> Events:
     """The events of a program that was simulated; with `only` (n,) the operations of these instructions, beside cycles
     and bytes of the whole program."""
-    words, layout = np.asarray(program.instructions), formats(program.config)
-    opcode = (words[:, 0] & np.uint64(7)).astype(np.int64)
-    if only is not None:
-        opcode = np.where(only, opcode, -1)
+    words = np.asarray(program.instructions)
+    rows = decode(program.config, words, len(program.image)).rows
+    counted = np.ones(len(rows), bool) if only is None else only[: len(rows)]
+    kind = np.where(counted, rows[:, s.KIND], -1)
 
-    def field(format_name: str, name: str, which: np.ndarray) -> np.ndarray:
-        return extract(words[which], layout[format_name].field(name))
+    def of(*kinds: int) -> NDArray[np.intp]:
+        return np.flatnonzero(np.isin(kind, kinds))
 
-    def operations(format_name: str, which: np.ndarray) -> np.ndarray:
-        span = np.maximum(0, field(format_name, "uop_end", which) - field(format_name, "uop_bgn", which))
-        return span * field(format_name, "iter_out", which) * field(format_name, "iter_in", which)
+    def operations(which: NDArray[np.intp]) -> NDArray[np.int64]:
+        span = np.maximum(0, rows[which, s.UOP_END] - rows[which, s.UOP_BGN])
+        return span * rows[which, s.ITER_OUT] * rows[which, s.ITER_IN]
 
-    gemm, depthwise, alu, store = (
-        np.flatnonzero(opcode == code) for code in (Opcode.GEMM, Opcode.DEPTHWISE, Opcode.ALU, Opcode.STORE)
-    )
-    products = operations("GEMM", gemm)
-    whole = (field("GEMM", "reset", gemm) | field("GEMM", "overwrite", gemm)) == 1
-    vectors = field("STORE.OUT", "y_size", store) * field("STORE.OUT", "x_size", store)
-    post = extract(words[store], layout["LOAD.INP"].field("memory_type")) == layout["STORE.POST"].memory_type
-    windows = np.array(
-        [(w["rows_minus_1"] + 1) * (w["columns_minus_1"] + 1) for w in register_at(words, "WINDOW", store)],
-        dtype=np.int64,
-    )
-    combined = post & (field("STORE.POST", "operand", store) == 1)
+    gemm, alu, post = of(s.GEMM), of(s.ALU), of(s.STORE_POST)
+    store = of(s.STORE_OUT, s.STORE_POST)
+    products, of_alu = operations(gemm), operations(alu)
+    whole = (rows[gemm, s.RESET] | rows[gemm, s.OVERWRITE]) == 1
+    vectors = rows[store, s.Y_SIZE] * rows[store, s.X_SIZE]
+    windows = np.ones(len(store), np.int64)
+    of_post = np.isin(store, post)
+    windows[of_post] = [
+        (w["rows_minus_1"] + 1) * (w["columns_minus_1"] + 1) for w in register_at(words, "WINDOW", post)
+    ]
+    slow = np.isin(rows[alu, s.ALU_OPCODE], (AluOpcode.SHR, AluOpcode.MUL))
+    combined = of_post & (rows[store, s.OPERAND] == 1)
+    unit = np.where(counted, rows[:, s.UNIT], -1)
     return Events(
         cycles=simulation.cycles,
         gemm=int(products.sum()),
-        depthwise=int(operations("GEMM", depthwise).sum()),
+        depthwise=int(operations(of(s.DEPTHWISE)).sum()),
         overwriting=int(products[whole].sum()),
-        alu=int(operations("ALU", alu).sum()),
+        alu=int(of_alu.sum()),
+        slow=int(of_alu[slow].sum()),
+        two=int(of_alu[rows[alu, s.USE_IMM] == 0].sum()),
         stored=int(vectors.sum()),
-        window_reads=int((vectors * np.where(post, windows, 1)).sum()) if store.size else 0,
+        window_reads=int((vectors * windows).sum()),
         combined=int(vectors[combined].sum()),
         read={kind: item.bytes for kind, item in simulation.traffic.items() if kind != "out"},
         written=simulation.dram_write_bytes,
-        chained=int(vectors[post & (field("STORE.POST", "chain", store) == 1)].sum()),
+        chained=int(vectors[of_post & (rows[store, s.CHAIN] == 1)].sum()),
+        settings=int((kind == s.CONFIG)[unit == Unit.STORE].sum()),
+        posts=len(post),
+        issued={item.name.lower(): int((unit == item).sum()) for item in Unit},
+        runs=_runs(rows, of),
+        busy={name: own.busy.get("busy", 0) for name, own in simulation.units.items() if name != "compute"},
     )
+
+
+def _runs(rows: NDArray[np.int64], of: Callable[..., NDArray[np.intp]]) -> dict[str, int]:
+    """Pieces of DRAM that loads and stores touch; rows that touch are one."""
+
+    def pieces(*kinds: int) -> int:
+        which = of(*kinds)
+        y, x, stride = (rows[which, column] for column in (s.Y_SIZE, s.X_SIZE, s.X_STRIDE))
+        joined = (stride == x) & (rows[which, s.KIND] != s.LOAD_PATCH)
+        on_bus = (rows[which, s.KIND] != s.STORE_POST) | (rows[which, s.CHAIN] == 0)
+        return int(np.where((x == 0) | ~on_bus, 0, np.where(joined, np.minimum(y, 1), y)).sum())
+
+    operands = of(s.STORE_POST)
+    used = operands[rows[operands, s.OPERAND] == 1]
+    with_operand = np.where(rows[used, s.X_STRIDE] == rows[used, s.X_SIZE], 1, rows[used, s.Y_SIZE])
+    return {
+        "load": pieces(s.LOAD_INP, s.LOAD_WGT, s.LOAD_PATCH),
+        "compute": pieces(s.LOAD_UOP, s.LOAD_ACC, s.LOAD_ACC8),
+        "store": pieces(s.LOAD_PAR) + int(with_operand.sum()),
+        "written": pieces(s.STORE_OUT, s.STORE_POST),
+    }

@@ -34,7 +34,7 @@ class Electrical:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Energy:
-    """Picojoules of every cell by cause, and of the nets that memories drive by memory's unit."""
+    """Picojoules of every cell by cause, and of the nets that each memory drives."""
 
     switching: NDArray[np.float64]
     internal: NDArray[np.float64]
@@ -137,7 +137,7 @@ def energy_of(netlist: Netlist, library: Library, state: Electrical, activity: A
     cells = len(netlist.kind)
     found = Energy(
         switching=np.zeros(cells), internal=np.zeros(cells), clock=np.zeros(cells),
-        memory_outputs=np.zeros(len(netlist.units)),
+        memory_outputs=np.zeros(len(netlist.memories)),
     )  # fmt: skip
     toggles = activity.toggles.astype(float)
     load = state.loads.max(axis=1)
@@ -171,10 +171,9 @@ def energy_of(netlist: Netlist, library: Library, state: Electrical, activity: A
                 for power in powers:
                     own = _mean(power.rise, power.fall, state.slews[nets], np.zeros(len(here)))
                     found.internal[here] += np.where(connected, toggles[nets] * own / len(powers), 0.0)
-    unit_of = {unit: i for i, unit in enumerate(netlist.units)}
-    for memory in netlist.memories:
+    for i, memory in enumerate(netlist.memories):
         for port in memory.reads:
-            found.memory_outputs[unit_of[memory.unit]] += each[port.data].sum()
+            found.memory_outputs[i] += each[port.data].sum()
     return found
 
 
@@ -217,8 +216,10 @@ def by_unit(netlist: Netlist, library: Library, energy: Energy) -> dict[str, Uni
         return np.bincount(netlist.unit, weights=values, minlength=count).astype(float)
 
     leakage = np.array([library.cells[kind].leakage for kind in netlist.kinds])
+    units = {unit: i for i, unit in enumerate(netlist.units)}
+    of_memories = np.array([units[memory.unit] for memory in netlist.memories], int)
     rows = (
-        sums(energy.switching) + energy.memory_outputs,
+        sums(energy.switching) + np.bincount(of_memories, weights=energy.memory_outputs, minlength=count),
         sums(energy.internal),
         sums(energy.clock),
         sums(leakage[netlist.kind]),

@@ -1,0 +1,84 @@
+"""Bits that change on the bus from one beat to the next, by who moves them."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.util.machine_code import compiled
+
+from .decode import patch_row_bytes
+from .state import (
+    CHAIN,
+    DRAM_BASE,
+    KIND,
+    LOAD_ACC,
+    LOAD_ACC8,
+    LOAD_INP,
+    LOAD_PAR,
+    LOAD_PATCH,
+    LOAD_UOP,
+    LOAD_WGT,
+    OPERAND,
+    STORE_POST,
+    X_SIZE,
+    X_STRIDE,
+    Y_SIZE,
+)
+from .toggles_compute import ones
+
+BUS_MEASURED = ("fetched", "loaded_words", "compute_words", "store_words", "written_words")
+"""Bits that change on the bus of instructions, of loads of inputs and weights, of the compute unit's, of the store
+unit's, and of outputs."""
+
+_FETCHED, _LOADED, _COMPUTE, _STORE, _WRITTEN = range(5)
+
+
+@compiled()
+def _bytes(memory, begin, end, beat, which, totals):  # type: ignore[no-untyped-def]
+    """Beats of the bus for bytes begin .. end; `beat` is what it carried last."""
+    bus = len(beat)
+    found = 0
+    for first in range(begin // bus * bus, end, bus):
+        for k in range(bus):
+            value = memory[first + k] if first + k < len(memory) else np.uint8(0)
+            found += ones(np.int64(value ^ beat[k]))
+            beat[k] = value
+    totals[which] += found
+
+
+@compiled()
+def observe_fetch(words, beats, totals):  # type: ignore[no-untyped-def]
+    """All instructions, one behind the other."""
+    _bytes(words, 0, len(words), beats[0], _FETCHED, totals)
+
+
+@compiled()
+def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[no-untyped-def]
+    """Beats of a load or of a store's operands (two `beats`), or of a store's outputs (one)."""
+    kind = row[KIND]
+    size = sizes[kind]
+    if size == 0 or row[Y_SIZE] == 0 or row[X_SIZE] == 0:
+        return
+    pitch, length, shift = row[X_STRIDE] * size, row[X_SIZE] * size, np.int64(0)
+    if kind in (LOAD_INP, LOAD_WGT):
+        which = _LOADED
+    elif kind == LOAD_PATCH:
+        which, pitch, length = _LOADED, row[X_STRIDE], patch_row_bytes(row, here[1])
+    elif kind in (LOAD_UOP, LOAD_ACC, LOAD_ACC8):
+        which = _COMPUTE
+    elif kind == LOAD_PAR:
+        which = _STORE
+    elif len(beats) == 1:
+        if kind == STORE_POST and row[CHAIN]:
+            return
+        which = _WRITTEN
+    elif kind == STORE_POST and row[OPERAND]:
+        which, shift = _STORE, (here[5] << 32 >> 32) * size
+    else:
+        return
+    if length <= 0:
+        return
+    begin, rows = row[DRAM_BASE] * size + shift, row[Y_SIZE]
+    if pitch == length:
+        rows, length = np.int64(1), rows * length
+    for y in range(rows):
+        _bytes(memory, begin + y * pitch, begin + y * pitch + length, beats[0], which, totals)

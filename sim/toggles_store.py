@@ -1,0 +1,255 @@
+"""Bits that change in the store unit from one vector to the next, pass by pass as STORE.POST's lanes see them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.util.machine_code import compiled
+
+from .kernels import saturate
+from .state import (
+    CHAIN,
+    COMBINE,
+    DRAM_BASE,
+    KIND,
+    MULTIPLY,
+    OPERAND,
+    PAR_BY_X,
+    PAR_BY_Y,
+    PAR_INDEX,
+    SRAM_BASE,
+    STORE_POST,
+    SWAP,
+    UNSIGNED,
+    X_SIZE,
+    X_STRIDE,
+    Y_SIZE,
+)
+from .toggles_compute import booth_changes, ones, read_bank
+
+STORE_MEASURED = (
+    "store_reads", "reduced", "totals", "mantissas", "scaled", "scaled_products", "fixed", "requantized",
+    "operands", "pairs", "pair_partials", "pair_mantissas", "pair_products", "outputs",
+    "modes", "settings",
+)  # fmt: skip
+"""Bits that change: of accumulators at the store unit's port, of a window's reduction, of sums with the bias, of their
+mantissas, of mantissa times the scale's digits, of their product, of the product in fixed point (7 places),
+of stage A's result. Of stage B: of operands, of its two inputs, of such rows in its two multipliers, of the mantissa
+between them, of their products. Of the bytes stored. Of an instruction's flags, and of the unit's registers."""
+
+(
+    _READS, _REDUCED, _TOTALS, _MANTISSAS, _SCALED, _PRODUCTS, _FIXED, _REQUANTIZED, _OPERANDS, _PAIRS, _PAIR_PARTIALS,
+    _PAIR_MANTISSAS, _PAIR_PRODUCTS, _OUTPUTS, _MODES,
+    _SETTINGS,
+) = range(16)  # fmt: skip
+
+
+class StoreState(NamedTuple):
+    """What registers held last: by lane of the vector (reduction, output, sum as far as it goes on, bias), and by lane
+    of the arithmetic (`_KEPT`)."""
+
+    reduced: NDArray[np.int64]
+    biases: NDArray[np.int64]
+    scales: NDArray[np.uint32]
+    outputs: NDArray[np.int64]
+    kept: NDArray[np.int64]
+    settings: NDArray[np.int64]
+    operands: NDArray[np.int64]
+
+
+_TOTAL, _MANTISSA, _SCALE, _PRODUCT, _POINT, _RESULT = range(6)
+_SIZE_A, _SIZE_B, _LEFT, _RIGHT, _INNER, _RATIO_A, _RATIO_B, _PRODUCT_A, _PRODUCT_B = range(6, 15)
+_KEPT = 15
+
+
+@compiled()
+def start_store(pads, passes):  # type: ignore[no-untyped-def]
+    """All registers 0."""
+    lanes = pads.acc.shape[1] * pads.acc.shape[2]
+    return StoreState(
+        np.zeros(lanes, np.int64),
+        np.zeros(lanes, np.int64),
+        np.zeros(lanes, np.uint32),
+        np.zeros(lanes, np.int64),
+        np.zeros((lanes // passes, _KEPT), np.int64),
+        np.zeros(9, np.int64),
+        np.zeros(lanes, np.int64),
+    )
+
+
+@compiled()
+def _wide(value):  # type: ignore[no-untyped-def]
+    return ones(value) + ones(value >> 32)
+
+
+@compiled()
+def _mantissa(magnitude):  # type: ignore[no-untyped-def]
+    """The upper 24 bits of a number from its first 1 on."""
+    if magnitude == 0:
+        return np.int64(0)
+    while magnitude >= 1 << 24:
+        magnitude >>= 1
+    while magnitude < 1 << 23:
+        magnitude <<= 1
+    return np.int64(magnitude)
+
+
+@compiled()
+def _float_mantissa(bits):  # type: ignore[no-untyped-def]
+    if bits & 0x7FFFFFFF == 0:
+        return np.int64(0)
+    return np.int64(bits) & 0x7FFFFF | 0x800000
+
+
+@compiled()
+def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
+    """Requantizes one sum."""
+    zero_point = here[2] << 48 >> 48
+    low, high = here[2] << 40 >> 56, here[2] << 32 >> 56
+    magnitude = abs(total)
+    mantissa, factor = _mantissa(magnitude), _float_mantissa(np.int64(scale))
+    product = mantissa * factor
+    real = np.float32(total) * np.uint32(scale).view(np.float32)
+    point = np.int64(min(abs(np.float64(real)) * 128, 33554431.0)) if real == real else np.int64(0)
+    result = saturate(real, zero_point, low, high)
+    totals[_TOTALS] += ones(total ^ kept[_TOTAL])
+    totals[_MANTISSAS] += ones(mantissa ^ kept[_MANTISSA])
+    totals[_SCALED] += booth_changes(mantissa, factor, kept[_MANTISSA], kept[_SCALE], 13, 25)
+    totals[_PRODUCTS] += _wide(product ^ kept[_PRODUCT])
+    totals[_FIXED] += ones(point ^ kept[_POINT])
+    totals[_REQUANTIZED] += ones((result ^ kept[_RESULT]) & 0xFF)
+    kept[_TOTAL], kept[_MANTISSA], kept[_SCALE] = total, mantissa, factor
+    kept[_PRODUCT], kept[_POINT], kept[_RESULT] = product, point, result
+    return result
+
+
+@compiled()
+def _stage_b(value, operand, row, here, kept, totals):  # type: ignore[no-untyped-def]
+    """One pair of stage B: it works on all that comes, whether its result is taken or not."""
+    used = row[OPERAND] == 1
+    multiply = row[MULTIPLY] == 1 or not used
+    ratio_self, ratio_operand = here[3] & 0xFFFFFFFF, here[3] >> 32 & 0xFFFFFFFF
+    shift = 128 if row[UNSIGNED] else 0
+    first, second = (operand, value) if row[SWAP] else (value, operand)
+    size_a, size_b = abs(first + shift), abs(second + shift)
+    if multiply:
+        ratio_a = ratio_b = _float_mantissa(ratio_self)
+        other = operand - (here[2] << 16 >> 48) if used else np.int64(1)
+        inner = _mantissa(abs((value - (here[2] << 48 >> 48)) * other))
+        left, right = inner >> 12, inner & 0xFFF
+    else:
+        ratio_a, ratio_b = _float_mantissa(ratio_self), _float_mantissa(ratio_operand)
+        if row[SWAP]:
+            ratio_a, ratio_b = ratio_b, ratio_a
+        left, right = size_a, size_b
+        inner = _mantissa(right * ratio_b)
+    product_a, product_b = left * ratio_a, right * ratio_b
+    totals[_PAIRS] += ones(size_a ^ kept[_SIZE_A]) + ones(size_b ^ kept[_SIZE_B])
+    totals[_PAIR_PARTIALS] += booth_changes(ratio_a, left, kept[_RATIO_A], kept[_LEFT], 7, 25)
+    totals[_PAIR_PARTIALS] += booth_changes(ratio_b, right, kept[_RATIO_B], kept[_RIGHT], 7, 25)
+    totals[_PAIR_MANTISSAS] += ones(inner ^ kept[_INNER])
+    totals[_PAIR_PRODUCTS] += _wide(product_a ^ kept[_PRODUCT_A]) + _wide(product_b ^ kept[_PRODUCT_B])
+    kept[_SIZE_A], kept[_SIZE_B], kept[_LEFT], kept[_RIGHT], kept[_INNER] = size_a, size_b, left, right, inner
+    kept[_RATIO_A], kept[_RATIO_B], kept[_PRODUCT_A], kept[_PRODUCT_B] = (
+        ratio_a,
+        ratio_b,
+        product_a,
+        product_b,
+    )
+
+
+@compiled()
+def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
+    """An instruction of the unit begins: its flags (only STORE.POST has any) and registers reach lanes that still hold
+    what came last."""
+    flags = np.int64(0)
+    post = row[KIND] == STORE_POST
+    modes = row if post else np.zeros_like(row)
+    if post:
+        for bit, name in enumerate((COMBINE, OPERAND, MULTIPLY, SWAP, UNSIGNED)):
+            flags |= row[name] << bit
+    settings = state.settings
+    changed = ones(flags ^ settings[8])
+    settings[8] = flags
+    moved = np.int64(0)
+    for k in range(2, 5):
+        moved += _wide(here[k] ^ settings[k])
+        settings[k] = here[k]
+    totals[_MODES] += changed * len(state.kept)
+    totals[_SETTINGS] += moved
+    if changed == 0 and moved == 0:
+        return
+    for k in range(len(state.kept)):
+        lane = len(state.reduced) - len(state.kept) + k
+        kept = state.kept[k]
+        value = _stage_a(kept[_TOTAL], state.scales[lane], here, kept, totals)
+        _stage_b(value, state.operands[lane], modes, here, kept, totals)
+
+
+@compiled()
+def observe_store(row, here, memory, pads, compute, bank_depth, state, totals):  # type: ignore[no-untyped-def]
+    """What a store has just read and written."""
+    acc, par = pads.acc, pads.par
+    lanes, block_out = acc.shape[1] * acc.shape[2], acc.shape[2]
+    flat, width = acc.reshape(-1, lanes), len(state.kept)
+    post = row[KIND] == STORE_POST
+    y_stride, x_stride, rows, columns = row[X_SIZE], np.int64(1), np.int64(1), np.int64(1)
+    row_stride, column_stride, sums = np.int64(0), np.int64(0), False
+    if post:
+        y_stride, x_stride = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
+        rows, columns = (here[1] & 0xFF) + 1, (here[1] >> 8 & 0xFF) + 1
+        row_stride, column_stride, sums = (
+            here[1] >> 16 & 0xFFFF,
+            here[1] >> 32 & 0xFFFF,
+            here[1] >> 48 & 1 == 1,
+        )
+    shift = (here[5] << 32 >> 32) if post and row[OPERAND] else np.int64(0)
+    for y in range(row[Y_SIZE]):
+        for x in range(row[X_SIZE]):
+            corner = row[SRAM_BASE] + y * y_stride + x * x_stride
+            to = (row[DRAM_BASE] + y * row[X_STRIDE] + x) * lanes
+            for r in range(rows):
+                for c in range(columns):
+                    place = (corner + r * row_stride + c * column_stride) % len(flat)
+                    bank = place // bank_depth
+                    read_bank(flat[place], bank, compute, bank, totals, -1, _READS)
+                    if post:
+                        _reduce(flat[place], r == 0 and c == 0, sums, state.reduced, totals)
+                        if r < rows - 1 or c < columns - 1:
+                            # The last pass's lanes see what is there of a window.
+                            for k in range(width):
+                                lane = lanes - width + k
+                                total = np.int64(np.int32(state.reduced[lane] + state.biases[lane]))
+                                value = _stage_a(total, state.scales[lane], here, state.kept[k], totals)
+                                _stage_b(value, state.operands[lane], row, here, state.kept[k], totals)
+            if post:
+                entry = row[PAR_INDEX] + y * row[PAR_BY_Y] + x * row[PAR_BY_X]
+                for k in range(lanes):
+                    state.biases[k] = np.int64(np.int32(par[entry, 0, k % block_out]))
+                    state.scales[k] = par[entry, 1, k % block_out]
+                for k in range(lanes):
+                    total = np.int64(np.int32(state.reduced[k] + state.biases[k]))
+                    kept = state.kept[k % width]
+                    value = _stage_a(total, state.scales[k], here, kept, totals)
+                    if row[OPERAND]:
+                        operand = np.int64(np.int8(memory[to + shift * lanes + k]))
+                        totals[_OPERANDS] += ones((operand ^ state.operands[k]) & 0xFF)
+                        state.operands[k] = operand
+                    _stage_b(value, state.operands[k], row, here, kept, totals)
+            for k in range(lanes):
+                out = np.int64(pads.chain[to + k]) if post and row[CHAIN] else np.int64(memory[to + k])
+                totals[_OUTPUTS] += ones((out ^ state.outputs[k]) & 0xFF)
+                state.outputs[k] = out
+
+
+@compiled()
+def _reduce(vector, first, sums, reduced, totals):  # type: ignore[no-untyped-def]
+    """One more accumulator vector of a window."""
+    for k in range(len(reduced)):
+        value = np.int64(vector[k])
+        if not first:
+            value = np.int64(np.int32(reduced[k] + value)) if sums else max(reduced[k], value)
+        totals[_REDUCED] += ones(value ^ reduced[k])
+        reduced[k] = value
