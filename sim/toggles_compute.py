@@ -308,7 +308,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
                     vector = inp[s]
                     for b in range(batch):
                         for k in range(block_in):
-                            totals[_INPUTS] += ones(np.int64(vector[b, k]) ^ state.vector[b, k])
+                            totals[_INPUTS] += ones((vector[b, k] ^ state.vector[b, k]) & 0xFF)
                     if _chosen(number, share, counts[2]):
                         counts[1] += 1
                         if not filled:

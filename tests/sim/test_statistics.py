@@ -3,7 +3,7 @@
 import numpy as np
 from vdla.isa.assembler import assemble, assemble_uops
 from vdla.isa.config import load_config
-from vdla.sim.statistics import MEASURED, operand_statistics
+from vdla.sim.statistics import operand_statistics
 
 TINY = load_config("tiny")
 INP, WGT, ACC = 1024, 2048, 3072
@@ -28,16 +28,27 @@ def _program(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return assemble(f"{loads}\n{gemm}\nGEMM uop_end=1 iter_out=1 iter_in=1 overwrite=1\nFINISH", TINY), image
 
 
+def _rows(x: int, y: int) -> list[int]:
+    """Booth's four rows of x times y, 9 bits each."""
+    digits = [-2 * (y >> 2 * k + 1 & 1) + (y >> 2 * k & 1) + ((y << 1) >> 2 * k & 1) for k in range(4)]
+    rows = []
+    for k, digit in enumerate(digits):
+        negative = y >> 2 * k + 1 & 1
+        rows.append((abs(digit) * x ^ -negative) & 0x1FF)
+    return rows
+
+
 def _expected(image: np.ndarray) -> dict[str, int]:
     inp = image[INP : INP + 32].view(np.int8).reshape(8, 4).astype(int)
     wgt = image[WGT : WGT + 64].view(np.int8).reshape(4, 4, 4).astype(int)
     acc = image[ACC : ACC + 128].view(np.int32).reshape(8, 4).astype(np.int64)
     order = [(u + y, 2 * u + x, 1 + 2 * u, 1) for y in range(2) for x in range(3) for u in range(2)]
-    found = dict.fromkeys(MEASURED, 0)
+    found = dict.fromkeys(EXPECTED, 0)
     for before, after in zip(np.vstack([np.zeros((1, 4), np.int64), acc[:-1]]), acc, strict=True):
         found["loaded"] += sum(_ones(int(x ^ y), 32) for x, y in zip(before, after, strict=True))
     found["loaded_lanes"] = acc.size
-    vector, tile, written = np.zeros(4, int), np.zeros((4, 4), int), np.zeros(4, np.int64)
+    vector, tile = np.zeros(4, int), np.zeros((4, 4), int)
+    written, read = np.zeros(4, np.int64), np.zeros(4, np.int64)
     trees = [[0] * 3 for _ in range(4)]
     for d, s, w, adds in [*order, (0, 0, 1, 0)]:
         for k in range(4):
@@ -48,19 +59,25 @@ def _expected(image: np.ndarray) -> dict[str, int]:
             for k in range(4):
                 found["weights"] += _ones(int(tile[o, k] ^ wgt[w, o, k]), 8)
                 found["products"] += _ones(products[k] ^ before[k], 16)
-                for i in range(8):
-                    for j in range(8):
-                        now = inp[s, k] >> i & wgt[w, o, k] >> j & 1
-                        found["partial_products"] += int(now != (vector[k] >> i & tile[o, k] >> j & 1))
+                now, last = _rows(int(inp[s, k]), int(wgt[w, o, k])), _rows(int(vector[k]), int(tile[o, k]))
+                found["partial_products"] += sum(_ones(a ^ b, 9) for a, b in zip(now, last, strict=True))
             pairs = [products[0] + products[1], products[2] + products[3]]
             tree = [*pairs, sum(pairs)]
             found["sums"] += sum(_ones(new ^ old, 24) for new, old in zip(tree, trees[o], strict=True))
             trees[o] = tree
+            if adds:
+                found["reads"] += _ones(int(acc[d, o] ^ read[o]), 32)
+                read[o] = acc[d, o]
             acc[d, o] = adds * acc[d, o] + tree[2]
-            found["accumulators"] += _ones(int(acc[d, o] ^ written[o]), 32)
+            found["results"] += _ones(int(acc[d, o] ^ written[o]), 32)
             written[o] = acc[d, o]
         vector, tile = inp[s], wgt[w]
     return found
+
+
+EXPECTED = (
+    "inputs", "weights", "partial_products", "products", "sums", "results", "reads", "loaded", "loaded_lanes",
+)  # fmt: skip
 
 
 def test_every_bit():
@@ -69,14 +86,55 @@ def test_every_bit():
     # Accumulators far from wrapping.
     image[ACC : ACC + 128].view(np.int32)[:] = rng.integers(-(1 << 20), 1 << 20, 32)
     found = operand_statistics(TINY, instructions, image)
-    assert found.operations == 13
-    assert found.changes == _expected(image)
+    assert found.operations == found.looked_at == 13
+    assert {name: found.changes[name] for name in EXPECTED} == _expected(image)
+    # Nothing is stored; the port shows the banks that are read, all of them being the first.
+    assert all(found.changes[name] == 0 for name in ("store_reads", "totals", "outputs", "written_words"))
+    assert found.changes["seen"] == found.changes["reads"]
+    fetched = instructions.view(np.uint8).reshape(-1, TINY.memory.bus_bytes)
+    moved = np.bitwise_xor(fetched, np.vstack([np.zeros_like(fetched[:1]), fetched[:-1]]))
+    assert found.changes["fetched"] == np.unpackbits(moved).sum()
 
 
 def test_a_part_stands_for_all():
+    """Sampling is over all operations: its mean over many seeds is the whole's."""
     instructions, image = _program(np.random.default_rng(6))
-    image[INP : INP + 64] = 1
-    whole, part = (operand_statistics(TINY, instructions, image, most=most) for most in (None, 6))
-    assert part.operations == whole.operations == 13
-    # With equal inputs and two tiles in turn every operation changes the same, but the first.
-    assert 0.5 < part.changes["weights"] / whole.changes["weights"] < 1.2
+    whole = operand_statistics(TINY, instructions, image)
+    parts = [operand_statistics(TINY, instructions, image, share=0.4, seed=seed) for seed in range(400)]
+    assert all(part.operations == 13 for part in parts)
+    assert len({part.looked_at for part in parts}) > 3
+    for name in ("weights", "products", "sums"):
+        mean = sum(part.changes[name] * part.looked_at / (0.4 * 13) for part in parts) / len(parts)
+        assert 0.93 < mean / whole.changes[name] < 1.07
+        assert {part.changes["results"] for part in parts} == {whole.changes["results"]}
+
+
+def test_stores_are_followed():
+    """Of two vectors through STORE.POST: sums with the bias, results, and the bytes that leave."""
+    rng = np.random.default_rng(7)
+    image = rng.integers(0, 256, 4096).astype(np.uint8)
+    acc = rng.integers(-1000, 1000, (2, 4)).astype(np.int32)
+    image[ACC : ACC + 32] = acc.view(np.uint8).reshape(-1)
+    table = np.zeros((2, 4), np.uint32)
+    table[0] = 5
+    table[1] = np.full(4, 0.0625, np.float32).view(np.uint32)
+    image[512 : 512 + 32] = table.view(np.uint8).reshape(-1)
+    text = f"""LOAD.ACC dram_base={ACC // 16} y_size=1 x_size=2 x_stride=2 push_next
+LOAD.PAR dram_base=16 y_size=1 x_size=1 x_stride=1
+CONFIG ADDRESS x_stride=1 y_stride=2
+CONFIG REQUANTIZE low=-128 high=127
+STORE.POST dram_base=256 y_size=1 x_size=2 x_stride=2 pop_prev push_prev
+FINISH pop_next"""
+    found = operand_statistics(TINY, assemble(text, TINY), image).changes
+    # A pass after the other on the lanes that there are.
+    width = 4 // TINY.post_passes
+    totals = np.vstack([np.zeros((1, width), np.int32), (acc + 5).reshape(-1, width)])
+    pairs = zip(totals[:-1].flat, totals[1:].flat, strict=True)
+    assert found["totals"] == sum(_ones(int(a ^ b), 32) for a, b in pairs)
+    results = np.clip(np.rint((acc + 5) * np.float32(0.0625)), -128, 127).astype(int)
+    stored = np.vstack([np.zeros((1, 4), int), results])
+    bits = sum(_ones(int(a ^ b), 8) for a, b in zip(stored[:-1].flat, stored[1:].flat, strict=True))
+    assert found["outputs"] == bits
+    passed = np.vstack([np.zeros((1, width), int), results.reshape(-1, width)])
+    pairs = zip(passed[:-1].flat, passed[1:].flat, strict=True)
+    assert found["requantized"] == sum(_ones(int(a ^ b), 8) for a, b in pairs)

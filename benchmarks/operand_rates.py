@@ -1,0 +1,100 @@
+"""How often operands change in a network, measured once: what the explorer takes where it simulates timing alone.
+
+    python benchmarks/operand_rates.py MODEL [--machine NAME] [--share X] [--write]
+
+A network is compiled for a machine and run with its own weights on seeded inputs. Its rates are then held against
+other machines: the energy by rates beside that by each program's own operands. --write keeps the rates in
+codesign/technology/operand_rates.json, the figures in benchmarks/results/operand_rates.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.benchmarks.harness.results import ROOT, provenance, write_results
+from vdla.codesign.explore.evaluate import Network, load_network
+from vdla.codesign.technology.event_energy import shipped_event_energy
+from vdla.codesign.technology.event_features import features_of
+from vdla.codesign.technology.events import Events, count_events
+from vdla.codesign.technology.operand_rates import OperandRates, rates_from
+from vdla.compiler.driver import compile_graph
+from vdla.isa.config import Config, load_config
+from vdla.sim import simulate
+from vdla.sim.statistics import operand_statistics
+from vdla.util.whole_files import write_whole
+
+RATES = ROOT / "codesign" / "technology" / "operand_rates.json"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--machine", default="vta")
+    parser.add_argument("--share", type=float, default=0.005)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    network, config = load_network(arguments.model), load_config(arguments.machine)
+    events, changes = looked_at(config, network, arguments.share)
+    rates = OperandRates(network=network.name, machine=config.name, rates=rates_from(config, events, changes))
+    figures = {
+        "network": network.name,
+        "machine": config.name,
+        "others": [beside(other, network, rates, arguments.share) for other in others(config)],
+    }
+    print(json.dumps({**figures, "rates": rates.rates}, indent=2))
+    if arguments.write:
+        document = {"network": network.name, "machine": config.name, "rates": _rounded(rates.rates)}
+        write_whole(RATES, (json.dumps({**document, "written": provenance()}, indent=2) + "\n").encode())
+        write_results("operand_rates", figures)
+
+
+def looked_at(config: Config, network: Network, share: float) -> tuple[Events, dict[str, float]]:
+    """The events of a network on a machine, and the bits that change, inputs being random and rectified."""
+    program = compile_graph(network.graph, config).program
+    image = program.image.copy()
+    rng = np.random.default_rng(21)
+    for segment in program.segments:
+        if segment.kind == "input":
+            values = np.clip(rng.normal(0, 32, segment.size), -127, 127).astype(np.int8)
+            image[segment.address : segment.address + segment.size] = values.view(np.uint8)
+    simulation = simulate(config, program.instructions, image, data=False)
+    found = operand_statistics(config, program.instructions, image, share=share)
+    return count_events(program, simulation), found.changes
+
+
+def others(config: Config) -> list[Config]:
+    """Machines beside the one that rates are measured on."""
+    return [
+        dataclasses.replace(config, name=name, **fields)
+        for name, fields in (
+            ("8x8", {"block_in": 8, "block_out": 8}),
+            ("32x32", {"block_in": 32, "block_out": 32}),
+            ("acc buffer doubled", {"acc_buffer_bytes": 2 * config.acc_buffer_bytes}),
+        )
+    ]
+
+
+def beside(config: Config, network: Network, rates: OperandRates, share: float) -> dict[str, Any]:
+    """Data energy by the rates over that by the program's own operands."""
+    events, changes = looked_at(config, network, share)
+    model = shipped_event_energy()
+    own = model.data(features_of(config, events, changes))
+    by_rates = model.data(features_of(config, events, rates.changes(config, events)))
+    return {
+        "machine": config.name,
+        "uj": round(sum(own.values()) / 1e6, 1),
+        "error": round(sum(by_rates.values()) / sum(own.values()) - 1, 4),
+    }
+
+
+def _rounded(rates: dict[str, float]) -> dict[str, float]:
+    return {name: float(f"{value:.5g}") for name, value in rates.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""How often bits change, for events whose operands are not at hand: rates that were measured once on a network.
+
+The explorer simulates timing alone, so what a program's operands do is not known. What is known are counts; every
+quantity of `sim.statistics.MEASURED` is a rate times how much of what it belongs to there is. Rates are of real
+programs (`benchmarks/operand_rates.py`), kept in operand_rates.json with where they are from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from vdla.isa.config import Config
+from vdla.sim.statistics import MEASURED
+
+from .events import Events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OperandRates:
+    """Changes a unit of each quantity's base, by `MEASURED`. `network` and `machine` they were measured on."""
+
+    network: str
+    machine: str
+    rates: Mapping[str, float]
+
+    def changes(self, config: Config, events: Events) -> dict[str, float]:
+        """The bits that change in a launch with these events, as far as the rates hold for it."""
+        bases = bases_of(config, events)
+        return {name: self.rates[name] * bases[name] for name in MEASURED}
+
+
+def bases_of(config: Config, events: Events) -> dict[str, float]:
+    """What each quantity of `MEASURED` is in proportion to."""
+    lanes = config.batch * config.block_out
+    matrix = events.gemm + events.depthwise
+    products = matrix * config.multiplies_per_cycle
+    reads = (matrix - events.overwriting + events.alu + events.two) * lanes
+    stored, compute = events.stored * lanes, events.issued["compute"] * lanes
+    read = events.read
+    found = {
+        "inputs": matrix * config.inp_bytes,
+        "weights": matrix * config.wgt_bytes,
+        "digits": matrix * config.wgt_bytes,
+        "chosen": matrix * config.block_in,
+        **dict.fromkeys(("partial_products", "carries", "products", "sums"), products),
+        "results": (matrix + events.alu) * lanes,
+        "reads": reads,
+        "seen": reads,
+        "rights": compute + events.alu * lanes,
+        "drained": compute,
+        "shifted": events.slow * lanes,
+        "multiplied": events.slow * lanes,
+        "micro_ops": matrix + events.alu,
+        "places": matrix + events.alu,
+        "loaded": read["acc"],
+        "loaded_lanes": read["acc"],
+        "store_reads": events.window_reads * lanes,
+        "reduced": events.window_reads * lanes,
+        "operands": events.combined * lanes,
+        "outputs": stored,
+        "modes": events.posts * lanes // config.post_passes,
+        "settings": events.settings,
+        "fetched": read["instruction"],
+        "loaded_words": read["inp"] + read["wgt"],
+        "compute_words": read["uop"] + read["acc"],
+        "store_words": read["par"] + read["operand"],
+        "written_words": events.written,
+    }
+    return {name: float(found.get(name, stored)) for name in MEASURED}
+
+
+def rates_from(config: Config, events: Events, changes: Mapping[str, float]) -> dict[str, float]:
+    """The rates of a program whose operands were looked at; 0 for what it has none of."""
+    bases = bases_of(config, events)
+    return {name: changes[name] / bases[name] if bases[name] else 0.0 for name in MEASURED}
+
+
+def parse_rates(value: Mapping[str, Any]) -> OperandRates:
+    """The rates in a JSON document of `benchmarks/operand_rates.py`."""
+    rates = {name: float(value["rates"][name]) for name in MEASURED}
+    return OperandRates(network=str(value["network"]), machine=str(value["machine"]), rates=rates)
+
+
+@cache
+def shipped_rates() -> OperandRates:
+    """The rates that come with the package."""
+    text = (resources.files("vdla.codesign.technology") / "operand_rates.json").read_text(encoding="utf-8")
+    return parse_rates(json.loads(text))
