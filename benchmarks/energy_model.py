@@ -136,6 +136,7 @@ def evaluate(
             for part, own in areas.items()
         },
         "interval": [round(end, 4) for end in interval],
+        "interval_outside": [round(end, 4) for end in fit.interval_of(fit.machine_ratios(fitted, known))],
     }
     model = parse_event_energy(coefficients)
     programs = [_program(row, costs, known, model) for row in held]
@@ -149,6 +150,7 @@ def evaluate(
         "mean_error_constant_energy": _constant(fitted, held, known),
         "inside_interval": round(sum(inside) / len(inside), 3),
         "interval": coefficients["interval"],
+        "interval_outside": coefficients["interval_outside"],
         "mean_error_in_folds": _mean(abs(1 / one - 1) for one in ratios),
         "mean_error_machine_left_out": {
             name: _errors(

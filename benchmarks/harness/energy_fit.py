@@ -116,6 +116,15 @@ def fold_ratios(rows: Sequence[Row], machines: Mapping[str, Config]) -> list[flo
     return found
 
 
+def machine_ratios(rows: Sequence[Row], machines: Mapping[str, Config]) -> list[float]:
+    """The same, each machine's programs predicted from those of the other machines."""
+    found: list[float] = []
+    for name in dict.fromkeys(row["machine"] for row in rows):
+        costs = fit_events([row for row in rows if row["machine"] != name], machines)
+        found += [ratio(row, costs, machines) for row in rows if row["machine"] == name]
+    return found
+
+
 def interval_of(ratios: Iterable[float]) -> tuple[float, float]:
     """The conformal interval of a ratio: of one more program, `COVERAGE` of the time, half of the rest on each side."""
     ordered = sorted(ratios)

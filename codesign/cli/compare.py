@@ -40,7 +40,7 @@ def compare(
 ) -> None:
     """Sets two machines side by side: exact cycles, area and energy by unit and layer, and what the difference is from.
 
-    Area and clock follow from a model of syntheses, energy from a table of components.
+    Area, clock and energy follow from models of syntheses and of switching.
     """
     from ..api.exploration import compare as both
     from ..explore.metrics import METRICS, rungs_of

@@ -1,4 +1,4 @@
-"""One machine on some networks: exact cycles by simulation, area and clock by a model, energy by a table."""
+"""One machine on some networks: exact cycles by simulation, area, clock and energy by models or a table."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from ..technology.area import rungs_of_model, structure_of
 from ..technology.components import Components
 from ..technology.energy import energy_by_unit
 from ..technology.events import count_events
+from ..technology.modelled_energy import energy_interval, rung
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,7 +127,25 @@ def evaluate(config: Config, networks: Sequence[Network], components: Components
             dram_bytes=simulation.dram_read_bytes + simulation.dram_write_bytes,
             energy=energy_by_unit(config, events, components),
         )
-    return replace(figures_of_machine(config, components), networks=found)
+    machine = figures_of_machine(config, components)
+    if not components.modelled:
+        return replace(machine, networks=found)
+    units: dict[str, float] = {}
+    for network in networks:
+        for unit, value in found[network.name].energy.items():
+            units[unit] = units.get(unit, 0.0) + network.weight * value
+    energy, stands_on = energy_interval(config, units), rung(config)
+    latency = machine.intervals["latency"]
+    return replace(
+        machine,
+        networks=found,
+        intervals={
+            **machine.intervals,
+            "energy": energy,
+            "edp": (energy[0] * latency[0], energy[1] * latency[1]),
+        },
+        rungs={**machine.rungs, "energy": stands_on, "edp": stands_on},
+    )
 
 
 def figures_of_machine(config: Config, components: Components) -> Figures:

@@ -1,1 +1,1 @@
-"""Area and energy of a machine from a table of components, each entry with its source."""
+"""Area, clock and energy of a machine: by models fitted to syntheses and replays, or by a table of components."""

@@ -10,6 +10,7 @@ from vdla.isa.extensions import blocks
 
 from .cell_model import LEFT_OUT, shipped_cell_model
 from .components import Components
+from .modelled_energy import described as energy_described
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ def described(components: Components) -> list[str]:
     return [
         f"area and clock: model of {model.machines} syntheses in {model.library} ({model.node_nm} nm), memories by "
         f"CACTI; left out are {LEFT_OUT}",
-        f"all else by a table: {table}",
+        energy_described(),
     ]
 
 

@@ -44,7 +44,8 @@ class Components:
     sources: Mapping[str, str]
     digest: str
     modelled: bool = False
-    """Area and clock are predicted by the model of syntheses (`cell_model.py`); the table serves for all else."""
+    """Area and clock are predicted by the model of syntheses (`cell_model.py`), energy by that of switching
+    (`modelled_energy.py`); the table serves for neither."""
 
     def sram_area(self, size: int) -> float:
         """Square micrometres of a memory of `size` bytes."""
@@ -68,11 +69,12 @@ def shipped_components() -> Components:
 
 @cache
 def default_components() -> Components:
-    """The table that comes with the package, beside the model of area and clock that does."""
-    table, model = shipped_components(), (resources.files("vdla.codesign.technology") / "cell_model.json")
-    return replace(
-        table, modelled=True, digest=sha256(table.digest.encode() + model.read_bytes()).hexdigest()
+    """The table that comes with the package, beside the models of area, clock and energy that do."""
+    table, folder = shipped_components(), resources.files("vdla.codesign.technology")
+    models = b"".join(
+        (folder / f"{name}.json").read_bytes() for name in ("cell_model", "event_energy", "operand_rates")
     )
+    return replace(table, modelled=True, digest=sha256(table.digest.encode() + models).hexdigest())
 
 
 def load_components(path: str | Path) -> Components:

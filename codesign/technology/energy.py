@@ -1,4 +1,4 @@
-"""Energy of a launch by unit, from the events of the simulator and a table of components."""
+"""Energy of a launch by unit, from the events of the simulator: by the model of switching, or by a table."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from vdla.isa.config import Config
 
 from .components import Components
 from .events import Events
+from .modelled_energy import energy_by_model
 
 
 def energy_by_unit(config: Config, events: Events, components: Components) -> dict[str, float]:
+    """Microjoules by unit: by the model of switching, or by the table where that is what figures are to follow from."""
+    return energy_by_model(config, events) if components.modelled else energy_by_table(config, events, components)
+
+
+def energy_by_table(config: Config, events: Events, components: Components) -> dict[str, float]:
     """Microjoules by unit. Every operation costs what the table says, whatever its operands are.
 
     An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector (an

@@ -48,7 +48,7 @@ def structure_of(config: Config) -> dict[str, float]:
 class EventEnergy:
     """Coefficients, in picojoules: `events` by unit and feature, `clock` of a flip-flop in a cycle; flip-flops and
     nanowatts of leakage by unit and structure. `interval`: what measured energy is to predicted, least and most in 90
-    of 100 programs. `library`, `volts`, `nanometres` of what was measured; `sram_scale` takes memory macros there."""
+    of 100 programs; `interval_outside` the same on a machine that was left out of the fit. `library`, `volts`, `nanometres` of what was measured; `sram_scale` takes memory macros there."""
 
     library: str
     volts: float
@@ -58,6 +58,7 @@ class EventEnergy:
     registers: Mapping[str, Mapping[str, float]]
     leakage: Mapping[str, Mapping[str, float]]
     interval: tuple[float, float]
+    interval_outside: tuple[float, float]
     sram_scale: Scale
 
     def data(self, features: Mapping[str, float]) -> dict[str, float]:
@@ -84,7 +85,7 @@ def _structural(costs: Mapping[str, Mapping[str, float]], config: Config) -> dic
 
 def parse_event_energy(value: Mapping[str, Any]) -> EventEnergy:
     """The coefficients in a JSON document of `benchmarks/energy_model.py`."""
-    low, high = value["interval"]
+    inside, outside = (tuple(map(float, value[name])) for name in ("interval", "interval_outside"))
     return EventEnergy(
         library=str(value["library"]),
         volts=float(value["volts"]),
@@ -93,7 +94,8 @@ def parse_event_energy(value: Mapping[str, Any]) -> EventEnergy:
         clock=float(value["clock"]),
         registers=value["registers"],
         leakage=value["leakage"],
-        interval=(float(low), float(high)),
+        interval=(inside[0], inside[1]),
+        interval_outside=(outside[0], outside[1]),
         sram_scale=Scale(**value["sram_scale"]),
     )
 

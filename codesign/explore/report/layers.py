@@ -48,6 +48,7 @@ def split_by_layer(
     """A simulation's figures by layer."""
     program = compiled.program
     owner = owners(program)
+    busy = count_events(program, simulation).busy
     found = []
     for number, account in enumerate(account_layers(compiled, simulation)):
         events = replace(
@@ -55,6 +56,7 @@ def split_by_layer(
             cycles=account.cycles,
             read={kind: size for kind, size in account.dram.items() if kind != "out"},
             written=account.dram["out"],
+            busy={unit: round(cycles * account.cycles / simulation.cycles) for unit, cycles in busy.items()},
         )
         found.append(LayerFigures(account=account, energy=dict(energy(program.config, events))))
     return tuple(found)
