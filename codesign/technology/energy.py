@@ -11,7 +11,11 @@ from .modelled_energy import energy_by_model
 
 def energy_by_unit(config: Config, events: Events, components: Components) -> dict[str, float]:
     """Microjoules by unit: by the model of switching, or by the table where that is what figures are to follow from."""
-    return energy_by_model(config, events) if components.modelled else energy_by_table(config, events, components)
+    return (
+        energy_by_model(config, events)
+        if components.modelled
+        else energy_by_table(config, events, components)
+    )
 
 
 def energy_by_table(config: Config, events: Events, components: Components) -> dict[str, float]:

@@ -48,7 +48,8 @@ def structure_of(config: Config) -> dict[str, float]:
 class EventEnergy:
     """Coefficients, in picojoules: `events` by unit and feature, `clock` of a flip-flop in a cycle; flip-flops and
     nanowatts of leakage by unit and structure. `interval`: what measured energy is to predicted, least and most in 90
-    of 100 programs; `interval_outside` the same on a machine that was left out of the fit. `library`, `volts`, `nanometres` of what was measured; `sram_scale` takes memory macros there."""
+    of 100 programs; `interval_outside` the same on a machine that was left out of the fit. `library`, `volts`,
+    `nanometres` of what was measured; `sram_scale` takes memory macros there."""
 
     library: str
     volts: float
