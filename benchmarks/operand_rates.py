@@ -21,6 +21,7 @@ from vdla.codesign.explore.evaluate import Network, load_network
 from vdla.codesign.technology.event_energy import shipped_event_energy
 from vdla.codesign.technology.event_features import features_of
 from vdla.codesign.technology.events import Events, count_events
+from vdla.codesign.technology.modelled_energy import energy_by_model
 from vdla.codesign.technology.operand_rates import OperandRates, rates_from
 from vdla.compiler.driver import compile_graph
 from vdla.isa.config import Config, load_config
@@ -44,6 +45,7 @@ def main() -> None:
     figures = {
         "network": network.name,
         "machine": config.name,
+        "energy": energy_of(config, events, changes),
         "others": [beside(other, network, rates, arguments.share) for other in others(config)],
     }
     print(json.dumps({**figures, "rates": rates.rates}, indent=2))
@@ -51,6 +53,23 @@ def main() -> None:
         document = {"network": network.name, "machine": config.name, "rates": _rounded(rates.rates)}
         write_whole(RATES, (json.dumps({**document, "written": provenance()}, indent=2) + "\n").encode())
         write_results("operand_rates", figures)
+
+
+def energy_of(config: Config, events: Events, changes: dict[str, float]) -> dict[str, Any]:
+    """Energy of the launch by unit as shares, with and without clock pins and DRAM, and for each multiplication."""
+    units = energy_by_model(config, events, changes)
+    chip = {unit: value for unit, value in units.items() if unit != "DRAM"}
+    gated = {unit: value for unit, value in chip.items() if unit != "clock pins"}
+    products = events.gemm * config.multiplies_per_cycle + events.depthwise * config.inp_bytes
+    return {
+        "uj": round(sum(units.values()), 1),
+        "pj_a_multiplication_on_chip": round(1e6 * sum(chip.values()) / products, 2),
+        "pj_a_multiplication_without_clock_pins": round(1e6 * sum(gated.values()) / products, 2),
+        "shares": {unit: round(value / sum(units.values()), 4) for unit, value in units.items()},
+        "shares_on_chip_without_clock_pins": {
+            unit: round(value / sum(gated.values()), 4) for unit, value in gated.items()
+        },
+    }
 
 
 def looked_at(config: Config, network: Network, share: float) -> tuple[Events, dict[str, float]]:

@@ -129,7 +129,7 @@ def interval_of(ratios: Iterable[float]) -> tuple[float, float]:
     """The conformal interval of a ratio: of one more program, `COVERAGE` of the time, half of the rest on each side."""
     ordered = sorted(ratios)
     tail = (1 - COVERAGE) / 2
-    low = math.floor(tail * (len(ordered) + 1))
+    low = math.floor(tail * (len(ordered) + 1) + 1e-9)
     return ordered[max(0, low - 1)], ordered[min(len(ordered) - 1, len(ordered) - low)]
 
 
