@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def beside(config: Config, network: Network, rates: OperandRates, share: float) 
     }
 
 
-def _rounded(rates: dict[str, float]) -> dict[str, float]:
+def _rounded(rates: Mapping[str, float]) -> dict[str, float]:
     return {name: float(f"{value:.5g}") for name, value in rates.items()}
 
 

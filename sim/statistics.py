@@ -43,7 +43,7 @@ from .toggles_compute import (
 )
 from .toggles_store import STORE_MEASURED, observe_begin, observe_store, start_store
 
-MEASURED = (*COMPUTE_MEASURED, *STORE_MEASURED, *BUS_MEASURED)
+MEASURED: tuple[str, ...] = (*COMPUTE_MEASURED, *STORE_MEASURED, *BUS_MEASURED)
 """What is counted; each of the three modules says what its own are."""
 
 _STORE_AT = len(COMPUTE_MEASURED)

@@ -75,7 +75,7 @@ def _expected(image: np.ndarray) -> dict[str, int]:
     return found
 
 
-EXPECTED = (
+EXPECTED: tuple[str, ...] = (
     "inputs", "weights", "partial_products", "products", "sums", "results", "reads", "loaded", "loaded_lanes",
 )  # fmt: skip
 
