@@ -29,8 +29,8 @@ class Events:
     """Counts of one launch. Operations are of whole vectors; `overwriting` are those of the array that read no
     accumulator, `slow` those of the ALU that shift or multiply, `two` those that read two accumulators.
     `window_reads` are accumulator vectors that the store unit reads, `stored` those that it stores,
-    `chained` those of them that go to the chain memory, `combined` those with an operand. `read` and `written` are bytes
-    on the bus by kind.
+    `chained` those of them that go to the chain memory, `combined` those with an operand. `read` and `written` are the
+    bytes on the bus by kind.
 
     `issued` are instructions by unit, `settings` the store unit's CONFIG, `posts` STORE.POST; `runs` pieces of DRAM
     one behind the other by `MOVERS`; `busy` cycles of load and store unit.

@@ -70,7 +70,7 @@ def energy_interval(config: Config, energy: Mapping[str, float]) -> tuple[float,
     return 1 + (low - 1) * data, 1 + (high - 1) * data
 
 
-_AS_THEY_ARE = ("clock pins", "leakage", "parameter table", "FIFOs", "DRAM")
+_AS_THEY_ARE = ("clock pins", "leakage", "parameter table", "chain memory", "FIFOs", "DRAM")
 
 
 def rung(config: Config) -> str:
@@ -114,6 +114,7 @@ def _scratchpads(config: Config, events: Events, model: EventEnergy) -> dict[str
         both(macro(config.fifo_bytes(name) // bus, bus), moved / bus, moved / bus)
         for name, moved in fifos.items()
     )
+    through_bus = events.stored - events.chained
     out = macro(config.fifo_bytes("store") // config.out_bytes, config.out_bytes)
     found = {
         "uop scratchpad": both(
@@ -126,8 +127,13 @@ def _scratchpads(config: Config, events: Events, model: EventEnergy) -> dict[str
             macro(config.wgt_depth, config.wgt_bytes), matrix, read["wgt"] / config.wgt_bytes
         ),
         "acc scratchpad": both(macro(config.acc_bank_depth, config.acc_bytes), acc_reads, acc_writes),
-        "FIFOs": through + both(out, events.stored, events.stored),
+        "FIFOs": through + both(out, through_bus, through_bus),
     }
+    if config.chain_buffer_bytes:
+        # Reads of it are counted with those of the input scratchpad.
+        word = config.chain_word_bytes
+        chain = macro(config.chain_buffer_bytes // word, word)
+        found["chain memory"] = events.chained * config.out_bytes / word * chain.write_pj
     if config.has("post"):
         table = macro(config.par_depth, config.par_bytes)
         found["parameter table"] = both(table, events.stored, read["par"] / config.par_bytes)
