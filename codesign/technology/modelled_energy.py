@@ -74,9 +74,9 @@ _AS_THEY_ARE = ("clock pins", "leakage", "parameter table", "chain memory", "FIF
 
 
 def rung(config: Config) -> str:
-    """What a machine's energy stands on."""
+    """What a machine's energy stands on, in few words."""
     model = shipped_event_energy()
-    text = f"model of switching, fitted to replays in {model.library} ({model.nanometres:g} nm)"
+    text = f"model of switching ({model.nanometres:g} nm)"
     return text if is_inside(config) else f"{text}, beyond the machines replayed"
 
 
