@@ -15,15 +15,12 @@ import argparse
 import contextlib
 import json
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from vdla.benchmarks.harness.clusters import cluster
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.dask_workers import DaskWorkers
@@ -34,8 +31,6 @@ from vdla.isa.config import load_config
 
 SHAPES = {"C2": (56, 64), "C9": (14, 256)}
 """Height and width, channels and filters."""
-STARTING_SECONDS = 60.0
-
 Batch = tuple[Mapping[str, Any], Sequence[Mapping[str, int]]]
 
 
@@ -57,38 +52,6 @@ def tasks() -> dict[str, AcceleratorTask]:
         )
         for name, (side, channels) in SHAPES.items()
     }
-
-
-@contextlib.contextmanager
-def cluster(workers: int) -> Iterator[str]:
-    """The address of a scheduler with single-threaded workers."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        place = Path(folder) / "scheduler.json"
-        common = ["--scheduler-file", str(place), "--host", "127.0.0.1", "--no-dashboard"]
-        worker = ["dask_worker", "--no-nanny", "--nthreads", "1", "--local-directory", folder, *common]
-        for name, *options in [["dask_scheduler", "--port", "0", *common], *[worker] * workers]:
-            process = subprocess.Popen(
-                [sys.executable, "-m", f"distributed.cli.{name}", *options],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-        yield _address(place, workers)
-
-
-def _address(place: Path, workers: int) -> str:
-    from distributed import Client
-
-    deadline = time.monotonic() + STARTING_SECONDS
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError, ValueError):
-            address = json.loads(place.read_text())["address"]
-            with Client(address, timeout=STARTING_SECONDS, set_as_default=False) as client:
-                client.wait_for_workers(workers, timeout=STARTING_SECONDS)
-            return address
-        time.sleep(0.05)
-    raise SystemExit(f"error: no scheduler with {workers} workers after {STARTING_SECONDS:.0f} s")
 
 
 def seconds(backend: Backend, batches: Sequence[Batch]) -> tuple[float, float]:

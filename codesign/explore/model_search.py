@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from random import Random
 
 import numpy as np
@@ -24,14 +25,12 @@ from .evaluate import Figures, figures_of_machine
 from .front import pareto
 from .improvement import expected_growth, free_boxes
 from .metrics import Metric
-from .problem import Problem, Told
+from .problem import FIRST, Problem, Told
 from .quantities import Layers, layers_of_networks, quantities
 from .space import Point
 from .surrogate import NORMAL, fit
 
 Floats = NDArray[np.float64]
-FIRST = 20
-"""Designs at random before there is a model."""
 POOL = 4096
 """Points among which a batch is chosen: all of a space that has no more, else some at random and neighbours of the
 front."""
@@ -87,7 +86,7 @@ class ModelSearch:
         trained = [told for told in self._told if told.objectives is not None]
         self._asked = []
         if len(self._told) < FIRST or len(trained) < 4:
-            points = [point for point, _ in zip(self._fresh(), range(min(count, FIRST)), strict=False)]
+            points = list(islice(self._fresh(), min(count, FIRST)))
         else:
             points = self._chosen(count)
         self._named.update(points)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from random import Random
 from typing import TYPE_CHECKING
+
+from vdla.util.errors import UserError
 
 from .metrics import Constraint, Metric
 from .space import Point, Space
@@ -12,6 +16,9 @@ from .space import Point, Space
 if TYPE_CHECKING:
     from ..technology.components import Components
     from .evaluate import Network
+
+FIRST = 20
+"""Machines at random that every search but the exhaustive one evaluates before it follows an idea of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,6 +36,26 @@ class Problem:
     def weights(self) -> dict[str, float]:
         """The weight of each network."""
         return {network.name: network.weight for network in self.networks}
+
+
+def first_points(problem: Problem) -> list[Point]:
+    """The `FIRST` points at random that are machines, in the order in which `random` names them: fewer where the space
+    has no more. Whoever compares searches has them begin alike."""
+    return list(islice(_machines(problem), FIRST))
+
+
+def _machines(problem: Problem) -> Iterator[Point]:
+    space, random, seen = problem.space, Random(problem.seed), set[Point]()
+    while len(seen) < space.size:
+        point = space.point(random.randrange(space.size))
+        if point in seen:
+            continue
+        seen.add(point)
+        try:
+            space.machine(point)
+        except UserError:
+            continue
+        yield point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from vdla.util.errors import UserError
 
-from .problem import Problem, Told
+from .problem import Problem, Told, first_points
 from .space import Point
 
 MOST_TRIES = 200
@@ -63,7 +63,8 @@ class RandomSearch:
 
 
 class OptunaSearch:
-    """A sampler of Optuna: NSGA-II or TPE. Each axis is a number, the place of a value in the space's order."""
+    """A sampler of Optuna, with its defaults: NSGA-II or TPE. It begins with `first_points`; each axis is a number,
+    the place of a value in the space's order."""
 
     def __init__(self, problem: Problem, *, sampler: str) -> None:
         try:
@@ -82,6 +83,8 @@ class OptunaSearch:
         self._study = optuna.create_study(
             sampler=chosen, directions=[optuna.study.StudyDirection.MINIMIZE] * len(problem.objectives)
         )
+        for point in first_points(problem):
+            self._study.enqueue_trial({a.name: i for a, i in zip(problem.space.axes, point, strict=True)})
         self._known: dict[Point, Told] = {}
         self._open: list[Any] = []
 

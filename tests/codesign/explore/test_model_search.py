@@ -112,3 +112,12 @@ def test_expected_growth_is_the_mean_growth_of_drawn_designs(objectives):
         draws = mean + deviation * random.standard_normal((4000, objectives))
         grown = [hypervolume(np.vstack([front, draw]), reference) - before for draw in draws]
         assert value == pytest.approx(np.mean(grown), abs=1e-6 + 4 * np.std(grown) / len(grown) ** 0.5)
+
+
+def test_searches_begin_with_the_same_machines(networks, known):
+    begun = {}
+    for strategy in ("random", "model", "nsga2", "tpe"):
+        found = explore(study(networks, strategy, seed=7, budget=40), known=known)
+        begun[strategy] = [design.machine.digest for design in found.designs if design.machine][:20]
+    assert len(begun["random"]) == 20
+    assert begun["model"] == begun["nsga2"] == begun["tpe"] == begun["random"]

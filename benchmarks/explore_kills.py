@@ -1,0 +1,202 @@
+"""Studies killed with kill -9 at 20 moments and resumed: their records beside those of studies that nobody killed.
+
+    python benchmarks/explore_kills.py [--kills 20] [--json] [--write]
+
+`vdla explore` searches a small space on two small networks, with each strategy of `STRATEGIES` and with one and two
+processes in turn. At a seeded moment (while it starts, at some byte of its records, while it writes the report) its
+whole process group is killed, and the same command is given again. "same" are the studies whose records.jsonl then is,
+byte for byte, that of a study of the same strategy that nobody killed, as are designs.csv and the front's machines;
+"twice" counts evaluations that were repeated although their record was whole. With `--write` the figures go to
+benchmarks/results/explore_kills.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign import models
+
+NETWORKS = ("mlp", "small_cnn")
+SPACE = """base = "vta"
+[fields]
+block_in = [4, 8, 16, 32]
+block_out = "block_in"
+inp_buffer_bytes = { from = 2048, to = 32768, times = 2 }
+acc_buffer_bytes = { from = 8192, to = 131072, times = 2 }
+bus_bytes = [8, 16, 32]
+"""
+ENTRY = "from vdla.codesign.cli.main import main; main()"
+BUDGET, BATCH = 60, 10
+STRATEGIES = ("model", "nsga2")
+STARTING, SEARCHING, WRITING = "starting", "searching", "writing the report"
+PARTS = {STARTING: 0.2, SEARCHING: 0.6, WRITING: 0.2}
+"""The share of the moments in each part of a study."""
+LONGEST = 600.0
+"""Seconds that one command may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """What a study that nobody killed left, and the seconds until its first record and from its last to its end."""
+
+    records: bytes
+    designs: bytes
+    front: dict[str, bytes]
+    start: float
+    end: float
+
+
+def command(folder: Path, study: Path, strategy: str, workers: int) -> list[str]:
+    """`vdla explore` as somebody would type it."""
+    networks = [word for name in NETWORKS for word in ("--network", str(folder / f"{name}.onnx"))]
+    options = {"--budget": BUDGET, "--batch": BATCH, "--strategy": strategy, "--workers": workers}
+    words = [str(word) for pair in options.items() for word in pair]
+    return [
+        *(sys.executable, "-c", ENTRY, "explore", str(folder / "space.toml"), "--json"),
+        *("-o", str(study), "--no-pictures", "--layers", "4", *networks, *words),
+    ]
+
+
+def started(words: list[str]) -> subprocess.Popen[bytes]:
+    """The command as the leader of a process group of its own."""
+    return subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def ended(words: list[str]) -> dict[str, Any]:
+    """Runs a command to its end: the document that it prints."""
+    done = subprocess.run(words, capture_output=True, timeout=LONGEST, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}: ended with {done.returncode}\n{done.stderr.decode()}")
+    return json.loads(done.stdout)
+
+
+def left(study: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
+    """Records, table of designs and machines of the front in a folder."""
+    front = {path.name: path.read_bytes() for path in (study / "front").glob("*.toml")}
+    return (study / "records.jsonl").read_bytes(), (study / "designs.csv").read_bytes(), front
+
+
+def size(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def uninterrupted(words: list[str], study: Path) -> Whole:
+    """A study that nobody kills."""
+    begin, first, last, bytes_seen = time.monotonic(), 0.0, 0.0, 0
+    process = started(words)
+    while process.poll() is None:
+        now = size(study / "records.jsonl")
+        if now > bytes_seen:
+            bytes_seen, last = now, time.monotonic()
+            first = first or last
+        time.sleep(0.005)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(words)}: ended with {process.returncode}")
+    records, designs, front = left(study)
+    return Whole(
+        records=records, designs=designs, front=front, start=first - begin, end=time.monotonic() - last
+    )
+
+
+def killed(words: list[str], study: Path, whole: Whole, random: Random) -> str:
+    """Kills the command's process group at a moment; the part of the study that it was in.
+
+    A study that ended before its moment is begun anew, with an earlier one.
+    """
+    (part,) = random.choices(list(PARTS), list(PARTS.values()))
+    at = random.randrange(1, len(whole.records)) if part == SEARCHING else 0
+    delay = {STARTING: whole.start, SEARCHING: 0.05, WRITING: whole.end}[part] * random.random()
+    while True:
+        process = started(words)
+        wanted = {STARTING: 0, SEARCHING: at, WRITING: len(whole.records)}[part]
+        while size(study / "records.jsonl") < wanted and process.poll() is None:
+            time.sleep(0.001)
+        try:
+            process.wait(delay)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+        if process.wait() == -signal.SIGKILL:
+            return part if size(study / "records.jsonl") or part == STARTING else STARTING
+        delay /= 2
+        for path in (study / "records.jsonl", study / "study.json"):
+            path.unlink(missing_ok=True)
+
+
+def measure(folder: Path, kills: int) -> dict[str, Any]:
+    """Every figure by name."""
+    for name in NETWORKS:
+        models.write(folder / f"{name}.onnx", name)
+    (folder / "space.toml").write_text(SPACE)
+    wholes: dict[str, Whole] = {}
+    for strategy in STRATEGIES:
+        study = folder / f"whole {strategy}"
+        wholes[strategy] = uninterrupted(command(folder, study, strategy, 1), study)
+    random, rows = Random(0), []
+    for number in range(kills):
+        strategy, workers = STRATEGIES[number % len(STRATEGIES)], 1 + number // 2 % 2
+        study, whole = folder / f"study {number}", wholes[strategy]
+        words = command(folder, study, strategy, workers)
+        part = killed(words, study, whole, random)
+        records = study / "records.jsonl"
+        had = records.read_bytes().count(b"\n") if records.exists() else 0
+        evaluated = ended(words)["evaluated"]
+        rows.append(
+            {
+                "strategy": strategy,
+                "processes": workers,
+                "killed while": part,
+                "records then": had,
+                "same": left(study) == (whole.records, whole.designs, whole.front),
+                "twice": had + evaluated - whole.records.count(b"\n"),
+            }
+        )
+        print(rows[-1], file=sys.stderr, flush=True)
+    return {
+        "kills": kills,
+        "same": sum(row["same"] for row in rows),
+        "twice": sum(row["twice"] for row in rows),
+        "records": {strategy: whole.records.count(b"\n") for strategy, whole in wholes.items()},
+        "killed while": dict(Counter(row["killed while"] for row in rows)),
+        "studies": rows,
+    }
+
+
+def main() -> None:
+    """Kills, compares, prints and with --write keeps; exits 1 where a study differs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(Path(folder), options.kills)
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        print(
+            f"{figures['same']} of {options.kills} studies have the same records; {figures['twice']} evaluations twice"
+        )
+    if options.write:
+        print(f"wrote {write_results('explore_kills', figures, packages=('xgboost-cpu', 'optuna'))}")
+    if figures["same"] < options.kills or figures["twice"]:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Studies on dask workers against the same on one: evaluations of known cost on 4 and 8, real ones on 2.
+
+    python benchmarks/explore_workers.py known [--json] [--write]
+    python benchmarks/explore_workers.py real [--designs 60] [--rounds 5] [--json] [--write]
+
+Schedulers and workers are processes of their own on this machine. "known": evaluations sleep for 0.2 to 0.6 s (by the
+machine's digest), so the figure is that of scheduler, chunks and the wait for the last of each batch, and the cores
+here do not limit it. "bound" is what the batches allow at best: each takes its sum over the workers, or its longest.
+"real": random designs around `vta` on ResNet-18 and MobileNet, on one worker and on two, and in one and two processes
+without dask, in turns; medians of the rounds' ratios of wall time. It needs two cores without other work: the row of
+processes says what the machine gives. The first batch of a study, which starts processes, is not on the clock. With
+`--write` the figures go to benchmarks/results/explore_workers_known.json or explore_workers_real.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from vdla.benchmarks.harness.clusters import cluster
+from vdla.benchmarks.harness.known_costs import LEAST, MOST, seconds_of
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign import models
+from vdla.codesign.explore import places
+from vdla.codesign.explore.evaluate import Network, load_network
+from vdla.codesign.explore.metrics import parse_objectives
+from vdla.codesign.explore.places import Place
+from vdla.codesign.explore.space import space_of
+from vdla.codesign.explore.study import Exploration, Study, explore
+from vdla.codesign.technology.components import shipped_components
+from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
+from vdla.isa.config import Config
+
+SPACE = {
+    "base": "vta",
+    "fields": {
+        "block_in": [16, 32, 64],
+        "block_out": "block_in",
+        "inp_buffer_bytes": {"from": 16384, "to": 131072, "times": 2},
+        "wgt_buffer_bytes": {"from": 65536, "to": 524288, "times": 2},
+        "acc_buffer_bytes": {"from": 65536, "to": 524288, "times": 2},
+        "bus_bytes": [8, 16, 32, 64],
+    },
+}
+KNOWN_WORKERS = (1, 4, 8)
+KNOWN_DESIGNS = 192
+BATCHES = (20, 64)
+"""The explorer's own, and one that suits eight workers."""
+SLEEPING = "vdla.benchmarks.harness.known_costs"
+
+
+def study(networks: tuple[Network, ...], designs: int, batch: int, seed: int, place: Place) -> Study:
+    """Random designs, the same on all places."""
+    return Study(
+        space=space_of(SPACE),
+        networks=networks,
+        components=shipped_components(),
+        objectives=parse_objectives(("latency", "energy", "area")),
+        strategy="random",
+        budget=designs,
+        batch=batch,
+        seed=seed,
+        place=place,
+    )
+
+
+def run(searched: Study) -> tuple[float, list[list[Config]]]:
+    """Wall seconds from the end of the first batch to that of the last, and the machines of those batches."""
+    ends, counts = list[float](), list[int]()
+
+    def told(found: Exploration) -> None:
+        ends.append(time.monotonic())
+        counts.append(len(found.designs))
+
+    found = explore(searched, told=told)
+    if found.interrupted:
+        raise SystemExit(130)
+    machines = [[d.machine for d in found.designs[low:high] if d.machine] for low, high in pairwise(counts)]
+    return ends[-1] - ends[0], machines
+
+
+def known(designs: int, rounds: int) -> dict[str, Any]:
+    """Speed on KNOWN_WORKERS over that on the first of them, by batch."""
+    found: dict[str, Any] = {}
+    with (
+        mock.patch.object(places, "WORKER", SLEEPING),
+        contextlib.ExitStack() as stack,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        networks = shipped(Path(folder), ("mlp",))
+        addresses = {count: stack.enter_context(cluster(count)) for count in KNOWN_WORKERS}
+        for batch in BATCHES:
+            walls: dict[int, list[float]] = {count: [] for count in KNOWN_WORKERS}
+            batches: list[list[Config]] = []
+            for _ in range(rounds):
+                for count, address in addresses.items():
+                    place = Place(scheduler=address)
+                    wall, batches = run(study(networks, batch + designs, batch, 0, place))
+                    walls[count].append(wall)
+            found[str(batch)] = _known_rows(batches, walls)
+            print(f"batches of {batch}: {found[str(batch)]}", flush=True)
+    return {"designs": designs, "seconds of a design": [LEAST, MOST], "rounds": rounds, "batches of": found}
+
+
+def _known_rows(batches: Sequence[Sequence[Config]], walls: Mapping[int, Sequence[float]]) -> dict[str, Any]:
+    costs = [[seconds_of(machine) for machine in batch] for batch in batches]
+    total, one = sum(map(sum, costs)), statistics.median(walls[KNOWN_WORKERS[0]])
+    return {
+        str(count): {
+            "seconds": round(statistics.median(walls[count]), 2),
+            "speed": round(one / statistics.median(walls[count]), 2),
+            "bound": round(total / sum(max(sum(batch) / count, *batch) for batch in costs), 2),
+        }
+        for count in KNOWN_WORKERS
+    }
+
+
+def real(designs: int, rounds: int) -> dict[str, Any]:
+    """Speed on two workers over one, and in two processes over one."""
+    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        networks = shipped(Path(folder), ("resnet18", "mobilenet"))
+        everywhere = {
+            f"dask, {count}": Place(scheduler=stack.enter_context(cluster(count))) for count in (1, 2)
+        } | {f"processes, {count}": Place(workers=count) for count in (1, 2)}
+        walls: dict[str, list[float]] = {name: [] for name in everywhere}
+        for number in range(rounds):
+            for name in list(everywhere)[:: 1 if number % 2 else -1]:
+                # This process would keep kernels from round to round, which new processes do not have.
+                fresh = tuple(replace(network, kept=LoweredKernels()) for network in networks)
+                wall, _ = run(study(fresh, BATCHES[0] + designs, BATCHES[0], number, everywhere[name]))
+                walls[name].append(wall)
+                print(f"round {number + 1}, {name}: {wall:.2f} s", flush=True)
+    ratios = {
+        kind: [one / two for one, two in zip(walls[f"{kind}, 1"], walls[f"{kind}, 2"], strict=True)]
+        for kind in ("dask", "processes")
+    }
+    return {
+        "designs": designs,
+        "batch": BATCHES[0],
+        "rounds": rounds,
+        "seconds": {name: round(statistics.median(found), 2) for name, found in walls.items()},
+        "two over one": {kind: round(statistics.median(found), 3) for kind, found in ratios.items()},
+        "two over one by round": {kind: [round(x, 3) for x in found] for kind, found in ratios.items()},
+    }
+
+
+def shipped(folder: Path, names: Sequence[str]) -> tuple[Network, ...]:
+    """Networks that the toolkit ships."""
+    found = []
+    for name in names:
+        models.write(folder / f"{name}.onnx", name)
+        found.append(load_network(folder / f"{name}.onnx"))
+    return tuple(found)
+
+
+def main() -> None:
+    """Measures, prints and with --write keeps."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("what", choices=("known", "real"))
+    parser.add_argument("--designs", type=int, help="evaluated on the clock; 192 of known cost, 60 real ones")
+    parser.add_argument("--rounds", type=int, help="1 of known cost, 5 real ones")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    if options.what == "known":
+        figures = known(options.designs or KNOWN_DESIGNS, options.rounds or 1)
+    else:
+        figures = real(options.designs or 60, options.rounds or 5)
+    print(json.dumps(figures, indent=2 if options.json else None))
+    if options.write:
+        print(f"wrote {write_results(f'explore_workers_{options.what}', figures, packages=('distributed',))}")
+
+
+if __name__ == "__main__":
+    main()

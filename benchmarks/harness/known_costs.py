@@ -1,0 +1,32 @@
+"""A worker of studies whose evaluations take known times: it sleeps instead of compiling and simulating."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from vdla.codesign.explore import worker
+from vdla.codesign.explore.evaluate import Figures, Network, NetworkFigures
+from vdla.codesign.technology.components import Components
+from vdla.compiler.tune.measure.worker import serve
+from vdla.isa.config import Config
+
+LEAST, MOST = 0.2, 0.6
+"""Seconds of an evaluation: about what machines take on ResNet-18 and MobileNet."""
+
+
+def seconds_of(machine: Config) -> float:
+    """What a machine costs, from LEAST to MOST: as good as drawn at random, and always the same."""
+    return LEAST + (MOST - LEAST) * int(machine.digest[:8], 16) / 0xFFFF_FFFF
+
+
+def evaluate(machine: Config, networks: Sequence[Network], components: Components) -> Figures:
+    """Sleeps; the figures are made up."""
+    time.sleep(seconds_of(machine))
+    run = NetworkFigures(cycles=1000, roofline_cycles=1000.0, dram_bytes=1, energy={"array": 1.0})
+    return Figures(area={"array": 1.0}, networks={network.name: run for network in networks})
+
+
+if __name__ == "__main__":
+    worker.evaluate = evaluate
+    serve(worker.load)
