@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,8 @@ class Figures:
 
 def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:
     """A quantized network for a study. Raises UserError, as compiling it does."""
-    if weight <= 0:
-        raise UserError(f"the weight {weight:g} of a network must be above 0")
+    if not 0 < weight < inf:
+        raise UserError(f"the weight {weight:g} of a network must be a number above 0")
     label = name or (Path(model).stem if isinstance(model, str | Path) else "network")
     content = read_model(model).proto.SerializeToString(deterministic=True)
     digest = blake2b(content, digest_size=16).hexdigest()

@@ -1,0 +1,112 @@
+"""`vdla explore` as a new user runs it: 300 designs for ResNet-18 and MobileNet, from an empty folder to the report.
+
+    python benchmarks/explore_campaign.py [--designs 300] [--workers 2] [--strategy model] [--folder DIR] [--write]
+
+The two models are written first, off the clock; then one command is timed from its start to its end, by the wall:
+search, evaluations in `--workers` processes, tables, layers of the front, pages, pictures. It has no records and reads
+none. "seconds until" are those since the start until the first record, the last record, the tables
+and the end. Quiet cores are needed for a figure to be kept. With `--write` the figures go to
+benchmarks/results/explore_campaign.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign import models
+
+ENTRY = "from vdla.codesign.cli.main import main; main()"
+NETWORKS = ("resnet18", "mobilenet")
+SPACE = """base = "vta"
+[fields]
+block_in = [8, 16, 32, 64]
+block_out = "block_in"
+inp_buffer_bytes = { from = 8192, to = 131072, times = 2 }
+wgt_buffer_bytes = { from = 65536, to = 1048576, times = 2 }
+acc_buffer_bytes = { from = 32768, to = 524288, times = 2 }
+acc_banks = [2, 4, 8]
+bus_bytes = [8, 16, 32, 64]
+post_lanes = [2, 4, 8]
+"""
+LONGEST = 7200.0
+"""Seconds that the command may take."""
+
+
+def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str, Any]:
+    """Every figure by name."""
+    for name in NETWORKS:
+        models.write(folder / f"{name}.onnx", name)
+    (folder / "space.toml").write_text(SPACE)
+    study = folder / "study"
+    if study.exists():
+        raise SystemExit(f"{study}: exists; from nothing to the report needs a folder without it")
+    networks = [word for name in NETWORKS for word in ("--network", str(folder / f"{name}.onnx"))]
+    options = ("--budget", str(designs), "--workers", str(workers), "--strategy", strategy)
+    words = ("explore", str(folder / "space.toml"), *networks, *options, "-o", str(study), "--json")
+    begin, until = time.monotonic(), dict[str, float]()
+    with (folder / "out.json").open("wb") as out, (folder / "err.txt").open("wb") as err:
+        process = subprocess.Popen((sys.executable, "-c", ENTRY, *words), stdout=out, stderr=err)
+        seen = 0
+        while process.poll() is None:
+            now = time.monotonic() - begin
+            if now > LONGEST:
+                process.kill()
+            size = _size(study / "records.jsonl")
+            if size > seen:
+                seen, until["last record"] = size, now
+                until.setdefault("first record", now)
+            if _size(study / "designs.csv"):
+                until.setdefault("tables", now)
+            time.sleep(0.1)
+    until["end"] = time.monotonic() - begin
+    if process.returncode:
+        raise SystemExit(f"ended with {process.returncode}: {(folder / 'err.txt').read_text()}")
+    found = json.loads((folder / "out.json").read_text())
+    return {
+        "networks": list(NETWORKS),
+        "workers": workers,
+        "strategy": strategy,
+        "designs": found["designs"],
+        "failed": found["failed"],
+        "front": len(found["front"]),
+        "seconds until": {
+            name: round(seconds, 1) for name, seconds in sorted(until.items(), key=lambda i: i[1])
+        },
+        "bytes of the report": _size(study / "report.html"),
+        "command": " ".join(("vdla", *(Path(w).name if w.startswith(str(folder)) else w for w in words))),
+    }
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def main() -> None:
+    """Runs the command, prints and with --write keeps."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--designs", type=int, default=300)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--strategy", default="model")
+    parser.add_argument("--folder", type=Path, help="keep the study here")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        figures = measure(folder, options.designs, options.workers, options.strategy)
+    print(json.dumps(figures, indent=2 if options.json else None))
+    if options.write:
+        print(f"wrote {write_results('explore_campaign', figures, packages=('xgboost-cpu', 'optuna'))}")
+
+
+if __name__ == "__main__":
+    main()
