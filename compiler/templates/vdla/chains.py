@@ -87,8 +87,10 @@ def _candidates(config: Config, graph: Graph, kernels: Kernels) -> dict[str, _Ca
 
 def _keeper(kernels: Sequence[Kernel]) -> Kernel | None:
     """The kernel of a node, if it is one that can write to the chain memory."""
-    kernel = kernels[0]
-    whole = len(kernels) == 1 and isinstance(kernel.source, Source) and not kernel.offsets
+    kernel, source = kernels[0], kernels[0].source
+    if len(kernels) > 1 or kernel.offsets or not isinstance(source, Source):
+        return None
+    whole = source.workload == kernel.workload and source.details.area is None
     return kernel if whole and kernel.workload.template in KEEPING else None
 
 

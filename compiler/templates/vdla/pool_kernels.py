@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 from vdla.isa.config import Config
@@ -94,7 +95,7 @@ def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int
     for area, divisor in parts:
         # A part of the output is a kernel of its own kind, of which records know nothing.
         own = narrow if len(parts) == 1 else workload_of_area(narrow, area)
-        if AVERAGE_POOL.fits(config, own):
+        if AVERAGE_POOL.fits(config, own) and not _apart_is_slow(config, pool, area):
             kernel, lanes = _stored_average(config, node, operator, narrow, area), mine
         else:
             kernel = _multiplied_average(config, node, operator, pool, area)
@@ -105,6 +106,26 @@ def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int
         stored = kernel.workload.template == AVERAGE_POOL.name
         kernels += _for_each_vector(config, kernel) if stored else [kernel]
     return kernels
+
+
+def _apart_is_slow(config: Config, pool: Workload, area: Area) -> bool:
+    """Whether vectors that lie apart from one another are read in more time than products with the unit matrix take.
+
+    Each is a burst of its own, and as many may wait as reads may be outstanding; the array reads whole blocks, and a
+    unit matrix for each position of the window.
+    """
+    blocks, memory = Blocks.of(config), config.memory
+    if blocks.outputs == 1:
+        return False
+    part = workload_of_area(pool, area)
+    positions = ceil_div(part.batch, config.batch) * ceil_div(part.channels, blocks.block)
+    inputs = positions * part.height * part.width
+    beats = ceil_div(config.out_bytes, memory.bus_bytes)
+    each = max(beats, (memory.read_latency + beats) / memory.outstanding_reads)
+    taps = prod(part.kernel)
+    moved = inputs * config.batch * blocks.block + taps * blocks.block**2
+    products = positions * prod(part.window.outputs(part.height, part.width)) * taps * blocks.outputs
+    return inputs * blocks.outputs * each > max(products, moved / memory.bus_bytes)
 
 
 def _details(node: Node, operator: Int8AveragePool, area: Area) -> Details:
