@@ -133,6 +133,7 @@ def explore(
             notify=note,
         )
     found = explored.exploration
+    _check_any(found)
     wrong = write_files(
         found, output, layers=layers, pictures=pictures, verify=0 if found.interrupted else verify_front
     )
@@ -154,6 +155,15 @@ def _network(text: str) -> tuple[Path, float]:
         return Path(path), float(weight)
     except ValueError:
         raise UserError(f'--network "{text}": {weight} is no weight; write MODEL.onnx*2') from None
+
+
+def _check_any(found: Exploration) -> None:
+    """UserError where the search ended and not one design has figures: there is nothing to report."""
+    if not found.interrupted and all(design.objectives is None for design in found.designs):
+        first = found.designs[0].figures.failed if found.designs else "it has none"
+        raise UserError(
+            f"none of {len(found.designs):,} designs runs all networks; the first does not since {first}"
+        )
 
 
 def write_files(found: Exploration, folder: Path, *, layers: int, pictures: bool, verify: int) -> list[str]:
@@ -247,6 +257,16 @@ def print_exploration(found: Exploration) -> None:
         f"{len(failed):,} failed, {sum(d.feasible for d in found.designs):,} feasible",
         soft_wrap=True,
     )
+    if not found.front and (ran := [design for design in found.designs if design.objectives is not None]):
+        near = min(ran, key=lambda design: design.excess)
+        limits = ", ".join(
+            f"{limit.metric.heading} is {study.value(limit.metric, near.machine, near.figures):,.4g}"
+            for limit in study.constraints
+        )
+        console.print(
+            f"no design keeps {', '.join(c.text for c in study.constraints)}; of the nearest, {near.number}, {limits}",
+            soft_wrap=True,
+        )
     if failed:
         console.print(printable(f"the first that failed: {failed[0].figures.failed}"), soft_wrap=True)
     rungs = rungs_of(shown, (design.figures for design in found.designs))

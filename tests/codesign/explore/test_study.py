@@ -186,6 +186,22 @@ def test_command_files_and_refusals(vdla, model: Path, tmp_path: Path):
     assert outcome.code == 2 and "records.jsonl:1: is no record" in outcome.err
 
 
+def test_a_study_that_finds_nothing_says_so(vdla, model: Path, tmp_path: Path):
+    (tmp_path / "space.toml").write_text('base = "tiny"\n[fields]\nextensions = [[]]\n')
+    study = ("explore", tmp_path / "space.toml", "-o", tmp_path / "out", "--strategy", "random")
+    outcome = vdla(*study, "--network", model)
+    assert outcome.code == 2 and outcome.err.count("\n") == 1, outcome
+    assert "none of 1 designs runs all networks; the first does not since mlp: " in outcome.err
+    for weight in ("nan", "inf", "0"):
+        outcome = vdla(*study, "--network", f"{model}*{weight}")
+        assert outcome.code == 2 and "must be a number above 0" in outcome.err
+    (tmp_path / "space.toml").write_text(TOML)
+    limited = vdla(
+        *study, "--network", model, "--budget", "4", "--constraint", "area<0.001mm2", "--no-pictures"
+    )
+    assert "no design keeps area<0.001mm2; of the nearest, " in limited.out
+
+
 def test_a_folder_has_one_study_at_a_time(vdla, model: Path, tmp_path: Path):
     (tmp_path / "space.toml").write_text(TOML)
     study = ("explore", tmp_path / "space.toml", "--network", model, "-o", tmp_path, "--strategy", "random")
