@@ -218,7 +218,7 @@ class ModelSearch:
             if growth[order[0]] <= 0:
                 break
             if not fresh[order[0]]:
-                stale = order[~fresh[order]]
+                stale = order[~fresh[order] & (growth[order] > 0)]  # those that were chosen stay below 0
                 growth[stale] = expected_growth(means[stale], deviations[stale], boxes) * chance[stale]
                 fresh[stale] = True
                 continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from vdla.codesign.explore.evaluate import Figures, NetworkFigures, load_network
@@ -121,3 +123,11 @@ def test_searches_begin_with_the_same_machines(networks, known):
         begun[strategy] = [design.machine.digest for design in found.designs if design.machine][:20]
     assert len(begun["random"]) == 20
     assert begun["model"] == begun["nsga2"] == begun["tpe"] == begun["random"]
+
+
+def test_no_design_is_named_twice_though_few_are_left(networks, known):
+    space = {**SPACE, "fields": {**SPACE["fields"], "inp_buffer_bytes": [8192], "bus_bytes": [8]}}
+    small = replace(study(networks, "model", budget=96), space=space_of(space))
+    found = explore(small, known=known)
+    digests = [design.machine.digest for design in found.designs if design.machine]
+    assert len(digests) == small.space.size == 96 and len(set(digests)) == 96
