@@ -124,10 +124,10 @@ class Constraint:
 
 
 def rungs_of(metrics: Iterable[Metric], figures: Iterable[Figures]) -> dict[str, str]:
-    """By name of a metric, what it stands on in those of `figures` that have some; several with commas between."""
+    """By name of a metric, what it stands on in those of `figures` that have some; several with "or" between."""
     all_figures = [item for item in figures if item.failed is None]
     return {
-        metric.name: ", ".join(
+        metric.name: " or ".join(
             dict.fromkeys(item.rungs.get(metric.name, metric.rung) for item in all_figures)
         )
         or metric.rung
