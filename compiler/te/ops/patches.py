@@ -51,7 +51,7 @@ class Patches:
     `weight` is int8[OB, KB, co, ci] where outputs share no column of patches, else [OB, columns, KB, co, ci]; the KB
     vectors are an output's products, patch by patch: weights of what the patch stands for by `layout`, and zeros.
     `held` int8[NB, R, patches of a row, vectors of one, B, ci] @ inp has the patches. Patch row p lies in row p % R of
-    a `ring` of R, or R are all of them.
+    a `ring` of R, which serves one block of images after the other (NB is 1), or R are all of them.
     """
 
     blocks: Blocks
@@ -85,7 +85,7 @@ class Patches:
         sharing = (layout.columns,) if layout.columns > 1 else ()
         weights = (ceil_div(convolution.filters, co), *sharing, layout.products, co, ci)
         held = (
-            ceil_div(convolution.batch, blocks.batch),
+            ceil_div(convolution.batch, blocks.batch) if ring is None else 1,
             layout.patch_rows(rows) if ring is None else ring,
             layout.patch_columns(columns),
             layout.vectors,
@@ -109,6 +109,10 @@ class Patches:
         batch, size = self.convolution.batch, self.blocks.batch
         return minimum(size, batch - n * size) if batch % size else size
 
+    def _block(self, n: Expr) -> ExprLike:
+        """Where the patches of batch block n are held."""
+        return n if self.ring is None else 0
+
     def gather(self, n: Expr, b: Expr, row: Expr, x: Expr, name: str = "patch") -> Intrinsic:
         """The patch of column x of patch row `row`, of image b of batch block n."""
         layout, window, channels = self.layout, self.convolution.window, self.convolution.channels
@@ -120,7 +124,13 @@ class Patches:
             declaration=patch_declaration(self.blocks, layout.rows, layout.run),
             operands=(
                 region(
-                    self.held, (n, 1), (place, 1), (x, 1), (0, vectors), (b, 1), (0, self.blocks.block_in)
+                    self.held,
+                    (self._block(n), 1),
+                    (place, 1),
+                    (x, 1),
+                    (0, vectors),
+                    (b, 1),
+                    (0, self.blocks.block_in),
                 ),
                 region(
                     self.image,
@@ -177,6 +187,6 @@ class Patches:
         row = y + reduction.t * self.layout.apart
         place = row if self.ring is None else row % self.ring
         sharing = () if column is None else (column,)
-        return cast(self.held[n, place, x, reduction.vector, b, reduction.k], DType.INT32) * cast(
-            self.weight[(block, *sharing, reduction.product, j, reduction.k)], DType.INT32
-        )
+        return cast(
+            self.held[self._block(n), place, x, reduction.vector, b, reduction.k], DType.INT32
+        ) * cast(self.weight[(block, *sharing, reduction.product, j, reduction.k)], DType.INT32)

@@ -117,6 +117,13 @@ def test_rolling_rows_of_every_layout_are_right(monkeypatch, config, apart, coun
     assert_right(first_layer(3 if config.batch > 1 else 1, (3, 21, 24), 40, 5, 2, 2, pooled=True), config)
 
 
+def test_images_share_the_ring_of_patches():
+    """A ring that holds the rows of one image serves any number of them, one after the other."""
+    config = array(64, 64, vectors=150)
+    assert patch_layouts.rolling_layout(config, workload(30, 3, 7, 2, 3), 15, 1)[1] is not None
+    assert_right(first_layer(5, (3, 30, 30), 40, 7, 2, 3, pooled=True), config)
+
+
 def test_what_a_layout_takes():
     """The 7x7 window of ResNet on 64 lanes: three patches of three rows, each row in one vector."""
     window = Window(kernel=(7, 7), strides=(2, 2))
