@@ -1,12 +1,14 @@
 """Utilization over a grid of machines: arrays square and not, buses, read latencies; ResNet-18 and ResNet-50.
 
     python benchmarks/grid.py [--arrays 16x16,8x32] [--networks resnet18] [--buses 8,64] [--latencies 30] [--write]
+    python benchmarks/grid.py --large [--write]
 
 Arrays are block_in x block_out. Scratchpads grow with the array (`machine`), FIFOs follow from the bus, and as many
 reads are outstanding as the latency takes. Every cell is a machine that the compiler sees for the first time, with the
 templates' own choices and no records, and with 2, 3 or 4 virtual threads, whichever takes fewest cycles in simulation.
 Utilization is roofline over exact cycles (docs/measures.md). With `--write` the cells go to
-benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target.
+benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target. `--large`: ResNet-50 on
+128x128 behind 64 bytes and 30 cycles, one image, and eight that share each weight tile (batch 8), to grid_large.json.
 """
 
 from __future__ import annotations
@@ -37,26 +39,27 @@ NETWORKS = ("resnet18", "resnet50")
 VIRTUAL_THREADS = (2, 3, 4)
 WIDE, CHAIN_BYTES = 32, 448 * KIB
 """Blocks of so many channels have a chain memory: what lies between the layers of a residual block of ResNet-50, all
-but the first of whose inputs it holds."""
+but the first of whose inputs it holds. Blocks of 128 channels are half empty there, so it is as many positions."""
 LEAST = 0.88
 """What no cell should be below."""
 
 
-def machine(block_in: int, block_out: int, bus: int, latency: int) -> Config:
+def machine(block_in: int, block_out: int, bus: int, latency: int, batch: int = 1) -> Config:
     """A machine of the grid: scratchpads of 2,048 positions of a block of activations (`te.blocks`), 256 weight tiles
     (or 256 KiB of them where these are more), 64 parameter entries, the most there can be; a chain memory where the
     array is wide enough to outrun a bus."""
     square, block = block_in == block_out, max(block_in, block_out)
     return Config(
-        name=f"{block_in}x{block_out}",
+        name=f"{block_in}x{block_out}" + (f", batch {batch}" if batch > 1 else ""),
+        batch=batch,
         block_in=block_in,
         block_out=block_out,
-        inp_buffer_bytes=2048 * block,
+        inp_buffer_bytes=batch * 2048 * block,
         wgt_buffer_bytes=max(256 * KIB, 256 * block_in * block_out),
-        acc_buffer_bytes=4 * 2048 * block,
+        acc_buffer_bytes=batch * 4 * 2048 * block,
         acc_banks=4,
         par_buffer_bytes=64 * 8 * block_out,
-        chain_buffer_bytes=CHAIN_BYTES if block >= WIDE else 0,
+        chain_buffer_bytes=batch * max(CHAIN_BYTES, 7168 * block) if block >= WIDE else 0,
         extensions=("post", "patch", "depthwise") if square else ("post", "patch"),
         memory=Memory(
             bus_bytes=bus,
@@ -109,15 +112,34 @@ def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[st
     return {"all": of(cells), **{a: of([c for c in cells if c["array"] == a]) for a in arrays}}
 
 
+def large() -> list[dict[str, Any]]:
+    """ResNet-50 on 128x128 arrays behind a bus of 64 bytes and the read latency of the presets, by images."""
+    cells = []
+    with tempfile.TemporaryDirectory() as folder:
+        for batch in (1, 8):
+            path = Path(folder) / "resnet50.onnx"
+            models.write(path, "resnet50", batch=batch)
+            cells.append(cell(machine(128, 128, 64, 30, batch), [load_network(path)]))
+            last = cells[-1]
+            print(f"{last['array']}, 64 bytes, latency 30: {last['resnet50']['utilization']:.3f}", flush=True)
+    return cells
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--arrays", default=",".join(f"{i}x{o}" for i, o in ARRAYS))
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--buses", default=",".join(map(str, BUSES)))
     parser.add_argument("--latencies", default=",".join(map(str, LATENCIES)))
+    parser.add_argument("--large", action="store_true", help="128x128, one image and eight")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.large:
+        cells = large()
+        if options.write:
+            print(write_results("grid_large", {"cells": cells}, compact=True))
+        return
     arrays = [tuple(map(int, text.split("x"))) for text in options.arrays.split(",")]
     names = options.networks.split(",")
     cells = []
