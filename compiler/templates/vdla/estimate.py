@@ -40,6 +40,8 @@ class Fitted:
     """Share of a tile's stores that nothing hides at the end of a layer."""
     head_start: float = 0.5
     """Share of a step by which a buffer that is filled more often is late when another one needs the load unit."""
+    first_inputs: float = 0.3
+    """Share of the first filling of inputs that comes on top in a network: the layer in front has yet to store them."""
     traffic: float = 0.01
     """Cycles that a beat of the bus counts even where it is hidden."""
 
@@ -145,7 +147,8 @@ class TiledWork:
             for other in buffers.values():
                 ahead = (other.copies - fitted.head_start) * compute / other.fills
                 lead = np.where(other.fills > buffer.fills, np.minimum(lead, ahead), lead)
-            waits = waits + (buffer.fills - 1) * np.maximum(0.0, taken / buffer.fills - lead) + buffer.exposed
+            exposed = buffer.exposed * (1 + fitted.first_inputs if name == "data" else 1)
+            waits = waits + (buffer.fills - 1) * np.maximum(0.0, taken / buffer.fills - lead) + exposed
         return waits + np.where(self.sums_copies == 1, np.minimum(compute, self.storing), 0.0)
 
 
