@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.expr import Buffer, Expr, Var
-from ...ir.stmt import Stmt, nest
+from ...ir.expr import Buffer, Const, Expr, Var
+from ...ir.stmt import Copy, Stmt, nest, region, whole
 from ...ir.types import DType
 from ..blocks import Blocks, Pads, Pair, Window
 from ..post import PoolOperator, Post, Views, post_point
@@ -59,6 +59,32 @@ def activation(
 ) -> Buffer:
     """A tensor of (batch blocks, channel blocks, rows, columns) vectors of `lanes` = (batch, channels)."""
     return Buffer(name=name, shape=(*shape, *lanes), dtype=dtype, scope=scope)
+
+
+def padded_input(
+    window: Window,
+    part: Part,
+    shape: tuple[int, int, int, int],
+    lanes: Pair,
+    *,
+    pad_value: int,
+    resident: bool,
+) -> tuple[Buffer, Buffer, tuple[Stmt, ...]]:
+    """The parameter X, what windows read of it, and the statement "pad" that makes this.
+
+    X is of `shape` (batch blocks, channel blocks, rows, columns). What is read is the buffer `padded`: the `part` of X
+    with its pads. Where X is `resident` it is X itself, which lies in the chain memory with its pads.
+    """
+    blocks, (rows, columns) = shape[:2], part.inputs
+    if resident:
+        x_in = activation("X", (*blocks, *window.padded(*shape[2:])), lanes, scope=CHAIN)
+        return x_in, x_in, ()
+    x_in = activation("X", shape, lanes)
+    padded = activation("padded", (*blocks, rows, columns), lanes)
+    whole_blocks, all_lanes = ([(0, size) for size in sizes] for sizes in (blocks, lanes))
+    source = region(x_in, *whole_blocks, (part.start[0], rows), (part.start[1], columns), *all_lanes)
+    pad = Copy(name="pad", destination=whole(padded), source=source, pad=Const(pad_value, DType.INT8))
+    return x_in, padded, (pad,)
 
 
 def output_buffers(

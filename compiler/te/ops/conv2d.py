@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
-from ...ir.stmt import Alloc, Copy, Program, Reduce, Stmt, nest, region, seq, whole
+from ...ir.expr import Buffer, Var, all_of, cast, equal
+from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Pads, Window, ceil_div
 from ..post import Post
 from .common import (
-    CHAIN,
     Area,
     Part,
     activation,
     output_buffers,
+    padded_input,
     parameters_of,
     post_nest,
 )
@@ -53,22 +53,12 @@ def conv2d(
     nb, cb, ob = ceil_div(batch, b_size), ceil_div(channels, ci), ceil_div(filters, co)
     (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
     part = Part.of(window, height, width, area)
-    rows, columns = part.inputs
     oh, ow = part.outputs
 
     weight = Buffer(name="W", shape=(ob, cb, kh_size, kw_size, co, ci), dtype=DType.INT8)
-    pads: tuple[Stmt, ...] = ()
-    if resident:
-        shape = (nb, cb, *window.padded(height, width))
-        x_in = padded = activation("X", shape, (b_size, ci), scope=CHAIN)
-    else:
-        x_in = activation("X", (nb, cb, height, width), (b_size, ci))
-        padded = activation("padded", (nb, cb, rows, columns), (b_size, ci))
-        source = region(
-            x_in, (0, nb), (0, cb), (part.start[0], rows), (part.start[1], columns), (0, b_size), (0, ci)
-        )
-        pad = Const(pad_value, DType.INT8)
-        pads = (Copy(name="pad", destination=whole(padded), source=source, pad=pad),)
+    x_in, padded, pads = padded_input(
+        window, part, (nb, cb, height, width), (b_size, ci), pad_value=pad_value, resident=resident
+    )
 
     ring = Ring.of(pool, oh, ow)
     acc = activation("acc", (nb, ob, *ring.shape), (b_size, co), DType.INT32)

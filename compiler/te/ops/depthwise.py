@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
-from ...ir.stmt import Alloc, Copy, Program, Reduce, Stmt, nest, region, seq, whole
+from ...ir.expr import Buffer, Var, all_of, cast, equal
+from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Pads, ceil_div
 from ..post import Post
-from .common import CHAIN, Area, Part, activation, output_buffers, parameters_of, post_nest
+from .common import Area, Part, activation, output_buffers, padded_input, parameters_of, post_nest
 from .convolution import Convolution
 
 
@@ -41,23 +41,13 @@ def depthwise_conv2d(
     nb, cb = ceil_div(batch, b_size), ceil_div(channels, lanes)
     (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
     part = Part.of(window, height, width, area)
-    rows, columns = part.inputs
     oh, ow = part.outputs
     tiles = 1 if shared_weights else ceil_div(kh_size * kw_size, lanes)
 
     weight = Buffer(name="W", shape=(1 if shared_weights else cb, tiles, lanes, lanes), dtype=DType.INT8)
-    pads: tuple[Stmt, ...] = ()
-    if resident:
-        shape = (nb, cb, *window.padded(height, width))
-        x_in = padded = activation("X", shape, (b_size, lanes), scope=CHAIN)
-    else:
-        x_in = activation("X", (nb, cb, height, width), (b_size, lanes))
-        padded = activation("padded", (nb, cb, rows, columns), (b_size, lanes))
-        source = region(
-            x_in, (0, nb), (0, cb), (part.start[0], rows), (part.start[1], columns), (0, b_size), (0, lanes)
-        )
-        pad = Const(pad_value, DType.INT8)
-        pads = (Copy(name="pad", destination=whole(padded), source=source, pad=pad),)
+    x_in, padded, pads = padded_input(
+        window, part, (nb, cb, height, width), (b_size, lanes), pad_value=pad_value, resident=resident
+    )
     acc = activation("acc", (nb, cb, oh, ow), (b_size, lanes), DType.INT32)
     n, o, y, x, b, j, kh, kw = (Var(f"conv.{v}") for v in ("n", "o", "y", "x", "b", "j", "kh", "kw"))
     tap = kh * kw_size + kw
