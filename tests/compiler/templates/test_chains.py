@@ -13,11 +13,8 @@ from vdla.codesign.report.account_run import account_layers
 from vdla.compiler.driver import CompileError, compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.host import store_inputs
-from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.memory_plan import lifetimes
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.runtime.executor import run
 from vdla.compiler.templates.vdla.chains import chain_layers
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import kernels_of
@@ -26,11 +23,11 @@ from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.templates.workload_limits import WorkloadError
 from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
-from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
 
 from ..random_networks import NetworkBuilder, builder
+from ..right_programs import assert_right
 
 VTA = load_config("vta")
 MACHINES = {
@@ -80,27 +77,17 @@ def _pair(b: NetworkBuilder, low: int, high: int) -> tuple[int, int]:
     return int(b.random.integers(low, high + 1)), int(b.random.integers(low, high + 1))
 
 
-def assert_right(graph: Graph, config: Config, virtual_threads: int = 2) -> Compiled:
-    """No race, every output bit for bit."""
+def compiled_right(graph: Graph, config: Config, virtual_threads: int) -> Compiled:
+    """The network compiled, verified after every pass."""
     result = compile_graph(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
-    findings = check(config, result.program.instructions, result.program.image)
-    assert findings == [], findings[0].message
-    random = np.random.default_rng(3)
-    inputs = {
-        item.name: random.integers(0, 256, item.shape).astype(np.uint8).view(item.dtype)
-        for item in result.graph.inputs
-    }
-    expected = interpret(result.graph, store_inputs(result.graph, inputs))
-    found = run(result, inputs).integer_outputs
-    for item in result.graph.outputs:
-        np.testing.assert_array_equal(found[item.name], expected[item.tensor], err_msg=item.tensor)
+    assert_right(result)
     return result
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_chained_networks(name):
     chained = [
-        len(assert_right(chained_network(seed), MACHINES[name], 1 + seed % 3).chained) for seed in range(4)
+        len(compiled_right(chained_network(seed), MACHINES[name], 1 + seed % 3).chained) for seed in range(4)
     ]
     assert sum(chained) >= 3
 
@@ -109,7 +96,7 @@ def test_chained_networks(name):
 @given(st.integers(10, 1 << 40), st.sampled_from(sorted(MACHINES)), st.integers(1, 3))
 def test_any_chained_network(seed, name, virtual_threads):
     try:
-        assert_right(chained_network(seed), MACHINES[name], virtual_threads)
+        compiled_right(chained_network(seed), MACHINES[name], virtual_threads)
     except CompileError as error:
         assert "no tile is small enough" in str(error)
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.host import store_inputs
-from vdla.compiler.graph.interpret import interpret
-from vdla.compiler.runtime.executor import run
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.patch_layout import PatchLayout
 from vdla.compiler.templates.vdla import convolution_kernels, patch_conv2d, patch_layouts, rolling_pool
 from vdla.compiler.templates.vdla.workload import LayerShape, Workload
-from vdla.isa.check import check
 from vdla.isa.config import Config, Memory
 from vdla.sim import simulate
 
 from ..random_networks import builder
+from ..right_programs import assert_right
 
 
 def array(block_in: int, block_out: int, batch: int = 1, vectors: int = 2048) -> Config:
@@ -61,22 +57,6 @@ def first_layer(
     return fuse(b.graph(tensor))
 
 
-def assert_right(graph: Graph, config: Config) -> None:
-    """The compiled network passes the checker, and its outputs are those of the integer graph bit for bit."""
-    result = compile_graph(graph, config)
-    findings = check(config, result.program.instructions, result.program.image)
-    assert findings == [], findings[0].message
-    random = np.random.default_rng(5)
-    inputs = {
-        item.name: random.integers(0, 256, item.shape).astype(np.uint8).view(item.dtype)
-        for item in result.graph.inputs
-    }
-    expected = interpret(result.graph, store_inputs(result.graph, inputs))
-    found = run(result, inputs)
-    for item in result.graph.outputs:
-        np.testing.assert_array_equal(found.integer_outputs[item.name], expected[item.tensor])
-
-
 def workload(size: int, channels: int, kernel: int, stride: int, pad: int, filters: int = 64) -> Workload:
     """A convolution on a square image."""
     return Workload(
@@ -100,7 +80,7 @@ def test_tiles_of_every_layout_are_right(monkeypatch, config, apart, count):
     )
     for module in (patch_conv2d, convolution_kernels):
         monkeypatch.setattr(module, "tiled_layout", lambda *_: layout)
-    assert_right(first_layer(3 if config.batch > 1 else 1, (3, 17, 15), 20, 7, 2, 3), config)
+    assert_right(compile_graph(first_layer(3 if config.batch > 1 else 1, (3, 17, 15), 20, 7, 2, 3), config))
 
 
 @pytest.mark.parametrize(
@@ -114,14 +94,18 @@ def test_rolling_rows_of_every_layout_are_right(monkeypatch, config, apart, coun
     )
     monkeypatch.setattr(rolling_pool, "rolling_layout", lambda *_: (layout, layout.reach + 1 + ahead))
     # 12 columns of outputs, more filters than a vector has.
-    assert_right(first_layer(3 if config.batch > 1 else 1, (3, 21, 24), 40, 5, 2, 2, pooled=True), config)
+    assert_right(
+        compile_graph(
+            first_layer(3 if config.batch > 1 else 1, (3, 21, 24), 40, 5, 2, 2, pooled=True), config
+        )
+    )
 
 
 def test_images_share_the_ring_of_patches():
     """A ring that holds the rows of one image serves any number of them, one after the other."""
     config = array(64, 64, vectors=150)
     assert patch_layouts.rolling_layout(config, workload(30, 3, 7, 2, 3), 15, 1)[1] is not None
-    assert_right(first_layer(5, (3, 30, 30), 40, 7, 2, 3, pooled=True), config)
+    assert_right(compile_graph(first_layer(5, (3, 30, 30), 40, 7, 2, 3, pooled=True), config))
 
 
 def test_what_a_layout_takes():

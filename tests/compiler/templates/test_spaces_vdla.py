@@ -14,11 +14,8 @@ from hypothesis import strategies as st
 from vdla.compiler.driver import CompileError, compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.host import store_inputs
-from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.runtime.executor import run
 from vdla.compiler.target.vdla.link import link
 from vdla.compiler.templates.space import ESTIMATE, EmptySpaceError, Space
 from vdla.compiler.templates.vdla.buffer_fill import Side, transfers
@@ -29,10 +26,10 @@ from vdla.compiler.templates.vdla.table import TEMPLATES, space_of, template_of
 from vdla.compiler.templates.vdla.workload import Workload, workload_of_area
 from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure, program_alone
-from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
 
 from ..random_networks import builder, machine
+from ..right_programs import assert_right
 
 VTA = load_config("vta")
 
@@ -111,22 +108,6 @@ class Chosen:
         return space.values(self.point)
 
 
-def assert_right(result: Compiled, config: Config) -> int:
-    """Nothing that the checker finds, the outputs of the integer graph bit for bit; the cycles."""
-    findings = check(config, result.program.instructions, result.program.image)
-    assert findings == [], findings[0].message
-    random = np.random.default_rng(5)
-    inputs = {
-        item.name: random.integers(0, 256, item.shape).astype(np.uint8).view(item.dtype)
-        for item in result.graph.inputs
-    }
-    expected = interpret(result.graph, store_inputs(result.graph, inputs))
-    found = run(result, inputs)
-    for item in result.graph.outputs:
-        np.testing.assert_array_equal(found.integer_outputs[item.name], expected[item.tensor])
-    return found.simulation.cycles
-
-
 def compiled(
     graph: Graph, config: Config, choose: Callable[[Workload], Mapping[str, int] | None]
 ) -> Compiled:
@@ -153,7 +134,7 @@ def test_every_legal_point_is_a_right_program(seed, machine_seed):
     except CompileError:
         assert chosen.space is None, "a legal point did not fit"
         return
-    cycles = assert_right(result, config)
+    cycles = assert_right(result)
     if (space := chosen.space) is None:
         return
     account = space.account(space.columns(chosen.point[None]))

@@ -1,0 +1,29 @@
+"""What every compiled network of the accelerator must be: free of races, and right in every bit."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.compiler.graph.host import store_inputs
+from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.runtime.artifact import Compiled
+from vdla.compiler.runtime.executor import run
+from vdla.isa.check import check
+
+
+def assert_right(result: Compiled) -> int:
+    """Nothing that the checker finds, the outputs of the integer graph bit for bit; the cycles."""
+    program = result.program
+    findings = check(program.config, program.instructions, program.image)
+    assert findings == [], findings[0].message
+    random = np.random.default_rng(5)
+    inputs = {
+        item.name: random.integers(0, 256, item.shape).astype(np.uint8).view(item.dtype)
+        for item in result.graph.inputs
+    }
+    expected = interpret(result.graph, store_inputs(result.graph, inputs))
+    found = run(result, inputs)
+    for item in result.graph.outputs:
+        np.testing.assert_array_equal(
+            found.integer_outputs[item.name], expected[item.tensor], err_msg=item.tensor
+        )
+    return found.simulation.cycles
