@@ -1,0 +1,194 @@
+"""The ONNX backend's node tests on this processor: each case compiled by the front door, its outputs compared.
+
+The cases are made by the installed `onnx` package. What counts as equal is what its own runner asks for: shapes and
+types, and values within the tolerances of the case.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+from onnx import TensorProto, TypeProto, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+from vdla.util.errors import UserError
+
+import vdla
+
+Verdict = Literal["right", "wrong", "refused", "crashed"]
+VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "refused", "crashed")
+APART = ("training", "strings", "sequences", "optional")
+"""Kinds of cases that are not counted."""
+BFLOAT16_TOLERANCE = 2.0**-6
+"""Relative, of bfloat16 outputs: two units in the last place, as ONNX's runner has it."""
+PARAMETERS = {
+    "axes",
+    "shape",
+    "starts",
+    "ends",
+    "steps",
+    "split",
+    "pads",
+    "repeats",
+    "sizes",
+    "scales",
+    "roi",
+    "k",
+    "K",
+    "axis",
+    "depth",
+    "start",
+    "limit",
+    "delta",
+    "dft_length",
+    "frame_length",
+    "frame_step",
+    "size",
+    "output_shape",
+    "max_output_boxes_per_class",
+}
+"""Formal inputs of operators that say what to compute rather than on what: most exporters write them as constants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCase:
+    """A case. `operator` is that of the node it is about, of an expanded function the function's."""
+
+    name: str
+    operator: str
+    model: onnx.ModelProto
+    data: Sequence[tuple[Sequence[Any], Sequence[Any]]]
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What became of a case, and the message of what is not right. `fixed`: with its parameters as constants."""
+
+    name: str
+    operator: str
+    verdict: Verdict
+    message: str = ""
+    fixed: bool = False
+
+
+def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
+    """All cases of the installed `onnx` package, or those of an operator; their data are made in memory."""
+    with warnings.catch_warnings():
+        # Some cases divide by zero on purpose.
+        warnings.simplefilter("ignore")
+        found = collect_testcases(operator)
+    about = {case.name: case.model.graph.node[0].op_type for case in found if case.model is not None}
+    for case in found:
+        assert case.model is not None and case.data_sets is not None
+        of = re.sub("_expanded(_ver[0-9]+)?$", "", case.name)
+        yield NodeCase(
+            name=case.name,
+            operator=about.get(of, about[case.name]),
+            model=case.model,
+            data=case.data_sets,
+            rtol=case.rtol,
+            atol=case.atol,
+        )
+
+
+def apart(case: NodeCase) -> str | None:
+    """Which of `APART` a case is, if any."""
+    if "training" in case.name or any("training" in node.domain for node in case.model.graph.node):
+        return "training"
+    ends = [info.type for info in (*case.model.graph.input, *case.model.graph.output)]
+    if any(end.HasField("sequence_type") for end in ends):
+        return "sequences"
+    if any(end.HasField("optional_type") for end in ends):
+        return "optional"
+    return "strings" if any(_holds_strings(end) for end in ends) else None
+
+
+def judge(case: NodeCase) -> Judged:
+    """Compiles and runs a case as it is."""
+    verdict, message = _verdict(case, case.model, ())
+    return Judged(name=case.name, operator=case.operator, verdict=verdict, message=message)
+
+
+def judge_fixed(case: NodeCase) -> Judged | None:
+    """The same with parameters of the node as constants; None where it has none among its inputs."""
+    fixed = parameters(case)
+    if not fixed:
+        return None
+    names = [info.name for info in case.model.graph.input]
+    verdict, message = "refused", "it has several sets of data"
+    if len(case.data) == 1:
+        model = onnx.ModelProto()
+        model.CopyFrom(case.model)
+        values = dict(zip(names, case.data[0][0], strict=True))
+        for name in fixed:
+            model.graph.initializer.append(numpy_helper.from_array(np.asarray(array(values[name])), name))
+        kept = [info for info in model.graph.input if info.name not in fixed]
+        del model.graph.input[:]
+        model.graph.input.extend(kept)
+        verdict, message = _verdict(case, model, fixed)
+    return Judged(name=case.name, operator=case.operator, verdict=verdict, message=message, fixed=True)
+
+
+def parameters(case: NodeCase) -> tuple[str, ...]:
+    """The inputs of a case that its node, or one of the function's, takes as one of `PARAMETERS`."""
+    names = {info.name for info in case.model.graph.input}
+    opset = {entry.domain: entry.version for entry in case.model.opset_import}
+    found: dict[str, None] = {}
+    for node in case.model.graph.node:
+        try:
+            schema = onnx.defs.get_schema(node.op_type, opset.get(node.domain, 1), node.domain)
+        except onnx.defs.SchemaError:
+            continue
+        for given, formal in zip(node.input, schema.inputs, strict=False):
+            if formal.name in PARAMETERS and given in names:
+                found[given] = None
+    return tuple(found)
+
+
+def array(value: Any) -> np.ndarray:
+    """An input or output of a case as an array."""
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+
+
+def _holds_strings(end: TypeProto) -> bool:
+    return end.tensor_type.elem_type == TensorProto.STRING
+
+
+def _verdict(case: NodeCase, model: onnx.ModelProto, fixed: Iterable[str]) -> tuple[Verdict, str]:
+    try:
+        network = vdla.compile(model, target="llvm")
+        names = [info.name for info in case.model.graph.input]
+        for inputs, outputs in case.data:
+            feeds = {n: array(v) for n, v in zip(names, inputs, strict=True) if n not in fixed}
+            got = network.run(feeds)
+            for info, expected in zip(model.graph.output, outputs, strict=True):
+                if problem := difference(got[info.name], array(expected), case.rtol, case.atol):
+                    return "wrong", f"output '{info.name}': {problem}"
+    except UserError as error:
+        return "refused", str(error)
+    except Exception as error:
+        return "crashed", f"{type(error).__name__}: {error}"
+    return "right", ""
+
+
+def difference(got: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str | None:
+    """How an output differs from what is expected, if it does."""
+    if got.shape != expected.shape:
+        return f"has shape {got.shape}, not {expected.shape}"
+    if got.dtype != expected.dtype:
+        return f"is {got.dtype}, not {expected.dtype}"
+    if expected.dtype.name == "bfloat16":
+        rtol = max(rtol, BFLOAT16_TOLERANCE)
+        got, expected = got.astype(np.float32), expected.astype(np.float32)
+    near = np.isclose(got, expected, rtol=rtol, atol=atol, equal_nan=True)
+    if near.all():
+        return None
+    at = tuple(np.argwhere(~near)[0].tolist()) if near.ndim else ()
+    return f"is {got[at]} at {at}, not {expected[at]}"

@@ -1,0 +1,130 @@
+"""The ONNX backend's node tests on this processor: which operators are right, wrong, refused.
+
+    python benchmarks/node_tests.py [NAME ...] [--json] [--write] [--messages]
+
+NAME is an operator or the name of a case; without names all cases of the installed `onnx` package are run, apart from
+training, strings, sequences and optional, which are counted only. A case is right where the front door
+(`vdla.compile`, target `llvm`) compiles it and all outputs have the shape, the type and, within the case's tolerances,
+the values that it asks for; it is refused where a UserError says so, and crashed where anything else is raised.
+`share` is of the cases as they are. Many hand in at run time what models have as constants (axes, pads, a shape):
+`share_fixed` counts a case as well if it is right with such parameters as initializers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from vdla.benchmarks.harness.node_cases import (
+    APART,
+    VERDICTS,
+    Judged,
+    NodeCase,
+    apart,
+    judge,
+    judge_fixed,
+    node_cases,
+)
+from vdla.benchmarks.harness.results import write_results
+
+RESULTS_NAME = "node_tests"
+
+
+def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
+    """Every case that counts, as it is and, where that is not right, with its parameters as constants."""
+    rows: list[tuple[Judged, Judged | None]] = []
+    left: Counter[str] = Counter(dict.fromkeys(APART, 0))
+    for number, case in enumerate(cases):
+        if kind := apart(case):
+            left[kind] += 1
+            continue
+        judged = judge(case)
+        rows.append((judged, judge_fixed(case) if judged.verdict == "refused" else None))
+        if sys.stderr.isatty():
+            print(f"\r{number + 1} of {len(cases)}", end="", file=sys.stderr, flush=True)
+    return rows, left
+
+
+def figures(rows: Sequence[tuple[Judged, Judged | None]], left: Counter[str]) -> dict[str, Any]:
+    """The document: shares, counts, counts by operator, and every case that is wrong or crashed."""
+    plain = Counter(judged.verdict for judged, _ in rows)
+    fixed = sum(other is not None and other.verdict == "right" for _, other in rows)
+    operators: dict[str, dict[str, int]] = {}
+    for judged, other in rows:
+        of = operators.setdefault(judged.operator, {**dict.fromkeys(VERDICTS, 0), "right_fixed": 0})
+        of[judged.verdict] += 1
+        of["right_fixed"] += other is not None and other.verdict == "right"
+    broken = [
+        {"name": item.name, "verdict": item.verdict, "fixed": item.fixed, "message": item.message}
+        for pair in rows
+        for item in pair
+        if item is not None and item.verdict in ("wrong", "crashed")
+    ]
+    return {
+        "cases": len(rows),
+        "apart": dict(left),
+        **{verdict: plain[verdict] for verdict in VERDICTS},
+        "right_fixed": fixed,
+        "share": round(plain["right"] / len(rows), 4) if rows else 0.0,
+        "share_fixed": round((plain["right"] + fixed) / len(rows), 4) if rows else 0.0,
+        "broken": broken,
+        "operators": dict(sorted(operators.items())),
+    }
+
+
+def text(document: dict[str, Any]) -> str:
+    """The figures as lines."""
+    lines = [f"{'operator':28}{'right':>7}{'+ fixed':>9}{'wrong':>7}{'refused':>9}{'crashed':>9}"]
+    lines += [
+        f"{name:28}{of['right']:7}{of['right_fixed']:9}{of['wrong']:7}{of['refused']:9}{of['crashed']:9}"
+        for name, of in document["operators"].items()
+    ]
+    for item in document["broken"]:
+        lines.append(f"{item['verdict']}: {item['name']}: {item['message']}")
+    apart_text = ", ".join(f"{count} {kind}" for kind, count in document["apart"].items())
+    lines.append(f"set apart: {apart_text}")
+    lines.append(
+        f"right {document['right']} of {document['cases']} ({document['share']:.1%}), wrong {document['wrong']}, "
+        f"refused {document['refused']}, crashed {document['crashed']}; with parameters as constants "
+        f"{document['right'] + document['right_fixed']} ({document['share_fixed']:.1%})"
+    )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="operators or cases; else all")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/node_tests.json")
+    parser.add_argument(
+        "--messages", action="store_true", help="print what became of each case that is not right"
+    )
+    arguments = parser.parse_args()
+    if arguments.write and arguments.names:
+        parser.error("--write is for all cases; leave the names out")
+    cases = list(node_cases())
+    if names := set(arguments.names):
+        cases = [case for case in cases if case.name in names or case.operator in names]
+        if not cases:
+            parser.error(f"there is no case or operator {', '.join(sorted(names))}")
+    rows, left = measure(cases)
+    document = figures(rows, left)
+    if arguments.messages:
+        for pair in rows:
+            for item in pair:
+                if item is not None and item.verdict != "right":
+                    shown = " (parameters as constants)" if item.fixed else ""
+                    print(f"{item.name}{shown}: {item.verdict}: {item.message}", file=sys.stderr)
+    print(json.dumps(document, indent=2) if arguments.json else text(document))
+    if arguments.write:
+        print(write_results(RESULTS_NAME, document))
+
+
+if __name__ == "__main__":
+    main()
