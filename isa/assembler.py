@@ -22,15 +22,14 @@ from .config import Config
 from .errors import EncodingError
 from .layout import (
     FLAGS,
-    REGISTERS,
     Field,
     Format,
-    Register,
     Unit,
     formats,
     join_words,
     pack_fields,
     register,
+    register_at,
     split_words,
     unpack_fields,
     uop_dtype,
@@ -65,11 +64,6 @@ def used_bits(fields: tuple[Field, ...]) -> int:
     for item in fields:
         mask |= ((1 << item.width) - 1) << item.low
     return mask
-
-
-def register_at(unit: int, index: int) -> Register | None:
-    """The configuration register number `index` of `unit`, or None."""
-    return next((item for item in REGISTERS if (item.unit, item.index) == (unit, index)), None)
 
 
 # --- to text --------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from .access import (
 )
 from .alu import AluOpcode, alu_opcodes
 from .arithmetic import CONSTANT_BITS
-from .assembler import FLOAT_FIELDS, format_of, instruction_text, register_at, unit_name, used_bits
+from .assembler import FLOAT_FIELDS, format_of, instruction_text, unit_name, used_bits
 from .config import Config
 from .errors import ProgramError
 from .hazards import Conflict, LastAccess, conflicts, record, start_access
@@ -39,6 +39,7 @@ from .layout import (
     formats,
     join_words,
     lacking,
+    register_at,
     unit_of,
     unpack_fields,
 )

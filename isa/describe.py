@@ -8,7 +8,6 @@ from .alu import alu_opcodes
 from .config import Config, Memory
 from .layout import (
     POST,
-    REGISTERS,
     TOKEN_QUEUES,
     Field,
     Format,
@@ -16,6 +15,7 @@ from .layout import (
     Opcode,
     Unit,
     formats,
+    registers_of,
     uop_fields,
 )
 from .parameters import declared
@@ -108,7 +108,7 @@ def c_header(config: Config) -> str:
     for item in formats(config).values():
         lines += ["", f"/* {item.name} */", *_field_defines(_macro(item.name), item.fields, True)]
     lines += ["", "/* micro-op */", *_field_defines("VDLA_UOP", uop_fields(config), False)]
-    for item in REGISTERS:
+    for item in registers_of(config):
         name = _macro("register", item.name)
         lines += ["", f"/* register {item.name} */", _define(f"{name}_UNIT", int(item.unit))]
         lines += [_define(f"{name}_INDEX", item.index), *_field_defines(name, item.fields, False)]
@@ -192,7 +192,7 @@ def markdown(config: Config) -> str:
     for group in _same_fields(config):
         lines += _format_section(group)
     lines += ["## Micro-op", "", *_field_table(uop_fields(config)), "## Configuration registers", ""]
-    for item in REGISTERS:
+    for item in registers_of(config):
         place = f"unit {int(item.unit)} ({item.unit.name.lower()}), register {item.index}"
         lines += [f"### {item.name}: {place}", "", *_field_table(item.fields)]
     lines += ["## Token queues", ""]

@@ -81,6 +81,17 @@ def _depthwise(config: Config) -> Block:
     )
 
 
+def _zero_points(config: Config) -> Block:
+    return Block(
+        name="zero points",
+        lanes=config.inp_bytes + config.wgt_bytes,
+        multipliers=0,
+        multiplier="none of its own: those of the array take 9 bits x 9 bits",
+        ports="those of the array",
+        storage_bytes=0,
+    )
+
+
 def _chain(config: Config) -> Block:
     return Block(
         name="chain memory",
@@ -97,6 +108,11 @@ EXTENSION_TABLE: dict[str, Extension] = {
     "patch": Extension(meaning="the load of overlapping patches (LOAD.PATCH)", block=_patch),
     "depthwise": Extension(meaning="the depthwise array mode (DEPTHWISE)", block=_depthwise),
     "subtract": Extension(meaning="the ALU operation SUB", block=_subtract, default=False),
+    "zero_points": Extension(
+        meaning="zero points that the array takes off inputs and weights (register ZERO)",
+        block=_zero_points,
+        default=False,
+    ),
 }
 """Optional hardware beyond VTA, by name."""
 

@@ -185,8 +185,14 @@ _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 
 
 def extension_of(name: str, values: Mapping[str, int]) -> str | None:
-    """The extension that an instruction needs: its format's or its ALU operation's; None where every machine has it."""
-    return alu_extension(values["alu_opcode"]) if name == "ALU" else EXTENSION_OF.get(name)
+    """The extension that an instruction needs: its format's, its ALU operation's or that of the register which it sets;
+    None where every machine has it."""
+    if name == "ALU":
+        return alu_extension(values["alu_opcode"])
+    if name == "CONFIG":
+        item = register_at(values["unit"], values["register"])
+        return None if item is None else item.extension
+    return EXTENSION_OF.get(name)
 
 
 def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
@@ -223,16 +229,18 @@ def uop_fields(config: Config) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One configuration register of a unit; all are zero at launch."""
+    """One configuration register of a unit; all are zero at launch. `extension` is the optional hardware that has it,
+    None for what every machine has or, where its readers are missing, ignores."""
 
     name: str
     unit: Unit
     index: int
     fields: tuple[Field, ...]
+    extension: str | None = None
 
 
-def _register(name: str, unit: Unit, index: int, *fields: Field) -> Register:
-    return Register(name, unit, index, fields)
+def _register(name: str, unit: Unit, index: int, *fields: Field, extension: str | None = None) -> Register:
+    return Register(name, unit, index, fields, extension)
 
 
 REGISTERS = (
@@ -257,6 +265,14 @@ REGISTERS = (
         Field("wgt_base", 32, 16),
     ),
     _register("COMPUTE_PAD", Unit.COMPUTE, 1, Field("pad_value", 0, 32, True)),
+    _register(
+        "ZERO",
+        Unit.COMPUTE,
+        2,
+        Field("inp_zero", 0, 8, True),
+        Field("wgt_zero", 8, 8, True),
+        extension="zero_points",
+    ),
     _register("ADDRESS", Unit.STORE, 0, Field("y_stride", 0, 16), Field("x_stride", 16, 16)),
     _register(
         "WINDOW",
@@ -326,6 +342,16 @@ def unpack_fields(fields: tuple[Field, ...], word: int) -> dict[str, int]:
             value -= 1 << item.width
         values[item.name] = value
     return values
+
+
+def register_at(unit: int, index: int) -> Register | None:
+    """Configuration register `index` of a unit; None where it has none."""
+    return next((item for item in REGISTERS if (item.unit, item.index) == (unit, index)), None)
+
+
+def registers_of(config: Config) -> tuple[Register, ...]:
+    """The configuration registers that programs for `config` may set."""
+    return tuple([item for item in REGISTERS if item.extension is None or config.has(item.extension)])
 
 
 def register_value(name: str, **values: int) -> int:

@@ -258,6 +258,14 @@ def _factor(values: Values, name: str, y: int, x: int) -> int:
     return y * values[f"{name}_factor_out"] + x * values[f"{name}_factor_in"]
 
 
+def _differences(
+    machine: _Machine, vector: NDArray[np.int64], weights: NDArray[np.int8]
+) -> list[NDArray[np.int64]]:
+    """Inputs and weights less the zero points of register ZERO."""
+    zero = machine.registers["ZERO"]
+    return [vector - zero["inp_zero"], weights.astype(np.int64) - zero["wgt_zero"]]
+
+
 def _accumulate(machine: _Machine, values: Values, d: int, total: NDArray[np.int64]) -> None:
     before = np.zeros_like(total) if values["overwrite"] else machine.acc[d].astype(np.int64)
     machine.acc[d] = wrap_int32(before + total)
@@ -275,8 +283,8 @@ def _gemm(machine: _Machine, values: Values) -> None:
         w = base["wgt_base"] + wgt + _factor(values, "wgt", y, x)
         vector = _input(machine, s)
         machine.check("wgt", w, config.wgt_depth, "weight tile")
-        product = vector @ machine.wgt[w].astype(np.int64).T
-        _accumulate(machine, values, d, product)
+        vector, tile = _differences(machine, vector, machine.wgt[w])
+        _accumulate(machine, values, d, vector @ tile.T)
 
 
 def _depthwise(machine: _Machine, values: Values) -> None:
@@ -292,7 +300,8 @@ def _depthwise(machine: _Machine, values: Values) -> None:
         vector = _input(machine, s)
         machine.check("wgt", row, config.wgt_depth * config.block_out, "weight row")
         weights = machine.wgt[row // config.block_out, row % config.block_out]
-        _accumulate(machine, values, d, vector * weights.astype(np.int64))
+        vector, weights = _differences(machine, vector, weights)
+        _accumulate(machine, values, d, vector * weights)
 
 
 def _alu(machine: _Machine, values: Values) -> None:

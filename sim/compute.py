@@ -115,6 +115,7 @@ def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type
     if not _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(packed)):
         return OUTSIDE
     add = np.int64(1 - row[OVERWRITE])
+    inp_zero, wgt_zero = _zero_points(here)
     batch, pairs, blocks = acc.shape[1], np.int64(packed.shape[2]), packed.shape[1]
     acc_bytes, inp_bytes = acc.strides[0], inp.strides[0]
     wgt_bytes, block_bytes = packed.strides[0], packed.strides[1]
@@ -125,8 +126,8 @@ def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type
             dst = acc_base + y * row[DST_OUT] + x * row[DST_IN]
             src = inp_base + y * row[SRC_OUT] + x * row[SRC_IN]
             wgt = wgt_base + y * row[WGT_OUT] + x * row[WGT_IN]
-            if packed.shape[3] != LANES:
-                _narrow_tiles(indices, dst, src, wgt, inp, packed, acc, add)
+            if packed.shape[3] != LANES or inp_zero or wgt_zero:
+                _any_tiles(indices, dst, src, wgt, inp, packed, acc, add, inp_zero, wgt_zero)
                 continue
             for k in range(len(indices)):
                 target = acc_at + (dst + indices[k, 0]) * acc_bytes
@@ -145,21 +146,30 @@ def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type
 
 
 @compiled()
-def _narrow_tiles(indices, dst, src, wgt, inp, packed, acc, add):  # type: ignore[no-untyped-def]
-    """All micro-ops at one position, for arrays with fewer output lanes than LANES."""
+def _zero_points(here):  # type: ignore[no-untyped-def]
+    """Register ZERO: what comes off every input and every weight."""
+    return np.int32(here[2] << 56 >> 56), np.int32(here[2] << 48 >> 56)
+
+
+@compiled()
+def _any_tiles(indices, dst, src, wgt, inp, packed, acc, add, inp_zero, wgt_zero):  # type: ignore[no-untyped-def]
+    """All micro-ops at one position, for arrays with fewer output lanes than LANES and for zero points."""
+    lanes = packed.shape[3]
+    totals = np.empty(lanes, np.int32)
     for k in range(len(indices)):
-        target, source, tile = (
-            acc[dst + indices[k, 0]],
-            inp[src + indices[k, 1]],
-            packed[wgt + indices[k, 2], 0],
-        )
+        target, source, tile = acc[dst + indices[k, 0]], inp[src + indices[k, 1]], packed[wgt + indices[k, 2]]
         for b in range(acc.shape[1]):
-            for lane in range(acc.shape[2]):
-                total = np.int32(0)
+            for block in range(packed.shape[1]):
+                totals[:] = 0
                 for pair in range(packed.shape[2]):
-                    total += np.int32(tile[pair, lane, 0]) * np.int32(source[b, 2 * pair])
-                    total += np.int32(tile[pair, lane, 1]) * np.int32(source[b, 2 * pair + 1])
-                target[b, lane] = np.int32(total + add * np.int64(target[b, lane]))
+                    first = np.int32(source[b, 2 * pair]) - inp_zero
+                    second = np.int32(source[b, 2 * pair + 1]) - inp_zero
+                    for lane in range(lanes):
+                        totals[lane] += first * (np.int32(tile[block, pair, lane, 0]) - wgt_zero)
+                        totals[lane] += second * (np.int32(tile[block, pair, lane, 1]) - wgt_zero)
+                for lane in range(lanes):
+                    at = block * lanes + lane
+                    target[b, at] = np.int32(totals[lane] + add * np.int64(target[b, at]))
 
 
 @compiled()
@@ -171,6 +181,7 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
         return OUTSIDE
     indices = _split(row, widths, uop)
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
+    inp_zero, wgt_zero = _zero_points(here)
     wgt_base = (here[0] >> 32 & 0xFFFF) * wgt.shape[1]
     weights = wgt.reshape((wgt.shape[0] * wgt.shape[1], wgt.shape[2]))
     if not _inside(row, indices, 0, acc_base, DST_OUT, DST_IN, len(acc)):
@@ -192,7 +203,8 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
                 line = weights[wgt_base + indices[k, 2] + y * row[WGT_OUT] + x * row[WGT_IN]]
                 for b in range(target.shape[0]):
                     for j in range(target.shape[1]):
-                        target[b, j] += np.int32(source[b, j]) * np.int32(line[j])
+                        weight = np.int32(line[j]) - wgt_zero
+                        target[b, j] += (np.int32(source[b, j]) - inp_zero) * weight
     return DONE
 
 

@@ -244,6 +244,11 @@ def _lacking(
     chained = (rows[:, KIND] == STORE_POST) & (rows[:, CHAIN] == 1)
     if chained.any() and not config.chain_buffer_bytes:
         yield int(np.argmax(chained)), "a chain memory (chain = 1)"
+    for item in REGISTERS:
+        if item.extension is not None and not config.has(item.extension):
+            of_unit = (rows[:, KIND] == CONFIG) & (rows[:, s.UNIT] == item.unit)
+            if (sets := of_unit & (rows[:, REGISTER] == item.index)).any():
+                yield int(np.argmax(sets)), f"the extension {item.extension!r} (register {item.name})"
     for kind in np.flatnonzero(present).tolist():
         if kind == s.ALU:
             kinds = rows[:, KIND] == kind

@@ -13,10 +13,10 @@ from vdla.isa.layout import (
     EXTENSION_OF,
     INSTRUCTIONS,
     MATRIX,
-    REGISTERS,
     Register,
     encode_uops,
     pack_fields,
+    registers_of,
     uop_fields,
 )
 from vdla.isa.timing import alu_cycles
@@ -473,6 +473,8 @@ def register_values(source: Source, name: str) -> dict[str, int]:
                 "row_bytes": number(60) if source.chance(0.8) else number(3, 1) * config.memory.bus_bytes,
                 "batch_row": number(config.batch - 1),
             }
+        case "ZERO":
+            return {name: number(127, -128) * number(1) for name in ("inp_zero", "wgt_zero")}
         case "BASE" if source.wider(0.3):
             depths = {
                 "acc_base": config.acc_depth,
@@ -524,7 +526,8 @@ def register_write(item: Register, values: dict[str, int]) -> dict[str, int]:
 
 
 def _config(source: Source) -> dict[str, int]:
-    item = REGISTERS[source.number(len(REGISTERS) - 1)]
+    items = registers_of(source.config)
+    item = items[source.number(len(items) - 1)]
     return register_write(item, register_values(source, item.name))
 
 

@@ -12,12 +12,20 @@ from vdla.isa.config import Config
 from ..copies import copies
 from ..shared_modules import place
 
-PRODUCT_BITS = 16
+
+def operand_bits(config: Config) -> int:
+    """Width of a factor: an int8, or one less a zero point."""
+    return 9 if config.has("zero_points") else 8
+
+
+def product_bits(config: Config) -> int:
+    """Width of a product: -128 x -128 needs 16 bits, 255 x 255 needs 17."""
+    return 2 * operand_bits(config) - config.has("zero_points")
 
 
 def sum_bits(config: Config) -> int:
-    """Width of a dot product: |sum| <= block_in x 2**14."""
-    return PRODUCT_BITS + tree_levels(config)
+    """Width of a dot product of `block_in` products."""
+    return product_bits(config) + tree_levels(config)
 
 
 def tree_levels(config: Config) -> int:
@@ -35,7 +43,8 @@ COLUMN, ROW = "array_column", "array_row"
 
 
 class Column(wiring.Component):
-    """One dot product of `block_in` int8 pairs a cycle; its `sum` is there `multiplier_stages` + `tree_levels` later.
+    """One dot product of `block_in` pairs of `operand_bits` a cycle; its `sum` is there `multiplier_stages` +
+    `tree_levels` later.
 
     Members: `vector`, `weights`, first element lowest; on machines with DEPTHWISE also `masks`, one bit for each
     product that the tree takes as 0. Masks belong to the pairs of `multiplier_stages` cycles before.
@@ -46,8 +55,8 @@ class Column(wiring.Component):
         self.masked = config.has("depthwise")
         super().__init__(
             {
-                "vector": In(8 * config.block_in),
-                "weights": In(8 * config.block_in),
+                "vector": In(operand_bits(config) * config.block_in),
+                "weights": In(operand_bits(config) * config.block_in),
                 **({"masks": In(config.block_in)} if self.masked else {}),
                 "sum": Out(signed(sum_bits(config))),
             }
@@ -56,23 +65,22 @@ class Column(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """`multiplier_stages` registers for each product, which synthesis may move into it; one for every sum."""
         m = Module()
-        int8s = data.ArrayLayout(signed(8), self.config.block_in)
-        vector, weights = data.View(int8s, self.vector), data.View(int8s, self.weights)
+        bits = product_bits(self.config)
+        factors = data.ArrayLayout(signed(operand_bits(self.config)), self.config.block_in)
+        vector, weights = data.View(factors, self.vector), data.View(factors, self.weights)
         terms: list[Value] = []
         for i in range(self.config.block_in):
-            product = Signal(signed(PRODUCT_BITS), name=f"product_{i}", reset_less=True)
+            product = Signal(signed(bits), name=f"product_{i}", reset_less=True)
             m.d.sync += product.eq(vector[i] * weights[i])
             for stage in range(1, self.config.multiplier_stages):
-                later = Signal(signed(PRODUCT_BITS), name=f"product_{i}_{stage}", reset_less=True)
+                later = Signal(signed(bits), name=f"product_{i}_{stage}", reset_less=True)
                 m.d.sync += later.eq(product)
                 product = later
             terms.append(Mux(self.masks[i], 0, product) if self.masked else product)
         for level in range(tree_levels(self.config)):
             sums: list[Value] = []
             for left, right in zip(terms[::2], terms[1::2], strict=True):
-                total = Signal(
-                    signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{len(sums)}", reset_less=True
-                )
+                total = Signal(signed(bits + level + 1), name=f"sum_{level}_{len(sums)}", reset_less=True)
                 m.d.sync += total.eq(left + right)
                 sums.append(total)
             terms = sums
@@ -80,11 +88,19 @@ class Column(wiring.Component):
         return m
 
 
+def _differences(elements: Value, zero: Value | None) -> Value:
+    """int8 elements less `zero`, 9 bits each; without one as they are."""
+    if zero is None:
+        return elements
+    parts = [elements.word_select(i, 8).as_signed() for i in range(len(elements) // 8)]
+    return Cat(*((part - zero.as_signed())[:9] for part in parts))
+
+
 class Row(wiring.Component):
     """The columns of one row of the tile, a dot product with each vector of the batch; one register holds the weights.
 
-    Members: `vectors`, [batch][block_in] int8, first element lowest; `weights`, of the cycle before; `masks` as a
-    column has them; `sums`, `sum_bits` each, signed.
+    Members: `vectors`, [batch][block_in] of `operand_bits`, first element lowest; `weights`, int8 of the cycle before,
+    and on machines with zero points `zero`, theirs; `masks` as a column has them; `sums`, `sum_bits` each, signed.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -92,8 +108,9 @@ class Row(wiring.Component):
         self.masked = config.has("depthwise")
         super().__init__(
             {
-                "vectors": In(8 * config.inp_bytes),
+                "vectors": In(operand_bits(config) * config.inp_bytes),
                 "weights": In(8 * config.block_in),
+                **({"zero": In(8)} if config.has("zero_points") else {}),
                 **({"masks": In(config.block_in)} if self.masked else {}),
                 "sums": Out(config.batch * sum_bits(config)),
             }
@@ -103,8 +120,10 @@ class Row(wiring.Component):
         """The register, and the columns."""
         m = Module()
         config = self.config
-        weights = Signal.like(self.weights, name="held_weights", reset_less=True)
-        m.d.sync += weights.eq(self.weights)
+        vector_bits = operand_bits(config) * config.block_in
+        weights = Signal(vector_bits, name="held_weights", reset_less=True)
+        zero = self.zero if config.has("zero_points") else None
+        m.d.sync += weights.eq(_differences(self.weights, zero))
         masks = {"masks": self.masks} if self.masked else {}
         for b in range(config.batch):
             column = place(
@@ -113,7 +132,7 @@ class Row(wiring.Component):
                 f"column_{b}",
                 COLUMN,
                 partial(Column, config=config),
-                vector=self.vectors.word_select(b, 8 * config.block_in),
+                vector=self.vectors.word_select(b, vector_bits),
                 weights=weights,
                 **masks,
             )
@@ -132,6 +151,8 @@ class MultiplyArray(wiring.Component):
     vector, tile, depthwise, row : In
         Operands: one input vector ([batch][block_in] int8), one tile ([block_out][block_in] int8), first element
         lowest, and how to combine them. They may come straight from a memory's output.
+    inp_zero, wgt_zero : In
+        On machines with zero points: int8, what is taken off every element of the vector and of the tile.
     sums : Out
         Lane b * block_out + o, `sum_bits` each, signed: the dot product of vector[b] and tile[o], or the product of
         lane o.
@@ -148,6 +169,7 @@ class MultiplyArray(wiring.Component):
                 "tile": In(8 * config.wgt_bytes),
                 "depthwise": In(1),
                 "row": In(max(1, (config.block_out - 1).bit_length())),
+                **({"inp_zero": In(8), "wgt_zero": In(8)} if config.has("zero_points") else {}),
                 "sums": Out(config.batch * config.block_out * sum_bits(config)),
             }
         )
@@ -157,11 +179,22 @@ class MultiplyArray(wiring.Component):
         m = Module()
         config = self.config
         # Data needs no reset; what it means comes along in the pipeline beside the array.
-        read_vector, vector, tile = (
+        read_vector, tile = (
             Signal.like(signal, name=name, reset_less=True)
-            for signal, name in ((self.vector, "read_vector"), (self.vector, "vector"), (self.tile, "tile"))
+            for signal, name in ((self.vector, "read_vector"), (self.tile, "tile"))
         )
-        m.d.sync += [read_vector.eq(self.vector), vector.eq(read_vector), tile.eq(self.tile)]
+        vector = Signal(operand_bits(config) * config.inp_bytes, reset_less=True)
+        inp_zero: Value | None = None
+        zeros: dict[str, Value] = {}
+        if config.has("zero_points"):
+            inp_zero, wgt_zero = Signal(8, reset_less=True), Signal(8, reset_less=True)
+            m.d.sync += [inp_zero.eq(self.inp_zero), wgt_zero.eq(self.wgt_zero)]
+            zeros["zero"] = wgt_zero
+        m.d.sync += [
+            read_vector.eq(self.vector),
+            vector.eq(_differences(read_vector, inp_zero)),
+            tile.eq(self.tile),
+        ]
         rows = [tile.word_select(o, 8 * config.block_in) for o in range(config.block_out)]
         masks: list[Value] = []  # as DEPTHWISE passes the product registers, for every row
         if self.diagonal:
@@ -181,7 +214,7 @@ class MultiplyArray(wiring.Component):
             m.d.comb += chosen.eq(choices[0])
             rows = [self._with_diagonal(o, own, chosen, alone[0]) for o, own in enumerate(rows)]
         for o, weights in enumerate(rows):
-            inputs: dict[str, Value] = {"vectors": vector, "weights": weights}
+            inputs: dict[str, Value] = {"vectors": vector, "weights": weights, **zeros}
             if self.diagonal:
                 inputs["masks"] = Cat(masks[o] if i != o else Const(0) for i in range(config.block_in))
             made = place(m, platform, f"row_{o}", ROW, partial(Row, config=config), **inputs)

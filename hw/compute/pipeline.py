@@ -23,11 +23,16 @@ from .array import MultiplyArray, array_latency, sum_bits
 from .lane import ACCUMULATOR_LANE, CYCLES, IMMEDIATE, RESULTS, AccumulatorLane, lane_controls
 from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
 
+ZEROS = data.StructLayout({"inp_zero": 8, "wgt_zero": 8})
+"""What register ZERO holds."""
 
-def mode_layout() -> data.StructLayout:
-    """How an instruction treats each of its operations: `alu` against the array, then the fields of `isa.layout`."""
+
+def mode_layout(config: Config) -> data.StructLayout:
+    """How an instruction treats each of its operations: `alu` against the array, then the fields of `isa.layout`, and
+    what register ZERO holds where the machine has it."""
     return data.StructLayout(
         {
+            **({"zeros": ZEROS} if config.has("zero_points") else {}),
             "alu": 1,
             "reset": 1,
             "overwrite": 1,
@@ -90,7 +95,7 @@ class Pipeline(wiring.Component):
                 "destination": In(1),
                 "uop": In(config.uop_index_bits),
                 "offset": In(offset_layout(config)),
-                "mode": In(mode_layout()),
+                "mode": In(mode_layout(config)),
                 "uop_memory": Out(scratchpad_read(depth=config.uop_depth, width=8 * config.uop_bytes)),
                 "inp": Out(inp_read(config)),
                 "wgt": Out(wgt_read(config)),
@@ -134,7 +139,7 @@ class Pipeline(wiring.Component):
         """From the issue to the read: the slot whose accumulator is addressed in this cycle."""
         config = self.config
         m.d.comb += [self.uop_memory.enable.eq(self.issue), self.uop_memory.address.eq(self.uop)]
-        issued = data.StructLayout({"mode": mode_layout(), "offset": offset_layout(config)})
+        issued = data.StructLayout({"mode": mode_layout(config), "offset": offset_layout(config)})
         kinds = data.StructLayout({"gemm": 1, "source": 1, "destination": 1})
         first, second = (
             Signal(issued, name=name, reset_less=True) for name in ("first", "second")
@@ -177,6 +182,10 @@ class Pipeline(wiring.Component):
             array_depthwise.eq(depthwise),
             array_row.eq(wgt_row[:row_bits]),
         ]
+        if config.has("zero_points"):
+            zeros, array_zeros = Signal(ZEROS, reset_less=True), Signal(ZEROS, reset_less=True)
+            m.d.sync += [zeros.eq(mode.zeros), array_zeros.eq(zeros)]
+            m.d.comb += [array.inp_zero.eq(array_zeros.inp_zero), array.wgt_zero.eq(array_zeros.wgt_zero)]
         vector: Value = self.inp.data
         from_inp: Value = multiplies
         if config.chain_buffer_bytes:

@@ -108,12 +108,13 @@ class ComputeUnit(wiring.Component):
         m.d.comb += self.finished.eq(finishing)
 
         # Operations and loads start; their push flags wait for their end.
-        mode = Signal(mode_layout())
+        mode = Signal(mode_layout(config))
         with m.If(operates):
             m.d.sync += mode.alu.eq(is_alu)
         # Begin meets one register: the rest is taken whenever operations could start. A GEMM has used it when it
         # issued; an ALU instruction, which needs it to its end, keeps others out.
-        with m.If(operations.takes & ~exclusive & ~configuring):
+        takes = operations.takes & ~exclusive & ~configuring
+        with m.If(takes):
             m.d.sync += [
                 mode.reset.eq(head.reset),
                 mode.overwrite.eq(head.overwrite),
@@ -124,8 +125,13 @@ class ComputeUnit(wiring.Component):
                 running_prev.eq(head.push_prev),
                 running_next.eq(head.push_next),
             ]
-        registers = config_registers(m, ("BASE", "COMPUTE_PAD"), configuring, setting)
+        names = ("BASE", "COMPUTE_PAD", *(("ZERO",) if config.has("zero_points") else ()))
+        registers = config_registers(m, names, configuring, setting)
         base = view(register_layout("BASE"), registers["BASE"])
+        if config.has("zero_points"):
+            zero = view(register_layout("ZERO"), registers["ZERO"])
+            with m.If(takes):
+                m.d.sync += [mode.zeros.inp_zero.eq(zero.inp_zero), mode.zeros.wgt_zero.eq(zero.wgt_zero)]
         row_bits = wgt_row_bits(config) - config.wgt_index_bits
         m.d.comb += [
             operations.start.eq(operates),

@@ -10,7 +10,6 @@ from vdla.isa.assembler import (
     disassemble_uops,
     format_of,
     instruction_text,
-    register_at,
 )
 from vdla.isa.config import load_config
 from vdla.isa.errors import EncodingError
@@ -23,6 +22,7 @@ from vdla.isa.layout import (
     extract,
     format_names,
     formats,
+    register_at,
     register_value,
     uop_dtype,
 )

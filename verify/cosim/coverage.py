@@ -31,6 +31,7 @@ from .observe import (
     CHAIN_SHAPES,
     DISTANCES,
     PADS,
+    ZERO_POINTS,
     Bin,
     alignment,
     chain_shape,
@@ -131,7 +132,7 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
     yield from _queues(machines)
     yield from _flights(lacking)
     yield from _alu_operations(machines)
-    yield from _operations(lacking)
+    yield from _operations(machines, lacking)
     for kind in (*_READS, "out"):
         missing = _lacking(machines, _EXTENSION_OF_KIND.get(kind))
         yield "4 KiB split", kind, missing
@@ -224,10 +225,15 @@ def _alu_operations(machines: Sequence[Config]) -> Iterator[tuple[str, str, str 
         yield "operations", f"ALU {opcode.name} {operand}", _lacking(machines, alu_extension(opcode))
 
 
-def _operations(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | None]]:
+def _operations(
+    machines: Sequence[Config], lacking: dict[str, str | None]
+) -> Iterator[tuple[str, str, str | None]]:
     group = "operations"
     for name, mode in product(MATRIX, ("reset", "overwrite", "accumulate")):
         yield group, f"{name} {mode}", lacking[name]
+    for name, zeros in product(MATRIX, ZERO_POINTS):
+        needed = None if zeros == ZERO_POINTS[0] else "zero_points"
+        yield group, f"{name} with {zeros}", lacking[name] or _lacking(machines, needed)
     post = lacking["STORE.POST"]
     modes = ("requantize", "rescale", "add", "add swapped", "multiply", "multiply swapped")
     for mode, sign in product(modes, ("signed", "unsigned")):
@@ -237,7 +243,7 @@ def _operations(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str 
     for kind in ("one vector", "sum", "maximum", "wraps"):
         yield group, f"STORE.POST window: {kind}", post
     for item in REGISTERS:
-        yield group, f"CONFIG {item.name}", None
+        yield group, f"CONFIG {item.name}", _lacking(machines, item.extension)
     for name in LOADS:
         for pad in PADS:
             never = (

@@ -29,6 +29,12 @@ from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
 Bin = tuple[str, str]
 Values = Mapping[str, int]
 
+ZERO_POINTS = (
+    "no zero points",
+    "a zero point of inputs",
+    "a zero point of weights",
+    "zero points of inputs and weights",
+)
 CHAIN_SHAPES = ("block_in = block_out", "block_in > block_out", "block_in < block_out")
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 DISTANCES = (1, 2, 3, 4, 5)
@@ -120,6 +126,11 @@ def matrix_mode(values: Values) -> str:
     return "reset" if values["reset"] else "overwrite" if values["overwrite"] else "accumulate"
 
 
+def zero_points(zero: Values) -> str:
+    """What register ZERO takes something off."""
+    return ZERO_POINTS[(zero["inp_zero"] != 0) + 2 * (zero["wgt_zero"] != 0)]
+
+
 def post_mode(values: Values) -> str:
     """What follows requantization in a STORE.POST."""
     if not values["combine"]:
@@ -130,7 +141,7 @@ def post_mode(values: Values) -> str:
 
 
 def _register_name(values: Values) -> str:
-    from vdla.isa.assembler import register_at
+    from vdla.isa.layout import register_at
 
     found = register_at(values["unit"], values["register"])
     assert found is not None
@@ -311,6 +322,9 @@ def _walk(
                         before = int(readers[item.elements].max(initial=-1))
                         if before >= 0:
                             yield "write after read", f"{resource}: {decoded[before][0]} -> {name}"
+        if name in MATRIX and touched and not values["reset"]:
+            kind = zero_points(trace.registers["ZERO"])
+            yield "operations", f"{name} with {kind}"
         if name in (*MATRIX, "ALU"):
             operations = _operations(trace.uop, config, values, trace.registers["BASE"]["acc_base"])
             if operations is not None:

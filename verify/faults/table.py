@@ -1,4 +1,4 @@
-"""28 one-line faults in RTL and simulator, each of which co-simulation must notice."""
+"""29 one-line faults in RTL and simulator, each of which co-simulation must notice."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Fault:
 
 TINY: Final = "tiny"
 SHORT: Final = "4x4 without extensions, smallest queues"
+ZEROS: Final = "4x8, 256-bit bus, patch"
 CHAIN: Final = "4x4, batch 2, chain memory"
 
 
@@ -118,6 +119,14 @@ FAULTS: Final = (
         "m.d.sync += product.eq(vector[i] * weights[i])",
         "m.d.sync += product.eq(vector[i] * weights[i - 1])",
         "every product takes the weight of its neighbour",
+    ),
+    _rtl(
+        "zero point of the inputs",
+        "compute/array.py",
+        "vector.eq(_differences(read_vector, inp_zero)),",
+        "vector.eq(_differences(read_vector, self.inp_zero if zeros else None)),",
+        "the zero point of the next operation is taken off the inputs of this one",
+        ZEROS,
     ),
     _rtl(
         "end of an ALU instruction",
@@ -226,8 +235,8 @@ FAULTS: Final = (
     _simulator(
         "products",
         "compute.py",
-        "total += np.int32(tile[pair, lane, 1]) * np.int32(source[b, 2 * pair + 1])",
-        "total += np.int32(tile[pair, lane, 1]) * np.int32(source[b, 2 * pair])",
+        "second = np.int32(source[b, 2 * pair + 1]) - inp_zero",
+        "second = np.int32(source[b, 2 * pair]) - inp_zero",
         "every second weight meets its neighbour's input",
     ),
     _simulator(

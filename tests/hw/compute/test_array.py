@@ -14,14 +14,14 @@ SHAPES = [
     dataclasses.replace(TINY, batch=2, block_in=4, block_out=8, extensions=()),
     dataclasses.replace(TINY, batch=1, block_in=8, block_out=4, extensions=("post",)),
     dataclasses.replace(TINY, multiplier_stages=3),
+    dataclasses.replace(TINY, batch=2, multiplier_stages=2, extensions=("depthwise", "zero_points")),
 ]
 
 
 def expected(vector: np.ndarray, tile: np.ndarray, depthwise: bool, row: int) -> np.ndarray:
-    wide = vector.astype(np.int64)
     if depthwise:
-        return (wide * tile[row]).reshape(-1)
-    return (wide @ tile.astype(np.int64).T).reshape(-1)
+        return (vector * tile[row]).reshape(-1)
+    return (vector @ tile.T).reshape(-1)
 
 
 def packed(numbers: np.ndarray) -> int:
@@ -40,6 +40,9 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     modes = rng.integers(0, 2, count) * config.has("depthwise")
     modes[:3] = 0
     rows = rng.integers(0, config.block_out, count)
+    zeros = rng.integers(-128, 128, (count, 2)) * config.has("zero_points")
+    if config.has("zero_points"):
+        zeros[:3] = 127  # with -128 the largest differences
     array = MultiplyArray(config=config)
     got: list[list[int]] = []
 
@@ -54,6 +57,9 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
                 ctx.set(array.tile, packed(tiles[cycle]))
                 ctx.set(array.depthwise, int(modes[cycle]))
                 ctx.set(array.row, int(rows[cycle]))
+                if config.has("zero_points"):
+                    ctx.set(array.inp_zero, int(zeros[cycle, 0]) & 0xFF)
+                    ctx.set(array.wgt_zero, int(zeros[cycle, 1]) & 0xFF)
             await ctx.tick()
 
     simulator = Simulator(array)
@@ -61,4 +67,5 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     simulator.add_testbench(bench)
     simulator.run()
     for k in range(count):
-        assert got[k] == expected(vectors[k], tiles[k], bool(modes[k]), int(rows[k])).tolist(), k
+        vector, tile = vectors[k] - zeros[k, 0], tiles[k] - zeros[k, 1]
+        assert got[k] == expected(vector, tile, bool(modes[k]), int(rows[k])).tolist(), k
