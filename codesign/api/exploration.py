@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vdla.isa.config import PRESETS, Config
-from vdla.util.user_files import make_directory
+from vdla.util.user_files import check_directory
 
 from ..explore.compare import Compared, compare_machines
 from ..explore.evaluate import load_networks
@@ -34,8 +34,8 @@ Model = str | Path | bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Explored:
-    """What a search found. Cycles are exact; area and clock follow from a model of syntheses, energy from a table of
-    components."""
+    """What a search found. Cycles are exact; area, clock and energy follow from models of syntheses and of switching,
+    or area and energy from a table of components. `document` and the report say which."""
 
     exploration: Exploration
 
@@ -85,7 +85,7 @@ def explore(
     *,
     constraints: Sequence[str] = (),
     budget: int = 100,
-    strategy: str = "nsga2",
+    strategy: str = "model",
     seed: int = 0,
     batch: int = 20,
     workers: int = 1,
@@ -102,16 +102,16 @@ def explore(
     `space` is a TOML file or the table that such a file holds: {"base": "vta", "fields": {"block_in": [8, 16],
     "block_out": "block_in"}}. `networks` is a model, several (a weight may go with each, as in ("a.onnx", 2.0)), or
     weights by file. Objectives are `latency`, `energy`, `area`, `edp`, `cycles`, `dram` and `utilization`, constraints
-    such as "area<2mm2". Strategies are "nsga2" and "tpe" (extra `explore`), "model"
-    (extra `tune`), "random" and "exhaustive".
+    such as "area<2mm2". Strategies are "model" (our own, led by models of the figures), Optuna's "nsga2" and "tpe",
+    "random" and "exhaustive"; the first three need the extra `explore`.
 
     With a `folder` every design is recorded there, and a search that is repeated goes on from the records; `records`
     are files of other studies, to be used again. `workers` above 1 are processes of this machine; `scheduler` is the
     address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. In either a machine
     that takes longer than `timeout` seconds has failed. `told` hears of the exploration after every batch, `notify` of
-    what is waited for. Area and clock are those of the model of syntheses that comes with the package; with
-    `components`, the file of a table or "45nm-published" for the shipped one, area is by that table and the clock is
-    the machine's own. Raises UserError.
+    what is waited for. Area, clock and energy are those of the models that come with the package, fitted to syntheses
+    and to their switching; with `components`, the file of a table or "45nm-published" for the shipped one, area and
+    energy are by that table and the clock is the machine's own. Raises UserError.
     """
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
     given = networks.items() if isinstance(networks, Mapping) else _several(networks)
@@ -136,7 +136,7 @@ def explore(
         components=None if components is None else Path(components),
         records=tuple(Path(path) for path in records),
     )
-    make_directory(place)
+    check_directory(place, parents=True)
     saved: list[Path] = []
 
     def tell(exploration: Exploration) -> None:
@@ -151,12 +151,13 @@ def explore(
     return Explored(exploration=found)
 
 
-def load_study(folder: str | Path) -> Explored:
+def load_study(folder: str | Path, notify: Callable[[str], None] | None = None) -> Explored:
     """The search whose files a folder has (`explore(..., folder=...)`), from its records; nothing is evaluated.
 
-    Raises UserError where there is none, or where networks, table or compiler have changed since.
+    `notify` hears of designs whose records are gone. Raises UserError where there is no study, and where networks,
+    table or compiler have changed since.
     """
-    return Explored(exploration=load_exploration(Path(folder)))
+    return Explored(exploration=load_exploration(Path(folder), notify or (lambda _: None)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -9,7 +9,7 @@ import typer
 
 from .explore import LayersOption, PicturesOption, VerifyOption, end_verified, print_exploration, write_files
 from .options import JsonOption
-from .output import print_json, steps
+from .output import note, print_json, steps
 
 
 def report(
@@ -24,7 +24,7 @@ def report(
 
     with steps() as progress:
         progress.begin("reading the records")
-        explored = load_study(folder)
+        explored = load_study(folder, note)
     wrong = write_files(explored.exploration, folder, layers=layers, pictures=pictures, verify=verify_front)
     if json:
         print_json(explored.document)

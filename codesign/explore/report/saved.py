@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,11 +72,11 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
     return folder / FILE
 
 
-def load_exploration(folder: Path) -> Exploration:
+def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: None) -> Exploration:
     """The exploration in a folder, from study.json and the records; nothing is evaluated.
 
-    Of a study that was killed, the designs that make a machine, in the order of their records. Raises UserError, which
-    names the file.
+    Of a study that was killed, the designs that make a machine, in the order of their records. `notify` hears of
+    designs whose records are gone. Raises UserError, which names the file.
     """
     path = folder / FILE
     if not path.exists():
@@ -86,12 +86,14 @@ def load_exploration(folder: Path) -> Exploration:
         if value["format"] != FORMAT:
             raise ValueError("another format")
         study = _study(value)
-        points = [tuple(map(int, point)) for point in value.get("points", ())]
+        points = [_checked(study.space, point) for point in value.get("points", ())]
         others = [Path(item) for item in value["records"]]
         key = str(value["study"])
     except UserError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except KeyError as error:
+        raise UserError(f"{path}: is no study (it has no {error.args[0]}); {AGAIN}") from None
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: is no study ({error}); {AGAIN}") from None
     if key != study.key:
         raise UserError(
@@ -101,6 +103,12 @@ def load_exploration(folder: Path) -> Exploration:
     for place in (*others, folder / RECORDS):
         records = read_records(place) | records
     designs = _designs(study, key, records, points or _recorded_points(folder / RECORDS, study, key))
+    if not any(design.machine is not None for design in designs):
+        raise UserError(f"{folder / RECORDS}: has no design of the study; {AGAIN}")
+    if len(designs) < len(points):
+        notify(
+            f"{len(points) - len(designs):,} of {len(points):,} designs have no record; to evaluate them, {AGAIN}"
+        )
     return Exploration(study=study, designs=designs, interrupted=bool(value.get("interrupted", not points)))
 
 
@@ -134,6 +142,14 @@ def place_of_components(path: Path) -> str:
 
 def _components(path: str | None) -> Components:
     return default_components() if path is None else load_components(path)
+
+
+def _checked(space: Space, point: Sequence[Any]) -> Point:
+    found = tuple(map(int, point))
+    sizes = [len(axis.values) for axis in space.axes]
+    if len(found) != len(sizes) or not all(0 <= i < size for i, size in zip(found, sizes, strict=True)):
+        raise ValueError(f"{list(point)} is no point of its space")
+    return found
 
 
 def _point(space: Space, design: Design) -> Point:

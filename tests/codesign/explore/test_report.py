@@ -148,12 +148,21 @@ def test_a_report_is_written_again_from_the_records(vdla, model: Path, space: Pa
     assert outcome.document()["designs"] == ran and outcome.document()["interrupted"]
     for wrong, message in (
         ({"format": 9}, "is no study"),
+        ({"points": [[9, 0, 0]]}, "[9, 0, 0] is no point of its space"),
         ({"study": "0" * 16}, "have changed since"),
         ({"networks": [{**study["networks"][0], "file": str(tmp_path / "gone.onnx")}]}, "gone.onnx"),
     ):
         (out / "study.json").write_text(json.dumps(study | wrong))
         assert message in vdla("report", out).message()
     assert "has no study.json" in vdla("report", tmp_path).message()
+    # What a finished study has lost is told, and a report of nothing replaces none.
+    (out / "study.json").write_bytes(first["study.json"])
+    records = (out / "records.jsonl").read_bytes()
+    (out / "records.jsonl").write_bytes(records.splitlines(keepends=True)[0])
+    lost = vdla("report", out, "--no-pictures", "--layers", "0")
+    assert "7 of 8 designs have no record" in lost.err and lost.code == 0
+    (out / "records.jsonl").unlink()
+    assert "has no design of the study" in vdla("report", out).message()
 
 
 def test_pictures(vdla, model: Path, space: Path, tmp_path: Path):
