@@ -65,8 +65,8 @@ def explore(
     ] = None,
     budget: Annotated[int, typer.Option(min=1, help="Designs, those found in records included.")] = 100,
     strategy: Annotated[
-        str, typer.Option(metavar="NAME", help="nsga2, tpe (Optuna's), model (ours), random or exhaustive.")
-    ] = "nsga2",
+        str, typer.Option(metavar="NAME", help="model (ours), nsga2, tpe (Optuna's), random or exhaustive.")
+    ] = "model",
     seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Designs that the search names at a time.")] = 20,
     workers: Annotated[int, typer.Option(min=1, help="Processes that evaluate.")] = 1,
@@ -96,7 +96,7 @@ def explore(
     verify_front: VerifyOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Searches a space of machines with exact cycles, area and clock by a model of syntheses, and energy by a table.
+    """Searches a space of machines: exact cycles, and area, clock and energy by models of syntheses and of switching.
 
     Every design is a record; a study that was interrupted goes on where it ended when the command is given again.
     """

@@ -46,7 +46,8 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFigures:
-    """One launch of a network: cycles are exact, microjoules by unit follow from the simulator's events and a table."""
+    """One launch of a network: cycles are exact, microjoules by unit follow from the simulator's events and from
+    coefficients of a model or a table."""
 
     cycles: int
     roofline_cycles: float

@@ -34,6 +34,8 @@ Floats = NDArray[np.float64]
 POOL = 4096
 """Points among which a batch is chosen: all of a space that has no more, else some at random and neighbours of the
 front."""
+MOST_MISSED = 8192
+"""Points at random without a machine within the limits, after which a space is taken to have no more."""
 _OPTIMISM = 3.0
 """Deviations below its prediction at which a design may still be on the front."""
 _CHECKED = 32
@@ -75,6 +77,7 @@ class ModelSearch:
         self._problem = problem
         self._random = Random(problem.seed)
         self._candidates: dict[Point, Candidate | None] = {}
+        self._beyond: dict[Point, float] = {}
         self._named: set[Point] = set()
         self._told: list[Told] = []
         self._asked: list[tuple[Point, list[tuple[float, float]]]] = []
@@ -86,7 +89,7 @@ class ModelSearch:
         trained = [told for told in self._told if told.objectives is not None]
         self._asked = []
         if len(self._told) < FIRST or len(trained) < 4:
-            points = list(islice(self._fresh(), min(count, FIRST)))
+            points = list(islice(self._fresh(), min(count, FIRST))) or self._nearest(min(count, FIRST))
         else:
             points = self._chosen(count)
         self._named.update(points)
@@ -94,7 +97,8 @@ class ModelSearch:
 
     def tell(self, results: Sequence[Told]) -> None:
         """See `Strategy`."""
-        self._told += results
+        # What breaks a known limit is no candidate, and nothing is learned from it.
+        self._told += [told for told in results if self._candidate(told.point) is not None]
         guessed = dict(self._asked)
         for told in results:
             if told.objectives is None or told.point not in guessed:
@@ -109,17 +113,26 @@ class ModelSearch:
                     )
 
     def _fresh(self) -> Iterator[Point]:
-        """Machines that were not named and break no constraint that is known, at random; an end only where there are
-        none left."""
+        """Machines that were not named and break no constraint that is known, at random; an end where there are none
+        left, or none among many."""
         space = self._problem.space
-        seen = set(self._named)
-        while len(seen) < space.size:
+        seen, missed = set(self._named), 0
+        while len(seen) < space.size and missed < MOST_MISSED:
             point = space.point(self._random.randrange(space.size))
             if point in seen:
                 continue
             seen.add(point)
+            missed += 1
             if self._candidate(point) is not None:
+                missed = 0
                 yield point
+
+    def _nearest(self, count: int) -> list[Point]:
+        """Where all machines break a constraint that is known, those that are nearest to it, so that the study can say
+        how far that is; otherwise none."""
+        if self._named:
+            return []
+        return sorted(self._beyond, key=lambda point: (self._beyond[point], point))[:count]
 
     def _candidate(self, point: Point) -> Candidate | None:
         if point not in self._candidates:
@@ -133,10 +146,14 @@ class ModelSearch:
         except UserError:
             return None
         known = figures_of_machine(machine, problem.components)
-        for limit in problem.constraints:
-            metric = limit.metric
-            if metric.from_machine and limit.excess(metric.value(machine, known, problem.weights)) > 0:
-                return None
+        beyond = [
+            limit.excess(limit.metric.value(machine, known, problem.weights))
+            for limit in problem.constraints
+            if limit.metric.from_machine
+        ]
+        if max([0.0, *beyond]) > 0:
+            self._beyond[point] = max(beyond)
+            return None
         axes = [
             np.log2(1.0 + value) if isinstance(value, int) else float(index)
             for index, axis in zip(point, problem.space.axes, strict=True)

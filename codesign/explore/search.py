@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from random import Random
 from typing import Any, Protocol
 
@@ -12,8 +13,9 @@ from vdla.util.errors import UserError
 from .problem import Problem, Told, first_points
 from .space import Point
 
-MOST_TRIES = 200
-"""Times that a strategy is asked for each point that it has not named before."""
+MOST_TRIES = {"nsga2": 200, "tpe": 5}
+"""Times that a sampler is asked for each point that it has not named before; TPE takes ten times as long to answer, and
+longer with each answer."""
 
 
 class Strategy(Protocol):
@@ -64,7 +66,8 @@ class RandomSearch:
 
 class OptunaSearch:
     """A sampler of Optuna, with its defaults: NSGA-II or TPE. It begins with `first_points`; each axis is a number,
-    the place of a value in the space's order."""
+    the place of a value in the space's order. Where it names nothing but points that it has named before, others at
+    random take their places."""
 
     def __init__(self, problem: Problem, *, sampler: str) -> None:
         try:
@@ -72,6 +75,7 @@ class OptunaSearch:
         except ImportError:
             raise UserError(f"the strategy {sampler} needs Optuna: pip install 'vdla[explore]'") from None
         self._optuna, self._space, self._seen = optuna, problem.space, set[Point]()
+        self._tries, self._random = MOST_TRIES[sampler], Random(problem.seed)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         samplers: Mapping[str, Any] = {
             "nsga2": optuna.samplers.NSGAIISampler,
@@ -84,16 +88,18 @@ class OptunaSearch:
             sampler=chosen, directions=[optuna.study.StudyDirection.MINIMIZE] * len(problem.objectives)
         )
         for point in first_points(problem):
-            self._study.enqueue_trial({a.name: i for a, i in zip(problem.space.axes, point, strict=True)})
+            self._name(point)
         self._known: dict[Point, Told] = {}
         self._open: list[Any] = []
 
     def ask(self, count: int) -> list[Point]:
         """See `Strategy`. Points that come again are answered here, with what became of them the first time."""
         found: list[Point] = []
-        for _ in range(MOST_TRIES * count):
-            if len(found) == count or len(self._seen) == self._space.size:
-                break
+        tries = 0
+        while len(found) < count and len(self._seen) < self._space.size:
+            tries += 1
+            if tries > self._tries * count:
+                self._name(self._fresh())
             trial = self._study.ask()
             point = tuple(trial.suggest_int(axis.name, 0, len(axis.values) - 1) for axis in self._space.axes)
             if point not in self._seen:
@@ -105,6 +111,16 @@ class OptunaSearch:
             else:
                 self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
         return found
+
+    def _name(self, point: Point) -> None:
+        """Has the sampler name this point next."""
+        self._study.enqueue_trial({a.name: i for a, i in zip(self._space.axes, point, strict=True)})
+
+    def _fresh(self) -> Point:
+        while True:
+            point = self._space.point(self._random.randrange(self._space.size))
+            if point not in self._seen:
+                return point
 
     def tell(self, results: Sequence[Told]) -> None:
         """See `Strategy`."""
@@ -130,9 +146,11 @@ def _optuna(sampler: str) -> Callable[[Problem], Strategy]:
 
 
 def _model(problem: Problem) -> Strategy:
-    from vdla.compiler.tune.search.cost_model import load_xgboost
-
-    load_xgboost()  # Says what to install; scipy, which the search also needs, comes with it.
+    # Looked for, not loaded: that takes longer than most designs, and the first batches need no model.
+    if find_spec("xgboost") is None:
+        raise UserError(
+            "the strategy model needs xgboost: pip install 'vdla[explore]', or give --strategy random"
+        )
     from .model_search import ModelSearch
 
     return ModelSearch(problem)

@@ -60,7 +60,7 @@ class Study:
     components: Components
     objectives: tuple[Metric, ...]
     constraints: tuple[Constraint, ...] = ()
-    strategy: str = "nsga2"
+    strategy: str = "model"
     budget: int = 100
     seed: int = 0
     batch: int = BATCH
@@ -185,12 +185,13 @@ def explore(
     designs: list[Design] = []
     evaluated, interrupted = 0, False
     with contextlib.ExitStack() as stack:
+        # First what may be missing or out of reach: then no empty folder is left behind.
+        run = stack.enter_context(evaluator(study.place, study.networks, study.components))
         file = None
         if folder is not None:
             make_directory(folder)
             file = stack.enter_context(RecordsFile(folder / RECORDS))
             records = {**read_records(folder / RECORDS), **records}
-        run = stack.enter_context(evaluator(study.place, study.networks, study.components))
         try:
             while len(designs) < study.budget:
                 points = strategy.ask(min(study.batch, study.budget - len(designs)))

@@ -10,7 +10,6 @@ from vdla.util.whole_files import write_whole
 
 from ..study import Exploration
 from ..tables import rows, write_tables
-from . import pictures
 from .data import Verified, exploration_data
 from .details import MOST_DESIGNS, details_of
 from .page import html
@@ -50,6 +49,9 @@ def write_report(
         write_whole(folder / PARQUET, table)
         paths.append(folder / PARQUET)
     if drawn:
+        # Drawing is loaded when something is drawn.
+        from . import pictures
+
         for name, content in pictures.all_pictures(data):
             write_whole(folder / f"{name}.png", content)
             paths.append(folder / f"{name}.png")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from vdla.codesign import models
+from vdla.codesign.explore import search
 from vdla.codesign.explore.evaluate import evaluate, load_network
 from vdla.codesign.explore.front import hypervolume, pareto
 from vdla.codesign.explore.records import RecordsFile
@@ -186,6 +187,17 @@ def test_command_files_and_refusals(vdla, model: Path, tmp_path: Path):
     assert outcome.code == 2 and "records.jsonl:1: is no record" in outcome.err
 
 
+def test_what_cannot_begin_leaves_no_folder(
+    vdla, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "space.toml").write_text(TOML)
+    study = ("explore", tmp_path / "space.toml", "--network", model, "-o", tmp_path / "out")
+    assert "no strategy" in vdla(*study, "--strategy", "luck").message()
+    monkeypatch.setattr(search, "find_spec", lambda name: None)
+    assert "pip install 'vdla[explore]'" in vdla(*study).message()
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_study_that_finds_nothing_says_so(vdla, model: Path, tmp_path: Path):
     (tmp_path / "space.toml").write_text('base = "tiny"\n[fields]\nextensions = [[]]\n')
     study = ("explore", tmp_path / "space.toml", "-o", tmp_path / "out", "--strategy", "random")
@@ -196,10 +208,11 @@ def test_a_study_that_finds_nothing_says_so(vdla, model: Path, tmp_path: Path):
         outcome = vdla(*study, "--network", f"{model}*{weight}")
         assert outcome.code == 2 and "must be a number above 0" in outcome.err
     (tmp_path / "space.toml").write_text(TOML)
-    limited = vdla(
-        *study, "--network", model, "--budget", "4", "--constraint", "area<0.001mm2", "--no-pictures"
-    )
-    assert "no design keeps area<0.001mm2; of the nearest, " in limited.out
+    # The search by models knows areas beforehand, and names nothing that is too large where something is not.
+    for strategy in ("random", "model"):
+        options = ("--budget", "4", "--constraint", "area<0.001mm2", "--no-pictures", "--strategy", strategy)
+        limited = vdla(*study, "--network", model, *options)
+        assert "no design keeps area<0.001mm2; of the nearest, " in limited.out
 
 
 def test_a_folder_has_one_study_at_a_time(vdla, model: Path, tmp_path: Path):
