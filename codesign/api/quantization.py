@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -135,6 +136,10 @@ def quantize(
             advance=advance,
         )
         return _whole(made, recipe, samples)
+    if latency is not None and not 0 < latency < inf:
+        raise UserError(f"a latency of {latency:g} ms is no goal; give a number above 0")
+    if sqnr is not None and not isfinite(sqnr):
+        raise UserError(f"an SQNR of {sqnr:g} dB is no goal; give a number")
     if cost not in COSTS:
         raise UserError(f'no cost is called "{cost}"; there are {", ".join(COSTS)}')
     if held_out is None:

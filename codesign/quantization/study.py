@@ -181,6 +181,10 @@ def search(
     returned, marked `interrupted`.
     """
     labels = {decisions: name for name, decisions in study.starts.items()}
+    if not labels:
+        raise UserError(
+            f"{study.evaluator.calibrated.model.source}: every convolution and product stays float; leave one to decide"
+        )
     asking = Search(
         starts=list(study.starts.values()),
         moves=study.moves(),
