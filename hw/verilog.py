@@ -8,12 +8,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from amaranth._toolchain.yosys import YosysError
 from amaranth.back import rtlil, verilog
 from amaranth.hdl import Fragment, MemoryInstance, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from vdla.isa.config import Config
+from vdla.util.errors import UserError
 
 from .shared_modules import SharedModules, flat_members
 from .top import Accelerator
@@ -72,7 +74,13 @@ def _component_module(component: wiring.Component, name: str, report: Callable[[
     top = _rtlil(component, name, shared)
     # Yosys starts once for all of them.
     report("writing the Verilog (Yosys)")
-    converted = verilog._convert_rtlil_text(shared.joined(top), strip_internal_attrs=True)
+    try:
+        converted = verilog._convert_rtlil_text(shared.joined(top), strip_internal_attrs=True)
+    except YosysError as error:
+        # Amaranth's own words where there is none; a Yosys that fails has more to say.
+        if "acceptable" not in str(error):
+            raise
+        raise UserError('Verilog needs Yosys, which was not found: pip install "vdla[rtl]"') from None
     text = _tidy(MODULE.sub(lambda found: _with_zeros(found[0]), converted))
     ports = tuple(
         Port(

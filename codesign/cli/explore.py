@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,7 @@ from .rtl import rtl_extra
 
 if TYPE_CHECKING:
     from ..explore.report.data import Verified
-    from ..explore.study import Exploration
+    from ..explore.study import Design, Exploration
 
 PAGE_SECONDS = 60.0
 """Between two pages that are written while the search goes on."""
@@ -103,6 +104,8 @@ def explore(
     from ..api.exploration import explore as search
     from ..explore.report.write import write_page
 
+    if verify_front:
+        check_rtl()  # Before the search: hours may pass until the RTL is needed.
     shown_at = time.monotonic()
     with steps() as progress:
         progress.begin("exploring")
@@ -110,6 +113,7 @@ def explore(
         def told(found: Exploration) -> None:
             nonlocal shown_at
             progress.reach(len(found.designs), found.study.budget)
+            progress.rename(f"exploring: {len(found.designs):,} designs, {len(found.front):,} on the front")
             if time.monotonic() - shown_at > PAGE_SECONDS:
                 write_page(found, output)
                 shown_at = time.monotonic()
@@ -134,7 +138,7 @@ def explore(
         )
     found = explored.exploration
     _check_any(found)
-    wrong = write_files(
+    written = write_files(
         found, output, layers=layers, pictures=pictures, verify=0 if found.interrupted else verify_front
     )
     if json:
@@ -144,7 +148,16 @@ def explore(
     if found.interrupted:
         note("interrupted; the same command goes on from the records")
         raise typer.Exit(130)
-    end_verified(wrong)
+    end_written(written)
+
+
+def check_rtl() -> None:
+    """UserError, which says what to install, where the RTL cannot be built."""
+    with rtl_extra():
+        from vdla.hw.harness.toolchain import verilator
+
+        from ..explore import verify_front  # noqa: F401  It brings what it needs.
+    verilator(user="--verify-front")
 
 
 def _network(text: str) -> tuple[Path, float]:
@@ -166,37 +179,53 @@ def _check_any(found: Exploration) -> None:
         )
 
 
-def write_files(found: Exploration, folder: Path, *, layers: int, pictures: bool, verify: int) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of a report: a line for each design that differs from its RTL, and what Ctrl-C ended, in words."""
+
+    wrong: Sequence[str]
+    interrupted: str = ""
+
+
+def write_files(found: Exploration, folder: Path, *, layers: int, pictures: bool, verify: int) -> Written:
     """Writes the report into the study's folder, and tells where it is; then co-simulates `verify` designs of the front
-    and writes it again. A line for each that differs from the simulator."""
+    and writes it again."""
+    from ..explore.report.details import spread
     from ..explore.report.verified import known_verified
     from ..explore.report.write import parquet_missing, write_page, write_report
 
     verified = known_verified(found.study, found.front, folder)
+    left, interrupted = 0, ""
     with steps() as progress:
         progress.begin("writing the report")
 
         def told(done: int, count: int) -> None:
+            nonlocal left
+            left = count - done
             progress.reach(done, count)
 
         paths = write_report(found, folder, verified=verified, layers=layers, drawn=pictures, told=told)
     note(f"wrote {', '.join(map(str, paths))} and {folder / 'front'}")
     if (missing := parquet_missing()) is not None:
         note(missing)
-    if verify:
-        verified |= _verify(found, folder, verify)
+    if left:
+        interrupted = f"the layers of {left} designs are not in the report"
+    elif verify:
+        designs = spread(found, verify)
+        done = _verify(found, designs, folder)
+        verified |= done
         write_page(found, folder, verified)
-    return [
+        if len(done) < len(designs):
+            interrupted = f"{len(designs) - len(done)} of {len(designs)} designs were not co-simulated"
+    wrong = [
         f"design {number}: {item.mismatches} mismatches; {item.first}"
         for number, item in verified.items()
         if item.mismatches
     ]
+    return Written(wrong=wrong, interrupted=interrupted)
 
 
-def _verify(found: Exploration, folder: Path, most: int) -> dict[int, Verified]:
-    from ..explore.report.details import spread
-
-    designs = spread(found, most)
+def _verify(found: Exploration, designs: Sequence[Design], folder: Path) -> dict[int, Verified]:
     places = {design.number: place for place, design in enumerate(designs, 1)}
     with rtl_extra(), steps(always=True) as progress:
         from ..explore.verify_front import verify_designs
@@ -215,13 +244,16 @@ def _verify(found: Exploration, folder: Path, most: int) -> dict[int, Verified]:
     return verified
 
 
-def end_verified(wrong: Sequence[str]) -> None:
-    """Ends the command with 1 where a co-simulation found a difference."""
-    if wrong:
+def end_written(written: Written) -> None:
+    """Ends the command with 1 where a co-simulation found a difference, with 130 where Ctrl-C ended the report."""
+    if wrong := written.wrong:
         end_failed(
             f"RTL and simulator differ: {wrong[0]}"
             + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
         )
+    if written.interrupted:
+        note(f"interrupted: {written.interrupted}; the same command goes on")
+        raise typer.Exit(130)
 
 
 def print_exploration(found: Exploration) -> None:

@@ -80,6 +80,11 @@ class Steps:
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
+    def rename(self, text: str) -> None:
+        """The current step goes on under another name; lines have its first one."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, description=printable(text))
+
     def end(self) -> None:
         """Ends the current step."""
         if self._progress is None or self._task is None:

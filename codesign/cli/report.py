@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from .explore import LayersOption, PicturesOption, VerifyOption, end_verified, print_exploration, write_files
+from .explore import (
+    LayersOption,
+    PicturesOption,
+    VerifyOption,
+    check_rtl,
+    end_written,
+    print_exploration,
+    write_files,
+)
 from .options import JsonOption
 from .output import note, print_json, steps
 
@@ -22,12 +30,14 @@ def report(
     """Writes report.html, tables and pictures of a study again, also of one that was killed."""
     from ..api.exploration import load_study
 
+    if verify_front:
+        check_rtl()
     with steps() as progress:
         progress.begin("reading the records")
         explored = load_study(folder, note)
-    wrong = write_files(explored.exploration, folder, layers=layers, pictures=pictures, verify=verify_front)
+    written = write_files(explored.exploration, folder, layers=layers, pictures=pictures, verify=verify_front)
     if json:
         print_json(explored.document)
     else:
         print_exploration(explored.exploration)
-    end_verified(wrong)
+    end_written(written)

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import evaluate, from_json, load_network, to_json
+from vdla.codesign.explore.report import details
 from vdla.codesign.explore.report.columns import column
 from vdla.codesign.explore.report.data import Details, exploration_data
 from vdla.codesign.explore.report.details import spread
@@ -121,7 +122,13 @@ def test_the_history_grows_to_one(model: Path):
     assert len(spread(found, 2)) == min(2, len(found.front))
 
 
-def test_a_report_is_written_again_from_the_records(vdla, model: Path, space: Path, tmp_path: Path):
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_report_is_written_again_from_the_records(
+    vdla, model: Path, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     out = tmp_path / "out"
     vdla(
         "explore", space, "--network", model, "-o", out, "--strategy", "exhaustive", "--no-pictures", "--json"
@@ -155,8 +162,13 @@ def test_a_report_is_written_again_from_the_records(vdla, model: Path, space: Pa
         (out / "study.json").write_text(json.dumps(study | wrong))
         assert message in vdla("report", out).message()
     assert "has no study.json" in vdla("report", tmp_path).message()
-    # What a finished study has lost is told, and a report of nothing replaces none.
     (out / "study.json").write_bytes(first["study.json"])
+    with monkeypatch.context() as patch:
+        patch.setattr(details, "_layers", interrupt)
+        (out / "layers.jsonl").unlink()
+        stopped = vdla("report", out, "--no-pictures")
+    assert stopped.code == 130 and "the layers of " in stopped.err and "are not in the report" in stopped.err
+    # What a finished study has lost is told, and a report of nothing replaces none.
     records = (out / "records.jsonl").read_bytes()
     (out / "records.jsonl").write_bytes(records.splitlines(keepends=True)[0])
     lost = vdla("report", out, "--no-pictures", "--layers", "0")
