@@ -8,21 +8,24 @@ from math import prod
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import NodeProto, TensorProto, numpy_helper
+from onnx import NodeProto, TensorProto
 
 from .errors import invalid_node_error
+from .external_data import tensor_array
 
 _LARGE = 1e36
 """Scales below it leave all numbers of 8 bits finite."""
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 
 
-def check_scales(label: str, model: onnx.ModelProto) -> None:
-    """Refuses constant scales that are not positive, finite and normal float32 numbers; `label` names the file.
+def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, bytes]) -> None:
+    """Refuses constant scales that are not positive, finite and normal float32 numbers; `label` names the file, and
+    `weights` are the bytes of those initializers that do not hold them, by their numbers.
 
     The scale of 32-bit integers, which biases are, may be subnormal. Raises NodeError.
     """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    apart = {model.graph.initializer[number].name: data for number, data in weights.items()}
     for node in model.graph.node:
         if node.op_type == "Constant":
             values = [item.t for item in node.attribute if item.name == "value"]
@@ -37,7 +40,7 @@ def check_scales(label: str, model: onnx.ModelProto) -> None:
                 continue
             try:
                 with np.errstate(over="ignore"):
-                    scale = numpy_helper.to_array(tensor).astype(np.float32)
+                    scale = tensor_array(tensor, apart.get(name)).astype(np.float32)
             except (ValueError, TypeError):
                 continue  # damaged: whoever reads it says so
             _check_counts(label, node, number, scale.size, constants)
@@ -53,7 +56,7 @@ def check_scales(label: str, model: onnx.ModelProto) -> None:
                     "calibrate the model again",
                 )
             if data is not None and not bias and high > _LARGE:
-                _check_finite(label, node, number, data, scale)
+                _check_finite(label, node, number, tensor_array(data, apart.get(node.input[0])), scale)
 
 
 def _check_counts(
@@ -73,12 +76,12 @@ def _check_counts(
 
 
 def _check_finite(
-    label: str, node: NodeProto, number: int, data: TensorProto, scale: NDArray[np.float32]
+    label: str, node: NodeProto, number: int, data: np.ndarray, scale: NDArray[np.float32]
 ) -> None:
     """Refuses constants of 8 bits that are infinite as float32 numbers."""
-    if node.op_type != "DequantizeLinear" or data.data_type not in (TensorProto.INT8, TensorProto.UINT8):
+    if node.op_type != "DequantizeLinear" or data.dtype not in (np.int8, np.uint8):
         return
-    largest = int(np.abs(numpy_helper.to_array(data).astype(np.int16)).max(initial=0))
+    largest = int(np.abs(data.astype(np.int16)).max(initial=0))
     if float(scale.max()) * largest > float(np.finfo(np.float32).max):
         raise invalid_node_error(
             label,

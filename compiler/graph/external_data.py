@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from vdla.util.files import MOST_BYTES, open_file
 
 from .errors import ModelError
@@ -108,6 +109,15 @@ def tensor_bytes(tensor: TensorProto) -> int | None:
     """How many bytes the elements of a tensor take; None for what is no plain number."""
     bits = _element_bits(tensor.data_type)
     return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
+
+
+def tensor_array(tensor: TensorProto, data: bytes | None = None) -> np.ndarray:
+    """The array of a tensor, read-only; `data` are its bytes where it does not hold them itself.
+    Raises ValueError, TypeError or KeyError where they are not one."""
+    if data is None:
+        return numpy_helper.to_array(tensor)
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type).newbyteorder("<")
+    return np.frombuffer(data, dtype).reshape(tuple(tensor.dims))
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from .onnx_constants import evaluate_node
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
 from .onnx_emit import emit, on_input_grid
-from .onnx_load import initializer_array, input_shape, load_model, opset_of, static_shapes, type_name
+from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from .onnx_products import (
     import_conv,
     import_gemm,
@@ -58,12 +58,13 @@ def import_model(source: Source | ReadModel, *, batch: int | None = None, proces
     `processor`: with the nodes that only processors have (`graph.Table` and what follows it there).
     Raises ModelError, which names file, node and operator, for everything that is not supported.
     """
-    label, model = load_model(source, batch=batch)
+    loaded = load_apart(source, batch=batch)
+    label, model = loaded.label, loaded.proto
     context = ImportContext(
         source=label, opset=opset_of(model), static_shapes=static_shapes(model), processor=processor
     )
-    for initializer in model.graph.initializer:
-        context.values[initializer.name] = Constant(array=initializer_array(context.source, initializer))
+    for name, array in loaded.arrays().items():
+        context.values[name] = Constant(array=array)
     for info in model.graph.input:
         if info.name not in context.values:
             bind_input(context, info)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import onnx
 from google.protobuf.message import EncodeError
-from onnx import TensorProto, checker, numpy_helper, shape_inference
+from onnx import TensorProto, checker, shape_inference
 from onnx.defs import onnx_opset_version
 
 from .budgets import check_shapes
 from .check_scales import check_scales
 from .errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
-from .external_data import tensor_bytes
+from .external_data import tensor_array, tensor_bytes
 from .onnx_attributes import check_attributes
 from .onnx_ranges import check_ranges
 from .onnx_read import ReadModel, Source, read_model
@@ -28,10 +30,35 @@ MOST_SHAPE_BYTES = 2**16
 """Of an initializer that may be a shape, or indices into one: more than any model has dimensions."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadedModel:
+    """A checked model with shapes inferred, and what messages call it. The bytes of large initializers are not in
+    `proto`, which would copy them whenever they are read, but in `weights`, by their numbers."""
+
+    label: str
+    proto: onnx.ModelProto
+    weights: Mapping[int, bytes]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All initializers by name, read-only. Raises ModelError where its bytes are not an array."""
+        found: dict[str, np.ndarray] = {}
+        for number, tensor in enumerate(self.proto.graph.initializer):
+            found[tensor.name] = initializer_array(self.label, tensor, self.weights.get(number))
+        return found
+
+
 def load_model(
     source: Source | ReadModel, *, oldest_opset: int = OLDEST_OPSET, batch: int | None = None
 ) -> tuple[str, onnx.ModelProto]:
-    """What messages call a model, and the model with shapes inferred; a `ReadModel` holds none afterwards.
+    """What messages call a model, and the whole model; else as `load_apart`."""
+    loaded = load_apart(source, oldest_opset=oldest_opset, batch=batch)
+    return loaded.label, _with_data(loaded.proto, loaded.weights)
+
+
+def load_apart(
+    source: Source | ReadModel, *, oldest_opset: int = OLDEST_OPSET, batch: int | None = None
+) -> LoadedModel:
+    """The model with shapes inferred; a `ReadModel` holds none afterwards.
 
     A dynamic first dimension of the inputs becomes `batch` (None: is refused, as all other dynamic dimensions are).
     Raises ModelError for a file that is missing, damaged, invalid, older than `oldest_opset`, inconsistent in
@@ -72,13 +99,13 @@ def load_model(
     check_attributes(label, model)
     follow = check_ranges(label, model)
     try:
-        model = _with_shapes(model, weights, follow)
+        model, weights = _with_shapes(model, weights, follow)
     except (shape_inference.InferenceError, ValueError) as error:
         reason = _first_line(error)
         raise ContradictionError(label, reason) from None
-    check_scales(label, model)
+    check_scales(label, model, weights)
     check_shapes(label, model)
-    return label, model
+    return LoadedModel(label=label, proto=model, weights=weights)
 
 
 def _check_names(label: str, model: onnx.ModelProto) -> None:
@@ -98,11 +125,12 @@ def _check_names(label: str, model: onnx.ModelProto) -> None:
 
 
 def _weights_aside(model: onnx.ModelProto) -> dict[int, bytes]:
-    """Takes the bytes of large initializers out, by their numbers. What is not as long as it should be stays."""
+    """Takes the bytes of large initializers out, by their numbers. What is not as long as it should be stays, and what
+    is packed: elements of less than a byte."""
     weights: dict[int, bytes] = {}
     for number, tensor in enumerate(model.graph.initializer):
         data = tensor.raw_data
-        if len(data) > MOST_SHAPE_BYTES and len(data) == tensor_bytes(tensor):
+        if len(data) > MOST_SHAPE_BYTES and prod(tensor.dims) <= len(data) == tensor_bytes(tensor):
             weights[number] = data
             tensor.ClearField("raw_data")
     return weights
@@ -124,19 +152,20 @@ def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]
             tensor.ClearField("raw_data")
 
 
-def _with_shapes(model: onnx.ModelProto, weights: Mapping[int, bytes], follow: bool) -> onnx.ModelProto:
-    """The model with its weights and with shapes inferred; `follow`: from values, too.
+def _with_shapes(
+    model: onnx.ModelProto, weights: dict[int, bytes], follow: bool
+) -> tuple[onnx.ModelProto, dict[int, bytes]]:
+    """The model with shapes inferred, and those weights that are not in it; `follow`: shapes follow from values, too.
 
     Raises InferenceError and ValueError.
     """
     try:
-        model = _inferred(model, follow)
+        return _inferred(model, follow), weights
     except (shape_inference.InferenceError, ValueError):
         if not weights:
             raise
         # Perhaps for want of these values.
-        return _inferred(_with_data(model, weights), follow)
-    return _with_data(model, weights)
+        return _inferred(_with_data(model, weights), follow), {}
 
 
 def _inferred(model: onnx.ModelProto, follow: bool) -> onnx.ModelProto:
@@ -160,10 +189,11 @@ def opset_of(model: onnx.ModelProto) -> int:
     return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
 
 
-def initializer_array(label: str, tensor: onnx.TensorProto) -> np.ndarray:
-    """The array of an initializer; ModelError where its bytes are not one. `label` names the file in messages."""
+def initializer_array(label: str, tensor: onnx.TensorProto, data: bytes | None = None) -> np.ndarray:
+    """The array of an initializer; `data` are its bytes where it does not hold them itself. ModelError where they
+    are no array. `label` names the file in messages."""
     try:
-        return numpy_helper.to_array(tensor)
+        return tensor_array(tensor, data)
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidModelError(
             f"{label}: initializer '{tensor.name}' is damaged: {error}; export or copy the file again"

@@ -14,7 +14,7 @@ from ..errors import ModelError
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
-from ..onnx_load import initializer_array, input_shape, load_model, opset_of, static_shapes, type_name
+from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
 from ..onnx_structure import STRUCTURE
 from .onnx_context import FloatContext
@@ -67,10 +67,10 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
     node, without those that depend on no input. Raises ModelError, which names file, node and operator, for everything
     that is not supported.
     """
-    label, model = load_model(source, oldest_opset=OLDEST_OPSET, batch=batch)
+    loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch)
+    label, model = loaded.label, loaded.proto
     context = FloatContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
-    for initializer in model.graph.initializer:
-        context.constants[initializer.name] = initializer_array(label, initializer)
+    context.constants.update(loaded.arrays())
     inputs: list[GraphInput] = []
     for info in model.graph.input:
         if info.name not in context.constants:
