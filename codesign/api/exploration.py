@@ -20,6 +20,7 @@ from ..explore.report.saved import Sources, load_exploration, save_study
 from ..explore.space import load_space, space_of
 from ..explore.study import Design, Exploration, Study
 from ..explore.study import explore as search
+from ..explore.syntheses import read_syntheses, with_syntheses
 from ..explore.tables import document, rows
 from ..report.frames import data_frame
 from ..technology.components import Components, default_components, load_components
@@ -148,7 +149,7 @@ def explore(
 
     found = search(study, folder=place, known=known, told=tell)
     save_study(place, study, sources, found)
-    return Explored(exploration=found)
+    return Explored(exploration=with_syntheses(found, read_syntheses(place)))
 
 
 def load_study(folder: str | Path, notify: Callable[[str], None] | None = None) -> Explored:

@@ -7,23 +7,17 @@ from typing import Annotated
 
 import typer
 
-from .explore import (
-    LayersOption,
-    PicturesOption,
-    VerifyOption,
-    check_rtl,
-    end_written,
-    print_exploration,
-    write_files,
-)
+from .explore import LayersOption, PicturesOption, SynthesizeOption, VerifyOption
+from .explore_files import check_cells, check_rtl, end_written, print_written, write_files
 from .options import JsonOption
-from .output import note, print_json, steps
+from .output import note, steps
 
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `vdla explore -o` wrote.")],
     layers: LayersOption = 24,
     pictures: PicturesOption = True,
+    synthesize: SynthesizeOption = 0,
     verify_front: VerifyOption = 0,
     json: JsonOption = False,
 ) -> None:
@@ -35,9 +29,15 @@ def report(
     with steps() as progress:
         progress.begin("reading the records")
         explored = load_study(folder, note)
-    written = write_files(explored.exploration, folder, layers=layers, pictures=pictures, verify=verify_front)
-    if json:
-        print_json(explored.document)
-    else:
-        print_exploration(explored.exploration)
+    if synthesize:
+        check_cells(explored.exploration.study.components)
+    written = write_files(
+        explored.exploration,
+        folder,
+        layers=layers,
+        pictures=pictures,
+        synthesize=synthesize,
+        verify=verify_front,
+    )
+    print_written(written, json)
     end_written(written)

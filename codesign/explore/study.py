@@ -101,6 +101,12 @@ class Study:
             fields = self.space.fields(point)
         except UserError:
             fields = {a.name: a.values[i] for a, i in zip(self.space.axes, point, strict=True)}
+        return self.judged(number, fields, machine, figures)
+
+    def judged(
+        self, number: int, fields: dict[str, Value], machine: Config | None, figures: Figures
+    ) -> Design:
+        """A design by its figures: its objectives, and how far it is beyond the constraints."""
         values = [self.value(metric, machine, figures) for metric in self.objectives]
         objectives = tuple([value for value in values if value is not None])
         if not objectives:

@@ -76,6 +76,7 @@ def document(exploration: Exploration) -> dict[str, Any]:
                 "area_mm2": dict(design.figures.area),
                 "clock_mhz": design.figures.clock_mhz,
                 "intervals": {name: list(ends) for name, ends in design.figures.intervals.items()},
+                "rungs": dict(design.figures.rungs),
                 "networks": {
                     name: {"cycles": item.cycles, "energy_uj": dict(item.energy)}
                     for name, item in design.figures.networks.items()

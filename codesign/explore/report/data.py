@@ -17,10 +17,12 @@ from ..evaluate import Figures, Network
 from ..metrics import METRICS, Metric
 from ..space import Value, shown
 from ..study import Exploration, Study
+from ..syntheses import Syntheses, Synthesis
 from . import history, sensitivity
 from .columns import column, numbers, toml_columns
 from .ladder import LADDER, rung_of
 from .layers import rounded
+from .synthesized import beside_predicted
 
 Layers = Mapping[str, Mapping[str, Any]]
 """By network: `layers.columns` of a machine."""
@@ -67,16 +69,18 @@ class Entry:
     state: str
     layers: Layers = field(default_factory=dict[str, Mapping[str, Any]])
     verified: Verified | None = None
+    synthesis: Synthesis | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Details:
-    """What is worked out for the report alone: the base's figures, layers by digest of the machine, and the designs
-    that were co-simulated, by number."""
+    """What is worked out for the report alone: the base's figures, layers and syntheses by digest of the machine, and
+    the designs that were co-simulated, by number."""
 
     base: Figures | None = None
     layers: Mapping[str, Layers] = field(default_factory=dict[str, Layers])
     verified: Mapping[int, Verified] = field(default_factory=dict[int, Verified])
+    syntheses: Syntheses = field(default_factory=dict[str, Synthesis])
 
 
 def exploration_data(exploration: Exploration, details: Details) -> dict[str, Any]:
@@ -100,6 +104,7 @@ def exploration_data(exploration: Exploration, details: Details) -> dict[str, An
             else "over",
             layers={} if design.machine is None else details.layers.get(design.machine.digest, {}),
             verified=details.verified.get(design.number),
+            synthesis=None if design.machine is None else details.syntheses.get(design.machine.digest),
         )
         for design in exploration.designs
     ]
@@ -188,7 +193,8 @@ def _common(
             "node": components.node,
             "left_out": components.left_out,
             "described": described(components),
-            "sources": list(dict.fromkeys(components.sources.values())),
+            # Of the table; what the models follow from is in their descriptions.
+            "sources": [] if components.modelled else list(dict.fromkeys(components.sources.values())),
         },
         "commands": [{"what": what, "command": command} for what, command in COMMANDS],
         "base": shlex.quote(base),
@@ -234,6 +240,11 @@ def _common(
             }
             for place, entry in enumerate(entries)
             if entry.verified is not None
+        },
+        "synthesis": {
+            str(place): beside_predicted(entry.machine, entry.synthesis, components)
+            for place, entry in enumerate(entries)
+            if entry.machine is not None and entry.synthesis is not None and components.modelled
         },
         "machine": [
             None

@@ -16,6 +16,7 @@ from vdla.util.line_file import LineFile, RecordError
 from ...technology.energy import energy_by_unit
 from ..evaluate import Figures, evaluate, from_json, to_json
 from ..study import Design, Exploration, Study
+from ..syntheses import read_syntheses
 from .data import Details, Layers, Verified
 from .layers import columns, figures_by_layer
 
@@ -73,6 +74,7 @@ def details_of(
         base=None if base is None else base[0],
         layers={digest: layers for digest, (_, layers) in known.items()},
         verified=verified or {},
+        syntheses={} if folder is None else read_syntheses(folder),
     )
 
 

@@ -23,7 +23,7 @@ LADDER = (
     Rung(
         name="exact simulation",
         word="exact",
-        meaning="the cycle-exact simulator with the compiled network; milliseconds also assume the clock",
+        meaning="the cycle-exact simulator with the compiled network; milliseconds stand where their clock does",
     ),
     Rung(
         name="activity replay",

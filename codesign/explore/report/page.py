@@ -15,6 +15,7 @@ SCRIPTS = (
     "parallel.js",
     "sensitivity.js",
     "history.js",
+    "synthesized.js",
     "design.js",
     "layers.js",
     "compare.js",

@@ -25,6 +25,7 @@ from ..metrics import parse_constraint, parse_objectives
 from ..records import Known, read_records
 from ..space import Point, Space, space_of
 from ..study import RECORDS, Design, Exploration, Study
+from ..syntheses import read_syntheses, with_syntheses
 
 FILE = "study.json"
 FORMAT = 1
@@ -109,7 +110,8 @@ def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: 
         notify(
             f"{len(points) - len(designs):,} of {len(points):,} designs have no record; to evaluate them, {AGAIN}"
         )
-    return Exploration(study=study, designs=designs, interrupted=bool(value.get("interrupted", not points)))
+    found = Exploration(study=study, designs=designs, interrupted=bool(value.get("interrupted", not points)))
+    return with_syntheses(found, read_syntheses(folder))
 
 
 def _study(value: Mapping[str, Any]) -> Study:

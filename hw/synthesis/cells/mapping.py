@@ -20,7 +20,8 @@ from .memories import LEAST_MACRO_BITS, PORTS, Macro
 from .modules import OWN_NAME, CanonicalModule
 from .worker import AFTER_MEMORIES, BEFORE_MEMORIES, STEP
 
-_PACKAGE: Final = "pyosys"
+PACKAGE: Final = "pyosys"
+"""What maps: Yosys as a library, by its name on PyPI."""
 _PROGRAM: Final = "vdla.hw.synthesis.cells.worker"
 _CELLS: Final = "cells.json"
 _SUMMARY: Final = "summary.json"
@@ -93,7 +94,7 @@ def map_modules(
 def _entry(module: CanonicalModule, library: Liberty) -> str:
     steps = "\n".join([*BEFORE_MEMORIES, *AFTER_MEMORIES, library.constraints()])
     return cache.key(
-        "cells-2", module.text, steps, str(LEAST_MACRO_BITS), library.digest, tool_version(_PACKAGE)
+        "cells-2", module.text, steps, str(LEAST_MACRO_BITS), library.digest, tool_version(PACKAGE)
     )
 
 
@@ -102,7 +103,7 @@ def _map_missing(
 ) -> dict[str, MappedText]:
     if not modules:
         return {}
-    tool_version(_PACKAGE)
+    tool_version(PACKAGE)
     found: dict[str, MappedText] = {}
     with tempfile.TemporaryDirectory(prefix="vdla-cells-") as directory:
         work = Path(directory)
@@ -153,9 +154,7 @@ def _collected(module: CanonicalModule, work: Path, library: Liberty) -> MappedT
         text = (work / f"{module.key}.json").read_text(encoding="utf-8")
         parameters = json.loads((work / f"{module.key}.macros").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ToolError(
-            f"{_PACKAGE} ended without writing a netlist; it may have run out of memory"
-        ) from None
+        raise ToolError(f"{PACKAGE} ended without writing a netlist; it may have run out of memory") from None
     netlist = json.loads(text)["modules"][OWN_NAME]
     macros = {name: Macro(**fields) for name, fields in parameters.items()}
     instances = [_instance(name, cell, macros) for name, cell in netlist["cells"].items()]

@@ -17,7 +17,7 @@ function draw_design() {
     const files = ["vdla.v", "vdla.h", "vdla.json", ...verified.networks.map((name) => `${name}.npz`)];
     left.append(el("p", { style: "margin:.2rem 0" }, "Beside this page: ", ...files.flatMap((name, k) => [k ? ", " : "", el("a", { href: `${folder}/${encodeURIComponent(name)}`, text: name })])));
   }
-  left.append(el("h3", { text: "Figures" }), el("div", { class: "scroll" }, figures_table(i)));
+  left.append(el("h3", { text: "Figures" }), el("div", { class: "scroll" }, figures_table(i)), ...synthesis_parts(i));
   const right = el("div", {}, el("h3", { text: "Fields" }), el("div", { class: "scroll" }, el("table", {}, ...designs.fields.map((field) => el("tr", { title: field.meaning },
     el("td", { text: field.name }), el("td", { text: shown(field.value[i]) }), el("td", { class: "left", text: field.unit }))))));
   const energy = designs.networks[chosen.network].energy;

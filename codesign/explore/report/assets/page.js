@@ -68,7 +68,7 @@ function draw_sources() {
   const { components } = data;
   const parts = [el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", { text: "rung" }), el("th", { class: "left", text: "figures" }), el("th", { class: "left", text: "what it is" }))), el("tbody", {}, ...rows))),
     ...components.described.map((text) => el("p", { text: `${text[0].toUpperCase()}${text.slice(1)}.` })),
-    el("details", {}, el("summary", { text: "its sources" }), el("ul", {}, ...components.sources.map((text) => el("li", { text }))))];
+    ...(components.sources.length ? [el("details", {}, el("summary", { text: "its sources" }), el("ul", {}, ...components.sources.map((text) => el("li", { text }))))] : [])];
   const reasons = new Map();
   // Reasons that differ in their numbers alone are one; its first design shows some.
   for (const text of designs.failed) {
@@ -81,6 +81,7 @@ function draw_sources() {
     parts.push(el("h3", { text: "Why designs failed" }), el("ul", {}, ...sorted.slice(0, 8).map(({ text, count }) => el("li", { text: `${shown(count)}: ${text}` })),
       sorted.length > 8 ? el("li", { text: `and ${shown(sorted.length - 8)} other reasons` }) : null));
   }
+  parts.push(...synthesis_table());
   if (verified.length) {
     parts.push(el("h3", { text: "Co-simulated designs" }), el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...["design", "cycles", "mismatches", "seconds", "command"].map((text, k) => el("th", { class: k === 4 ? "left" : null, text })))),
       el("tbody", {}, ...Object.entries(data.verified).map(([i, item]) => el("tr", {}, el("td", { text: designs.labels[i] }), el("td", { text: shown(item.cycles) }), el("td", { text: shown(item.mismatches) }),

@@ -1,0 +1,229 @@
+"""What `vdla explore` and `vdla report` do with a study: write files, synthesize and co-simulate its front, show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.table import Table
+from vdla.util.printable import printable
+
+from .output import end_failed, note, print_json, steps, text_console
+from .rtl import rtl_extra
+
+if TYPE_CHECKING:
+    from ..explore.report.data import Verified
+    from ..explore.study import Design, Exploration
+    from ..technology.components import Components
+
+
+def check_rtl() -> None:
+    """UserError, which says what to install, where the RTL cannot be built."""
+    with rtl_extra():
+        from vdla.hw.harness.toolchain import verilator
+
+        from ..explore import verify_front  # noqa: F401  It brings what it needs.
+    verilator(user="--verify-front")
+
+
+def check_cells(table: Components) -> None:
+    """UserError, which says what to install, where nothing can be synthesized; a note where clocks cannot."""
+    with rtl_extra():
+        from ..explore.synthesize_front import check_synthesis
+    if (missing := check_synthesis(table)) is not None:
+        note(missing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of a report: the exploration with what was measured since, a line for each design that differs from
+    its RTL, and what Ctrl-C ended, in words."""
+
+    found: Exploration
+    wrong: Sequence[str]
+    interrupted: str = ""
+
+
+def write_files(
+    found: Exploration, folder: Path, *, layers: int, pictures: bool, synthesize: int, verify: int
+) -> Written:
+    """Writes the report into the study's folder, and tells where it is; then synthesizes and co-simulates so many
+    designs of the front, and writes it again after each."""
+    from ..explore.report.details import spread
+    from ..explore.report.verified import known_verified
+    from ..explore.report.write import write_page
+
+    left, paths = _write(found, folder, layers, pictures)
+    note(f"wrote {', '.join(map(str, paths))} and {folder / 'front'}")
+    interrupted = f"the layers of {left} designs are not in the report" if left else ""
+    if synthesize and not interrupted:
+        found, interrupted = _synthesize(found, folder, synthesize)
+        left, _ = _write(found, folder, layers, pictures)
+    verified = known_verified(found.study, found.front, folder)
+    if verify and not interrupted:
+        designs = spread(found, verify)
+        done = _verify(found, designs, folder)
+        verified |= done
+        write_page(found, folder, verified)
+        if len(done) < len(designs):
+            interrupted = f"{len(designs) - len(done)} of {len(designs)} designs were not co-simulated"
+    wrong = [
+        f"design {number}: {item.mismatches} mismatches; {item.first}"
+        for number, item in verified.items()
+        if item.mismatches
+    ]
+    return Written(found=found, wrong=wrong, interrupted=interrupted)
+
+
+def _write(found: Exploration, folder: Path, layers: int, pictures: bool) -> tuple[int, Sequence[Path]]:
+    """Writes all files of a report: how many designs' layers are left for Ctrl-C, and the paths."""
+    from ..explore.report.verified import known_verified
+    from ..explore.report.write import parquet_missing, write_report
+
+    verified, left = known_verified(found.study, found.front, folder), 0
+    with steps() as progress:
+        progress.begin("writing the report")
+
+        def told(done: int, count: int) -> None:
+            nonlocal left
+            left = count - done
+            progress.reach(done, count)
+
+        paths = write_report(found, folder, verified=verified, layers=layers, drawn=pictures, told=told)
+    if (missing := parquet_missing()) is not None:
+        note(missing)
+    return left, paths
+
+
+def _synthesize(found: Exploration, folder: Path, most: int) -> tuple[Exploration, str]:
+    """The exploration with syntheses of its front, and what Ctrl-C ended, in words."""
+    from ..explore.syntheses import read_syntheses, with_syntheses
+    from ..explore.synthesize_front import designs_to_synthesize, synthesize_designs
+
+    known = read_syntheses(folder)
+    designs = designs_to_synthesize(found, most, known)
+    places = {design.number: place for place, design in enumerate(designs, 1)}
+    with steps(always=True) as progress:
+        shown = set[int]()
+
+        def told(number: int, step: str) -> None:
+            text = f"design {number} ({places[number]} of {len(designs)}) in standard cells"
+            if number not in shown:
+                progress.begin(text)
+                shown.add(number)
+            progress.rename(f"{text}: {step}")
+
+        made = synthesize_designs(designs, folder, known, told)
+    now = [
+        (design.figures.square_millimetres, design.figures.clock_mhz, made[design.machine.digest])
+        for design in designs
+        if design.machine is not None
+        and made.get(design.machine.digest) is not known.get(design.machine.digest)
+    ]
+    text = f"{len(made)} of {len(found.front)} designs of the front synthesized, {len(now)} of them now"
+    if now:
+        errors = [sum(item.area.values()) / area - 1 for area, _, item in now]
+        seconds = sum(item.seconds for *_, item in now)
+        text += f", {seconds:,.0f} s; against the model: area {min(errors):+.1%} to {max(errors):+.1%}"
+    clocks = [item.clock_mhz / clock - 1 for _, clock, item in now if item.clock_mhz and clock]
+    if clocks:
+        text += f", clock {min(clocks):+.1%} to {max(clocks):+.1%}"
+    note(text)
+    left = len(designs) - len(made)
+    interrupted = f"{left} of {len(designs)} designs were not synthesized" if left else ""
+    return with_syntheses(found, known | made), interrupted
+
+
+def _verify(found: Exploration, designs: Sequence[Design], folder: Path) -> dict[int, Verified]:
+    places = {design.number: place for place, design in enumerate(designs, 1)}
+    with rtl_extra(), steps(always=True) as progress:
+        from ..explore.verify_front import verify_designs
+
+        def told(number: int, step: str) -> None:
+            progress.begin(f"design {number} ({places[number]} of {len(designs)}): {step}")
+
+        verified = verify_designs(found.study, designs, folder, told)
+    wrong = sum(item.mismatches for item in verified.values())
+    cycles = sum(item.cycles for item in verified.values())
+    seconds = sum(item.seconds for item in verified.values())
+    note(
+        f"{len(verified)} of {len(found.front)} designs of the front co-simulated: {wrong} mismatches in {cycles:,} "
+        f"cycles, {seconds:,.0f} s"
+    )
+    return verified
+
+
+def print_written(written: Written, json: bool) -> None:
+    """The exploration as it is now, as a table or as JSON."""
+    from ..explore.tables import document
+
+    if json:
+        print_json(document(written.found))
+    else:
+        print_exploration(written.found)
+
+
+def end_written(written: Written) -> None:
+    """Ends the command with 1 where a co-simulation found a difference, with 130 where Ctrl-C ended the report."""
+    if wrong := written.wrong:
+        end_failed(
+            f"RTL and simulator differ: {wrong[0]}"
+            + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
+        )
+    if written.interrupted:
+        note(f"interrupted: {written.interrupted}; the same command goes on")
+        raise typer.Exit(130)
+
+
+def print_exploration(found: Exploration) -> None:
+    """The front as a table, and what the figures stand on."""
+    from ..explore.metrics import METRICS, rungs_of
+    from ..explore.space import shown as text_of
+    from ..technology.area import described
+
+    study = found.study
+    failed = [design for design in found.designs if design.objectives is None]
+    table = Table(title=f"{len(found.front)} designs that no other one beats", title_justify="left")
+    table.add_column("design", justify="right")
+    names = [*(axis.name for axis in study.space.axes), *study.space.derived]
+    for name in names:
+        table.add_column(name, justify="right")
+    shown = list(study.objectives)
+    if "utilization" not in {metric.name for metric in shown}:
+        shown.append(METRICS["utilization"])
+    for metric in shown:
+        table.add_column(metric.heading, justify="right")
+    for design in found.front:
+        values = [study.value(metric, design.machine, design.figures) for metric in shown]
+        fields = [text_of(design.fields[name]) for name in names]
+        table.add_row(
+            str(design.number),
+            *(f"{field:,}" if isinstance(field, int) else field for field in fields),
+            *(f"{value:,.4g}" for value in values if value is not None),
+        )
+    console = text_console()
+    console.print(table)
+    console.print(
+        f"{len(found.designs):,} of {study.space.size:,} designs, {found.evaluated:,} evaluated now, "
+        f"{len(failed):,} failed, {sum(d.feasible for d in found.designs):,} feasible",
+        soft_wrap=True,
+    )
+    if not found.front and (ran := [design for design in found.designs if design.objectives is not None]):
+        near = min(ran, key=lambda design: design.excess)
+        limits = ", ".join(
+            f"{limit.metric.heading} is {study.value(limit.metric, near.machine, near.figures):,.4g}"
+            for limit in study.constraints
+        )
+        console.print(
+            f"no design keeps {', '.join(c.text for c in study.constraints)}; of the nearest, {near.number}, {limits}",
+            soft_wrap=True,
+        )
+    if failed:
+        console.print(printable(f"the first that failed: {failed[0].figures.failed}"), soft_wrap=True)
+    rungs = rungs_of(shown, (design.figures for design in found.designs))
+    console.print("; ".join(f"{name}: {rung}" for name, rung in rungs.items()), soft_wrap=True)
+    for line in described(study.components):
+        console.print(line, soft_wrap=True)

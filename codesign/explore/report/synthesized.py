@@ -1,0 +1,32 @@
+"""A machine's synthesis beside what the model of syntheses predicts of it, for the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vdla.isa.config import Config
+
+from ...technology.components import Components
+from ..evaluate import figures_of_machine
+from ..syntheses import Synthesis
+from .layers import rounded
+
+
+def beside_predicted(machine: Config, found: Synthesis, components: Components) -> dict[str, Any]:
+    """Predicted and measured, in this order: area in all and by unit, and the clock (None: not measured). The intervals
+    are those of the predictions."""
+    predicted = figures_of_machine(machine, components)
+    clock = predicted.clock_mhz or machine.clock_mhz
+    return {
+        "library": f"{found.library} ({found.node_nm} nm)",
+        "seconds": round(found.seconds, 1),
+        "area": [rounded(predicted.square_millimetres), rounded(sum(found.area.values()))],
+        "area_interval": [rounded(predicted.square_millimetres * end) for end in predicted.intervals["area"]],
+        "clock": [rounded(clock), None if found.clock_mhz is None else rounded(found.clock_mhz)],
+        # Of the latency's interval the other way around.
+        "clock_interval": [rounded(clock / end) for end in reversed(predicted.intervals["latency"])],
+        "units": {
+            unit: [rounded(predicted.area.get(unit, 0.0)), rounded(found.area.get(unit, 0.0))]
+            for unit in {**predicted.area, **found.area}
+        },
+    }

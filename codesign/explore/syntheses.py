@@ -1,0 +1,126 @@
+"""Syntheses of a study's machines: kept in a file beside its records, and put in place of what the model predicts.
+
+What a synthesis finds depends on machine, RTL and library alone: a line of `syntheses.jsonl` serves any study.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vdla.compiler.tune.measure.package_identity import sources_digest
+from vdla.util.files import read_file
+from vdla.util.line_file import LineFile
+
+from .evaluate import Figures
+from .study import Design, Exploration
+
+FILE = "syntheses.jsonl"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthesis:
+    """A machine mapped onto the cells of a `library` (`sha256` of its file): square millimetres by unit, and the
+    fastest clock, None where no timing tool was there. It took `seconds`."""
+
+    library: str
+    sha256: str
+    node_nm: int
+    area: Mapping[str, float]
+    clock_mhz: float | None
+    seconds: float
+
+
+Syntheses = Mapping[str, Synthesis]
+"""By digest of the machine."""
+
+
+def read_syntheses(folder: Path) -> dict[str, Synthesis]:
+    """Those of today's RTL in a study's folder. A line that is damaged counts as none: it can be made again."""
+    try:
+        lines = read_file(folder / FILE).splitlines()
+    except OSError:
+        return {}
+    found: dict[str, Synthesis] = {}
+    for line in lines:
+        try:
+            value: Any = json.loads(line)
+            if (value["format"], value["rtl"]) == (FORMAT, rtl_version()):
+                found[str(value["machine"])] = _synthesis(value)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    return found
+
+
+def _synthesis(value: Mapping[str, Any]) -> Synthesis:
+    area = {str(unit): float(size) for unit, size in value["area_mm2"].items()}
+    clock = None if value["clock_mhz"] is None else float(value["clock_mhz"])
+    if not area or (clock is not None and clock <= 0):
+        raise ValueError
+    return Synthesis(
+        library=str(value["library"]),
+        sha256=str(value["sha256"]),
+        node_nm=int(value["node_nm"]),
+        area=area,
+        clock_mhz=clock,
+        seconds=float(value["seconds"]),
+    )
+
+
+def append_synthesis(folder: Path, machine: str, synthesis: Synthesis) -> None:
+    """Adds a line for the machine of a digest. Raises RecordError."""
+    value = {
+        "format": FORMAT,
+        "machine": machine,
+        "rtl": rtl_version(),
+        "library": synthesis.library,
+        "sha256": synthesis.sha256,
+        "node_nm": synthesis.node_nm,
+        "area_mm2": dict(synthesis.area),
+        "clock_mhz": synthesis.clock_mhz,
+        "seconds": round(synthesis.seconds, 1),
+    }
+    with LineFile(folder / FILE, cut=True) as file:
+        file.append_line(json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+
+
+def rtl_version() -> str:
+    """A hash of the sources that make the RTL and its synthesis."""
+    return sources_digest("vdla.hw")
+
+
+def with_syntheses(exploration: Exploration, known: Syntheses) -> Exploration:
+    """The exploration with measured areas and clocks where there are some, and what follows from them: latencies,
+    limits that hold or break, the front. Figures by a table of components stay, since that is another technology."""
+    study = exploration.study
+    if not known or not study.components.modelled:
+        return exploration
+    return replace(
+        exploration, designs=tuple(_measured(exploration, item, known) for item in exploration.designs)
+    )
+
+
+def _measured(exploration: Exploration, design: Design, known: Syntheses) -> Design:
+    found = None if design.machine is None else known.get(design.machine.digest)
+    if found is None or design.figures.failed is not None:
+        return design
+    figures = measured_figures(design.figures, found)
+    return exploration.study.judged(design.number, design.fields, design.machine, figures)
+
+
+def measured_figures(figures: Figures, found: Synthesis) -> Figures:
+    """The figures of a machine with its synthesis in place of what was predicted."""
+    intervals, rungs = {**figures.intervals}, {**figures.rungs}
+    intervals.pop("area", None)
+    rungs["area"] = f"synthesis ({found.node_nm} nm)"
+    if found.clock_mhz is None:
+        return replace(figures, area=found.area, intervals=intervals, rungs=rungs)
+    intervals.pop("latency", None)
+    rungs["latency"] = "exact simulation, clock by synthesis"
+    if "energy" in intervals:
+        intervals["edp"] = intervals["energy"]
+    return replace(figures, area=found.area, clock_mhz=found.clock_mhz, intervals=intervals, rungs=rungs)

@@ -1,0 +1,107 @@
+"""Designs of a front synthesized: their Verilog mapped onto the library that the model of area and clock is fitted to.
+
+Modules that were mapped before, for whatever machine, come from the cache of synthesis; a design that the folder's file
+has is not mapped at all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from vdla.hw.synthesis.cells.area import area_by_unit
+from vdla.hw.synthesis.cells.design import map_design
+from vdla.hw.synthesis.cells.liberty import Liberty
+from vdla.hw.synthesis.cells.libraries import find_library
+from vdla.hw.synthesis.cells.mapping import PACKAGE
+from vdla.hw.synthesis.cells.sram import scale_of
+from vdla.hw.synthesis.cells.timing import longest_paths, timing_tool
+from vdla.hw.synthesis.tools import Report, tool_version
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from ..technology.cell_model import shipped_cell_model
+from ..technology.components import Components
+from .report.details import spread
+from .study import Design, Exploration
+from .syntheses import Syntheses, Synthesis, append_synthesis
+
+Told = Callable[[int, str], None]
+
+
+def check_synthesis(components: Components) -> str | None:
+    """What will be left out for want of a tool, in words. UserError where nothing can be synthesized."""
+    if not components.modelled:
+        raise UserError(
+            f"--synthesize measures in {shipped_cell_model().library}, and the table {components.name} is of another "
+            "technology; leave out --components"
+        )
+    tool_version(PACKAGE)
+    if (library := find_library()).name != shipped_cell_model().library:
+        raise UserError(f"the model of areas is of {shipped_cell_model().library}, not of {library.name}")
+    if timing_tool() is None:
+        return "clocks stay predicted: timing needs OpenSTA (apt-get install opensta)"
+    return None
+
+
+def designs_to_synthesize(exploration: Exploration, most: int, known: Syntheses) -> tuple[Design, ...]:
+    """Of the front at most so many: those that are synthesized already, then designs spread over it, the best of each
+    objective among them, for half of the rest, then those whose area is least certain."""
+    front = exploration.front
+    there = [design for design in front if design.machine is not None and design.machine.digest in known]
+    chosen = {design.number: design for design in there[:most]}
+    half = -(-(most - len(chosen)) // 2)
+    for design in (*spread(exploration, half), *sorted(front, key=_certainty)):
+        if len(chosen) >= most:
+            break
+        chosen.setdefault(design.number, design)
+    return tuple(chosen[number] for number in sorted(chosen))
+
+
+def _certainty(design: Design) -> tuple[float, int]:
+    low, high = design.figures.intervals.get("area", (1.0, 1.0))
+    return (low - high, design.number)
+
+
+def synthesize_designs(
+    designs: Sequence[Design], folder: Path, known: Syntheses, told: Told
+) -> dict[str, Synthesis]:
+    """What is found of the designs, by digest of the machine; each is added to the folder's file as it comes. `told`
+    hears of each design's steps.
+
+    KeyboardInterrupt ends the work, and what there is until then is returned. Raises ToolError, NetlistError,
+    LibertyError and RecordError.
+    """
+    library, found = find_library(), dict[str, Synthesis]()
+    try:
+        for design in designs:
+            machine = design.machine
+            assert machine is not None
+            there = known.get(machine.digest)
+            if (
+                there is not None
+                and there.sha256 == library.digest
+                and (there.clock_mhz or timing_tool() is None)
+            ):
+                found[machine.digest] = there
+                continue
+            found[machine.digest] = _synthesize(machine, library, lambda step, n=design.number: told(n, step))
+            append_synthesis(folder, machine.digest, found[machine.digest])
+    except KeyboardInterrupt:
+        pass
+    return found
+
+
+def _synthesize(machine: Config, library: Liberty, report: Report) -> Synthesis:
+    began = time.monotonic()
+    design = map_design(machine, library, report=report)
+    paths = longest_paths(design, report=report) if timing_tool() is not None else []
+    return Synthesis(
+        library=library.name,
+        sha256=library.digest,
+        node_nm=round(scale_of(library).node_nm),
+        area={unit: own.area / 1e6 for unit, own in area_by_unit(design).items()},
+        clock_mhz=1e3 / paths[0].ns if paths else None,
+        seconds=time.monotonic() - began,
+    )
