@@ -6,9 +6,11 @@ import functools
 import io
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 from vdla.util.printable import printable
 
@@ -41,6 +43,23 @@ def style(axes: Axes) -> None:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(MUTED)
+
+
+def short(value: float, _: object = None) -> str:
+    """A number on an axis: 120k, 1.5M; as Matplotlib calls it, with the place of the tick."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if letter == 'k' else size):.4g}{letter}"
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Numbers as people write them, without powers; call it when the scale is set. A logarithmic axis has 1, 2 and 5
+    of each decade."""
+    if axis.get_scale() == "log":
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
+        axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(short))
 
 
 def words(text: str, most: int) -> str:

@@ -14,7 +14,7 @@ from vdla.isa.parameters import declared
 from ...technology.area import described
 from ...technology.components import Components
 from ..evaluate import Figures, Network
-from ..metrics import METRICS, Metric
+from ..metrics import METRICS, Metric, rungs_of
 from ..space import Value, shown
 from ..study import Exploration, Study
 from ..syntheses import Syntheses, Synthesis
@@ -169,12 +169,13 @@ def _common(
     weights = {network.name: network.weight for network in networks}
     files = [shlex.quote(network.file or f"{network.name}.onnx") for network in networks]
     reasons = [entry.figures.failed or "" for entry in entries]
+    rungs = rungs_of(METRICS.values(), (entry.figures for entry in entries))
     return {
         "networks": [
             {"name": n.name, "weight": n.weight, "file": file}
             for n, file in zip(networks, files, strict=True)
         ],
-        "metrics": [_metric(metric, metric in objectives) for metric in METRICS.values()],
+        "metrics": [_metric(metric, metric in objectives, rungs[metric.name]) for metric in METRICS.values()],
         "objectives": [metric.name for metric in objectives],
         "ladder": [
             {
@@ -260,12 +261,12 @@ def _rungs_of(metric: Metric, entries: Sequence[Entry]) -> set[str]:
     return {entry.figures.rungs.get(metric.name, metric.rung) for entry in entries} or {metric.rung}
 
 
-def _metric(metric: Metric, objective: bool) -> dict[str, Any]:
+def _metric(metric: Metric, objective: bool, rung: str) -> dict[str, Any]:
     return {
         "name": metric.name,
         "unit": metric.unit,
         "heading": metric.heading,
-        "rung": metric.rung,
+        "rung": rung,
         "maximize": metric.maximize,
         "objective": objective,
     }

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from ...report.canvas import INK, MUTED, new_figure, png, style, words
+from ...report.canvas import INK, MUTED, new_figure, plain_ticks, png, short, style, words
 from ..space import size_text
 
 FRONT, PLAIN, A, B = "#00795a", "#8d97a6", "#b84a00", "#0068a8"
@@ -97,16 +98,35 @@ def front_figure(data: Data) -> Figure:
             axes.scatter(
                 x[which], y[which], s=size, color=color, marker=marker, label=words(label + count, 60)
             )
+    if len(names) > 1:
+        _intervals(axes, data, names, states == "front")
     for scale, values in scales:
         known = values[np.isfinite(values)]
         if known.size and known.min() > 0 and known.max() > WIDE * known.min():
             scale("log")
+    plain_ticks(axes.xaxis)
+    plain_ticks(axes.yaxis)
     axes.set_title(words(data["title"], 60), color=INK, fontsize=11)
     figure.supxlabel(_standing(data, names[:2]), fontsize=7, color=MUTED)
     axes.grid(alpha=0.3)
     if axes.collections:
         axes.legend(fontsize=8)
     return figure
+
+
+def _intervals(axes: Axes, data: Data, names: Sequence[str], which: NDArray[np.bool_]) -> None:
+    """The 90% intervals of the front's designs, where they have some, as in the page."""
+
+    def around(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        values = _figures(data, name)[which]
+        if name not in data["low"]:
+            return values, None
+        ends = [np.array(unpacked(data, data[end][name]), float)[which] for end in ("low", "high")]
+        return values, np.nan_to_num(np.abs(np.array([values - ends[0], ends[1] - values])))
+
+    (x, across), (y, up) = (around(name) for name in names[:2])
+    if across is not None or up is not None:
+        axes.errorbar(x, y, xerr=across, yerr=up, fmt="none", ecolor=FRONT, elinewidth=0.8, alpha=0.6)
 
 
 def _standing(data: Data, names: Sequence[str]) -> str:
@@ -130,7 +150,7 @@ def parallel_figure(data: Data) -> Figure | None:
         values = _figures(data, name)
         low, high = (values[ran].min(), values[ran].max()) if ran else (0.0, 0.0)
         if high > low:
-            ends = [(0.0, f"{low:.3g}"), (1.0, f"{high:.3g}")]
+            ends = [(0.0, short(float(f"{low:.3g}"))), (1.0, short(float(f"{high:.3g}")))]
             columns.append((_metric(data, name)["heading"], (values - low) / (high - low), ends))
     if len(columns) < 2:
         return None
@@ -146,7 +166,7 @@ def parallel_figure(data: Data) -> Figure | None:
     if front:
         axes.plot(xs, table[:, front], color=FRONT, alpha=0.8, linewidth=1.1)
     for x, (name, _, ticks) in zip(xs, columns, strict=True):
-        axes.axvline(x, color=MUTED, linewidth=0.6)
+        axes.vlines(x, 0, 1, color=MUTED, linewidth=0.6)
         for y, text in ticks:
             axes.text(x + 0.04, y, text, fontsize=7, color=INK, va="center")
         axes.text(x, 1.08, name.replace("_", "_\n", 1), fontsize=8, color=INK, ha="center", va="bottom")
@@ -230,12 +250,15 @@ def layers_figure(data: Data) -> Figure | None:
             axes.barh(range(len(names)), column, left=begin, color=color, height=0.7, label=name)
             begin = begin + column
         axes.set_xlabel(title)
+        plain_ticks(axes.xaxis)
         axes.legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False)
     roof = np.asarray(layers["roofline"], float)
     left.scatter(roof, range(len(names)), marker="|", s=60, color=INK, zorder=3)
     left.set_yticks(range(len(names)), names, fontsize=7)
     left.invert_yaxis()
-    title = f"{data['networks'][0]['name']} on {_label(data, data['chosen']['a'])}; | roofline"
+    title = (
+        f"{data['networks'][0]['name']} on {_label(data, data['chosen']['a'])}; the marks are the roofline"
+    )
     figure.suptitle(words(title, 80), fontsize=9, color=INK)
     return figure
 
@@ -281,6 +304,7 @@ def compare_figure(data: Data) -> Figure | None:
         axes.set_title(words(title, 50), fontsize=9, color=INK)
         axes.tick_params(axis="x", labelsize=7)
         axes.xaxis.set_major_locator(MaxNLocator(4))
+        plain_ticks(axes.xaxis)
     figure.legend(
         *figure.axes[0].get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=2
     )

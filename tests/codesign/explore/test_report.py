@@ -209,6 +209,9 @@ def test_intervals_and_rungs_of_figures(model: Path):
     assert unpacked(data, data["low"]["area"])[0] == pytest.approx(0.9 * area, rel=1e-3)
     assert unpacked(data, data["high"]["area"]) == [pytest.approx(1.2 * area, rel=1e-3), None]
     assert unpacked(data, data["rungs"]["area"]) == [known.rungs["area"], "assumed: table of components"]
+    # What a picture says below itself holds for all of its designs.
+    said = {metric["name"]: metric["rung"] for metric in data["metrics"]}
+    assert said["area"] == f"{known.rungs['area']} or assumed: table of components"
     on = {rung["name"]: rung["figures"] for rung in data["ladder"]}
     assert "area (mm2)" in on["model with interval"] and "area (mm2)" in on["table"]
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 from rich.console import Console
 from vdla.codesign.report.accounts import LayerAccount, RunAccount, TotalAccount
+from vdla.codesign.report.canvas import new_figure, plain_ticks, short
 from vdla.codesign.report.plots import LARGEST_CAUSES, layers_png, number_ranges, roofline_png, stacked_causes
 from vdla.codesign.report.table import layer_table, main_causes
 from vdla.isa.config import load_config
@@ -100,3 +101,22 @@ def test_layers_below_their_roofline_are_marked_with_the_reason() -> None:
     with console.capture() as capture:
         console.print(layer_table(account((plain,))))
     assert "below its roofline" not in capture.get()
+
+
+def test_numbers_on_axes_have_no_powers():
+    figure = new_figure(4, 3)
+    axes = figure.subplots()
+    axes.plot([20, 400], [1e5, 7e6])
+    axes.set_xscale("log")
+    plain_ticks(axes.xaxis)
+    plain_ticks(axes.yaxis)
+    figure.draw_without_rendering()
+    across, up = ([tick.get_text() for tick in axis.get_ticklabels()] for axis in (axes.xaxis, axes.yaxis))
+    assert {"20", "50", "100", "200"} <= {*across} and {"2M", "4M"} <= {*up}
+    assert [short(value) for value in (0.0, 0.25, 1500.0, 60_000.0, 1.5e9)] == [
+        "0",
+        "0.25",
+        "1,500",
+        "60k",
+        "1.5G",
+    ]
