@@ -11,7 +11,7 @@ from typing import Any
 from vdla.isa.config import toml_text
 from vdla.util.whole_files import write_whole
 
-from ..technology.area import described
+from ..technology.area import basis
 from .metrics import METRICS, Metric, rungs_of
 from .space import plain, shown
 from .study import Design, Exploration
@@ -61,12 +61,7 @@ def document(exploration: Exploration) -> dict[str, Any]:
         "evaluated": exploration.evaluated,
         "interrupted": exploration.interrupted,
         "rungs": rungs_of(METRICS.values(), (design.figures for design in exploration.designs)),
-        "components": {
-            "name": study.components.name,
-            "node": study.components.node,
-            "left_out": study.components.left_out,
-            "described": described(study.components),
-        },
+        "components": basis(study.components),
         "constraints": [constraint.text for constraint in study.constraints],
         "front": [
             {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from vdla.isa.config import Config
 from vdla.isa.extensions import blocks
@@ -38,6 +39,16 @@ def rungs_of_model() -> dict[str, str]:
         "area": f"model of syntheses ({shipped_cell_model().node_nm} nm)",
         "latency": "exact simulation, clock by model",
     }
+
+
+def basis(components: Components) -> dict[str, Any]:
+    """What figures follow from, as documents have it: name, node, what is left out, and sentences on it."""
+    if not components.modelled:
+        name, node, left_out = components.name, components.node, components.left_out
+    else:
+        name, node = "models of syntheses and of switching", f"{shipped_cell_model().node_nm} nm"
+        left_out = LEFT_OUT
+    return {"name": name, "node": node, "left_out": left_out, "described": described(components)}
 
 
 def described(components: Components) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from vdla.isa.config import Config, Memory
 from vdla.isa.parameters import declared
 
-from ...technology.area import described
+from ...technology.area import basis
 from ...technology.components import Components
 from ..evaluate import Figures, Network
 from ..metrics import METRICS, Metric, rungs_of
@@ -190,10 +190,7 @@ def _common(
             for rung in LADDER
         ],
         "components": {
-            "name": components.name,
-            "node": components.node,
-            "left_out": components.left_out,
-            "described": described(components),
+            **basis(components),
             # Of the table; what the models follow from is in their descriptions.
             "sources": [] if components.modelled else list(dict.fromkeys(components.sources.values())),
         },
