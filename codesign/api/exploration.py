@@ -129,6 +129,11 @@ def explore(
         batch=batch,
         place=Place(workers=workers, scheduler=scheduler, timeout=timeout, notify=notify or (lambda _: None)),
     )
+    named_fields = {*(axis.name for axis in searched.axes), *searched.derived}
+    if "clock_mhz" in named_fields and study.components.modelled:
+        study.place.notify(
+            "clock_mhz changes no latency here: clocks are predicted; by a table of components they are as given"
+        )
     known = existing_records([Path(path) for path in records])
     place = None if folder is None else Path(folder)
     if place is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ SERIES = ("#2563a8", "#e08a3c", "#8b6bb1", "#3d9a8b", "#c9a227", "#b8475d", "#7a
 MOST_SERIES = len(SERIES) - 2
 """Parts of a bar that have a colour each, beside the first; the rest are drawn together."""
 MOST_UNITS = 12
+LINE = 120
+"""Characters of a line of small print below a picture."""
 WIDE = 8.0
 """From so many times on between least and most an axis is logarithmic."""
 Data = Mapping[str, Any]
@@ -130,7 +133,8 @@ def _intervals(axes: Axes, data: Data, names: Sequence[str], which: NDArray[np.b
 
 
 def _standing(data: Data, names: Sequence[str]) -> str:
-    return "; ".join(dict.fromkeys(f"{name}: {_metric(data, name)['rung']}" for name in names))
+    text = "; ".join(dict.fromkeys(f"{name}: {_metric(data, name)['rung']}" for name in names))
+    return fill(text, LINE)
 
 
 def parallel_figure(data: Data) -> Figure | None:
