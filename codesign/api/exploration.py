@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vdla.isa.config import PRESETS, Config
+from vdla.util.errors import UserError
 from vdla.util.user_files import check_directory
 
 from ..explore.compare import Compared, compare_machines
@@ -82,9 +83,9 @@ class Explored:
 def explore(
     space: str | Path | Mapping[str, Any],
     networks: Model | Sequence[Model | tuple[Model, float]] | Mapping[str | Path, float],
-    objectives: Sequence[str] = ("latency", "energy", "area"),
+    objectives: str | Sequence[str] = ("latency", "energy", "area"),
     *,
-    constraints: Sequence[str] = (),
+    constraints: str | Sequence[str] = (),
     budget: int = 100,
     strategy: str = "model",
     seed: int = 0,
@@ -94,7 +95,7 @@ def explore(
     timeout: float = TIMEOUT,
     components: str | Path | None = None,
     folder: str | Path | None = None,
-    records: Sequence[str | Path] = (),
+    records: str | Path | Sequence[str | Path] = (),
     told: Callable[[Exploration], object] | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> Explored:
@@ -114,6 +115,7 @@ def explore(
     and to their switching; with `components`, the file of a table or "45nm-published" for the shipped one, area and
     energy are by that table and the clock is the machine's own. Raises UserError.
     """
+    records = _several(records)
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
     given = networks.items() if isinstance(networks, Mapping) else _several(networks)
     models = [item if isinstance(item, tuple) else (item, 1.0) for item in given]
@@ -121,8 +123,8 @@ def explore(
         space=searched,
         networks=load_networks(models),
         components=_table(components),
-        objectives=parse_objectives(objectives),
-        constraints=tuple(parse_constraint(text) for text in constraints),
+        objectives=parse_objectives(objectives.split(",") if isinstance(objectives, str) else objectives),
+        constraints=tuple(parse_constraint(text) for text in _several(constraints)),
         strategy=strategy,
         budget=min(budget, searched.size),
         seed=seed,
@@ -226,6 +228,8 @@ def compare(
     """Two machines (presets, TOML files or configurations) on quantized networks: every metric, the cycles and energy
     of each network and layer, area and energy by unit. Raises UserError where one cannot run a network."""
     loaded = load_networks([(model, 1.0) for model in _several(networks)])
+    if not loaded:
+        raise UserError("give at least one network")
     machines = (named(first), named(second))
     files = (_file(first), _file(second))
     return Comparison(compared=compare_machines(machines, loaded, _table(components), files))
@@ -236,9 +240,9 @@ def _file(machine: Config | str | Path) -> Path | None:
     return None if isinstance(machine, Config) or str(machine) in PRESETS else Path(machine)
 
 
-def _several(networks: Model | Sequence[Any]) -> Sequence[Any]:
-    """A model alone as one of several."""
-    return [networks] if isinstance(networks, str | Path | bytes) else networks
+def _several(items: Model | Sequence[Any]) -> Sequence[Any]:
+    """A model, text or path alone as one of several."""
+    return [items] if isinstance(items, str | Path | bytes) else items
 
 
 def _table(components: str | Path | None) -> Components:

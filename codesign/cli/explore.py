@@ -130,7 +130,7 @@ def explore(
         explored = search(
             space,
             [_network(text) for text in network],
-            objective.split(","),
+            objective,
             constraints=constraint or (),
             budget=budget,
             strategy=strategy,

@@ -144,6 +144,7 @@ def metric_of(name: str) -> Metric:
 
 def parse_objectives(names: Sequence[str]) -> tuple[Metric, ...]:
     """Metrics by their names. UserError for none, unknown and repeated ones."""
+    names = [name.strip() for name in names]
     if not names or len(set(names)) != len(names):
         raise UserError("give at least one objective, each once, as in latency,energy,area")
     return tuple(metric_of(name) for name in names)

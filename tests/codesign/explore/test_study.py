@@ -99,6 +99,22 @@ def test_the_whole_space_and_its_front(model: Path):
     assert sum(d.feasible for d in limited.exploration.designs) == sum(row["area (mm2)"] < 15 for row in good)
 
 
+def test_one_objective_constraint_or_file_needs_no_list(model: Path, tmp_path: Path):
+    found = vdla.explore(SPACE, model, "cycles, area", budget=2, strategy="random", folder=tmp_path)
+    again = vdla.explore(
+        SPACE,
+        model,
+        ["cycles", "area"],
+        constraints="area<100mm2",
+        budget=2,
+        strategy="random",
+        records=tmp_path / "records.jsonl",
+    )
+    assert again.rows() == found.rows() and again.exploration.evaluated == 0
+    with pytest.raises(vdla.UserError, match="give at least one network"):
+        vdla.compare("tiny", "edge8", [])
+
+
 def test_weights_count_a_network_several_times(model: Path):
     once = vdla.explore(SPACE, model, ("cycles",), budget=1, strategy="random")
     thrice = vdla.explore(SPACE, {model: 3.0}, ("cycles",), budget=1, strategy="random")
