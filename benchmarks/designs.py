@@ -23,7 +23,8 @@ from pathlib import Path
 
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
-from vdla.codesign.explore.evaluate import Network, evaluate, load_network
+from vdla.codesign.explore.evaluate import evaluate
+from vdla.codesign.explore.networks import Network, load_network
 from vdla.codesign.technology.components import default_components
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels

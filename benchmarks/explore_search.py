@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
-from vdla.codesign.explore.evaluate import Network, load_network
 from vdla.codesign.explore.front import hypervolume, pareto
 from vdla.codesign.explore.metrics import parse_objectives
+from vdla.codesign.explore.networks import Network, load_network
 from vdla.codesign.explore.places import Place
 from vdla.codesign.explore.records import Known, read_records
 from vdla.codesign.explore.space import space_of

@@ -32,8 +32,8 @@ from vdla.benchmarks.harness.known_costs import LEAST, MOST, seconds_of
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 from vdla.codesign.explore import places
-from vdla.codesign.explore.evaluate import Network, load_network
 from vdla.codesign.explore.metrics import parse_objectives
+from vdla.codesign.explore.networks import Network, load_network
 from vdla.codesign.explore.places import Place
 from vdla.codesign.explore.space import space_of
 from vdla.codesign.explore.study import Exploration, Study, explore

@@ -24,7 +24,7 @@ from typing import Any
 
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
-from vdla.codesign.explore.evaluate import Network, load_network
+from vdla.codesign.explore.networks import Network, load_network
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.runtime.layers import layers_of
 from vdla.isa.config import Config, Memory

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from vdla.benchmarks.harness.results import ROOT, provenance, write_results
-from vdla.codesign.explore.evaluate import Network, load_network
+from vdla.codesign.explore.networks import Network, load_network
 from vdla.codesign.technology.event_energy import shipped_event_energy
 from vdla.codesign.technology.event_features import features_of
 from vdla.codesign.technology.events import Events, count_events

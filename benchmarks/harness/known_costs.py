@@ -6,7 +6,9 @@ import time
 from collections.abc import Sequence
 
 from vdla.codesign.explore import worker
-from vdla.codesign.explore.evaluate import Figures, Network, NetworkFigures
+from vdla.codesign.explore.evaluate import Figures, NetworkFigures
+from vdla.codesign.explore.networks import Network
+from vdla.codesign.explore.schedules.choose import Effort
 from vdla.codesign.technology.components import Components
 from vdla.compiler.tune.measure.worker import serve
 from vdla.isa.config import Config
@@ -20,7 +22,7 @@ def seconds_of(machine: Config) -> float:
     return LEAST + (MOST - LEAST) * int(machine.digest[:8], 16) / 0xFFFF_FFFF
 
 
-def evaluate(machine: Config, networks: Sequence[Network], components: Components) -> Figures:
+def evaluate(machine: Config, networks: Sequence[Network], components: Components, effort: Effort) -> Figures:
     """Sleeps; the figures are made up."""
     time.sleep(seconds_of(machine))
     run = NetworkFigures(cycles=1000, roofline_cycles=1000.0, dram_bytes=1, energy={"array": 1.0})

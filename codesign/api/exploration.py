@@ -12,12 +12,13 @@ from vdla.util.errors import UserError
 from vdla.util.user_files import check_directory
 
 from ..explore.compare import Compared, compare_machines
-from ..explore.evaluate import load_networks
 from ..explore.metrics import parse_constraint, parse_objectives
+from ..explore.networks import load_networks
 from ..explore.places import TIMEOUT, Place
 from ..explore.records import existing_records
 from ..explore.report.details import MOST_DESIGNS, details_of
 from ..explore.report.saved import Sources, load_exploration, save_study
+from ..explore.schedules.choose import FRONT_TRIALS, Effort
 from ..explore.space import load_space, space_of
 from ..explore.study import Design, Exploration, Study
 from ..explore.study import explore as search
@@ -90,6 +91,8 @@ def explore(
     strategy: str = "model",
     seed: int = 0,
     batch: int = 20,
+    trials: int = 0,
+    tune_front: int = FRONT_TRIALS,
     workers: int = 1,
     scheduler: str | None = None,
     timeout: float = TIMEOUT,
@@ -97,6 +100,7 @@ def explore(
     folder: str | Path | None = None,
     records: str | Path | Sequence[str | Path] = (),
     told: Callable[[Exploration], object] | None = None,
+    tuning: Callable[[int, int], object] = lambda done, count: None,
     notify: Callable[[str], None] | None = None,
 ) -> Explored:
     """Search a space of machines for the best on some quantized networks.
@@ -106,6 +110,11 @@ def explore(
     weights by file. Objectives are `latency`, `energy`, `area`, `edp`, `cycles`, `dram` and `utilization`, constraints
     such as "area<2mm2". Strategies are "model" (our own, led by models of the figures), Optuna's "nsga2" and "tpe",
     "random" and "exhaustive"; the first three need the extra `explore`.
+
+    Hardware and schedules are searched together with `trials` above 0: for every machine so many schedules of each
+    distinct layer, those that its template's estimate expects to be fastest, are simulated, and the network runs with
+    the best. The designs of the front have `tune_front` trials in the end, unless they had as many; `tuning` hears of
+    these. No machine is slower with trials than with the templates' own schedules.
 
     With a `folder` every design is recorded there, and a search that is repeated goes on from the records; `records`
     are files of other studies, to be used again. `workers` above 1 are processes of this machine; `scheduler` is the
@@ -129,6 +138,8 @@ def explore(
         budget=min(budget, searched.size),
         seed=seed,
         batch=batch,
+        effort=Effort(trials=trials),
+        front_effort=Effort(trials=tune_front),
         place=Place(workers=workers, scheduler=scheduler, timeout=timeout, notify=notify or (lambda _: None)),
     )
     named_fields = {*(axis.name for axis in searched.axes), *searched.derived}
@@ -139,7 +150,7 @@ def explore(
     known = existing_records([Path(path) for path in records])
     place = None if folder is None else Path(folder)
     if place is None:
-        return Explored(exploration=search(study, known=known, told=told))
+        return Explored(exploration=search(study, known=known, told=told, tuning=tuning))
     sources = Sources(
         components=None if components is None else Path(components),
         records=tuple(Path(path) for path in records),
@@ -154,7 +165,7 @@ def explore(
         if told is not None:
             told(exploration)
 
-    found = search(study, folder=place, known=known, told=tell)
+    found = search(study, folder=place, known=known, told=tell, tuning=tuning)
     save_study(place, study, sources, found)
     return Explored(exploration=with_syntheses(found, read_syntheses(place)))
 

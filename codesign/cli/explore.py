@@ -74,6 +74,17 @@ def explore(
     ] = "model",
     seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Designs that the search names at a time.")] = 20,
+    trials: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Schedules of each layer that are tried on every machine; 0: the templates' own.",
+        ),
+    ] = 0,
+    tune_front: Annotated[
+        int, typer.Option(min=0, metavar="N", help="The same on the designs of the front, in the end.")
+    ] = 4,
     workers: Annotated[int, typer.Option(min=1, help="Processes that evaluate.")] = 1,
     scheduler: Annotated[
         str | None,
@@ -127,6 +138,11 @@ def explore(
                 write_page(found, output)
                 shown_at = time.monotonic()
 
+        def tuning(done: int, count: int) -> None:
+            if done == 1:
+                progress.begin("trying schedules of the front")
+            progress.reach(done, count)
+
         explored = search(
             space,
             [_network(text) for text in network],
@@ -136,6 +152,8 @@ def explore(
             strategy=strategy,
             seed=seed,
             batch=batch,
+            trials=trials,
+            tune_front=tune_front,
             workers=workers,
             scheduler=scheduler,
             timeout=timeout,
@@ -143,6 +161,7 @@ def explore(
             folder=output,
             records=records or (),
             told=told,
+            tuning=tuning,
             notify=note,
         )
     found = explored.exploration

@@ -13,8 +13,9 @@ from vdla.util.errors import UserError
 
 from ..technology.components import Components
 from ..technology.energy import energy_by_unit
-from .evaluate import Figures, Network, evaluate
+from .evaluate import Figures, evaluate
 from .metrics import METRICS
+from .networks import Network
 from .report.data import Entry, Layers, comparison_data
 from .report.explain import change, cycles_by_cause, cycles_by_layer, main_changes
 from .report.layers import columns, figures_by_layer

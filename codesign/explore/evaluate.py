@@ -6,17 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
-from math import inf
-from pathlib import Path
 from typing import Any
 
-from vdla.compiler.driver import compile_graph
-from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_read import Source, read_model
 from vdla.compiler.runtime.layers import layers_of
-from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
+from vdla.compiler.templates.space import Values
+from vdla.compiler.tune.measure.network_vdla import Settings
 from vdla.compiler.tune.measure.package_identity import compiler_identity, sources_digest
 from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
@@ -27,32 +21,31 @@ from ..technology.components import Components
 from ..technology.energy import energy_by_unit
 from ..technology.events import count_events
 from ..technology.modelled_energy import energy_interval, rung
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Network:
-    """A network as all machines of a study run it: its fused graph, the bytes of its model for other processes, and how
-    much its figures count for. `file` is where it is from; empty where that is no file. `kept` are kernels that were
-    lowered for one machine and serve others."""
-
-    name: str
-    graph: Graph
-    digest: str
-    content: bytes
-    weight: float = 1.0
-    file: str = ""
-    kept: LoweredKernels = field(default_factory=LoweredKernels)
+from .networks import Network
+from .schedules.apply import compile_with
+from .schedules.choose import NO_TRIALS, Effort, choose_schedules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFigures:
     """One launch of a network: cycles are exact, microjoules by unit follow from the simulator's events and from
-    coefficients of a model or a table."""
+    coefficients of a model or a table.
+
+    `schedules` are the knobs, by node, of layers that their templates do not decide, `before` the cycles where they
+    decide all (None: it does not run so, or they do).
+    """
 
     cycles: int
     roofline_cycles: float
     dram_bytes: int
     energy: Mapping[str, float]
+    schedules: Settings = field(default_factory=dict[str, Values])
+    before: int | None = None
+
+    @property
+    def default_cycles(self) -> int | None:
+        """The cycles with the templates' own schedules; None where it does not run so."""
+        return self.before if self.schedules else self.cycles
 
     @property
     def utilization(self) -> float:
@@ -81,54 +74,29 @@ class Figures:
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     rungs: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def no_slower_than(self, other: Figures) -> bool:
+        """Whether it runs, and every network in no more cycles than `other`."""
+        return self.failed is None and all(
+            self.networks[name].cycles <= item.cycles for name, item in other.networks.items()
+        )
+
     @property
     def square_millimetres(self) -> float:
         """Area of all units."""
         return sum(self.area.values())
 
 
-def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:
-    """A quantized network for a study. Raises UserError, as compiling it does."""
-    if not 0 < weight < inf:
-        raise UserError(f"the weight {weight:g} of a network must be a number above 0")
-    label = name or (Path(model).stem if isinstance(model, str | Path) else "network")
-    content = read_model(model).proto.SerializeToString(deterministic=True)
-    digest = blake2b(content, digest_size=16).hexdigest()
-    file = str(model) if isinstance(model, str | Path) else ""
-    graph = fuse(import_model(model))
-    return Network(name=label, graph=graph, digest=digest, content=content, weight=weight, file=file)
-
-
-def load_networks(models: Sequence[tuple[Source, float]]) -> tuple[Network, ...]:
-    """Several, with their weights; those of one name get numbers."""
-    found: list[Network] = []
-    for model, weight in models:
-        network = load_network(model, weight=weight)
-        names = {item.name for item in found}
-        name, number = network.name, 2
-        while name in names:
-            name, number = f"{network.name}-{number}", number + 1
-        found.append(replace(network, name=name))
-    return tuple(found)
-
-
-def evaluate(config: Config, networks: Sequence[Network], components: Components) -> Figures:
-    """The figures of a machine. One that cannot run a network has none, but the reason."""
+def evaluate(
+    config: Config, networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS
+) -> Figures:
+    """The figures of a machine, each network with the best schedules that the `effort` finds. One that cannot run a
+    network has none, but the reason."""
     found: dict[str, NetworkFigures] = {}
     for network in networks:
         try:
-            compiled = compile_graph(network.graph, config, data=False, kept=network.kept)
-            program = compiled.program
-            simulation = simulate(config, program.instructions, program.image, data=False)
+            found[network.name] = _launch(config, network, components, effort)
         except (UserError, SimulationError) as error:
             return Figures(failed=f"{network.name}: {error}")
-        events = count_events(program, simulation)
-        found[network.name] = NetworkFigures(
-            cycles=simulation.cycles,
-            roofline_cycles=sum(layer.roofline_cycles for layer in layers_of(compiled)),
-            dram_bytes=simulation.dram_read_bytes + simulation.dram_write_bytes,
-            energy=energy_by_unit(config, events, components),
-        )
     machine = figures_of_machine(config, components)
     if not components.modelled:
         return replace(machine, networks=found)
@@ -147,6 +115,24 @@ def evaluate(config: Config, networks: Sequence[Network], components: Components
             "edp": (energy[0] * latency[0], energy[1] * latency[1]),
         },
         rungs={**machine.rungs, "energy": stands_on, "edp": stands_on},
+    )
+
+
+def _launch(config: Config, network: Network, components: Components, effort: Effort) -> NetworkFigures:
+    """The figures of one network. Raises UserError or SimulationError where it does not run."""
+    chosen = choose_schedules(config, network, effort) if effort.trials else None
+    settings = {} if chosen is None else chosen.settings
+    compiled = compile_with(config, network, settings, data=False)
+    program = compiled.program
+    simulation = simulate(config, program.instructions, program.image, data=False)
+    events = count_events(program, simulation)
+    return NetworkFigures(
+        cycles=simulation.cycles,
+        roofline_cycles=sum(layer.roofline_cycles for layer in layers_of(compiled)),
+        dram_bytes=simulation.dram_read_bytes + simulation.dram_write_bytes,
+        energy=energy_by_unit(config, events, components),
+        schedules=settings,
+        before=chosen.default if chosen is not None and settings else None,
     )
 
 
@@ -180,25 +166,47 @@ def to_json(figures: Figures) -> dict[str, Any]:
                 "roofline_cycles": item.roofline_cycles,
                 "dram_bytes": item.dram_bytes,
                 "energy_uj": dict(item.energy),
+                **_schedules_to_json(item),
             }
             for name, item in figures.networks.items()
         },
     }
 
 
+def _schedules_to_json(item: NetworkFigures) -> dict[str, Any]:
+    """Nodes of equal knobs together: [[names, knobs], ...]; nothing where templates decide."""
+    if not item.schedules:
+        return {}
+    alike: dict[str, tuple[list[str], dict[str, int]]] = {}
+    for node, knobs in item.schedules.items():
+        alike.setdefault(repr(sorted(knobs.items())), ([], dict(knobs)))[0].append(node)
+    return {
+        "default_cycles": item.before,
+        "schedules": [list(nodes_and_knobs) for nodes_and_knobs in alike.values()],
+    }
+
+
+def _network_from_json(item: Mapping[str, Any]) -> NetworkFigures:
+    before = item.get("default_cycles")
+    return NetworkFigures(
+        cycles=int(item["cycles"]),
+        roofline_cycles=float(item["roofline_cycles"]),
+        dram_bytes=int(item["dram_bytes"]),
+        energy={str(unit): float(x) for unit, x in item["energy_uj"].items()},
+        before=None if before is None else int(before),
+        schedules={
+            str(node): {str(knob): int(x) for knob, x in knobs.items()}
+            for nodes, knobs in item.get("schedules", ())
+            for node in nodes
+        },
+    )
+
+
 def from_json(value: Mapping[str, Any]) -> Figures:
     """What `to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
     if "failed" in value:
         return Figures(failed=str(value["failed"]))
-    networks = {
-        str(name): NetworkFigures(
-            cycles=int(item["cycles"]),
-            roofline_cycles=float(item["roofline_cycles"]),
-            dram_bytes=int(item["dram_bytes"]),
-            energy={str(unit): float(x) for unit, x in item["energy_uj"].items()},
-        )
-        for name, item in value["networks"].items()
-    }
+    networks = {str(name): _network_from_json(item) for name, item in value["networks"].items()}
     if any(item.cycles < 1 for item in networks.values()):
         raise ValueError("cycles below 1")
     return Figures(
@@ -218,9 +226,9 @@ def sources_of_figures() -> str:
     return sources_digest("vdla.codesign.technology")
 
 
-def study_key(networks: Sequence[Network], components: Components) -> str:
-    """What figures depend on beside the machine: networks, table, and the versions of the compiler and of the models of
-    area and energy; 16 hexadecimal digits. Weights are not among it."""
+def study_key(networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS) -> str:
+    """What figures depend on beside the machine: networks, table, the versions of the compiler and of the models of
+    area and energy, and how schedules are tried; 16 hexadecimal digits. Weights are not among it."""
     versions = (compiler_identity("vdla"), sources_of_figures())
-    text = repr(([(n.name, n.digest) for n in networks], components.digest, versions))
+    text = repr(([(n.name, n.digest) for n in networks], components.digest, versions)) + effort.key
     return blake2b(text.encode(), digest_size=8).hexdigest()

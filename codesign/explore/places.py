@@ -22,7 +22,9 @@ from vdla.isa.config import Config
 from vdla.util.whole_files import write_whole
 
 from ..technology.components import Components
-from .evaluate import Figures, Network, evaluate, from_json, sources_of_figures
+from .evaluate import Figures, evaluate, from_json, sources_of_figures
+from .networks import Network
+from .schedules.choose import Effort
 
 TIMEOUT = 600.0
 """Seconds that one machine may take, unless told: some hundred times what large networks do."""
@@ -49,9 +51,11 @@ HERE = Place()
 
 
 class Evaluator(Protocol):
-    """Evaluates machines."""
+    """Evaluates machines, with the schedules that an effort finds."""
 
-    def __call__(self, machines: Sequence[Config]) -> Generator[tuple[int, Figures], None, None]:
+    def __call__(
+        self, machines: Sequence[Config], effort: Effort
+    ) -> Generator[tuple[int, Figures], None, None]:
         """The index of each machine with its figures, as they come. Raises BackendError where it cannot go on."""
         ...
 
@@ -61,9 +65,9 @@ def evaluator(place: Place, networks: Sequence[Network], components: Components)
     """What evaluates machines at a place. Raises UserError for a scheduler that cannot be reached."""
     if place.scheduler is None and place.workers == 1:
 
-        def here(machines: Sequence[Config]) -> Generator[tuple[int, Figures], None, None]:
+        def here(machines: Sequence[Config], effort: Effort) -> Generator[tuple[int, Figures], None, None]:
             for number, machine in enumerate(machines):
-                yield number, evaluate(machine, networks, components)
+                yield number, evaluate(machine, networks, components, effort)
 
         yield here
         return
@@ -88,8 +92,11 @@ def evaluator(place: Place, networks: Sequence[Network], components: Components)
             )
         stack.enter_context(backend)
 
-        def elsewhere(machines: Sequence[Config]) -> Generator[tuple[int, Figures], None, None]:
-            described = {**task, "machines": [machine.to_dict() for machine in machines]}
+        def elsewhere(
+            machines: Sequence[Config], effort: Effort
+        ) -> Generator[tuple[int, Figures], None, None]:
+            machine_fields = [machine.to_dict() for machine in machines]
+            described = {**task, "machines": machine_fields, "trials": effort.trials}
             points = [{"machine": number} for number in range(len(machines))]
             for number, result in backend.finished(described, points):
                 yield number, _figures(result)

@@ -15,7 +15,7 @@ from .space import Point, Space
 
 if TYPE_CHECKING:
     from ..technology.components import Components
-    from .evaluate import Network
+    from .networks import Network
 
 FIRST = 20
 """Machines at random that every search but the exhaustive one evaluates before it follows an idea of its own."""

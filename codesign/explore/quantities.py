@@ -16,7 +16,7 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Int8Convolution
 from vdla.isa.config import Config
 
-from .evaluate import Network
+from .networks import Network
 
 Floats = NDArray[np.float64]
 QUANTITIES = (

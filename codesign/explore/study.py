@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -19,12 +19,14 @@ from vdla.util.errors import UserError
 from vdla.util.user_files import make_directory
 
 from ..technology.components import Components
-from .evaluate import Figures, Network, study_key
+from .evaluate import Figures, study_key
 from .front import pareto
 from .metrics import Constraint, Metric
+from .networks import Network
 from .places import HERE, Evaluator, Place, evaluator
 from .problem import Problem, Told
 from .records import Known, RecordsFile, read_records
+from .schedules.choose import NO_TRIALS, Effort
 from .search import strategy_of
 from .space import Point, Space, Value
 
@@ -53,7 +55,8 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """What is searched, and how."""
+    """What is searched, and how. Every machine gets the best schedules that `effort` finds, those of the front in the
+    end what `front_effort` finds, if that is more."""
 
     space: Space
     networks: tuple[Network, ...]
@@ -65,6 +68,8 @@ class Study:
     seed: int = 0
     batch: int = BATCH
     place: Place = HERE
+    effort: Effort = NO_TRIALS
+    front_effort: Effort = NO_TRIALS
 
     def __post_init__(self) -> None:
         if not self.networks:
@@ -80,7 +85,14 @@ class Study:
     @cached_property
     def key(self) -> str:
         """What the figures of its machines depend on beside them."""
-        return study_key(self.networks, self.components)
+        return study_key(self.networks, self.components, self.effort)
+
+    @cached_property
+    def front_key(self) -> str:
+        """`key` of the front's figures with `front_effort`; `key` itself where that is no more than `effort`."""
+        if self.front_effort.trials <= self.effort.trials:
+            return self.key
+        return study_key(self.networks, self.components, self.front_effort)
 
     def machine(self, point: Point) -> Config | str:
         """The machine of a point, or why it is none."""
@@ -178,13 +190,14 @@ def explore(
     folder: Path | None = None,
     known: Known | None = None,
     told: Callable[[Exploration], object] | None = None,
+    tuning: Callable[[int, int], object] = lambda done, count: None,
 ) -> Exploration:
     """Searches until the budget is spent or the space has no more points.
 
     Records go to `folder`, which is made where there is none; those that are there already, or in `known`, are not
     evaluated again. `told` hears of
-    the exploration after every batch. KeyboardInterrupt ends the search; what there is until then is returned, marked
-    `interrupted`.
+    the exploration after every batch, `tuning` of the designs of the front whose schedules were tried, and of how many
+    there are. KeyboardInterrupt ends the search; what there is until then is returned, marked `interrupted`.
     """
     strategy = strategy_of(study.strategy, study.problem)
     records: Known = dict(known or {})
@@ -217,9 +230,37 @@ def explore(
                 designs.extend(batch)
                 if told is not None:
                     told(Exploration(study=study, designs=tuple(designs), evaluated=evaluated))
+            front = (
+                Exploration(study=study, designs=tuple(designs)).front if study.front_key != study.key else ()
+            )
+            chosen = [design.machine for design in front if design.machine is not None]
+            of_front = _evaluated(study.front_key, chosen, study.front_effort, records, run)
+            for done, (design, figures) in enumerate(zip(front, of_front, strict=True), 1):
+                assert design.machine is not None
+                if (place := (study.front_key, design.machine.digest)) not in records:
+                    records[place] = figures
+                    if file is not None:
+                        file.append(*place, design.fields, figures)
+                tuning(done, len(front))
         except KeyboardInterrupt:
             interrupted = True
-    return Exploration(study=study, designs=tuple(designs), evaluated=evaluated, interrupted=interrupted)
+    found = Exploration(study=study, designs=tuple(designs), evaluated=evaluated, interrupted=interrupted)
+    return with_tuned_front(found, records)
+
+
+def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
+    """The exploration, its front with the figures that records have under `front_key`, where no network is slower."""
+    study = exploration.study
+    if study.front_key == study.key:
+        return exploration
+    designs = list(exploration.designs)
+    for design in exploration.front:
+        assert design.machine is not None
+        tuned = records.get((study.front_key, design.machine.digest))
+        if tuned is not None and tuned.no_slower_than(design.figures):
+            point = tuple(axis.values.index(design.fields[axis.name]) for axis in study.space.axes)
+            designs[design.number] = study.design(design.number, point, design.machine, tuned)
+    return replace(exploration, designs=tuple(designs))
 
 
 def _figures(
@@ -227,19 +268,27 @@ def _figures(
 ) -> Iterator[tuple[Point, Config | None, Figures]]:
     """Each point with its machine (None: it is none) and figures, in order, as soon as those before it have theirs."""
     machines = [study.machine(point) for point in points]
-    missing: dict[str, Config] = {}
-    for machine in machines:
-        if isinstance(machine, Config) and (study.key, machine.digest) not in records:
-            missing[machine.digest] = machine
+    there = [machine for machine in machines if isinstance(machine, Config)]
+    figures = _evaluated(study.key, there, study.effort, records, run)
+    for point, machine in zip(points, machines, strict=True):
+        if isinstance(machine, Config):
+            yield point, machine, next(figures)
+        else:
+            yield point, None, Figures(failed=machine)
+
+
+def _evaluated(
+    key: str, machines: Sequence[Config], effort: Effort, records: Known, run: Evaluator
+) -> Iterator[Figures]:
+    """The figures of each machine, in order, as soon as those before it have theirs: from the records under `key`, or
+    evaluated."""
+    missing = {machine.digest: machine for machine in machines if (key, machine.digest) not in records}
     ordered = list(missing.values())
     found: dict[str, Figures] = {}
-    with contextlib.closing(run(ordered)) as results:
-        for point, machine in zip(points, machines, strict=True):
-            if not isinstance(machine, Config):
-                yield point, None, Figures(failed=machine)
-                continue
-            known = records.get((study.key, machine.digest))
+    with contextlib.closing(run(ordered, effort)) as results:
+        for machine in machines:
+            known = records.get((key, machine.digest))
             while known is None and machine.digest not in found:
                 number, figures = next(results)
                 found[ordered[number].digest] = figures
-            yield point, machine, known or found[machine.digest]
+            yield known or found[machine.digest]

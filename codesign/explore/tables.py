@@ -8,23 +8,37 @@ import json
 from pathlib import Path
 from typing import Any
 
+from vdla.compiler.tune.records.line import record_line
 from vdla.isa.config import toml_text
 from vdla.util.whole_files import write_whole
 
 from ..technology.area import basis
 from .metrics import METRICS, Metric, rungs_of
+from .schedules.apply import tuner_records
 from .space import plain, shown
 from .study import Design, Exploration
 
+FRONT = "front"
+"""The folder of the front's designs."""
+
+
+def schedules_file(network: str) -> str:
+    """The file, in a design's folder, of the schedules that `vdla run --records` applies to a network."""
+    return f"{network}.schedules.jsonl"
+
 
 def rows(exploration: Exploration) -> list[dict[str, Any]]:
-    """A dictionary a design: number, fields, every metric, whether it is feasible and on the front, why it failed."""
+    """A dictionary a design: number, fields, every metric, whether it is feasible and on the front, why it failed;
+    where schedules were tried, also the cycles without."""
     front = {design.number for design in exploration.front}
+    tuned = any(run.schedules for design in exploration.designs for run in design.figures.networks.values())
     found = []
     for design in exploration.designs:
         row: dict[str, Any] = {"design": design.number}
         row |= {name: shown(value) for name, value in design.fields.items()}
         row |= {metric.heading: value for metric, value in _metrics(exploration, design).items()}
+        if tuned:
+            row["default cycles (cycles)"] = _default_cycles(exploration, design)
         row |= {
             "feasible": design.feasible,
             "front": design.number in front,
@@ -32,6 +46,18 @@ def rows(exploration: Exploration) -> list[dict[str, Any]]:
         }
         found.append(row)
     return found
+
+
+def _default_cycles(exploration: Exploration, design: Design) -> float | None:
+    """What `cycles` are with the templates' own schedules; None where it does not run so."""
+    cycles = {name: run.default_cycles for name, run in design.figures.networks.items()}
+    total = 0.0
+    for name, weight in exploration.study.weights.items():
+        own = cycles.get(name)
+        if own is None:
+            return None
+        total += weight * own
+    return total
 
 
 def _metrics(exploration: Exploration, design: Design) -> dict[Metric, float | None]:
@@ -56,6 +82,8 @@ def document(exploration: Exploration) -> dict[str, Any]:
         "strategy": study.strategy,
         "seed": study.seed,
         "budget": study.budget,
+        "trials": study.effort.trials,
+        "front_trials": study.front_effort.trials,
         "designs": len(exploration.designs),
         "failed": sum(design.objectives is None for design in exploration.designs),
         "evaluated": exploration.evaluated,
@@ -73,7 +101,12 @@ def document(exploration: Exploration) -> dict[str, Any]:
                 "intervals": {name: list(ends) for name, ends in design.figures.intervals.items()},
                 "rungs": dict(design.figures.rungs),
                 "networks": {
-                    name: {"cycles": item.cycles, "energy_uj": dict(item.energy)}
+                    name: {
+                        "cycles": item.cycles,
+                        "default_cycles": item.default_cycles,
+                        "tuned_layers": len(item.schedules),
+                        "energy_uj": dict(item.energy),
+                    }
                     for name, item in design.figures.networks.items()
                 },
             }
@@ -83,9 +116,8 @@ def document(exploration: Exploration) -> dict[str, Any]:
 
 
 def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
-    """Writes designs.csv, exploration.json and front/NUMBER.toml into `folder`; the first two paths.
-
-    Raises WriteError.
+    """Writes designs.csv, exploration.json, front/NUMBER.toml and, where schedules were tried, front/NUMBER/
+    NETWORK.schedules.jsonl into `folder`; the first two paths. Raises WriteError.
     """
     table = rows(exploration)
     text = io.StringIO()
@@ -96,7 +128,7 @@ def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
     paths = (folder / "designs.csv", folder / "exploration.json")
     write_whole(paths[0], text.getvalue().encode())
     write_whole(paths[1], (json.dumps(document(exploration), indent=2, allow_nan=False) + "\n").encode())
-    machines = folder / "front"
+    machines = folder / FRONT
     machines.mkdir(exist_ok=True)
     present = {f"{design.number}.toml" for design in exploration.front}
     for path in machines.glob("*.toml"):
@@ -106,4 +138,13 @@ def write_tables(exploration: Exploration, folder: Path) -> tuple[Path, ...]:
     for design in exploration.front:
         assert design.machine is not None
         write_whole(machines / f"{design.number}.toml", toml_text(design.machine).encode())
+        for network in exploration.study.networks:
+            run = design.figures.networks[network.name]
+            path = machines / str(design.number) / schedules_file(network.name)
+            if run.schedules:
+                path.parent.mkdir(exist_ok=True)
+                records = tuner_records(design.machine, network, run.schedules, run.cycles)
+                write_whole(path, b"".join(map(record_line, records)))
+            else:
+                path.unlink(missing_ok=True)  # A front that was tuned with another effort.
     return paths

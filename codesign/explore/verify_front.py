@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from vdla.compiler.driver import compile_graph
 from vdla.hw.harness.engine import RtlError
 from vdla.isa.program import save_program
 from vdla.util.user_files import make_directory
@@ -23,6 +22,7 @@ from ..rtl_files import rtl_files
 from ..rtl_run import library_for, run_on_rtl
 from .report.data import Verified
 from .report.verified import read_verified, write_verified
+from .schedules.apply import compile_with
 from .study import Design, Study
 
 Told = Callable[[int, str], object]
@@ -61,7 +61,7 @@ def _verify(study: Study, design: Design, place: Path, told: Told) -> Verified:
         return known[0]
     began, cycles, differences = time.monotonic(), 0, list[str]()
     for network in study.networks:
-        compiled = compile_graph(network.graph, machine)
+        compiled = compile_with(machine, network, design.figures.networks[network.name].schedules)
         save_program(compiled.program, place / f"{network.name}.npz")
         told(design.number, "building its RTL (minutes, once)")
         optimize = library_for(compiled)

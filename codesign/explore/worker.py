@@ -1,7 +1,8 @@
 """A process that evaluates machines: the tuner's worker (`compiler/tune/measure/worker.py`) with other candidates.
 
 A task is {"kind": "designs", "sources", "components", "networks": [{"name", "digest"}], "folder" of their files,
-"machines": their fields}; a candidate is {"machine": place in that list}. Its result has the figures as JSON.
+"machines": their fields, "trials": of schedules}; a candidate is {"machine": place in that list}. Its result has the
+figures as JSON.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from vdla.compiler.tune.measure.worker import serve
 from vdla.isa.program import config_from_dict
 
 from ..technology.components import components_from_dict
-from .evaluate import evaluate, load_network, sources_of_figures, to_json
+from .evaluate import evaluate, sources_of_figures, to_json
+from .networks import load_network
+from .schedules.choose import Effort
 
 if TYPE_CHECKING:
-    from .evaluate import Network
+    from .networks import Network
 
 KIND = "designs"
 
@@ -37,12 +40,13 @@ def load(description: Description) -> Measure:
     folder = Path(description["folder"])
     networks = [_network(folder / item["digest"], item["name"]) for item in description["networks"]]
     machines = [config_from_dict(dict(item)) for item in description["machines"]]
+    effort = Effort(trials=int(description["trials"]))
 
     def measure(values: Mapping[str, int] | None) -> Result:
         if values is None:
             return Result(cost=0.0)  # What a worker asks for first: there is nothing to compile before.
         started = time.thread_time()
-        figures = evaluate(machines[values["machine"]], networks, components)
+        figures = evaluate(machines[values["machine"]], networks, components, effort)
         seconds = time.thread_time() - started
         cost = 0.0 if figures.failed is None else math.inf
         return Result(cost=cost, error=figures.failed, seconds=seconds, figures=to_json(figures))

@@ -83,14 +83,7 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
     """
     violated: str | None = None
     for group in space.candidates:
-        choices = [
-            [
-                value
-                for value in group.get(axis.name, axis.values)
-                if value <= most.get(axis.name, axis.values[-1])
-            ]
-            for axis in space.axes
-        ]
+        choices = candidate_values(space, group, most)
         if not all(choices):
             continue
         found = _least(space, choices)
@@ -102,28 +95,50 @@ def cheapest(space: Space, most: Values = NO_BOUNDS) -> dict[str, int]:
     raise EmptySpaceError(space.template, violated)
 
 
+def candidate_values(
+    space: Space, group: Mapping[str, Sequence[int]], most: Values = NO_BOUNDS
+) -> list[list[int]]:
+    """The values of each axis in a group of a space's candidates, those in `most` at most so large."""
+    return [
+        [
+            value
+            for value in group.get(axis.name, axis.values)
+            if value <= most.get(axis.name, axis.values[-1])
+        ]
+        for axis in space.axes
+    ]
+
+
 def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | str:
     """The legal point of least cost among all combinations of `choices`, values for each axis.
 
     Where none is legal: the limit that excludes the last of them.
     """
-    values = [np.array(found, dtype=np.int64) for found in choices]
-    shape = tuple(len(found) for found in values)
-    names = [axis.name for axis in space.axes]
-    if space.open_grids:
-        costs, violated = _open_costs(space, dict(zip(names, values, strict=True)))
-    else:
-        grids = [grid.ravel() for grid in np.meshgrid(*values, indexing="ij")]
-        costs, violated = np.empty(prod(shape)), ""
-        for begin in range(0, len(costs), AT_ONCE):
-            some = slice(begin, begin + AT_ONCE)
-            columns = {name: grid[some] for name, grid in zip(names, grids, strict=True)}
-            costs[some], violated = _costs(space, columns)
+    costs, violated = grid_costs(space, choices)
     best = len(costs) - 1 - int(costs[::-1].argmin())
     if costs[best] == np.inf:
         return violated
-    indices = np.unravel_index(best, shape)
-    return {name: int(found[k]) for name, found, k in zip(names, values, indices, strict=True)}
+    indices = np.unravel_index(best, [len(found) for found in choices])
+    return {axis.name: found[int(k)] for axis, found, k in zip(space.axes, choices, indices, strict=True)}
+
+
+def grid_costs(space: Space, choices: Sequence[Sequence[int]]) -> tuple[np.ndarray, str]:
+    """The costs float64 [points] of all combinations of `choices`, values for each axis, the last axis' moving first.
+
+    Costs are infinite where a limit is violated; behind them the limit that excluded the last points, if all are.
+    Limits of searches do not bind.
+    """
+    values = [np.array(found, dtype=np.int64) for found in choices]
+    names = [axis.name for axis in space.axes]
+    if space.open_grids:
+        return _open_costs(space, dict(zip(names, values, strict=True)))
+    grids = [grid.ravel() for grid in np.meshgrid(*values, indexing="ij")]
+    costs, violated = np.empty(prod(len(found) for found in values)), ""
+    for begin in range(0, len(costs), AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        columns = {name: grid[some] for name, grid in zip(names, grids, strict=True)}
+        costs[some], violated = _costs(space, columns)
+    return costs, violated
 
 
 def _open_costs(space: Space, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, str]:

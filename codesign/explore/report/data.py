@@ -13,11 +13,13 @@ from vdla.isa.parameters import declared
 
 from ...technology.area import basis
 from ...technology.components import Components
-from ..evaluate import Figures, Network
+from ..evaluate import Figures
 from ..metrics import METRICS, Metric, rungs_of
+from ..networks import Network
 from ..space import Value, shown
 from ..study import Exploration, Study
 from ..syntheses import Syntheses, Synthesis
+from ..tables import FRONT, schedules_file
 from . import history, sensitivity
 from .columns import column, numbers, toml_columns
 from .ladder import LADDER, rung_of
@@ -29,10 +31,10 @@ Layers = Mapping[str, Mapping[str, Any]]
 STATES = ("failed", "over", "feasible", "front", "reference")
 """Of a design: it has no figures, breaks a constraint, holds all, is beaten by no other, or is there to compare."""
 COMMANDS = (
-    ("every layer's cycles and bytes, outputs checked", "vdla run {network} --config {toml}"),
+    ("every layer's cycles and bytes, outputs checked", "vdla run {network} --config {toml}{records}"),
     (
         "the network on the RTL, compared with the simulator",
-        "vdla run {network} --config {toml} --engine rtl",
+        "vdla run {network} --config {toml}{records} --engine rtl",
     ),
     ("random programs on simulator and RTL", "vdla cosim --config {toml} --programs 100"),
     ("Verilog", "vdla rtl --config {toml} -o {name}-rtl"),
@@ -43,7 +45,8 @@ COMMANDS = (
     ),
     ("side by side with the base", "vdla compare {base} {toml} --network {network}"),
 )
-"""What reproduces a design, {toml} being its file."""
+"""What reproduces a design, {toml} being its file and {records} the option with its schedules, where it has some of its
+own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +279,15 @@ def _network(entries: Sequence[Entry], name: str) -> dict[str, Any]:
         "roofline": numbers([None if run is None else run.roofline_cycles for run in runs]),
         "dram": numbers([None if run is None else run.dram_bytes for run in runs]),
         "energy": _by_unit([{} if run is None else run.energy for run in runs]),
+        "schedules": {
+            str(place): {
+                "layers": len(run.schedules),
+                "default": run.default_cycles,
+                "file": shlex.quote(f"{FRONT}/{entries[place].label}/{schedules_file(name)}"),
+            }
+            for place, run in enumerate(runs)
+            if run is not None and run.schedules
+        },
     }
 
 

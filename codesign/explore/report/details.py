@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from vdla.compiler.tune.measure.network_vdla import Settings
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 from vdla.util.files import read_file
@@ -57,12 +58,17 @@ def details_of(
         for design in spread(exploration, most)
         if design.machine is not None
     }
+    # A design whose schedules were tried since has other layers than before.
+    of_design = {d.machine.digest: d.figures for d in exploration.designs if d.machine is not None}
+    for digest in machines.keys() & of_design.keys() & known.keys():
+        if _schedules(known[digest][0]) != _schedules(of_design[digest]):
+            del known[digest]
     missing = [machine for digest, machine in machines.items() if digest not in known]
     try:
         for place, machine in enumerate(missing if most else []):
             told(place, len(missing))
-            figures = _figures(exploration, machine)
-            layers = {} if figures.failed is not None else _layers(study, machine)
+            figures = of_design.get(machine.digest) or _base_figures(study)
+            layers = {} if figures.failed is not None else _layers(study, machine, figures)
             known[machine.digest] = (figures, layers)
             if folder is not None:
                 _append(folder / FILE, study.key, machine.digest, figures, layers)
@@ -78,20 +84,25 @@ def details_of(
     )
 
 
-def _figures(exploration: Exploration, machine: Config) -> Figures:
-    """Those of the exploration, where it has the machine."""
-    for design in exploration.designs:
-        if design.machine is not None and design.machine.digest == machine.digest:
-            return design.figures
-    return evaluate(machine, exploration.study.networks, exploration.study.components)
+def _schedules(figures: Figures) -> dict[str, Settings]:
+    return {name: run.schedules for name, run in figures.networks.items()}
 
 
-def _layers(study: Study, machine: Config) -> Layers:
+def _base_figures(study: Study) -> Figures:
+    """The base's figures, with as many trials of schedules as the front's."""
+    effort = max(study.effort, study.front_effort, key=lambda effort: effort.trials)
+    return evaluate(study.space.base, study.networks, study.components, effort)
+
+
+def _layers(study: Study, machine: Config, figures: Figures) -> Layers:
     try:
         return {
             network.name: columns(
                 figures_by_layer(
-                    machine, network, lambda config, events: energy_by_unit(config, events, study.components)
+                    machine,
+                    network,
+                    lambda config, events: energy_by_unit(config, events, study.components),
+                    figures.networks[network.name].schedules,
                 )
             )
             for network in study.networks

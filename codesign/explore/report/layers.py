@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vdla.compiler.driver import Compiled, compile_graph
+from vdla.compiler.driver import Compiled
+from vdla.compiler.tune.measure.network_vdla import Settings
 from vdla.isa.config import Config
 from vdla.sim import SimulationResult, simulate
 
@@ -14,7 +15,8 @@ from ...report.account_run import account_layers
 from ...report.accounts import LayerAccount
 from ...report.traffic import owners
 from ...technology.events import Events, count_events
-from ..evaluate import Network
+from ..networks import Network
+from ..schedules.apply import NO_SETTINGS, compile_with
 
 EnergyModel = Callable[[Config, Events], Mapping[str, float]]
 """Microjoules by unit of some events on a machine."""
@@ -33,9 +35,12 @@ class LayerFigures:
         return sum(self.energy.values())
 
 
-def figures_by_layer(machine: Config, network: Network, energy: EnergyModel) -> tuple[LayerFigures, ...]:
-    """The layers of one launch in the order of the program. Raises UserError where the machine cannot run it."""
-    compiled = compile_graph(network.graph, machine)
+def figures_by_layer(
+    machine: Config, network: Network, energy: EnergyModel, schedules: Settings = NO_SETTINGS
+) -> tuple[LayerFigures, ...]:
+    """The layers of one launch in the order of the program, with the `schedules` that templates do not decide. Raises
+    UserError where the machine cannot run it."""
+    compiled = compile_with(machine, network, schedules)
     program = compiled.program
     return split_by_layer(
         compiled, simulate(machine, program.instructions, program.image, data=False), energy

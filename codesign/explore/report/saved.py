@@ -20,11 +20,13 @@ from ...technology.components import (
     load_components,
     shipped_components,
 )
-from ..evaluate import Figures, load_networks
+from ..evaluate import Figures
 from ..metrics import parse_constraint, parse_objectives
+from ..networks import load_networks
 from ..records import Known, read_records
+from ..schedules.choose import Effort
 from ..space import Point, Space, space_of
-from ..study import RECORDS, Design, Exploration, Study
+from ..study import RECORDS, Design, Exploration, Study, with_tuned_front
 from ..syntheses import read_syntheses, with_syntheses
 
 FILE = "study.json"
@@ -65,6 +67,8 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
         "strategy": study.strategy,
         "seed": study.seed,
         "budget": study.budget,
+        "trials": study.effort.trials,
+        "front_trials": study.front_effort.trials,
     }
     if exploration is not None:
         value["interrupted"] = exploration.interrupted
@@ -110,7 +114,8 @@ def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: 
         notify(
             f"{len(points) - len(designs):,} of {len(points):,} designs have no record; to evaluate them, {AGAIN}"
         )
-    found = Exploration(study=study, designs=designs, interrupted=bool(value.get("interrupted", not points)))
+    interrupted = bool(value.get("interrupted", not points))
+    found = with_tuned_front(Exploration(study=study, designs=designs, interrupted=interrupted), records)
     return with_syntheses(found, read_syntheses(folder))
 
 
@@ -134,6 +139,8 @@ def _study(value: Mapping[str, Any]) -> Study:
         strategy=value["strategy"],
         seed=int(value["seed"]),
         budget=int(value["budget"]),
+        effort=Effort(trials=int(value.get("trials", 0))),
+        front_effort=Effort(trials=int(value.get("front_trials", 0))),
     )
 
 

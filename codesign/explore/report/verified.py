@@ -31,7 +31,7 @@ def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, 
     """What a design's folder says, and the digest of the Verilog that was simulated; None if it is of another one."""
     try:
         value: Any = json.loads(read_file(place / FILE))
-        if (value["format"], value["study"]) != (FORMAT, study.key):
+        if (value["format"], value["study"]) != (FORMAT, _key(study, design)):
             return None
         if design.machine is None or value["machine"] != design.machine.digest:
             return None
@@ -47,11 +47,17 @@ def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, 
         return None
 
 
+def _key(study: Study, design: Design) -> str:
+    """What the programs of a design depend on beside its machine."""
+    tuned = any(run.schedules for run in design.figures.networks.values())
+    return study.front_key if tuned else study.key
+
+
 def write_verified(place: Path, study: Study, design: Design, verified: Verified, verilog: str) -> None:
     """Writes cosim.json into a design's folder. Raises WriteError."""
     value = {
         "format": FORMAT,
-        "study": study.key,
+        "study": _key(study, design),
         "machine": None if design.machine is None else design.machine.digest,
         "verilog": verilog,
         "networks": list(verified.networks),

@@ -9,25 +9,32 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vdla.isa.config import Config
-from vdla.sim import SimulationError, simulate
+from vdla.isa.program import Program
+from vdla.sim import SimulationError, SimulationResult, simulate
 
 from ...graph.cost import roofline_cycles
 from ...schedule import LegalityError
 from ...target.vdla.emit import EmissionError
 from ...target.vdla.link import LoweredLayer, link
+from ...target.vdla.link_alone import link_alone
 from ...target.vdla.placement import PlacementError
 from ...templates.space import Values
 from ...templates.vdla.chains import chain_layers
 from ...templates.vdla.legalize import Legalized, network_key
 from ...templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
+from ...templates.vdla.lowered_kernels import LoweredKernels
 from ...templates.vdla.table import space_of
+from ...templates.vdla.template import Kernel
 from ...templates.vdla.workload import Workload
+from .measure_vdla import ACTIVATIONS
 from .trial import Result
 
+NOT_RUN = (LegalityError, EmissionError, PlacementError, UnfitNodeError, SimulationError, ValueError)
+"""What is raised where settings do not work."""
 Settings = Mapping[str, Values]
 """Values of the knobs by node; nodes that are missing, or have none, are left to their templates."""
 
@@ -35,10 +42,18 @@ Settings = Mapping[str, Values]
 class NetworkTrials:
     """Measures a network under different settings; what was lowered once is kept."""
 
-    def __init__(self, config: Config, legalized: Legalized, virtual_threads: int = 2) -> None:
+    def __init__(
+        self,
+        config: Config,
+        legalized: Legalized,
+        virtual_threads: int = 2,
+        kept: LoweredKernels | None = None,
+    ) -> None:
+        """`kept` are kernels of other networks and machines that need not be lowered again."""
         self._config = config
         self._legalized = legalized
         self._virtual_threads = virtual_threads
+        self._kept = LoweredKernels() if kept is None else kept
         alone = {node.name: kernels_of(config, legalized, node) for node in legalized.graph.nodes}
         self._chained = chain_layers(config, legalized.graph, alone)
         self._kernels = self._chained.kernels
@@ -72,11 +87,43 @@ class NetworkTrials:
 
     def cycles(self, settings: Settings) -> int:
         """The cycles of the whole network, timing only."""
+        return self.run(settings)[1].cycles
+
+    def run(self, settings: Settings) -> tuple[Program, SimulationResult]:
+        """The program of the whole network, its constants zero, and its simulation, timing only."""
         layers = [self._layer(node.name, settings.get(node.name)) for node in self._legalized.graph.nodes]
         graph, layouts = self._legalized.graph, self._legalized.layouts
-        places = self._chained.places
-        program = link(self._config, graph, layouts, layers, chained=places, data=False).program
-        return simulate(program.config, program.instructions, program.image, data=False).cycles
+        program = link(
+            self._config,
+            graph,
+            layouts,
+            layers,
+            chained=self._chained.places,
+            data=False,
+            kept=self._kept.drafts,
+        ).program
+        return program, simulate(program.config, program.instructions, program.image, data=False)
+
+    def alone(self, node: str, values: Values | None) -> float:
+        """The cycles of a node's recorded kernel by itself, timing only; infinite for values that do not work.
+
+        None: its template's choice. The kernel is kept for the network.
+        """
+        kernel = next(kernel for kernel in self._kernels[node] if kernel.recorded)
+        try:
+            points = self._points(node, (kernel,), values)
+            layer = lower_node(
+                self._config,
+                node,
+                (kernel,),
+                points,
+                virtual_threads=self._virtual_threads,
+                kept=self._kept,
+            )
+            program = link_alone(self._config, layer.kernels[0].kernel, ACTIVATIONS, kernel.workload.margins)
+            return float(simulate(self._config, program.instructions, program.image, data=False).cycles)
+        except NOT_RUN:
+            return math.inf
 
     def measure(self, settings: Settings, node: str, values: Values | None) -> Result:
         """The network's cycles with one node set otherwise than in `settings`; what does not work is a failed trial."""
@@ -86,21 +133,14 @@ class NetworkTrials:
             changed[node] = values
         try:
             cycles = float(self.cycles(changed))
-        except (
-            LegalityError,
-            EmissionError,
-            PlacementError,
-            UnfitNodeError,
-            SimulationError,
-            ValueError,
-        ) as error:
+        except NOT_RUN as error:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             return Result(cost=math.inf, error=reason, seconds=time.thread_time() - started)
         return Result(cost=cycles, seconds=time.thread_time() - started)
 
-    def _points(self, name: str, values: Values | None) -> tuple[Values, ...]:
+    def _points(self, name: str, kernels: Sequence[Kernel], values: Values | None) -> tuple[Values, ...]:
         settings = {} if values is None else {name: values}
-        return choose_points(self._config, {name: self._kernels[name]}, settings, self._virtual_threads)[name]
+        return choose_points(self._config, {name: kernels}, settings, self._virtual_threads)[name]
 
     def _layer(self, name: str, values: Values | None) -> LoweredLayer:
         values = values or None
@@ -110,8 +150,9 @@ class NetworkTrials:
                 self._config,
                 name,
                 self._kernels[name],
-                self._points(name, values),
+                self._points(name, self._kernels[name], values),
                 virtual_threads=self._virtual_threads,
+                kept=self._kept,
             )
         return self._lowered[key]
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from vdla.codesign.explore.evaluate import Figures, NetworkFigures, load_network
+from vdla.codesign.explore.evaluate import Figures, NetworkFigures
 from vdla.codesign.explore.front import hypervolume, pareto
 from vdla.codesign.explore.improvement import expected_growth, free_boxes
 from vdla.codesign.explore.metrics import parse_constraint, parse_objectives
+from vdla.codesign.explore.networks import load_network
 from vdla.codesign.explore.records import Known
 from vdla.codesign.explore.space import space_of
 from vdla.codesign.explore.study import Study, explore

@@ -60,6 +60,8 @@ function toml(i) {
   }
   return `${lines.join("\n")}\n`;
 }
+// What is known of the schedules of a network that templates did not decide: layers, cycles without them, their file.
+const schedules = (i, network) => data.by_network[network].schedules[i] || null;
 function commands(i) {
   const place = file_name(i);
   const found = [];
@@ -68,7 +70,8 @@ function commands(i) {
     const networks = command.includes("{network}") ? data.networks : [null];
     for (const network of networks) {
       found.push([what, command.replace("{toml}", place).replace("{name}", place.replace(/\.toml$/, ""))
-        .replace("{base}", data.base).replace("{network}", network ? network.file : "")]);
+        .replace("{base}", data.base).replace("{network}", network ? network.file : "")
+        .replace("{records}", network && schedules(i, network.name) ? ` --records ${schedules(i, network.name).file}` : "")]);
     }
   }
   return found;

@@ -17,6 +17,13 @@ function draw_design() {
     const files = ["vdla.v", "vdla.h", "vdla.json", ...verified.networks.map((name) => `${name}.npz`)];
     left.append(el("p", { style: "margin:.2rem 0" }, "Beside this page: ", ...files.flatMap((name, k) => [k ? ", " : "", el("a", { href: `${folder}/${encodeURIComponent(name)}`, text: name })])));
   }
+  for (const { name } of data.networks) {
+    const own = schedules(i, name);
+    if (own) {
+      left.append(el("p", { style: "margin:.2rem 0", text: `Schedules of ${name}: ${shown(own.layers)} layers have one that was found by trying` +
+        (own.default === null ? "; with the compiler's own it does not run." : `; with the compiler's own it takes ${shown(own.default)} cycles instead of ${shown(designs.networks[name].cycles[i])}.`) }));
+    }
+  }
   left.append(el("h3", { text: "Figures" }), el("div", { class: "scroll" }, figures_table(i)), ...synthesis_parts(i));
   const right = el("div", {}, el("h3", { text: "Fields" }), el("div", { class: "scroll" }, el("table", {}, ...designs.fields.map((field) => el("tr", { title: field.meaning },
     el("td", { text: field.name }), el("td", { text: shown(field.value[i]) }), el("td", { class: "left", text: field.unit }))))));

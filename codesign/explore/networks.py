@@ -1,0 +1,56 @@
+"""Networks of a study, read once, as all machines run them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from math import inf
+from pathlib import Path
+
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.graph.onnx_read import Source, read_model
+from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
+from vdla.util.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Network:
+    """A network as all machines of a study run it: its fused graph, the bytes of its model for other processes, and how
+    much its figures count for. `file` is where it is from; empty where that is no file. `kept` are kernels that were
+    lowered for one machine and serve others."""
+
+    name: str
+    graph: Graph
+    digest: str
+    content: bytes
+    weight: float = 1.0
+    file: str = ""
+    kept: LoweredKernels = field(default_factory=LoweredKernels)
+
+
+def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:
+    """A quantized network for a study. Raises UserError, as compiling it does."""
+    if not 0 < weight < inf:
+        raise UserError(f"the weight {weight:g} of a network must be a number above 0")
+    label = name or (Path(model).stem if isinstance(model, str | Path) else "network")
+    content = read_model(model).proto.SerializeToString(deterministic=True)
+    digest = blake2b(content, digest_size=16).hexdigest()
+    file = str(model) if isinstance(model, str | Path) else ""
+    graph = fuse(import_model(model))
+    return Network(name=label, graph=graph, digest=digest, content=content, weight=weight, file=file)
+
+
+def load_networks(models: Sequence[tuple[Source, float]]) -> tuple[Network, ...]:
+    """Several, with their weights; those of one name get numbers."""
+    found: list[Network] = []
+    for model, weight in models:
+        network = load_network(model, weight=weight)
+        names = {item.name for item in found}
+        name, number = network.name, 2
+        while name in names:
+            name, number = f"{network.name}-{number}", number + 1
+        found.append(replace(network, name=name))
+    return tuple(found)

@@ -1,0 +1,47 @@
+"""A design's schedules when its network is compiled: as the tuner's records, which `--records` applies as well."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from vdla.compiler.driver import Compiled, compile_graph
+from vdla.compiler.templates.vdla.legalize import legalize
+from vdla.compiler.tune.measure.network_vdla import NetworkTrials, Settings
+from vdla.compiler.tune.measure.package_identity import compiler_identity
+from vdla.compiler.tune.records.book import book_of
+from vdla.compiler.tune.records.network import knobs_of, network_task
+from vdla.compiler.tune.records.record import Record, describe_target
+from vdla.isa.config import Config
+
+from ..networks import Network
+
+NO_SETTINGS: Settings = MappingProxyType({})
+"""All layers are as their templates have them."""
+STRATEGY = "explore"
+"""The strategy that the tuner's records of a design's schedules name."""
+
+
+def compile_with(config: Config, network: Network, settings: Settings, *, data: bool = True) -> Compiled:
+    """The network for a machine, with these knobs of nodes that their templates do not decide. Raises UserError."""
+    records = book_of(tuner_records(config, network, settings, cycles=1)) if settings else None
+    return compile_graph(network.graph, config, data=data, kept=network.kept, records=records)
+
+
+def tuner_records(config: Config, network: Network, settings: Settings, cycles: int) -> list[Record]:
+    """The settings as a record that `vdla run --records` and `vdla compile --records` apply; none without settings."""
+    if not settings:
+        return []
+    target = describe_target(config)
+    key = NetworkTrials(config, legalize(network.graph, config)).key
+    return [
+        Record(
+            task=network_task(key, target),
+            knobs=knobs_of(settings),
+            cost=float(cycles),
+            trial=0,
+            seed=0,
+            strategy=STRATEGY,
+            elapsed=0.0,
+            compiler=compiler_identity("vdla"),
+        )
+    ]

@@ -1,0 +1,171 @@
+"""Schedules of a design: a few likely ones of every layer are tried, and the network is compiled with the best.
+
+Candidates come from the templates' own estimate (`compiler/tune/search/likely.py`), whatever is cheap to try first:
+other orders and tiles, and each buffer with as many copies (virtual threads) as fit. They are simulated alone. Then the
+whole network decides, where layers overlap: what is slower there than the templates' own choice is not taken, so that a
+design is never slower than without trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
+
+import numpy as np
+from vdla.compiler.templates.space import EmptySpaceError, Values
+from vdla.compiler.templates.vdla.legalize import legalize
+from vdla.compiler.templates.vdla.table import space_of
+from vdla.compiler.templates.vdla.workload import Workload
+from vdla.compiler.tune.measure.network_vdla import NOT_RUN, NetworkTrials, Settings
+from vdla.compiler.tune.measure.package_identity import sources_digest
+from vdla.compiler.tune.search.likely import likely_points
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from ...report.split import layer_boundaries
+from ..networks import Network
+
+WORTH = 2e-4
+"""The least share of a network's cycles that a layer must leave to gain for any schedule of it to be tried."""
+FRONT_TRIALS = 4
+"""Of the designs of a front, unless told."""
+MOST_TRIALS = 1000
+MOST_ROUNDS = 4
+"""In more, hardly a layer has another schedule that is as fast."""
+TEMPLATE: Values = MappingProxyType({})
+"""Knobs that a template chooses itself."""
+CLOSE = 1.02
+"""Candidates that take so many times the cycles of the best alone may be better in their place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How many schedules of each distinct layer are tried alone."""
+
+    trials: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.trials <= MOST_TRIALS:
+            raise UserError(f"{self.trials:,} trials of schedules: give a number from 0 to {MOST_TRIALS:,}")
+
+    @property
+    def rounds(self) -> int:
+        """How often the network runs with what was tried: in a round every layer has its next best schedule at once,
+        and each keeps the faster one."""
+        return min(MOST_ROUNDS, max(1, self.trials // 16))
+
+    @property
+    def key(self) -> str:
+        """What schedules depend on beside machine and network; empty without trials."""
+        if not self.trials:
+            return ""
+        sources = sources_digest("vdla.compiler.tune.search", "vdla.codesign.explore.schedules")
+        return f"{self.trials} trials, {sources}"
+
+
+NO_TRIALS = Effort()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chosen:
+    """Knobs by node of those that their templates do not decide, the network's cycles with them, and its cycles as the
+    templates have it (None: it does not run so)."""
+
+    settings: Settings
+    cycles: int
+    default: int | None
+
+
+def choose_schedules(config: Config, network: Network, effort: Effort) -> Chosen | None:
+    """The best schedules that were found; None where none lets the machine run the network. Raises UserError."""
+    try:
+        trials = NetworkTrials(config, legalize(network.graph, config), kept=network.kept)
+        default = _run(trials, {})
+        nodes: dict[Workload, list[str]] = {}
+        for node, workload in trials.workloads.items():
+            nodes.setdefault(workload, []).append(node)
+        ranked: dict[str, Sequence[Values]] = {}
+        for workload, members in nodes.items():
+            enough = 0.0 if default is None else WORTH * default.cycles / len(members)
+            found = _ranked(config, trials, members[0], workload, effort.trials, enough)
+            ranked |= dict.fromkeys(members, found)
+        best = default
+        for number in range(effort.rounds):
+            best = _round(trials, ranked, number, best)
+    except NOT_RUN as error:
+        if isinstance(error, UserError):
+            raise
+        return None
+    if best is None:
+        return None
+    return Chosen(
+        settings=best.settings, cycles=best.cycles, default=None if default is None else default.cycles
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Run:
+    """A network that ran with some settings: its cycles, and those of each node in order."""
+
+    settings: Settings
+    cycles: int
+    by_node: Mapping[str, int]
+
+
+def _run(trials: NetworkTrials, settings: Settings) -> _Run | None:
+    """None where it does not run."""
+    try:
+        program, simulation = trials.run(settings)
+    except NOT_RUN:
+        return None
+    spent = np.diff(layer_boundaries(program, simulation.end, simulation.cycles)).tolist()
+    return _Run(
+        settings=settings,
+        cycles=simulation.cycles,
+        by_node=dict(zip(program.groups, spent, strict=True)),
+    )
+
+
+def _ranked(
+    config: Config, trials: NetworkTrials, node: str, workload: Workload, count: int, enough: float
+) -> Sequence[Values]:
+    """Schedules of a layer that are the fastest alone, or nearly so, the fastest first; its template's is tried, too.
+
+    Nothing is tried where the template's choice leaves no more than `enough` cycles to gain.
+    """
+    try:
+        space = space_of(config, workload)
+    except EmptySpaceError:
+        return ()
+    default = trials.alone(node, None)
+    if default - space.floor <= enough:
+        return ()
+    tried = [TEMPLATE, *(space.values(point) for point in likely_points(space, count))]
+    costs = [default, *(trials.alone(node, values) for values in tried[1:])]
+    order = sorted(range(len(tried)), key=lambda k: costs[k])
+    return [tried[k] for k in order if costs[k] < inf and costs[k] <= CLOSE * costs[order[0]]]
+
+
+def _round(
+    trials: NetworkTrials, ranked: Mapping[str, Sequence[Values]], number: int, best: _Run | None
+) -> _Run | None:
+    """The faster of `best` and what comes out where each layer has its schedule of this `number`, or those of the two
+    that took it less time."""
+    before = {} if best is None else best.settings
+    tried = _settings({**before, **{node: of[number] for node, of in ranked.items() if number < len(of)}})
+    if tried == before:
+        return best
+    run = _run(trials, tried)
+    if run is None or best is None:
+        return best if run is None else run
+    faster = {node for node in ranked if run.by_node[node] < best.by_node[node]}
+    mixed = _settings({node: (tried if node in faster else before).get(node, TEMPLATE) for node in ranked})
+    third = None if mixed in (tried, before) else _run(trials, mixed)
+    return min([best, run, *([] if third is None else [third])], key=lambda item: item.cycles)
+
+
+def _settings(values: Settings) -> Settings:
+    """Without the nodes that their templates decide."""
+    return {node: knobs for node, knobs in values.items() if knobs}

@@ -1,0 +1,95 @@
+"""A short list without a model: the points of a space that its template expects to be fastest, best first.
+
+A template's own choice is the best of few candidates: tiles of balanced sizes in one order, all buffers with equally
+many copies. From the best of these a beam goes on through the whole space, one axis at a time, led by the template's
+estimate alone. Nothing is lowered and nothing is random.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...templates.space import ESTIMATE, Space
+from ...templates.template import candidate_values, grid_costs
+from .moves import neighbours
+from .point_features import GUESS, examine, program_numbers
+from .selection import select_diverse
+
+SEEDS = 8
+"""Points of each group of candidates at which the beam begins."""
+BEAM = 24
+"""Points whose neighbours are looked at in a round."""
+ROUNDS = 4
+"""In more, the list changes little: a good point is few steps from a candidate."""
+LONGER = 8
+"""So many times as many points as are wanted are looked through for some that differ."""
+LEAST = 64
+"""Points that are looked through at least."""
+BEHIND = 1e15
+"""More cycles or seconds than anything takes."""
+DIVERSITY = 0.3
+"""See `select_diverse`: points that are nearly alike cost nearly the same."""
+
+
+def likely_points(space: Space, count: int) -> np.ndarray:
+    """Up to `count` legal points [n, axes], all of different programs, by what they promise.
+
+    Fewer only where the beam came by no more. Their estimates are low, and they differ from one another.
+    """
+    points = _seeds(space)
+    costs, programs = _costs(space, points)
+    grown = np.empty(0, np.uint64)
+    for _ in range(ROUNDS):
+        best = _best(costs, programs, BEAM)
+        fresh = best[~np.isin(programs[best], grown)]
+        if not len(fresh):
+            break
+        grown = np.concatenate([grown, programs[fresh]])
+        around = neighbours(space, points[fresh])
+        more, numbers = _costs(space, around)
+        points = np.concatenate([points, around])
+        costs, programs = np.concatenate([costs, more]), np.concatenate([programs, numbers])
+    best = _best(costs, programs, max(LONGER * count, LEAST))
+    found = examine(space, points[best]).legal_ones()
+    nothing = found.places[:0]
+    return found.points[select_diverse(found.places, -found.features[:, GUESS], nothing, count, DIVERSITY)]
+
+
+def _seeds(space: Space) -> np.ndarray:
+    """The `SEEDS` best points of each group of candidates, and the least point of all."""
+    found = [np.zeros((1, len(space.axes)), np.int64)]
+    for group in space.candidates:
+        choices = candidate_values(space, group)
+        costs, _ = grid_costs(space, choices)
+        best = np.argsort(costs, kind="stable")[:SEEDS]
+        places = np.unravel_index(best[np.isfinite(costs[best])], [len(values) for values in choices])
+        found.append(
+            np.stack(
+                [
+                    np.searchsorted(axis.values, np.array(values)[place])
+                    for axis, values, place in zip(space.axes, choices, places, strict=True)
+                ],
+                axis=1,
+            )
+        )
+    return np.unique(np.concatenate(found), axis=0)
+
+
+def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What points are expected to cost (infinite: they do not fit), and the numbers of their programs.
+
+    Those that no search may try come behind all others: there may be better ones beyond them.
+    """
+    account = space.account(space.columns(points))
+    fits = np.logical_and.reduce(list(account.limits.values()))
+    costs = account.quantities.get(ESTIMATE, account.bound)
+    costs = np.where(space.allowed(account), costs, costs + BEHIND)
+    return np.where(fits, costs, np.inf), program_numbers(space, account)
+
+
+def _best(costs: np.ndarray, programs: np.ndarray, count: int) -> np.ndarray:
+    """The places of the `count` least finite costs, one of each program, from the least on."""
+    order = np.argsort(costs, kind="stable")
+    order = order[np.isfinite(costs[order])]
+    _, first = np.unique(programs[order], return_index=True)
+    return order[np.sort(first)][:count]
