@@ -6,7 +6,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from vdla.isa.config import Config
-from vdla.isa.layout import MemoryType, Opcode, Unit
+from vdla.isa.layout import TABLE, MemoryType, Opcode, Unit
 from vdla.isa.timing import fetch_burst_instructions
 
 from .command_queue import CommandQueue
@@ -232,7 +232,7 @@ class FetchUnit(wiring.Component):
             with m.Case(Opcode.LOAD), m.Switch(fields["memory_type"]):
                 with m.Case(MemoryType.INP, MemoryType.WGT, MemoryType.PATCH):
                     m.d.comb += route.unit.eq(Unit.LOAD)
-                with m.Case(MemoryType.PAR):
+                with m.Case(MemoryType.PAR, *([TABLE] if self._config.has("table") else [])):
                     m.d.comb += route.unit.eq(Unit.STORE)
             with m.Case(Opcode.STORE):
                 m.d.comb += route.unit.eq(Unit.STORE)

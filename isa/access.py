@@ -3,7 +3,8 @@
 Only what another unit can see matters here: the input and weight scratchpads (written by load, read by compute),
 the accumulators (written by compute, read by store), the chain memory (written by store, read by compute) and DRAM
 (written by store, read by all). Micro-op memory
-and parameter table belong to one unit each, configuration registers too, so their order is the unit's own.
+and the tables of parameters and of functions belong to one unit each, configuration registers too, so their order is
+the unit's own.
 
 `Trace` follows registers and micro-op memory through a program; `accesses` answers for the next instruction.
 """
@@ -25,6 +26,8 @@ from .parameters import is_power_of_two
 Values = Mapping[str, int]
 Indices = NDArray[np.int64]
 Elements = slice | Indices
+
+_PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 
 
 class Resource(Enum):
@@ -165,6 +168,8 @@ def _shape(values: Values) -> tuple[int, int]:
 
 def _load(trace: Trace, kind: str, values: Values) -> Iterator[Access]:
     config = trace.config
+    if kind == "table" and any(values[pad] for pad in _PADS):
+        raise AccessError("the pads of a table load must be 0")
     rows, columns = _shape(values)
     if rows * columns == 0:
         return
@@ -357,7 +362,7 @@ def _outputs(trace: Trace, values: Values, verb: str, what: str, distance: int) 
 
 
 def _store_out(trace: Trace, values: Values) -> Iterator[Access]:
-    if any(values[pad] for pad in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")):
+    if any(values[pad] for pad in _PADS):
         raise AccessError("the pads of a store must be 0")
     count = values["y_size"] * values["x_size"]
     if count == 0:
@@ -376,6 +381,8 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
     rows, columns = values["y_size"], values["x_size"]
     entry = values["par_index"] + (rows - 1) * values["par_by_y"] + (columns - 1) * values["par_by_x"]
     _within("par_index", "parameter entry", entry, config.par_depth)
+    if values["table"]:
+        _within("table_index", "table", values["table_index"], config.table_depth)
     loops = (
         (values["y_size"], address["y_stride"]),
         (values["x_size"], address["x_stride"]),

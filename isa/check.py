@@ -32,7 +32,6 @@ from .layout import (
     EXTENSION_OF,
     FLAGS,
     TOKEN_QUEUES,
-    MemoryType,
     Opcode,
     Unit,
     extract,
@@ -154,7 +153,7 @@ def _encodings(config: Config, words: NDArray[np.uint64]) -> Iterator[Finding]:
         if layout is None:
             opcode, kind = low & 7, low >> 7 & 7
             if opcode in tuple(Opcode):
-                what = f"{Opcode(opcode).name} cannot name memory type {kind} ({_memory_types(opcode)})"
+                what = f"{Opcode(opcode).name} cannot name memory type {kind} (a store goes to OUT, 4, or POST, 6)"
             else:
                 what = f"opcode {opcode} is unknown; known are {', '.join(f'{o.value} {o.name}' for o in Opcode)}"
             yield _error(
@@ -168,14 +167,6 @@ def _encodings(config: Config, words: NDArray[np.uint64]) -> Iterator[Finding]:
             bit = (stray & -stray).bit_length() - 1
             message = f"instruction {index} ({layout.name}): bit {bit} is set but belongs to no field"
             yield Finding(kind="encoding", severity=severity, instructions=(index,), message=message)
-
-
-def _memory_types(opcode: int) -> str:
-    if opcode == Opcode.STORE:
-        return "a store goes to OUT, 4, or POST, 6"
-    return "OUT is for stores; loads name " + ", ".join(
-        f"{kind.name} {kind.value}" for kind in MemoryType if kind is not MemoryType.OUT
-    )
 
 
 def _decode(config: Config, words: NDArray[np.uint64]) -> _Decoded:
@@ -208,6 +199,8 @@ def _values(program: _Decoded) -> Iterator[Finding]:
                 problem = "operand = 1 needs combine = 1"
             case "STORE.POST" if (values["multiply"] or values["swap"]) and not values["operand"]:
                 problem = "multiply and swap need operand = 1"
+            case "STORE.POST" if values["table_index"] and not values["table"]:
+                problem = "table_index needs table = 1"
             case _:
                 problem = None
         if problem is not None:

@@ -18,7 +18,7 @@ from typing import Any
 from vdla.util.files import MOST_TEXT_BYTES, read_file
 
 from .errors import ConfigError
-from .extensions import DEFAULT_EXTENSIONS, EXTENSIONS
+from .extensions import DEFAULT_EXTENSIONS, EXTENSIONS, NEED_POST
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 from .parameters import check_declared, is_power_of_two, later_defaults, parameter
 from .widths import SRAM_BASE_BITS, instruction_bytes, uop_bytes
@@ -28,6 +28,9 @@ CLOCK_IS = "assumed"
 rates that follow from the clock says so."""
 
 KIB = 1024
+
+TABLE_BYTES = 256
+"""Bytes of a look-up table: an int8 for every int8."""
 
 
 def _index_bits(depth: int) -> int:
@@ -129,6 +132,11 @@ class Config:
         "chain memory: input vectors that the store unit writes; whole vectors of inputs and of outputs",
         unit="bytes", samples=(0, 0, 512, 1024), later=True,
     )  # fmt: skip
+    tables: int = parameter(
+        2,
+        "look-up tables of STORE.POST, with the extension `table`; of two, one is loaded while one is used",
+        low=1, high=8, samples=(2, 1, 3), later=True,
+    )  # fmt: skip
     clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
     extensions: tuple[str, ...] = DEFAULT_EXTENSIONS
     memory: Memory = field(default_factory=Memory)
@@ -153,6 +161,11 @@ class Config:
             raise ConfigError(f"extensions: {unknown[0]!r} is unknown; there are {', '.join(EXTENSIONS)}")
         if len(set(self.extensions)) != len(self.extensions):
             raise ConfigError("extensions: an extension is named twice")
+        for name in NEED_POST:
+            if name in self.extensions and "post" not in self.extensions:
+                raise ConfigError(
+                    f"extensions: {name} is a part of the post-processing store; add 'post', or leave {name!r} out"
+                )
         if "depthwise" in self.extensions and self.block_in != self.block_out:
             raise ConfigError(
                 f"extensions: depthwise needs block_in = block_out, here {self.block_in} and {self.block_out}; "
@@ -295,7 +308,7 @@ class Config:
         return self.instruction_bytes // 8
 
     def element_bytes(self, kind: str) -> int:
-        """DRAM bytes of one element of `kind`: uop, wgt, inp, acc, out, acc8, par, patch or post."""
+        """DRAM bytes of one element of `kind`: uop, wgt, inp, acc, out, acc8, par, patch, post or table."""
         match kind:
             case "uop":
                 return self.uop_bytes
@@ -311,6 +324,8 @@ class Config:
                 return self.par_bytes
             case "patch":
                 return 1
+            case "table":
+                return TABLE_BYTES
             case _:
                 raise ConfigError(f"{kind!r} is no kind of element")
 
@@ -361,6 +376,11 @@ class Config:
     def par_depth(self) -> int:
         """Entries the parameter table holds; the par_index field reaches at most 64."""
         return min(self.par_buffer_bytes // self.par_bytes, 64)
+
+    @property
+    def table_depth(self) -> int:
+        """Look-up tables that STORE.POST chooses from; 0 without the extension."""
+        return self.tables if self.has("table") else 0
 
     @property
     def acc_bank_depth(self) -> int:
@@ -433,6 +453,9 @@ class Config:
             listing["operand FIFO"] = self.fifo_bytes("operand")
         if self.has("patch"):
             listing["patch window"] = 256
+        if self.has("table"):
+            # Every lane of the arithmetic reads another entry in the same cycle, each from a copy of its own.
+            listing["look-up tables"] = self.tables * TABLE_BYTES * self.out_bytes // self.post_passes
         if self.chain_buffer_bytes:
             listing["chain memory"] = self.chain_buffer_bytes
         return listing

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .alu import alu_opcodes
-from .config import Config, Memory
+from .config import TABLE_BYTES, Config, Memory
 from .layout import (
     POST,
+    TABLE,
     TOKEN_QUEUES,
     Field,
     Format,
@@ -94,6 +95,8 @@ def c_header(config: Config) -> str:
     lines += [_define(_macro("opcode", item.name), int(item)) for item in Opcode]
     lines += [_define(_macro("memory", item.name), int(item)) for item in MemoryType]
     lines.append(_define(_macro("memory", "post"), POST))
+    if config.has("table"):
+        lines.append(_define(_macro("memory", "table"), TABLE))
     lines += [_define(_macro("alu", item.name), int(item)) for item in alu_opcodes(config)]
     lines += [_define(_macro("unit", item.name), int(item)) for item in Unit]
     lines += ["", _define("VDLA_INSTRUCTION_BYTES", config.instruction_bytes)]
@@ -105,6 +108,8 @@ def c_header(config: Config) -> str:
         lines += [
             _define(_macro("chain", part), getattr(config, f"chain_{part}")) for part in ("depth", "base")
         ]
+    if config.has("table"):
+        lines += [_define("VDLA_TABLE_BYTES", TABLE_BYTES), _define("VDLA_TABLE_DEPTH", config.table_depth)]
     for item in formats(config).values():
         lines += ["", f"/* {item.name} */", *_field_defines(_macro(item.name), item.fields, True)]
     lines += ["", "/* micro-op */", *_field_defines("VDLA_UOP", uop_fields(config), False)]
@@ -177,6 +182,12 @@ def markdown(config: Config) -> str:
             f"`src` indices {config.chain_base} to {last} of GEMM and DEPTHWISE read them.",
             "",
         ]
+    if config.has("table"):
+        lines += [
+            f"{config.table_depth} look-up tables of {TABLE_BYTES} bytes, loaded by LOAD.TABLE; STORE.POST with "
+            "`table` looks up in table `table_index`.",
+            "",
+        ]
     lines += ["## Codes", ""]
     for title, codes in (
         ("opcode", Opcode),
@@ -185,7 +196,8 @@ def markdown(config: Config) -> str:
         ("unit", Unit),
     ):
         listing = ", ".join(f"{item.name} {item.value}" for item in codes)
-        lines += [f"- `{title}`: {listing}" + (f", POST {POST} (stores)" if codes is MemoryType else "")]
+        shared = f", POST {POST} (stores), TABLE {TABLE} (loads)" if codes is MemoryType else ""
+        lines += [f"- `{title}`: {listing}{shared}"]
     lines += ["", "## Instructions", ""]
     if config.instruction_bytes > VTA_INSTRUCTION_BYTES:
         lines += [_WIDE, ""]

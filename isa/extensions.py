@@ -92,6 +92,18 @@ def _zero_points(config: Config) -> Block:
     )
 
 
+def _table(config: Config) -> Block:
+    lanes = config.batch * config.block_out // config.post_passes
+    return Block(
+        name="table",
+        lanes=lanes,
+        multipliers=0,
+        multiplier="none",
+        ports="a read a lane and pass, each of a copy of its own; one write of a bus word for all copies",
+        storage_bytes=config.extra_storage["look-up tables"],
+    )
+
+
 def _chain(config: Config) -> Block:
     return Block(
         name="chain memory",
@@ -113,8 +125,16 @@ EXTENSION_TABLE: dict[str, Extension] = {
         block=_zero_points,
         default=False,
     ),
+    "table": Extension(
+        meaning="look-up tables in the post-processing store (LOAD.TABLE, STORE.POST with `table`)",
+        block=_table,
+        default=False,
+    ),
 }
 """Optional hardware beyond VTA, by name."""
+
+NEED_POST = ("table",)
+"""Extensions of the post-processing store."""
 
 EXTENSIONS = tuple(EXTENSION_TABLE)
 """The names of all extensions."""

@@ -16,7 +16,7 @@ import numpy as np
 from .alu import alu_extension
 from .config import Config
 from .errors import EncodingError
-from .opcodes import POST, MemoryType, Opcode, Unit
+from .opcodes import POST, TABLE, MemoryType, Opcode, Unit
 from .widths import WORD_BITS
 
 
@@ -92,6 +92,8 @@ _POST = _pack(
     ("par_by_x", 1),
     ("par_by_y", 1),
     ("chain", 1),
+    ("table", 1),
+    ("table_index", 3),
 )
 
 
@@ -159,6 +161,7 @@ INSTRUCTIONS = (
     Instruction("LOAD.ACC8", Opcode.LOAD, MemoryType.ACC8, Unit.COMPUTE, "load", _box),
     Instruction("LOAD.PAR", Opcode.LOAD, MemoryType.PAR, Unit.STORE, "load", _box, "post"),
     Instruction("LOAD.PATCH", Opcode.LOAD, MemoryType.PATCH, Unit.LOAD, "load", _box, "patch"),
+    Instruction("LOAD.TABLE", Opcode.LOAD, TABLE, Unit.STORE, "load", _box, "table"),
     Instruction("STORE.OUT", Opcode.STORE, MemoryType.OUT, Unit.STORE, "store", _box),
     Instruction("STORE.POST", Opcode.STORE, POST, Unit.STORE, "store", _post, "post"),
     Instruction("GEMM", Opcode.GEMM, None, Unit.COMPUTE, "matrix", _matrix),
@@ -186,7 +189,10 @@ _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 
 def extension_of(name: str, values: Mapping[str, int]) -> str | None:
     """The extension that an instruction needs: its format's, its ALU operation's or that of the register which it sets;
-    None where every machine has it."""
+    None where every machine has it.
+
+    Of a STORE.POST it is `post`, which the extensions of its bits need too (`lacking`).
+    """
     if name == "ALU":
         return alu_extension(values["alu_opcode"])
     if name == "CONFIG":
@@ -205,6 +211,8 @@ def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
             f"chain = 1 needs a chain memory, which configuration {config.name!r} lacks; set `chain_buffer_bytes`, or "
             "store to DRAM"
         )
+    if name == "STORE.POST" and values["table"] and not config.has("table"):
+        return f"table = 1 needs the extension 'table', which {config.name!r} lacks; add it to `extensions`"
     return None
 
 
@@ -292,6 +300,7 @@ REGISTERS = (
         Field("low", 16, 8, True),
         Field("high", 24, 8, True),
         Field("operand_zero_point", 32, 16, True),
+        Field("table_zero_point", 48, 16, True),
     ),
     _register("RATIO", Unit.STORE, 3, Field("ratio_self", 0, 32), Field("ratio_operand", 32, 32)),
     _register(
@@ -472,13 +481,13 @@ def format_names(words: np.ndarray) -> list[str]:
     names = []
     for index, (opcode, kind) in enumerate(zip(opcodes.tolist(), types.tolist(), strict=True)):
         match opcode:
-            case Opcode.LOAD if kind != MemoryType.OUT:
-                names.append(f"LOAD.{MemoryType(kind).name}")
+            case Opcode.LOAD:
+                names.append("LOAD.TABLE" if kind == TABLE else f"LOAD.{MemoryType(kind).name}")
             case Opcode.STORE if kind == MemoryType.OUT:
                 names.append("STORE.OUT")
             case Opcode.STORE if kind == POST:
                 names.append("STORE.POST")
-            case Opcode.LOAD | Opcode.STORE:
+            case Opcode.STORE:
                 raise EncodingError(
                     f"instruction {index}: {Opcode(opcode).name} cannot name memory type {kind}"
                 )

@@ -18,7 +18,7 @@ class Opcode(IntEnum):
 
 
 class MemoryType(IntEnum):
-    """Bits 7..9 of LOAD and STORE. 6 and 7 are ours: a LOAD of 6 is PAR, a STORE to 6 is POST."""
+    """Bits 7..9 of LOAD and STORE. 6 and 7 are ours: a LOAD of 6 is PAR, a STORE to 6 is POST; a LOAD of 4 is TABLE."""
 
     UOP = 0
     WGT = 1
@@ -32,6 +32,9 @@ class MemoryType(IntEnum):
 
 POST = 6
 """Memory type of the post-processing STORE (the same bits as PAR, which only a LOAD can name)."""
+
+TABLE = 4
+"""Memory type of the LOAD of look-up tables (the same bits as OUT, which only a STORE can name)."""
 
 
 class Unit(IntEnum):

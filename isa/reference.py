@@ -32,6 +32,8 @@ from .scratchpads import Contents, typed_scratchpads
 
 Values = Mapping[str, int]
 
+_PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceResult:
@@ -39,8 +41,8 @@ class ReferenceResult:
 
     `memory` uint8 (size,); `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt`
     int8 (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
-    block_out): int32 biases, then float32 scales, as bits; `chain` int8 (chain_depth, batch, block_in). `executed`
-    counts instructions, FINISH included.
+    block_out): int32 biases, then float32 scales, as bits; `chain` int8 (chain_depth, batch, block_in); `table` int8
+    (table_depth, 256). `executed` counts instructions, FINISH included.
     """
 
     memory: NDArray[np.uint8]
@@ -50,6 +52,7 @@ class ReferenceResult:
     acc: NDArray[np.int32]
     par: NDArray[np.uint32]
     chain: NDArray[np.int8]
+    table: NDArray[np.int8]
     executed: int
 
 
@@ -63,6 +66,7 @@ class _Machine:
     acc: NDArray[np.int32]
     par: NDArray[np.uint32]
     chain: NDArray[np.int8]
+    table: NDArray[np.int8]
     registers: dict[str, dict[str, int]]
     where: str = ""
 
@@ -116,6 +120,7 @@ def run_reference(
         acc=start["acc"],
         par=start["par"],
         chain=start["chain"],
+        table=start["table"],
         registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
     )
     names = format_names(instructions[:executed])
@@ -130,6 +135,7 @@ def run_reference(
         acc=machine.acc,
         par=machine.par,
         chain=machine.chain,
+        table=machine.table,
         executed=executed,
     )
 
@@ -155,8 +161,10 @@ def _execute(machine: _Machine, name: str, values: Values) -> None:
             _store_post(machine, values)
         case "LOAD.PATCH":
             _load_patch(machine, values)
-        case "LOAD.PAR":
-            _load(machine, "par", values)
+        case "LOAD.TABLE":
+            if any(values[pad] for pad in _PADS):
+                machine.fail("the pads of a table load must be 0")
+            _load(machine, "table", values)
         case _:
             _load(machine, name.removeprefix("LOAD.").lower(), values)
 
@@ -327,7 +335,7 @@ def _alu(machine: _Machine, values: Values) -> None:
 
 def _store_out(machine: _Machine, values: Values) -> None:
     config = machine.config
-    if any(values[pad] for pad in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")):
+    if any(values[pad] for pad in _PADS):
         machine.fail("the pads of a store must be 0")
     for y in range(values["y_size"]):
         for x in range(values["x_size"]):
@@ -357,6 +365,9 @@ def _store_post(machine: _Machine, values: Values) -> None:
             total = wrap_int32(wrap_int32(reduced) + bias)
             q = requantize(total, scale, first["zero_point"], first["low"], first["high"])
             out = (values["dram_base"] + y * values["x_stride"] + x) * config.out_bytes
+            if values["table"]:
+                place = machine.check("table_index", values["table_index"], config.table_depth, "table")
+                q = machine.table[place][q.astype(np.int64) + 128]
             result = _combine(machine, values, q, out)
             if values["chain"]:
                 vectors = config.chain_buffer_bytes // config.out_bytes
@@ -371,6 +382,7 @@ def _store_post(machine: _Machine, values: Values) -> None:
 def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], out: int) -> NDArray[np.int8]:
     config, registers = machine.config, machine.registers
     first, last = registers["REQUANTIZE"], registers["COMBINE"]
+    zero_point = first["table_zero_point" if values["table"] else "zero_point"]
     if not values["combine"]:
         return q
     ratio_self, ratio_operand, offset = (
@@ -379,11 +391,11 @@ def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], out: int) -
     )
     low, high = last["low"], last["high"]
     if not values["operand"]:
-        return rescale(q, first["zero_point"], ratio_self, last["zero_point"], low, high)
+        return rescale(q, zero_point, ratio_self, last["zero_point"], low, high)
     delta = registers["OPERAND"]["delta"] * config.out_bytes
     operand = machine.read("register OPERAND.delta", out + delta, config.out_bytes)
     pairs = [
-        (q, ratio_self, first["zero_point"]),
+        (q, ratio_self, zero_point),
         (operand.view(np.int8).reshape(q.shape), ratio_operand, first["operand_zero_point"]),
     ]
     if values["swap"]:

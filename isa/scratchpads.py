@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .config import Config
+from .config import TABLE_BYTES, Config
 from .errors import ProgramError
 from .layout import uop_dtype
 
-KINDS = ("uop", "inp", "wgt", "acc", "par", "chain")
+KINDS = ("uop", "inp", "wgt", "acc", "par", "chain", "table")
 """The memories that programs fill; the parameter table is there with the extension `post`, the chain memory where
-`Config.chain_buffer_bytes` says so."""
+`Config.chain_buffer_bytes` says so, the look-up tables with the extension `table`."""
 
 Contents = Mapping[str, NDArray[np.uint8]]
 
@@ -30,6 +30,8 @@ def scratchpad_sizes(config: Config) -> dict[str, int]:
         sizes["par"] = config.par_depth * config.par_bytes
     if config.chain_buffer_bytes:
         sizes["chain"] = config.chain_buffer_bytes
+    if config.has("table"):
+        sizes["table"] = config.table_depth * TABLE_BYTES
     return sizes
 
 
@@ -38,7 +40,8 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
 
     `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth,
     block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out); `chain`
-    int8 (chain_depth, batch, block_in). Raises ProgramError for a memory that `config` has not, or has in another size.
+    int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256). Raises ProgramError for a memory that `config`
+    has not, or has in another size.
     """
     contents = {} if contents is None else contents
     sizes = scratchpad_sizes(config)
@@ -58,6 +61,7 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
         "acc": ((config.acc_depth, config.batch, config.block_out), np.int32),
         "par": ((config.par_depth, 2, config.block_out), np.uint32),
         "chain": ((config.chain_depth, config.batch, config.block_in), np.int8),
+        "table": ((config.table_depth, TABLE_BYTES), np.int8),
     }
     return {
         kind: contents[kind].copy().view(dtype).reshape(shape) if kind in contents else np.zeros(shape, dtype)

@@ -95,15 +95,20 @@ def alu_cycles(opcode: int, use_imm: bool | int) -> int:
     return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
 
 
+TABLE_CYCLES = 2
+"""Cycles of a look-up: the word of a bus, and the byte of it."""
+
+
 def post_latency(config: Config) -> int:
     """Cycles from a vector's last accumulator read to its bytes entering the store FIFO, STORE.POST.
 
     Accumulators 2, window reduction 1, bias 1; int32 to float32 5, multiply 4, round 2, place 2, round to an integer
     and clamp 3; combine: differences 2, product 4, first sum 2, normalize 4, round 2, place 4, second sum 1, round to
     float32 and to an integer 5, clamp 2, write 1, and 1 to spare for the product of combine_multiply, which takes
-    other ways; and the passes behind the first.
+    other ways; and the passes behind the first. A machine with look-up tables has TABLE_CYCLES more in front of the
+    combination, whether a store looks anything up or not.
     """
-    return 47 + config.post_passes
+    return 47 + TABLE_CYCLES * config.has("table") + config.post_passes
 
 
 STORE_LATENCY = 3

@@ -48,6 +48,7 @@ class Pads(NamedTuple):
     packed: NDArray[np.int16]
     acc: NDArray[np.int32]
     par: NDArray[np.uint32]
+    table: NDArray[np.int8]
 
 
 @compiled()

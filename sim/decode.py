@@ -69,6 +69,8 @@ _COLUMNS = {
     "par_by_x": s.PAR_BY_X,
     "par_by_y": s.PAR_BY_Y,
     "chain": s.CHAIN,
+    "table": s.TABLE,
+    "table_index": s.TABLE_INDEX,
     "reset": s.RESET,
     "overwrite": s.OVERWRITE,
     "uop_bgn": s.UOP_BGN,
@@ -249,6 +251,9 @@ def _lacking(
             of_unit = (rows[:, KIND] == CONFIG) & (rows[:, s.UNIT] == item.unit)
             if (sets := of_unit & (rows[:, REGISTER] == item.index)).any():
                 yield int(np.argmax(sets)), f"the extension {item.extension!r} (register {item.name})"
+    looked_up = (rows[:, KIND] == STORE_POST) & (rows[:, s.TABLE] == 1)
+    if looked_up.any() and not config.has("table"):
+        yield int(np.argmax(looked_up)), "the extension 'table' (table = 1)"
     for kind in np.flatnonzero(present).tolist():
         if kind == s.ALU:
             kinds = rows[:, KIND] == kind

@@ -21,7 +21,17 @@ from vdla.util.machine_code import compiled
 from .compute import Pads, run_operations
 from .decode import Decoded
 from .kernels import LANES
-from .loads import OUTSIDE, load_acc, load_acc8, load_inp, load_par, load_patch, load_uop, load_wgt
+from .loads import (
+    OUTSIDE,
+    load_acc,
+    load_acc8,
+    load_inp,
+    load_par,
+    load_patch,
+    load_table,
+    load_uop,
+    load_wgt,
+)
 from .ports import load_size
 from .post import store_out, store_post
 from .state import (
@@ -34,6 +44,7 @@ from .state import (
     LOAD_INP,
     LOAD_PAR,
     LOAD_PATCH,
+    LOAD_TABLE,
     LOAD_UOP,
     LOAD_WGT,
     OPERATIONS,
@@ -49,7 +60,7 @@ _LINE = 64  # bytes
 class Scratchpads:
     """Final contents: `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8
     (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out),
-    biases then scales as bits; `chain` int8 (chain_depth, batch, block_in).
+    biases then scales as bits; `chain` int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256).
     """
 
     uop: NDArray[np.unsignedinteger]
@@ -58,6 +69,7 @@ class Scratchpads:
     acc: NDArray[np.int32]
     par: NDArray[np.uint32]
     chain: NDArray[np.int8]
+    table: NDArray[np.int8]
 
 
 @compiled()
@@ -90,10 +102,12 @@ def run_row(  # type: ignore[no-untyped-def]
         outcome = load_acc8(row, here, memory, acc)
     elif kind == LOAD_PAR:
         outcome = load_par(row, memory, par)
+    elif kind == LOAD_TABLE:
+        outcome = load_table(row, memory, pads.table)
     elif kind == STORE_OUT:
         outcome = store_out(row, memory, acc)
     else:
-        outcome = store_post(row, here, memory, acc, par, scratch, pads.chain)
+        outcome = store_post(row, here, memory, acc, par, scratch, pads.chain, pads.table)
     return outcome, used
 
 
@@ -183,6 +197,7 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
         packed=packed,
         acc=acc,
         par=par,
+        table=start["table"],
     )
 
 
@@ -208,5 +223,6 @@ def execute(
         acc=pads.acc,
         par=pads.par,
         chain=pads.chain.astype(np.int8).reshape(config.chain_depth, config.batch, config.block_in),
+        table=pads.table,
     )
     return image, final, trace

@@ -173,6 +173,19 @@ def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
 
 
 @compiled()
+def load_table(row, memory, table):  # type: ignore[no-untyped-def]
+    """LOAD.TABLE into `table` int8 (depth, 256)."""
+    if not _fits(row, len(table)) or row[X_PAD_0] or row[X_PAD_1] or row[Y_PAD_0] or row[Y_PAD_1]:
+        return OUTSIDE
+    flat, size = table.reshape(-1), table.shape[1]
+    source = memory.view(np.int8)
+    for to, count, start in _runs(row):
+        if start >= 0:
+            flat[to * size : (to + count) * size] = source[start * size : (start + count) * size]
+    return DONE
+
+
+@compiled()
 def load_par(row, memory, par):  # type: ignore[no-untyped-def]
     """LOAD.PAR into `par` uint32 (depth, 2, block_out)."""
     if not _fits(row, len(par)):

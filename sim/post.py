@@ -18,6 +18,8 @@ from .state import (
     PAR_INDEX,
     SRAM_BASE,
     SWAP,
+    TABLE,
+    TABLE_INDEX,
     UNSIGNED,
     X_PAD_0,
     X_PAD_1,
@@ -58,9 +60,9 @@ def _signed(word, low, width):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def store_post(row, here, memory, acc, par, reduced, chain):  # type: ignore[no-untyped-def]
+def store_post(row, here, memory, acc, par, reduced, chain, table):  # type: ignore[no-untyped-def]
     """STORE.POST; `par` uint32 (depth, 2, block_out), `reduced` an int32 scratch vector (batch, block_out), `chain`
-    int16 (bytes of the chain memory,).
+    int16 (bytes of the chain memory,), `table` int8 (depth, 256).
     """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE
@@ -69,9 +71,10 @@ def store_post(row, here, memory, acc, par, reduced, chain):  # type: ignore[no-
     row_stride, column_stride, sums = here[1] >> 16 & 0xFFFF, here[1] >> 32 & 0xFFFF, here[1] >> 48 & 1
     top = row[SRAM_BASE] + (row[Y_SIZE] - 1) * y_stride + (row[X_SIZE] - 1) * x_stride
     entry = row[PAR_INDEX] + (row[Y_SIZE] - 1) * row[PAR_BY_Y] + (row[X_SIZE] - 1) * row[PAR_BY_X]
-    if top >= len(acc) or entry >= len(par):
+    if top >= len(acc) or entry >= len(par) or (row[TABLE] and row[TABLE_INDEX] >= len(table)):
         return OUTSIDE
     zero_point, low, high = _signed(here[2], 0, 16), _signed(here[2], 16, 8), _signed(here[2], 24, 8)
+    own_zero_point = _signed(here[2], 48, 16) if row[TABLE] else zero_point
     size = reduced.size
     result = memory.view(np.int8)
     vector = np.empty(size, np.int8)
@@ -87,10 +90,10 @@ def store_post(row, here, memory, acc, par, reduced, chain):  # type: ignore[no-
                 for j in range(reduced.shape[1]):
                     total = np.int32(np.int64(reduced[b, j]) + np.int64(bias[j]))
                     value = requantize(total, scale[j], zero_point, low, high)
-                    reduced[b, j] = value
+                    reduced[b, j] = table[row[TABLE_INDEX], value + 128] if row[TABLE] else value
             if row[COMBINE]:
                 start = to + _signed(here[5], 0, 32) * size if row[OPERAND] else to
-                _combine(row, here, zero_point, reduced.reshape(-1), result[start : start + size], out)
+                _combine(row, here, own_zero_point, reduced.reshape(-1), result[start : start + size], out)
             else:
                 flat = reduced.reshape(-1)
                 for k in range(size):

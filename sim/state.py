@@ -15,7 +15,9 @@ BLOCKED = -1
 KIND, UNIT, POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = range(6)
 REGISTERS_AT = 6  # row of the register log that the instruction sees
 SRAM_BASE, DRAM_BASE, Y_SIZE, X_SIZE, X_STRIDE, Y_PAD_0, Y_PAD_1, X_PAD_0, X_PAD_1 = range(7, 16)
-PAR_INDEX, COMBINE, OPERAND, MULTIPLY, SWAP, UNSIGNED, PAR_BY_X, PAR_BY_Y, CHAIN = range(12, 21)
+PAR_INDEX, COMBINE, OPERAND, MULTIPLY, SWAP, UNSIGNED, PAR_BY_X, PAR_BY_Y, CHAIN, TABLE, TABLE_INDEX = range(
+    12, 23
+)
 UOP_BGN, UOP_END, ITER_OUT, ITER_IN, RESET, OVERWRITE = range(7, 13)
 DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = range(13, 19)
 ALU_OPCODE, USE_IMM, IMM = 17, 18, 19
@@ -23,7 +25,7 @@ REGISTER, VALUE = 7, 8
 LOAD_BEFORE = (
     20  # load unit: the load that must have ended for this one to have a place in the job queue, or -1
 )
-ROW_COLUMNS = 21
+ROW_COLUMNS = 23
 
 # Kinds of instruction: their places in the table of instructions.
 KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
@@ -35,6 +37,7 @@ KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
     LOAD_ACC8,
     LOAD_PAR,
     LOAD_PATCH,
+    LOAD_TABLE,
     STORE_OUT,
     STORE_POST,
     GEMM,
@@ -45,7 +48,16 @@ KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
 ) = (
     KIND_NAMES.index(name)
     for name in (
-        *("LOAD.UOP", "LOAD.WGT", "LOAD.INP", "LOAD.ACC", "LOAD.ACC8", "LOAD.PAR", "LOAD.PATCH"),
+        *(
+            "LOAD.UOP",
+            "LOAD.WGT",
+            "LOAD.INP",
+            "LOAD.ACC",
+            "LOAD.ACC8",
+            "LOAD.PAR",
+            "LOAD.PATCH",
+            "LOAD.TABLE",
+        ),
         *("STORE.OUT", "STORE.POST", "GEMM", "FINISH", "ALU", "CONFIG", "DEPTHWISE"),
     )
 )

@@ -32,6 +32,7 @@ from .state import (
     DRAM_BASE,
     KIND,
     LOAD_PAR,
+    LOAD_TABLE,
     M_WRITE_SERVED,
     M_WRITE_SHOWN,
     OPERAND,
@@ -172,8 +173,9 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
         progress |= look_ahead(P, U, X, tokens, program, u)
         if U[u, U_ENDED] < U[u, U_BEGUN]:
             i = order[u, U[u, U_ENDED]]
-            if rows[i, KIND] == LOAD_PAR:
-                cycle = write_elements(P, C, R, c, rows[i], sizes[LOAD_PAR], X[i, X_BEGIN])
+            kind = rows[i, KIND]
+            if kind in (LOAD_PAR, LOAD_TABLE):
+                cycle = write_elements(P, C, R, c, rows[i], sizes[kind], X[i, X_BEGIN])
                 if cycle == BLOCKED:
                     break
             else:
@@ -191,8 +193,8 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
         row = rows[i]
         cycle = begin(U, X, tokens, rows, u, i, max(U[u, U_READY], U[u, U_LAST_END] + 1))
         progress = True
-        if row[KIND] == LOAD_PAR:
-            start_load(C, c, row, sizes[LOAD_PAR], T_PAR, cycle)
+        if row[KIND] in (LOAD_PAR, LOAD_TABLE):
+            start_load(C, c, row, sizes[row[KIND]], T_PAR, cycle)
         elif row[KIND] == CONFIG or not _start_store(P, M, C, V, row, registers, i, cycle):
             end(U, X, tokens, rows, u, i, cycle + 1)
     return progress

@@ -15,6 +15,7 @@ from .state import (
     LOAD_INP,
     LOAD_PAR,
     LOAD_PATCH,
+    LOAD_TABLE,
     LOAD_UOP,
     LOAD_WGT,
     OPERAND,
@@ -65,7 +66,7 @@ def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[n
         which, pitch, length = _LOADED, row[X_STRIDE], patch_row_bytes(row, here[1])
     elif kind in (LOAD_UOP, LOAD_ACC, LOAD_ACC8):
         which = _COMPUTE
-    elif kind == LOAD_PAR:
+    elif kind in (LOAD_PAR, LOAD_TABLE):
         which = _STORE
     elif len(beats) == 1:
         if kind == STORE_POST and row[CHAIN]:

@@ -22,6 +22,8 @@ from .state import (
     SRAM_BASE,
     STORE_POST,
     SWAP,
+    TABLE,
+    TABLE_INDEX,
     UNSIGNED,
     X_SIZE,
     X_STRIDE,
@@ -48,7 +50,7 @@ between them, of their products. Of the bytes stored. Of an instruction's flags,
 
 class StoreState(NamedTuple):
     """What registers held last: by lane of the vector (reduction, output, sum as far as it goes on, bias), and by lane
-    of the arithmetic (`_KEPT`)."""
+    of the arithmetic (`_KEPT`). `table` are the look-up tables."""
 
     reduced: NDArray[np.int64]
     biases: NDArray[np.int64]
@@ -57,6 +59,7 @@ class StoreState(NamedTuple):
     kept: NDArray[np.int64]
     settings: NDArray[np.int64]
     operands: NDArray[np.int64]
+    table: NDArray[np.int8]
 
 
 _TOTAL, _MANTISSA, _SCALE, _PRODUCT, _POINT, _RESULT = range(6)
@@ -76,6 +79,7 @@ def start_store(pads, passes):  # type: ignore[no-untyped-def]
         np.zeros((lanes // passes, _KEPT), np.int64),
         np.zeros(9, np.int64),
         np.zeros(lanes, np.int64),
+        pads.table,
     )
 
 
@@ -126,8 +130,11 @@ def _stage_a(total, scale, here, kept, totals):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _stage_b(value, operand, row, here, kept, totals):  # type: ignore[no-untyped-def]
+def _stage_b(value, operand, row, here, table, kept, totals):  # type: ignore[no-untyped-def]
     """One pair of stage B: it works on all that comes, whether its result is taken or not."""
+    zero_point = here[2] << 48 >> 48
+    if row[TABLE]:
+        value, zero_point = np.int64(table[row[TABLE_INDEX], value + 128]), here[2] >> 48
     used = row[OPERAND] == 1
     multiply = row[MULTIPLY] == 1 or not used
     ratio_self, ratio_operand = here[3] & 0xFFFFFFFF, here[3] >> 32 & 0xFFFFFFFF
@@ -137,7 +144,7 @@ def _stage_b(value, operand, row, here, kept, totals):  # type: ignore[no-untype
     if multiply:
         ratio_a = ratio_b = _float_mantissa(ratio_self)
         other = operand - (here[2] << 16 >> 48) if used else np.int64(1)
-        inner = _mantissa(abs((value - (here[2] << 48 >> 48)) * other))
+        inner = _mantissa(abs((value - zero_point) * other))
         left, right = inner >> 12, inner & 0xFFF
     else:
         ratio_a, ratio_b = _float_mantissa(ratio_self), _float_mantissa(ratio_operand)
@@ -185,7 +192,7 @@ def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
         lane = len(state.reduced) - len(state.kept) + k
         kept = state.kept[k]
         value = _stage_a(kept[_TOTAL], state.scales[lane], here, kept, totals)
-        _stage_b(value, state.operands[lane], modes, here, kept, totals)
+        _stage_b(value, state.operands[lane], modes, here, state.table, kept, totals)
 
 
 @compiled()
@@ -223,7 +230,9 @@ def observe_store(row, here, memory, pads, compute, bank_depth, state, totals): 
                                 lane = lanes - width + k
                                 total = np.int64(np.int32(state.reduced[lane] + state.biases[lane]))
                                 value = _stage_a(total, state.scales[lane], here, state.kept[k], totals)
-                                _stage_b(value, state.operands[lane], row, here, state.kept[k], totals)
+                                _stage_b(
+                                    value, state.operands[lane], row, here, state.table, state.kept[k], totals
+                                )
             if post:
                 entry = row[PAR_INDEX] + y * row[PAR_BY_Y] + x * row[PAR_BY_X]
                 for k in range(lanes):
@@ -237,7 +246,7 @@ def observe_store(row, here, memory, pads, compute, bank_depth, state, totals): 
                         operand = np.int64(np.int8(memory[to + shift * lanes + k]))
                         totals[_OPERANDS] += ones((operand ^ state.operands[k]) & 0xFF)
                         state.operands[k] = operand
-                    _stage_b(value, state.operands[k], row, here, kept, totals)
+                    _stage_b(value, state.operands[k], row, here, state.table, kept, totals)
             for k in range(lanes):
                 out = np.int64(pads.chain[to + k]) if post and row[CHAIN] else np.int64(memory[to + k])
                 totals[_OUTPUTS] += ones((out ^ state.outputs[k]) & 0xFF)

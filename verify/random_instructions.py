@@ -247,6 +247,9 @@ def _load(source: Source, kind: str) -> dict[str, int]:
     target = "acc" if kind == "acc8" else kind
     depth = UOPS if kind == "uop" else getattr(source.config, f"{target}_depth")
     small = kind in ("wgt", "par")
+    if kind == "table":
+        values = _shape(source, min(2, depth), min(2, depth))
+        return {**values, "sram_base": source.number(depth - 1), "dram_base": dram_base(source, kind)}
     values = _shape(source, 2 if small else 4, 3 if small else 12)
     if source.chance(0.4) and values["x_size"] < 100 > values["y_size"]:
         most = 15 if source.wider(0.1) else 2
@@ -425,6 +428,9 @@ def store(source: Source, post: bool) -> dict[str, int]:
                 left -= size - 1
         if config.chain_buffer_bytes and source.chance(_CHAINED):
             values |= to_chain(source, values)
+        if config.has("table") and source.chance(0.5):
+            values["table"] = 1
+            values["table_index"] = source.number(config.table_depth - 1 if source.chance(0.98) else 7)
     return values
 
 
@@ -505,6 +511,8 @@ def register_values(source: Source, name: str) -> dict[str, int]:
             }
         case "REQUANTIZE":
             zeros = {name: _zero_point(source) for name in ("zero_point", "operand_zero_point")}
+            if config.has("table"):
+                zeros["table_zero_point"] = _zero_point(source)
             return {**zeros, "low": low, "high": high}
         case "RATIO":
             own, operand, _ = combine_constants(source.rng)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.alu import AluOpcode
-from vdla.isa.config import Config, Memory
-from vdla.isa.extensions import EXTENSIONS
+from vdla.isa.config import TABLE_BYTES, Config, Memory
+from vdla.isa.extensions import EXTENSIONS, NEED_POST
 from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, names_of, unit_of
 from vdla.isa.parameters import declared
 from vdla.isa.program import Program
@@ -74,6 +74,8 @@ def random_config(seed: int) -> Config:
         for name in EXTENSIONS
         if _generator(seed, name).random() < 0.9 and (name != "depthwise" or block_in == block_out)
     )
+    if "post" not in extensions:
+        extensions = tuple(name for name in extensions if name not in NEED_POST)
     uop_depth, inp_depth, wgt_depth, acc_depth = pick(128, 512), pick(64, 128), pick(16, 64), pick(64, 128)
     match _generator(seed, "encoding").choice(("128", "128", "128", "alu", "loops", "micro-ops")):
         case "alu":  # its factors alone do not fit an instruction of 128 bits
@@ -206,6 +208,10 @@ def random_program(
         append(build, "LOAD.UOP", first | {"sram_base": uops_at}, placed=placed)
     if config.has("post"):
         append(build, "LOAD.PAR", _parameters(config, regions), placed=placed)
+    if config.has("table"):
+        count, first = config.table_depth, -(-regions.data // TABLE_BYTES) + source.number(8)
+        whole = {"y_size": 1, "x_size": count, "x_stride": count, "dram_base": first}
+        append(build, "LOAD.TABLE", whole, placed=placed)
     for _ in range(source.number(_MOST_IDLE, _MOST_IDLE // 2) if rng.random() < _IDLE else 0):
         append(build, CARRIERS[Unit(source.number(2))], {})
     tries = 0

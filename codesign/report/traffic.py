@@ -24,14 +24,8 @@ from vdla.isa.program import Program, instruction_address
 KINDS = ("instruction", "uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of bytes on the bus, named as in the timing contract; `out` is written, the others are read."""
 
-_LOADS = {
-    MemoryType.UOP: "uop",
-    MemoryType.WGT: "wgt",
-    MemoryType.INP: "inp",
-    MemoryType.ACC: "acc",
-    MemoryType.ACC8: "acc",
-    MemoryType.PAR: "par",
-}
+_LOADS = {"uop": "uop", "wgt": "wgt", "inp": "inp", "acc": "acc", "acc8": "acc", "par": "par", "table": "par"}
+"""The kinds of rectangular loads, by their elements."""
 Integers = NDArray[np.int64]
 
 
@@ -111,9 +105,10 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
             config.instruction_bytes * one,
         )
     ]
-    for memory_type, name in _LOADS.items():
+    for element, name in _LOADS.items():
+        memory_type = layouts[f"LOAD.{element.upper()}"].memory_type
         which = np.flatnonzero((opcode == Opcode.LOAD) & (kind == memory_type))
-        size = config.element_bytes(memory_type.name.lower())
+        size = config.element_bytes(element)
         pieces.append(_rows(which, name, dram[which] * size, stride[which] * size, y[which], x[which] * size))
     which = np.flatnonzero((opcode == Opcode.LOAD) & (kind == MemoryType.PATCH))
     if which.size:

@@ -68,9 +68,9 @@ def area_by_unit(config: Config, components: Components) -> dict[str, float]:
     """Square millimetres by unit: the array, the ALU's lanes, those of the extensions, scratchpads, FIFOs and queues.
 
     A lane of the array adds `block_in` products and the accumulator. Scratchpads are memory macros; what
-    `Config.extra_storage` lists is flip-flops but for the parameter table and the chain memory. An adder of 32 bits
-    stands for every adder, since the sums of products are narrower and the accumulation is not. What is left out is
-    what the table leaves out.
+    `Config.extra_storage` lists is flip-flops but for the parameter table, the chain memory and the look-up tables. An
+    adder of 32 bits stands for every adder, since the sums of products are narrower and the accumulation is not. What
+    is left out is what the table leaves out.
     """
     area = components.area
     lanes = config.batch * config.block_out
@@ -87,10 +87,12 @@ def area_by_unit(config: Config, components: Components) -> dict[str, float]:
     for kind in ("uop", "inp", "wgt", "acc"):
         found[f"{kind} scratchpad"] = components.sram_area(getattr(config, f"{kind}_buffer_bytes"))
     storage = config.extra_storage
-    macros = ("parameter table", "chain memory")
+    macros = ("parameter table", "chain memory", "look-up tables")
+    copies = {"look-up tables": config.out_bytes // config.post_passes}
     for name in macros:
         if name in storage:
-            found[name] = components.sram_area(storage[name])
+            number = copies.get(name, 1)
+            found[name] = number * components.sram_area(storage[name] // number)
     bits = 8 * sum(size for name, size in storage.items() if name not in macros)
     found["FIFOs and queues"] = bits * area["flip_flop_bit"]
     return {name: value / 1e6 for name, value in found.items()}

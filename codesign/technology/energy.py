@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vdla.isa.config import Config
+from vdla.isa.config import TABLE_BYTES, Config
 
 from .components import Components
 from .events import Events
@@ -69,4 +69,8 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
     if config.chain_buffer_bytes:
         each = components.sram_energy(config.chain_buffer_bytes, config.out_bytes)
         found["chain memory"] = events.chained * each
+    if config.has("table"):
+        # Every lane reads a word of the bus from its copy.
+        each = components.sram_energy(config.table_depth * TABLE_BYTES, config.memory.bus_bytes)
+        found["look-up tables"] = events.stored * lanes * each
     return {name: value / 1e6 for name, value in found.items()}

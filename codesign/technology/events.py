@@ -124,6 +124,6 @@ def _runs(rows: NDArray[np.int64], of: Callable[..., NDArray[np.intp]]) -> dict[
     return {
         "load": pieces(s.LOAD_INP, s.LOAD_WGT, s.LOAD_PATCH),
         "compute": pieces(s.LOAD_UOP, s.LOAD_ACC, s.LOAD_ACC8),
-        "store": pieces(s.LOAD_PAR) + int(with_operand.sum()),
+        "store": pieces(s.LOAD_PAR, s.LOAD_TABLE) + int(with_operand.sum()),
         "written": pieces(s.STORE_OUT, s.STORE_POST),
     }

@@ -9,12 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
-from vdla.isa.config import Config
-from vdla.isa.timing import LOADS_IN_FLIGHT, PATCH_WINDOW_BYTES, READ_BURST_BEATS, most_write_beats
+from vdla.isa.config import TABLE_BYTES, Config
+from vdla.isa.timing import (
+    LOADS_IN_FLIGHT,
+    PATCH_WINDOW_BYTES,
+    READ_BURST_BEATS,
+    TABLE_CYCLES,
+    most_write_beats,
+)
 
 _PATCH_RING = 8
 _STAGES_TO_B = 20
-"""Cycles of STORE.POST from a read to its last stage."""
+"""Cycles of STORE.POST from a read to its last stage, look-up tables apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,4 +112,7 @@ def _store(config: Config) -> Iterator[_Row]:
         banks = max(1, out // bus)
         yield "store.operands", banks, config.fifo_bytes("operand") // bus // banks, 8 * bus + 1
         yield "store", 2, config.par_depth, 32 * config.block_out
-        yield "store.pipeline", 1, 1 << (_STAGES_TO_B // config.post_passes + 1).bit_length(), 8 * out
+        stages = _STAGES_TO_B + TABLE_CYCLES * config.has("table")
+        yield "store.pipeline", 1, 1 << (stages // config.post_passes + 1).bit_length(), 8 * out
+    if config.has("table"):
+        yield "store.tables", out // config.post_passes, config.table_depth * TABLE_BYTES // bus, 8 * bus

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vdla.hw.synthesis.cells.sram import MacroFigures, memory_figures
-from vdla.isa.config import Config
+from vdla.isa.config import TABLE_BYTES, Config
 
 from .dram import dram_picojoules
 from .event_energy import EventEnergy, shipped_event_energy
@@ -70,7 +70,7 @@ def energy_interval(config: Config, energy: Mapping[str, float]) -> tuple[float,
     return 1 + (low - 1) * data, 1 + (high - 1) * data
 
 
-_AS_THEY_ARE = ("clock pins", "leakage", "parameter table", "chain memory", "FIFOs", "DRAM")
+_AS_THEY_ARE = ("clock pins", "leakage", "parameter table", "look-up tables", "chain memory", "FIFOs", "DRAM")
 
 
 def rung(config: Config) -> str:
@@ -137,4 +137,8 @@ def _scratchpads(config: Config, events: Events, model: EventEnergy) -> dict[str
     if config.has("post"):
         table = macro(config.par_depth, config.par_bytes)
         found["parameter table"] = both(table, events.stored, read["par"] / config.par_bytes)
+    if config.has("table"):
+        # Every lane reads a word of its copy in each pass, whether what it finds is taken or not.
+        lanes, word = config.out_bytes, macro(config.table_depth * TABLE_BYTES // bus, bus)
+        found["look-up tables"] = events.stored * lanes * word.read_pj
     return found

@@ -49,6 +49,8 @@ _USER = "the RTL engine"
 _INSTANCE = f"{HARNESS_TOP}__DOT__vdla__DOT__"
 
 
+_TABLE_MODULE = re.compile(r"^module \\vdla\.store\S*\.table_lane ", re.MULTILINE)
+_TABLE_MEMORY = 'public_flat_rw -module "*table_lane" -var "words"\n'
 _CHAIN_MODULE = re.compile(r"^module \\vdla\.chain ", re.MULTILINE)
 _CHAIN_MEMORY = 'public_flat_rw -module "*chain" -var "words"\n'
 """Where a machine has one; libraries of others are found under the names that they had before."""
@@ -74,6 +76,7 @@ def _scratchpads(header: str) -> str:
         "acc": r"compute\w*__DOT__accumulators__DOT__bank_(\d+)",
         "par": r"store\w*__DOT__table_of_(?:biases|scales)",
         "chain": r"chain__DOT__words",
+        "table": r"store\w*__DOT__tables__DOT__lane_(\d+)__DOT__words",
     }
     lines = ["static const std::vector<Block> scratchpads(Vvdla___024root &root) { return {"]
     for kind, pattern in kinds.items():
@@ -111,6 +114,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     timing = f"-DMEMORY_TIMING={','.join(TIMING)}"
     flags = (*_COMPILE, _OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}", *widths, timing)
     memories = _MEMORIES + (_CHAIN_MEMORY if _CHAIN_MODULE.search(prepared) else "")
+    memories += _TABLE_MEMORY if _TABLE_MODULE.search(prepared) else ""
     parts = (prepared, source, memories, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -191,20 +191,31 @@ class Machine:
         arrays = typed_scratchpads(self._config, contents)
         for kind, size in scratchpad_sizes(self._config).items():
             data = np.ascontiguousarray(arrays[kind].swapaxes(0, 1) if kind == "par" else arrays[kind])
+            data, size = np.tile(data.reshape(-1), self._copies(kind)), size * self._copies(kind)
             there = self._library.vdla_fill(self._harness, kind.encode(), data.ctypes.data, size)
             self._check_size(kind, there, size)
 
     def read_scratchpads(self) -> dict[str, NDArray[np.uint8]]:
-        """The bytes of every scratchpad."""
+        """The bytes of every scratchpad. Raises RtlError where copies of one differ."""
         found = {}
         for kind, size in scratchpad_sizes(self._config).items():
+            size *= self._copies(kind)
             found[kind] = np.zeros(size, np.uint8)
             there = self._library.vdla_copy(self._harness, kind.encode(), found[kind].ctypes.data, size)
             self._check_size(kind, there, size)
+        if "table" in found:
+            copies = found["table"].reshape(self._copies("table"), -1)
+            if (copies != copies[0]).any():
+                raise RtlError("the RTL's lanes have different copies of the look-up tables")
+            found["table"] = copies[0]
         if "par" in found:  # The RTL has all biases, then all scales.
             halves = found["par"].reshape(2, self._config.par_depth, -1)
             found["par"] = np.ascontiguousarray(halves.swapaxes(0, 1)).reshape(-1)
         return found
+
+    def _copies(self, kind: str) -> int:
+        """How many times the RTL holds a scratchpad: every lane of STORE.POST has the look-up tables."""
+        return self._config.out_bytes // self._config.post_passes if kind == "table" else 1
 
     def watch_ports(self) -> None:
         """Keeps what all ports carry in every cycle from now on; what was kept before is dropped."""

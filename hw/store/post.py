@@ -11,7 +11,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
-from vdla.isa.timing import post_latency
+from vdla.isa.timing import TABLE_CYCLES, post_latency
 
 from ..copies import KINDS
 from ..layouts import register_layout, view
@@ -28,13 +28,12 @@ SETTINGS = ("REQUANTIZE", "RATIO", "COMBINE")
 
 _BEFORE = 3  # capture, reduction, bias
 _STAGE_A = _BEFORE + 1  # it begins this many cycles after the last read, in the first pass
-_STAGE_B = _STAGE_A + REQUANTIZE_STAGES
-_LATENCY = _STAGE_B + COMBINE_STAGES
 
 
-def flags_layout() -> data.StructLayout:
-    """Flags of the instruction, and register WINDOW's choice of sum or maximum."""
-    return data.StructLayout(dict.fromkeys(("combine", "operand", "multiply", "swap", "unsigned", "sum"), 1))
+def flags_layout(config: Config) -> data.StructLayout:
+    """Flags of the instruction, and register WINDOW's choice of sum or maximum; `table` where there are such."""
+    names = ("combine", "operand", "multiply", "swap", "unsigned", "sum")
+    return data.StructLayout(dict.fromkeys((*names, *(("table",) if config.has("table") else ())), 1))
 
 
 def scales_after_biases(config: Config) -> int:
@@ -53,7 +52,8 @@ class PostPipeline(wiring.Component):
     the vector that belongs to the window, taken with its first read if the flag `operand` is set. `biases` are a
     window's in the second cycle after its last read, `scales` come `scales_after_biases` cycles later and stay for all
     its passes; `flags` and the registers (by lower-case name) hold still until all vectors have left. `put`
-    with `vector`: post_latency - 1 cycles after a window's last read (the writer takes one more).
+    with `vector`: post_latency - 1 cycles after a window's last read (the writer takes one more). On a machine with
+    look-up tables, `requantized` are the results of stage A, and `looked_up`, TABLE_CYCLES later, goes into stage B.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -61,7 +61,9 @@ class PostPipeline(wiring.Component):
         self._config = config
         self._passes = config.post_passes
         self._lanes = config.out_bytes // self._passes
-        if post_latency(config) != _LATENCY + self._passes:
+        self._stage_b = _STAGE_A + REQUANTIZE_STAGES + (TABLE_CYCLES if config.has("table") else 0)
+        self._latency = self._stage_b + COMBINE_STAGES
+        if post_latency(config) != self._latency + self._passes:
             raise ValueError(f"the pipeline cannot have {post_latency(config)} stages")
         super().__init__(
             {
@@ -72,10 +74,15 @@ class PostPipeline(wiring.Component):
                 "operand": In(8 * config.out_bytes),
                 "biases": In(4 * config.par_bytes),
                 "scales": In(4 * config.par_bytes),
-                "flags": In(flags_layout()),
+                "flags": In(flags_layout(config)),
                 **{name.lower(): In(64) for name in SETTINGS},
                 "put": Out(1),
                 "vector": Out(8 * config.out_bytes),
+                **(
+                    {"requantized": Out(8 * self._lanes), "looked_up": In(8 * self._lanes)}
+                    if config.has("table")
+                    else {}
+                ),
             }
         )
 
@@ -84,7 +91,12 @@ class PostPipeline(wiring.Component):
         m = Module()
         config, flags = self._config, self.flags
         # Whether there is a read is known late: nothing else is done in its cycle.
-        read_2, first_2, last_1, later = Signal(2), Signal(2), Signal(), Signal(_LATENCY + self._passes - 2)
+        read_2, first_2, last_1, later = (
+            Signal(2),
+            Signal(2),
+            Signal(),
+            Signal(self._latency + self._passes - 2),
+        )
         valid = Cat(read_2[0] & last_1, later)  # bit k: a window's last read was k + 1 cycles ago
         m.d.sync += [
             later.eq(valid),
@@ -112,9 +124,9 @@ class PostPipeline(wiring.Component):
             constants.swap.eq(flags.swap),
             constants.unsigned.eq(flags.unsigned),
         ]
-        operand = self._operands(m, read_2[0] & first_2[0], valid[_STAGE_B - 2])
+        operand = self._operands(m, read_2[0] & first_2[0], valid[self._stage_b - 2])
         operands = [operand.word_select(lane, 8) for lane in range(config.out_bytes)]
-        operands = self._in_passes(m, operands, valid[_STAGE_B - 2], "operand")
+        operands = self._in_passes(m, operands, valid[self._stage_b - 2], "operand")
         scales = self._scales(m, scales, valid[_STAGE_A + SCALE_STAGE - 3])
 
         totals: list[Value] = []
@@ -140,13 +152,14 @@ class PostPipeline(wiring.Component):
             "operand_used": flags.operand,
             "swap": flags.swap,
             "unsigned": flags.unsigned,
-            "zero_point": first["zero_point"],
+            "zero_point": self._own_zero_point(first),
             "operand_zero_point": first["operand_zero_point"],
             "low": last["low"],
             "high": last["high"],
             "constants": constants.constants,
         }
         results: list[Value] = []
+        requantized: list[Value] = []
         for lane in range(self._lanes):
             kind = lane % KINDS
             stage_a = place(
@@ -159,22 +172,31 @@ class PostPipeline(wiring.Component):
                 scale=scales.word_select(lane % config.block_out, 32),
                 **{name: first[name] for name in ("zero_point", "low", "high")},
             )
+            requantized.append(stage_a.result)
             stage_b = place(
                 m,
                 platform,
                 f"stage_b_{lane}",
                 f"{STAGE_B}_{kind}",
                 partial(StageB, number=kind),
-                value=stage_a.result,
+                value=self.looked_up.word_select(lane, 8) if config.has("table") else stage_a.result,
                 operand=operands[lane],
                 **settings,
             )
             results.append(stage_b.result)
+        if config.has("table"):
+            m.d.comb += self.requantized.eq(Cat(*requantized))
         passes = [Cat(*results)]  # the last pass, and those before it
         for number in range(self._passes - 1):
             passes.append(register(m, passes[-1], f"results_{number}"))
         m.d.comb += self.vector.eq(Cat(*reversed(passes)))
         return m
+
+    def _own_zero_point(self, first: data.View) -> Value:
+        """The zero point of what goes into stage B."""
+        if not self._config.has("table"):
+            return first["zero_point"]
+        return Mux(self.flags.table, first["table_zero_point"], first["zero_point"])
 
     def _in_passes(self, m: Module, values: list[Value], load: Value, name: str) -> list[Signal]:
         """Lanes of one pass: `values` of a cycle with `load`, one pass a cycle from the next cycle on."""
@@ -204,7 +226,7 @@ class PostPipeline(wiring.Component):
     def _operands(self, m: Module, first_read: Value, used: Value) -> Signal:
         """Operands between the first read of their window, a cycle after it, and stage B; the oldest."""
         # One is between its first and last read; from that on, others come no faster than vectors pass.
-        depth = 1 << (_STAGE_B // self._passes + 1).bit_length()
+        depth = 1 << (self._stage_b // self._passes + 1).bit_length()
         m.submodules.operands = ring = memory.Memory(shape=8 * self._config.out_bytes, depth=depth, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")
         newest, oldest = (Signal(range(depth), name=name) for name in ("newest", "oldest"))

@@ -1,12 +1,12 @@
-"""The store unit: STORE.OUT, STORE.POST, PAR loads and its configuration registers, strictly one at a time."""
+"""The store unit: STORE.OUT, STORE.POST, loads of its tables, its configuration registers; strictly one at a time."""
 
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import connect, flipped
-from vdla.isa.config import Config
-from vdla.isa.layout import POST, REGISTERS, Opcode, Unit
+from vdla.isa.config import TABLE_BYTES, Config
+from vdla.isa.layout import POST, REGISTERS, TABLE, Opcode, Unit
 
 from ..config_registers import config_registers
 from ..element_writer import ElementWriter, job_layout, step_width
@@ -19,18 +19,20 @@ from .operand_fifo import OperandFifo
 from .pipeline import delay
 from .post import SETTINGS, PostPipeline, flags_layout, scales_after_biases
 from .reader import Reader
+from .tables import Tables
 from .writer import Writer
 
 
 def _running_layout(config: Config) -> data.StructLayout:
     """What is kept of the instruction that runs. `short`: it ends in the cycle after its begin; `chain`: it writes the
-    chain memory, where there is one.
+    chain memory, where there is one. `is_table`: it loads look-up tables.
     """
     names = ("is_config", "is_load", "short", "post", "push_prev", "push_next")
     return data.StructLayout(
         dict.fromkeys(names, 1)
-        | {"flags": flags_layout(), "par_by_x": 1, "par_by_y": 1}
+        | {"flags": flags_layout(config), "par_by_x": 1, "par_by_y": 1}
         | ({"chain": 1} if config.chain_buffer_bytes else {})
+        | ({"is_table": 1, "table_index": 3} if config.has("table") else {})
     )
 
 
@@ -138,6 +140,12 @@ class StoreUnit(wiring.Component):
             ]
             if self._config.chain_buffer_bytes:
                 m.d.sync += starting.chain.eq(is_post & post["chain"])
+            if self._config.has("table"):
+                m.d.sync += [
+                    starting.is_table.eq((head["opcode"] == Opcode.LOAD) & (head["memory_type"] == TABLE)),
+                    starting.flags.table.eq(is_post & post["table"]),
+                    starting.table_index.eq(post["table_index"]),
+                ]
             for name in ("combine", "operand", "multiply", "swap", "unsigned"):
                 m.d.sync += starting.flags[name].eq(is_post & post[name])
         return starting
@@ -210,6 +218,9 @@ class StoreUnit(wiring.Component):
         with m.If(starting.is_load):
             self._set_runs(m, requests.runs, head["dram_base"], head, par_shift)
             m.d.comb += requests.runs.kind.eq(Kind.PAR)
+            if config.has("table"):
+                with m.If(starting.is_table):
+                    self._set_runs(m, requests.runs, head["dram_base"], head, TABLE_BYTES.bit_length() - 1)
         with m.Else():
             self._set_runs(m, requests.runs, base, head, out_shift)
             m.d.comb += requests.runs.kind.eq(Kind.OPERAND)
@@ -243,8 +254,24 @@ class StoreUnit(wiring.Component):
             operands.beat_data.eq(self.read.beat_data),
         ]
         entry = self._entry(m, begin, running, reader)
-        self._parameters(m, begin, starting, entry, operands, pipeline, load_done)
+        loader = self._parameters(m, begin, starting, entry, operands, pipeline, load_done)
+        if config.has("table"):
+            self._tables(m, running, loader, pipeline)
         return pipeline
+
+    def _tables(self, m: Module, running: data.View, loader: ElementWriter, pipeline: PostPipeline) -> None:
+        """The look-up tables beside the pipeline; a step of their loads brings a word of the bus, to all lanes."""
+        m.submodules.tables = tables = Tables(config=self._config)
+        part_bits = (TABLE_BYTES // self._config.memory.bus_bytes).bit_length() - 1
+        m.d.comb += [
+            tables.values.eq(pipeline.requantized),
+            pipeline.looked_up.eq(tables.results),
+            tables.used.eq(running.flags.table),
+            tables.index.eq(running.table_index),
+            tables.write.eq(loader.write & (loader.kind == 1)),
+            tables.at.eq(Cat(loader.part[:part_bits], loader.address)),
+            tables.data.eq(loader.data),
+        ]
 
     def _chain(self, m: Module, begin: Value, running: data.View, pipeline: PostPipeline) -> Signal:
         """The write port of the chain memory; high in the cycle from which on the store's last vector is there.
@@ -330,16 +357,17 @@ class StoreUnit(wiring.Component):
         operands: OperandFifo,
         pipeline: PostPipeline,
         load_done: Signal,
-    ) -> None:
+    ) -> ElementWriter:
         """The table, a memory of biases and one of scales; the writer of PAR loads fills them step by step."""
         config = self._config
         bus_bits = config.memory.bus_bytes.bit_length() - 1
         width = step_width(config, config.par_bytes)
         half = config.par_bytes // 2
         piece = min(width, half)  # A step may bring biases and scales at once.
-        m.submodules.loader = loader = ElementWriter(config=config, element_bytes=(config.par_bytes,))
+        sizes = (config.par_bytes, TABLE_BYTES) if config.has("table") else (config.par_bytes,)
+        m.submodules.loader = loader = ElementWriter(config=config, element_bytes=sizes)
         head = view(instruction_layout(config, "LOAD.PAR"), self.commands.payload)
-        job, par_shift = Signal(job_layout(config, 1)), config.par_bytes.bit_length() - 1
+        job, par_shift = Signal(job_layout(config, len(sizes))), config.par_bytes.bit_length() - 1
         m.d.sync += [loader.job.valid.eq(begin & starting.is_load), loader.job.payload.eq(job)]
         connect(m, operands.words, loader.words)
         m.d.comb += [
@@ -351,6 +379,13 @@ class StoreUnit(wiring.Component):
             job.pitch.eq((head["x_stride"] << par_shift)[:bus_bits]),
             job.one_run.eq(head["x_stride"] == head["x_size"]),
         ]
+        fills: Value = loader.write
+        if config.has("table"):
+            # Look-up tables lie at multiples of bus words.
+            fills = loader.write & (loader.kind == 0)
+            m.d.comb += job.kind.eq(starting.is_table)
+            with m.If(starting.is_table):
+                m.d.comb += [job.offset.eq(0), job.pitch.eq(0)]
         late = delay(m, entry, scales_after_biases(config), "entry_late")
         for number, (name, place) in enumerate((("biases", entry), ("scales", late))):
             m.submodules[f"table_of_{name}"] = table = memory.Memory(
@@ -362,8 +397,9 @@ class StoreUnit(wiring.Component):
             m.d.comb += [
                 write.addr.eq(loader.address),
                 write.data.eq(Mux(loader.pad, 0, brought.replicate(half // piece))),
-                write.en.eq(Cat(*(loader.write & (loader.pad | (loader.part == part)) for part in pieces))),
+                write.en.eq(Cat(*(fills & (loader.pad | (loader.part == part)) for part in pieces))),
                 read.addr.eq(place),
                 getattr(pipeline, name).eq(read.data),
             ]
         m.d.sync += load_done.eq(loader.last)
+        return loader

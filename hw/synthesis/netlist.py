@@ -22,6 +22,7 @@ _UNITS: Final = (
     ("compute.accumulators", "accumulators"),
     ("compute", "compute"),
     ("store.pipeline", "post"),
+    ("store.tables", "look-up tables"),
     ("store", "store"),
     ("load", "load"),
     ("fetch", "fetch"),

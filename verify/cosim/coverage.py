@@ -31,6 +31,7 @@ from .observe import (
     CHAIN_SHAPES,
     DISTANCES,
     PADS,
+    POST_MODES,
     ZERO_POINTS,
     Bin,
     alignment,
@@ -45,10 +46,10 @@ ENOUGH = 1000
 """Programs from which on an empty reachable bin fails a run; shorter runs only tell."""
 
 _ALIGNMENTS = ("aligned", "start unaligned", "end unaligned", "both ends unaligned")
-_READS = ("uop", "wgt", "inp", "patch", "acc", "acc8", "par", "operand")
+_READS = ("uop", "wgt", "inp", "patch", "acc", "acc8", "par", "operand", "table")
 _SIZES = ("one burst", "several bursts", "more than the FIFO holds")
 _COMPUTE_WRITERS = ("LOAD.ACC", "LOAD.ACC8", *MATRIX, "ALU")
-_EXTENSION_OF_KIND = {"patch": "patch", "par": "post", "operand": "post"}
+_EXTENSION_OF_KIND = {"patch": "patch", "par": "post", "operand": "post", "table": "table"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +144,20 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
     yield from _fetch(machines)
     yield from _hazards(lacking)
     yield from _chain_memory(machines, lacking)
+    yield from _look_up_tables(machines)
+
+
+def _look_up_tables(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
+    group, missing = "look-up tables", _lacking(machines, "table")
+    for mode in POST_MODES:
+        yield group, f"STORE.POST {mode}", missing
+    for part in ("window", "chain", "several passes"):
+        there = [config for config in machines if part != "chain" or config.chain_buffer_bytes]
+        there = [config for config in there if part != "several passes" or config.post_passes > 1]
+        yield group, f"store with {part}", missing or _lacking(there, "table")
+    for index in range(8):
+        few = all(config.table_depth <= index for config in machines)
+        yield group, f"table {index}", missing or ("no machine has so many" if few else None)
 
 
 def _chain_memory(
@@ -235,8 +250,7 @@ def _operations(
         needed = None if zeros == ZERO_POINTS[0] else "zero_points"
         yield group, f"{name} with {zeros}", lacking[name] or _lacking(machines, needed)
     post = lacking["STORE.POST"]
-    modes = ("requantize", "rescale", "add", "add swapped", "multiply", "multiply swapped")
-    for mode, sign in product(modes, ("signed", "unsigned")):
+    for mode, sign in product(POST_MODES, ("signed", "unsigned")):
         yield group, f"STORE.POST {mode} {sign}", post
     for step in ("par_by_x", "par_by_y"):
         yield group, f"STORE.POST {step}", post
@@ -249,9 +263,11 @@ def _operations(
             never = (
                 "the checker wants x pads of 0 in a patch load"
                 if name == "LOAD.PATCH" and pad[0] == "x"
+                else "the checker wants pads of 0 in a table load"
+                if name == "LOAD.TABLE"
                 else None
             )
-            yield group, f"{name} {pad}", never or lacking[name]
+            yield group, f"{name} {pad}", lacking[name] or never
     for name in (*LOADS, *STORES, *MATRIX, "ALU"):
         yield group, f"{name} empty", lacking[name]
 
@@ -339,6 +355,7 @@ def _hazards(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | N
             yield "write after read", f"dram: {load} -> {store}", lacking[load] or lacking[store]
         yield group, f"dram: {store} -> STORE.POST", lacking["STORE.POST"]
         yield group, f"dram: {store} -> LOAD.UOP", None
+        yield group, f"dram: {store} -> LOAD.TABLE", lacking["LOAD.TABLE"]
         why = "scales from memory that the program wrote need not be finite"
         yield group, f"dram: {store} -> LOAD.PAR", why
         yield "write after read", f"dram: LOAD.UOP -> {store}", None

@@ -4,7 +4,7 @@ A fixed list, so that their libraries are built once. Together: blocks from 4 to
 instructions of 128 and 256 bits, micro-ops of 32 and 64, memories of any depth,
 buses from 64 to 512 bits, every combination of the default extensions, each other one with and without, STORE.POST in
 one to four passes, chain memories where input vectors are as wide as output vectors, wider and narrower, one to eight
-accumulator banks, and queues and FIFOs from the smallest that the configuration allows
+look-up tables, one to eight accumulator banks, and queues and FIFOs from the smallest that the configuration allows
 (so that they fill) to those of the presets.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from vdla.isa.config import KIB, PRESETS, Config, Memory, load_config
-from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSIONS
+from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSIONS, NEED_POST
 from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
@@ -402,6 +402,59 @@ def default_machines() -> tuple[Config, ...]:
             extensions=("post", "patch"),
             memory=Memory(bus_bytes=32, outstanding_reads=4, outstanding_writes=2),
         ),
+        change(
+            small,
+            "4x4, batch 2, look-up tables",
+            batch=2,
+            inp_buffer_bytes=2 * KIB,
+            acc_banks=2,
+            post_lanes=2,
+            tables=3,
+            par_buffer_bytes=256,
+            command_queue_depth=4,
+            token_queue_depth=3,
+            fetch_buffer_depth=8,
+            load_fifo_bytes=64,
+            compute_fifo_bytes=64,
+            operand_fifo_bytes=64,
+            store_fifo_bytes=64,
+            extensions=("post", "depthwise", "table"),
+            memory=Memory(bus_bytes=8, outstanding_reads=4, outstanding_writes=2),
+        ),
+        change(
+            small,
+            "4x8, 512-bit bus, look-up tables and chain memory",
+            block_out=8,
+            wgt_buffer_bytes=4 * KIB,
+            acc_banks=4,
+            tables=1,
+            par_buffer_bytes=64 * 5,
+            chain_buffer_bytes=8 * 60,
+            command_queue_depth=3,
+            token_queue_depth=2,
+            fetch_buffer_depth=16,
+            load_fifo_bytes=256,
+            compute_fifo_bytes=128,
+            operand_fifo_bytes=256,
+            store_fifo_bytes=256,
+            extensions=("post", "patch", "table"),
+            memory=Memory(bus_bytes=64, outstanding_reads=4, outstanding_writes=2),
+        ),
+        change(
+            small,
+            "8x4, batch 8, eight look-up tables",
+            batch=8,
+            block_in=8,
+            inp_buffer_bytes=2 * KIB,
+            wgt_buffer_bytes=4 * KIB,
+            post_lanes=8,
+            tables=8,
+            par_buffer_bytes=32 * 9,
+            operand_fifo_bytes=64,
+            store_fifo_bytes=64,
+            extensions=("post", "table"),
+            memory=Memory(bus_bytes=16, outstanding_reads=2, outstanding_writes=1),
+        ),
     )
 
 
@@ -409,7 +462,8 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
     """The machines, so that every declared field of the RTL takes its `samples` and every extension is there.
 
     A field that all of `machines` leave at its default is dealt to those that are no presets, one sample after another;
-    an extension that machines have only where they name it goes to every second of them.
+    an extension that machines have only where they name it goes to every second of them, those of the post-processing
+    store apart.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}
@@ -418,7 +472,7 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
             for number, sample in zip(others, cycle(item.samples), strict=False):
                 changes[number][name] = sample
     for number in others[1::2]:
-        asked = [name for name in EXTENSIONS if name not in DEFAULT_EXTENSIONS]
+        asked = [name for name in EXTENSIONS if name not in (*DEFAULT_EXTENSIONS, *NEED_POST)]
         missing = [name for name in asked if not machines[number].has(name)]
         changes[number]["extensions"] = (*machines[number].extensions, *missing)
     return tuple(

@@ -256,6 +256,9 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
                 values[key] = int(rng.integers(2)) if values["combine"] else 0
             if not values["operand"]:
                 values["multiply"] = values["swap"] = 0
+            if config.has("table"):
+                values["table"] = int(rng.integers(2))
+                values["table_index"] = int(rng.integers(config.table_depth)) * values["table"]
             if config.chain_buffer_bytes and rng.random() < 0.4:
                 values["chain"] = 1
                 values["dram_base"] %= config.chain_buffer_bytes // config.out_bytes

@@ -36,6 +36,7 @@ ZERO_POINTS = (
     "zero points of inputs and weights",
 )
 CHAIN_SHAPES = ("block_in = block_out", "block_in > block_out", "block_in < block_out")
+POST_MODES = ("requantize", "rescale", "add", "add swapped", "multiply", "multiply swapped")
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 DISTANCES = (1, 2, 3, 4, 5)
 """Operations between a write and a read of one accumulator: up to four are in the pipelines between the two stages."""
@@ -305,6 +306,7 @@ def _walk(
         touched = accesses(trace, name, values)
         if name == "STORE.POST" and values["x_size"] and values["y_size"]:
             yield from _window(config, trace.registers, values)
+            yield from _look_up(config, trace.registers, values)
         if config.chain_buffer_bytes:
             yield from _chain_memory(config, trace.registers, name, values, touched)
         for item in touched:
@@ -374,6 +376,21 @@ def _chain_memory(
         ("par_by_x", values["par_by_x"] and values["x_size"] > 1),
         ("par_by_y", values["par_by_y"] and values["y_size"] > 1),
         ("several rows", values["y_size"] > 1),
+    ):
+        if there:
+            yield group, f"store with {part}"
+
+
+def _look_up(config: Config, registers: Mapping[str, Values], values: Values) -> Iterator[Bin]:
+    if not values["table"]:
+        return
+    group, window = "look-up tables", registers["WINDOW"]
+    yield group, f"STORE.POST {post_mode(values)}"
+    yield group, f"table {values['table_index']}"
+    for part, there in (
+        ("window", window["rows_minus_1"] or window["columns_minus_1"]),
+        ("chain", values["chain"]),
+        ("several passes", config.post_passes > 1),
     ):
         if there:
             yield group, f"store with {part}"

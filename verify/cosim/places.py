@@ -30,7 +30,7 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
     starts: dict[str, list[int]] = {kind: [0] for kind in _KINDS}
     for name, values in decoded:
         if (kind := _kind(name)) is not None:
-            starts[kind].append(values["dram_base"] * config.element_bytes(kind))
+            starts[kind].append(values["dram_base"] * _element(config, name))
     behind = instruction_address(len(program.image))
     size = behind + config.instruction_bytes * len(decoded) + AXI_BOUNDARY
     taken: list[int] = []
@@ -47,12 +47,14 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
     origins: dict[str, int] = {}
     for kind in _KINDS:
         element = config.element_bytes(kind)
+        if kind == "par" and config.has("table"):
+            element = min(element, config.element_bytes("table"))
         origins[kind] = free(element << 32, element, starts[kind])
     words = program.instructions.copy()
     for index, (name, values) in enumerate(decoded):
         if (kind := _kind(name)) is not None:
             field = formats(config)[name].field("dram_base")
-            _put(words[index], field, values["dram_base"] + origins[kind] // config.element_bytes(kind))
+            _put(words[index], field, values["dram_base"] + origins[kind] // _element(config, name))
     return words, Surroundings(
         base=int(rng.integers(1 << ADDRESS_BITS)) // AXI_BOUNDARY * AXI_BOUNDARY,
         origins=(fetch, *origins.values()),
@@ -62,10 +64,21 @@ def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.ui
 
 
 def _kind(name: str) -> str | None:
-    """The kind of elements (`Config.element_bytes`) that instructions of format `name` address."""
+    """The kind of transfers that instructions of format `name` are, named as elements; look-up tables are as PAR."""
+    if name == "LOAD.TABLE":
+        return "par"
     if name.startswith("STORE."):
         return "out"
     return name.removeprefix("LOAD.").lower() if name.startswith("LOAD.") else None
+
+
+def _element(config: Config, name: str) -> int:
+    """DRAM bytes of the elements that instructions of format `name` address."""
+    return (
+        config.out_bytes
+        if name.startswith("STORE.")
+        else config.element_bytes(name.partition(".")[2].lower())
+    )
 
 
 def _origin(rng: np.random.Generator, reach: int, element: int, size: int, starts: list[int]) -> int:

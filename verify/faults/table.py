@@ -1,4 +1,4 @@
-"""29 one-line faults in RTL and simulator, each of which co-simulation must notice."""
+"""32 one-line faults in RTL and simulator, each of which co-simulation must notice."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ TINY: Final = "tiny"
 SHORT: Final = "4x4 without extensions, smallest queues"
 ZEROS: Final = "4x8, 256-bit bus, patch"
 CHAIN: Final = "4x4, batch 2, chain memory"
+TABLES: Final = "4x4, batch 2, look-up tables"
 
 
 def _rtl(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
@@ -224,6 +225,30 @@ FAULTS: Final = (
         "V[V_WRITTEN] = cycle + P[P_STORE_LATENCY]",
         "a store to the chain memory ends as early as STORE.OUT would",
         CHAIN,
+    ),
+    _rtl(
+        "look-up table's half",
+        "store/tables.py",
+        "entry.eq(Cat(self.value[:7], ~self.value[7], self.index)),",
+        "entry.eq(Cat(self.value[:7], self.value[7], self.index)),",
+        "a look-up finds positive values' entries for negative ones",
+        TABLES,
+    ),
+    _rtl(
+        "look-up table's place",
+        "store/unit.py",
+        "tables.at.eq(Cat(loader.part[:part_bits], loader.address)),",
+        "tables.at.eq(Cat(loader.part[:part_bits], loader.address[:1])),",
+        "the third look-up table is loaded over the first",
+        TABLES,
+    ),
+    _simulator(
+        "look-up's zero point",
+        "post.py",
+        "own_zero_point = _signed(here[2], 48, 16) if row[TABLE] else zero_point",
+        "own_zero_point = zero_point",
+        "what a look-up finds has the zero point of what it looked up",
+        TABLES,
     ),
     _simulator(
         "pad value",

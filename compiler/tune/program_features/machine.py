@@ -10,8 +10,17 @@ from vdla.isa import layout
 from vdla.isa.config import Config
 from vdla.isa.layout import LOADS, TOKEN_QUEUES, Unit
 
-KINDS = (*LOADS, "STORE.OUT", "STORE.POST", "GEMM", "DEPTHWISE", "ALU", "CONFIG", "FINISH")
-"""Names of instruction formats, in the order of the features."""
+KINDS = (
+    *(name for name in LOADS if name != "LOAD.TABLE"),
+    "STORE.OUT",
+    "STORE.POST",
+    "GEMM",
+    "DEPTHWISE",
+    "ALU",
+    "CONFIG",
+    "FINISH",
+)
+"""Names of instruction formats, in the order of the features; a LOAD.TABLE counts as a LOAD.PAR."""
 TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
 """Kinds of transfers, as the simulator counts them; instructions themselves are apart."""
 _KIND_OF = {
@@ -22,6 +31,7 @@ _KIND_OF = {
     "ACC": "acc",
     "ACC8": "acc",
     "PAR": "par",
+    "TABLE": "par",
 }
 
 Columns = Mapping[str, np.ndarray]
@@ -70,7 +80,7 @@ def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
     opcodes = (instructions[:, 0] & np.uint64(7)).astype(np.int64)
     types = (instructions[:, 0] >> np.uint64(7) & np.uint64(7)).astype(np.int64)
     rows: dict[str, np.ndarray] = {}
-    for kind in KINDS:
+    for kind in (*KINDS, "LOAD.TABLE"):
         found = opcodes == int(formats[kind].opcode)
         if formats[kind].memory_type is not None:
             found &= types == formats[kind].memory_type
@@ -94,7 +104,8 @@ def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
                 moved = (start + delta, np.where(reads, runs, 0), length, pitch)
                 _add(transfers["operand"], config, moved)
     return MachineCounts(
-        instructions={kind: len(at) for kind, at in rows.items()},
+        instructions={kind: len(rows[kind]) for kind in KINDS}
+        | {"LOAD.PAR": len(rows["LOAD.PAR"]) + len(rows["LOAD.TABLE"])},
         bytes={kind: moved[0] for kind, moved in transfers.items()},
         beats={kind: moved[1] for kind, moved in transfers.items()},
         runs={kind: moved[2] for kind, moved in transfers.items()},

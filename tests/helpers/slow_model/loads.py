@@ -50,7 +50,7 @@ def element_steps(model: Model, instruction: Instruction, kind: str, client: Cli
     width = min(size, model.bus)
     if values["x_size"] == 0:
         return
-    name = "acc" if kind == "acc8" else kind
+    name = {"acc8": "acc", "table": "par"}.get(kind, kind)
     start, rows, length = values["dram_base"] * size, values["y_size"], values["x_size"] * size
     pitch = values["x_stride"] * size
     if values["x_stride"] == values["x_size"]:

@@ -64,11 +64,16 @@ CONFIGS = {
         wgt_buffer_bytes=32 * 128, store_fifo_bytes=64, operand_fifo_bytes=128, extensions=("post",),
         chain_buffer_bytes=32 * 9,
     ),
+    "2x4 lanes in 4 passes, look-up tables": dataclasses.replace(
+        TINY, batch=2, post_lanes=2, acc_buffer_bytes=64 * 32, inp_buffer_bytes=64 * 8, store_fifo_bytes=128,
+        extensions=("post", "table"), tables=3,
+    ),
     "8 lanes, no post": dataclasses.replace(
         TINY, block_out=8, acc_buffer_bytes=64 * 32, wgt_buffer_bytes=32 * 32, extensions=(),
     ),
 }  # fmt: skip
 SIDES = ("prev", "next")
+LOADS = ("LOAD.PAR", "LOAD.TABLE")
 
 
 @dataclass(eq=False)
@@ -142,7 +147,7 @@ class Model:
         if step.name == "CONFIG":
             self.end = now + 1
             return
-        size = config.par_bytes if step.name == "LOAD.PAR" else config.out_bytes
+        size = config.element_bytes(step.name.partition(".")[2].lower())
         base, length, pitch = values["dram_base"] * size, values["x_size"] * size, values["x_stride"] * size
         runs = [(base + y * pitch, length) for y in range(values["y_size"])]
         product = PRODUCT_CYCLES if values["x_stride"] == values["x_size"] and values["y_size"] > 1 else 0
@@ -150,9 +155,9 @@ class Model:
         if values["x_stride"] == values["x_size"]:
             runs = [(base, length * values["y_size"])]
         reads = read_burst_beats(config, config.fifo_bytes("operand"))
-        if step.name == "LOAD.PAR":
+        if step.name in LOADS:
             self.waiting = [b for at, bytes_ in runs for b in cut(at, bytes_, self.bus, reads)]
-            self.loads = self.load_steps(values, list(self.waiting))
+            self.loads = self.load_steps(values, size, list(self.waiting))
             return
         self.count = values["y_size"] * values["x_size"]
         self.vector = self.position = 0
@@ -170,8 +175,9 @@ class Model:
             delta = step.registers["OPERAND"]["delta"] * size
             self.waiting = [b for at, bytes_ in runs for b in cut(at + delta, bytes_, self.bus, reads)]
 
-    def load_steps(self, values: dict[str, int], bursts: list[Burst]) -> list[tuple[Burst, int] | None]:
-        size = self.config.par_bytes
+    def load_steps(
+        self, values: dict[str, int], size: int, bursts: list[Burst]
+    ) -> list[tuple[Burst, int] | None]:
         width = min(size, self.bus)
         columns = values["x_pad_0"] + values["x_size"] + values["x_pad_1"]
         bytes_ = [(b, at) for b in bursts for at in range(b.address, b.address + b.size)][width - 1 :: width]
@@ -254,7 +260,7 @@ class Model:
         """A step of the writer, if one happens in this cycle."""
         if (
             self.step is None
-            or self.step.name != "LOAD.PAR"
+            or self.step.name not in LOADS
             or not self.loads
             or now < self.begin + STEP_DELAY
         ):
@@ -291,6 +297,9 @@ def program(config: Config, seed: int, length: int) -> tuple[list[Step], Referen
         fill = {"y_size": 1, "x_size": count, "x_stride": count}
         first = [("LOAD.PAR", fill | {"dram_base": regions.parameters // config.par_bytes})]
         names = {"CONFIG", "LOAD.PAR", "STORE.OUT", "STORE.POST"}
+        if config.has("table"):
+            names.add("LOAD.TABLE")
+            first.append(("LOAD.TABLE", {"y_size": 1, "x_size": 1, "x_stride": 1, "dram_base": 40}))
     else:
         first = []
     while len(steps) < length:
@@ -391,7 +400,7 @@ class Bench:
             if model.shown is not None:
                 burst = model.shown
                 shown = ctx.get(unit.read.request.payload)
-                kind = Kind.PAR if model.step and model.step.name == "LOAD.PAR" else Kind.OPERAND
+                kind = Kind.PAR if model.step and model.step.name in LOADS else Kind.OPERAND
                 wanted = (burst.address, burst.size, burst.beats, kind)
                 assert (shown.address, shown.bytes, shown.beats, shown.kind) == wanted, now
                 if not self.no():
@@ -509,13 +518,14 @@ class Bench:
 @pytest.mark.parametrize(
     ("name", "seed"),
     representatives(
-        zip(CONFIGS, (23, 33, 17, 5, 6, 7, 2, 3, 1), strict=True),
+        zip(CONFIGS, (23, 33, 17, 5, 6, 7, 2, 3, 4, 1), strict=True),
         0,
         always=[
             ("4 lanes in 2 passes", 5),
             ("2x4 lanes in 8 passes", 7),
             ("4 lanes, chain memory", 2),
             ("2x8 lanes, chain memory of 16 lanes", 3),
+            ("2x4 lanes in 4 passes, look-up tables", 4),
             ("8 lanes, no post", 1),
         ],
     ),
