@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .config import Config
 from .errors import ProgramError
-from .layout import REGISTERS, decode_uops, unpack_fields, uop_dtype
+from .layout import REGISTERS, decode_uops, operand_shape, unpack_fields, uop_dtype
 from .parameters import is_power_of_two
 
 Values = Mapping[str, int]
@@ -348,17 +348,17 @@ def _alu(trace: Trace, values: Values) -> Iterator[Access]:
 # --- stores ---------------------------------------------------------------------------------------------
 
 
-def _outputs(trace: Trace, values: Values, verb: str, what: str, distance: int) -> Iterator[Elements]:
+def _outputs(trace: Trace, values: Values) -> Iterator[Elements]:
+    first, pitch, width = values["dram_base"], values["x_stride"], values["x_size"]
+    return _vectors(trace, "writes", "dram_base", values["y_size"], first, pitch, width)
+
+
+def _vectors(
+    trace: Trace, verb: str, what: str, rows: int, first: int, pitch: int, width: int
+) -> Iterator[Elements]:
+    """Granules of `rows` rows of `width` output vectors."""
     size = trace.config.out_bytes
-    return _dram(
-        trace,
-        verb,
-        what,
-        values["y_size"],
-        (values["dram_base"] + distance) * size,
-        values["x_stride"] * size,
-        values["x_size"] * size,
-    )
+    return _dram(trace, verb, what, rows, first * size, pitch * size, width * size)
 
 
 def _store_out(trace: Trace, values: Values) -> Iterator[Access]:
@@ -370,7 +370,7 @@ def _store_out(trace: Trace, values: Values) -> Iterator[Access]:
     last = values["sram_base"] + count - 1
     _within("sram_base", "accumulator", last, trace.config.acc_depth)
     yield Access(Resource.ACC, False, slice(values["sram_base"], last + 1))
-    for run in _outputs(trace, values, "writes", "dram_base", 0):
+    for run in _outputs(trace, values):
         yield Access(Resource.DRAM, True, run)
 
 
@@ -411,18 +411,19 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
         found = trace.index_sets[key] = read
     yield Access(Resource.ACC, False, (found + base) % config.acc_depth)
     if values["combine"] and values["operand"]:
-        delta = trace.registers["OPERAND"]["delta"]
-        if not values["chain"] and _reads_own_outputs(values, delta):
+        operand = trace.registers["OPERAND"]
+        first, pitch, width = operand_shape(values, operand)
+        if not values["chain"] and _reads_own_outputs(values, first, pitch, width):
             raise AccessError(
-                f"register OPERAND.delta = {delta} reads what this very instruction wrote before; the operand "
-                "stream reads ahead of the writes, so split the store in two"
+                f"register OPERAND.delta = {operand['delta']} reads what this very instruction wrote before; operands "
+                "are read ahead of the writes, so split the store in two"
             )
-        for run in _outputs(trace, values, "reads", "register OPERAND.delta", delta):
+        for run in _vectors(trace, "reads", "register OPERAND.delta", rows, first, pitch, width):
             yield Access(Resource.DRAM, False, run)
     if values["chain"]:
         yield _chained(config, values)
         return
-    for run in _outputs(trace, values, "writes", "dram_base", 0):
+    for run in _outputs(trace, values):
         yield Access(Resource.DRAM, True, run)
 
 
@@ -438,15 +439,22 @@ def _chained(config: Config, values: Values) -> Access:
     return Access(Resource.CHAIN, True, (grid[:, None] * pieces + np.arange(pieces)).reshape(-1))
 
 
-def _reads_own_outputs(values: Values, delta: int) -> bool:
+def _reads_own_outputs(values: Values, first: int, pitch: int, width: int) -> bool:
     """Whether a vector's operand is the output of a vector before it in the same instruction.
 
-    Vector (y, x) lies at y * pitch + x, its operand at y * pitch + x + delta: look for row distances dy at which
-    an earlier vector lies there, within a row's length.
+    Row y has outputs y * x_stride + x from dram_base on and operands y * pitch + x from `first` on, or with `width` 1
+    the one at y * pitch for all of them.
     """
-    distance, pitch, rows = -delta, values["x_stride"], values["y_size"]
-    candidates = [0] if distance > 0 else []
-    if rows > 1:
-        nearest = distance // pitch if pitch else 1
-        candidates += [min(max(dy, 1), rows - 1) for dy in (nearest, nearest + 1)]
-    return any(abs(distance - dy * pitch) < values["x_size"] for dy in candidates)
+    step, columns, rows = values["x_stride"], values["x_size"], values["y_size"]
+    row = np.arange(rows, dtype=np.int64)
+    begin = first - values["dram_base"] + row * pitch
+    # In its own row: operand x of an output before it; of a repeated one, any output but the last.
+    within = begin - row * step
+    own = (within < 0) & (within > -columns) if width > 1 else (within >= 0) & (within < columns - 1)
+    # In a row before: which of them reach to where its operands lie.
+    if step == 0:
+        earlier = (row > 0) & (begin < columns) & (begin + width > 0)
+    else:
+        nearest = np.minimum((begin + width - 1) // step, row - 1)
+        earlier = (nearest >= 0) & (nearest * step + columns > begin)
+    return bool((own | earlier).any())

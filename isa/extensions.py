@@ -104,6 +104,17 @@ def _table(config: Config) -> Block:
     )
 
 
+def _broadcast(config: Config) -> Block:
+    return Block(
+        name="broadcast",
+        lanes=config.batch * config.block_out,
+        multipliers=0,
+        multiplier="none",
+        ports="those of the operand FIFO, whose first vector stays for a row",
+        storage_bytes=0,
+    )
+
+
 def _chain(config: Config) -> Block:
     return Block(
         name="chain memory",
@@ -130,10 +141,15 @@ EXTENSION_TABLE: dict[str, Extension] = {
         block=_table,
         default=False,
     ),
+    "broadcast": Extension(
+        meaning="operands of STORE.POST with a row stride of their own, and one for a whole row (register OPERAND)",
+        block=_broadcast,
+        default=False,
+    ),
 }
 """Optional hardware beyond VTA, by name."""
 
-NEED_POST = ("table",)
+NEED_POST = ("table", "broadcast")
 """Extensions of the post-processing store."""
 
 EXTENSIONS = tuple(EXTENSION_TABLE)

@@ -211,6 +211,14 @@ def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
             f"chain = 1 needs a chain memory, which configuration {config.name!r} lacks; set `chain_buffer_bytes`, or "
             "store to DRAM"
         )
+    if name == "CONFIG" and not config.has("broadcast"):
+        operand = register("OPERAND")
+        here = (values["unit"], values["register"]) == (operand.unit, operand.index)
+        if here and any(unpack_fields(operand.fields[1:], values["value"]).values()):
+            return (
+                f"sets more of OPERAND than delta, which needs the extension 'broadcast'; {config.name!r} lacks it, "
+                "add it to `extensions`"
+            )
     if name == "STORE.POST" and values["table"] and not config.has("table"):
         return f"table = 1 needs the extension 'table', which {config.name!r} lacks; add it to `extensions`"
     return None
@@ -312,9 +320,25 @@ REGISTERS = (
         Field("high", 40, 8, True),
         Field("zero_point", 48, 16, True),
     ),
-    _register("OPERAND", Unit.STORE, 5, Field("delta", 0, 32, True)),
+    _register(
+        "OPERAND",
+        Unit.STORE,
+        5,
+        Field("delta", 0, 32, True),
+        Field("stride", 32, 16),
+        Field("own_stride", 48, 1),
+        Field("repeat", 49, 1),
+    ),
 )
 """The configuration registers; `ratio_self`, `ratio_operand` and `offset` hold the bits of a float32."""
+
+
+def operand_shape(values: Mapping[str, int], operand: Mapping[str, int]) -> tuple[int, int, int]:
+    """(first, pitch, width) of the operand vectors of a STORE.POST, in output vectors of DRAM: row y has `width` of
+    them from first + y * pitch on. `operand` are the fields of its register.
+    """
+    pitch = operand["stride"] if operand["own_stride"] else values["x_stride"]
+    return values["dram_base"] + operand["delta"], pitch, 1 if operand["repeat"] else values["x_size"]
 
 
 def register(name: str) -> Register:

@@ -26,6 +26,7 @@ from .layout import (
     formats,
     join_words,
     lacking,
+    operand_shape,
     unpack_fields,
 )
 from .scratchpads import Contents, typed_scratchpads
@@ -368,7 +369,8 @@ def _store_post(machine: _Machine, values: Values) -> None:
             if values["table"]:
                 place = machine.check("table_index", values["table_index"], config.table_depth, "table")
                 q = machine.table[place][q.astype(np.int64) + 128]
-            result = _combine(machine, values, q, out)
+            first_operand, pitch, width = operand_shape(values, registers["OPERAND"])
+            result = _combine(machine, values, q, first_operand + y * pitch + (x if width > 1 else 0))
             if values["chain"]:
                 vectors = config.chain_buffer_bytes // config.out_bytes
                 place = machine.check(
@@ -379,7 +381,8 @@ def _store_post(machine: _Machine, values: Values) -> None:
                 machine.write("dram_base", out, result)
 
 
-def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], out: int) -> NDArray[np.int8]:
+def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], operand_at: int) -> NDArray[np.int8]:
+    """Stage B; its operand is output vector `operand_at` of DRAM."""
     config, registers = machine.config, machine.registers
     first, last = registers["REQUANTIZE"], registers["COMBINE"]
     zero_point = first["table_zero_point" if values["table"] else "zero_point"]
@@ -392,8 +395,7 @@ def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], out: int) -
     low, high = last["low"], last["high"]
     if not values["operand"]:
         return rescale(q, zero_point, ratio_self, last["zero_point"], low, high)
-    delta = registers["OPERAND"]["delta"] * config.out_bytes
-    operand = machine.read("register OPERAND.delta", out + delta, config.out_bytes)
+    operand = machine.read("register OPERAND.delta", operand_at * config.out_bytes, config.out_bytes)
     pairs = [
         (q, ratio_self, zero_point),
         (operand.view(np.int8).reshape(q.shape), ratio_operand, first["operand_zero_point"]),

@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 from vdla.isa.alu import alu_extension
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
-from vdla.isa.layout import EXTENSION_OF, LOADS, REGISTERS, STORES, Unit, format_names, formats, unit_of
+from vdla.isa.layout import (
+    EXTENSION_OF,
+    LOADS,
+    REGISTERS,
+    STORES,
+    Unit,
+    format_names,
+    formats,
+    register,
+    unit_of,
+)
 from vdla.isa.timing import LOADS_IN_FLIGHT
 from vdla.util.machine_code import compiled
 
@@ -92,6 +102,7 @@ _COLUMNS = {
 }
 
 LOG_COLUMNS = 8
+_OPERAND = register("OPERAND").index
 _DONE, _UNKNOWN, _OUTSIDE, _BAD_REGISTER, _OUTSIDE_CHAIN = range(5)
 
 
@@ -176,6 +187,14 @@ def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
     return max(np.int64(0), min(patch >> 32 & 0xFFFF, end))
 
 
+@timing_code
+def operand_shape(row, operand):  # type: ignore[no-untyped-def]
+    """(first, pitch, width) of a STORE.POST's operand vectors, as `isa.layout` has it; `operand` is its register."""
+    pitch = operand >> 32 & 0xFFFF if operand >> 48 & 1 else row[X_STRIDE]
+    width = np.int64(1) if operand >> 49 & 1 else row[X_SIZE]
+    return row[DRAM_BASE] + (operand << 32 >> 32), pitch, width
+
+
 @compiled()
 def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  # type: ignore[no-untyped-def]
     """Register log and bounds: (outcome, instruction, first byte, end, whether stores may write micro-ops)."""
@@ -218,9 +237,10 @@ def _follow(rows, count, sizes, register_counts, size, chain_size, registers):  
         if kind == LOAD_UOP:
             uop_low, uop_high = min(uop_low, begin), max(uop_high, end)
         if kind == STORE_POST and row[OPERAND]:
-            delta = (registers[row[REGISTERS_AT], 5] << 32 >> 32) * sizes[kind]
-            if begin + delta < 0 or end + delta > size:
-                return _OUTSIDE, i, begin + delta, end + delta, False
+            first, pitch, width = operand_shape(row, registers[row[REGISTERS_AT], 5])
+            begin, end = first * sizes[kind], (first + (row[Y_SIZE] - 1) * pitch + width) * sizes[kind]
+            if begin < 0 or end > size:
+                return _OUTSIDE, i, begin, end, False
     rewrites = False
     for i in range(count):
         row = rows[i]
@@ -251,6 +271,10 @@ def _lacking(
             of_unit = (rows[:, KIND] == CONFIG) & (rows[:, s.UNIT] == item.unit)
             if (sets := of_unit & (rows[:, REGISTER] == item.index)).any():
                 yield int(np.argmax(sets)), f"the extension {item.extension!r} (register {item.name})"
+    shaped = (rows[:, KIND] == CONFIG) & (rows[:, UNIT] == STORE) & (rows[:, REGISTER] == _OPERAND)
+    shaped &= rows[:, VALUE] >> 32 & 0x3FFFF != 0
+    if shaped.any() and not config.has("broadcast"):
+        yield int(np.argmax(shaped)), "the extension 'broadcast' (more of OPERAND than delta)"
     looked_up = (rows[:, KIND] == STORE_POST) & (rows[:, s.TABLE] == 1)
     if looked_up.any() and not config.has("table"):
         yield int(np.argmax(looked_up)), "the extension 'table' (table = 1)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from vdla.util.machine_code import compiled
 
+from .decode import operand_shape
 from .kernels import combine_add, combine_multiply, requantize
 from .loads import DONE, OUTSIDE
 from .state import (
@@ -92,7 +93,10 @@ def store_post(row, here, memory, acc, par, reduced, chain, table):  # type: ign
                     value = requantize(total, scale[j], zero_point, low, high)
                     reduced[b, j] = table[row[TABLE_INDEX], value + 128] if row[TABLE] else value
             if row[COMBINE]:
-                start = to + _signed(here[5], 0, 32) * size if row[OPERAND] else to
+                start = to
+                if row[OPERAND]:
+                    first, pitch, width = operand_shape(row, here[5])
+                    start = (first + y * pitch + (x if width > 1 else 0)) * size
                 _combine(row, here, own_zero_point, reduced.reshape(-1), result[start : start + size], out)
             else:
                 flat = reduced.reshape(-1)

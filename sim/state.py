@@ -186,8 +186,9 @@ U_SIZE = 12
     V_REST,  # cycles between a vector's last read and the next one's first in which no read may happen
     V_CHAIN,  # it writes the chain memory: no bursts, and no room needed
     V_WRITTEN,  # then: the cycle in which its last vector so far is written
-) = range(31)
-V_SIZE = 31
+    V_REPEAT,  # vectors that share an operand: 1, or those of a row
+) = range(32)
+V_SIZE = 32
 
 # --- T[queue]: token queues ------------------------------------------------------------------------------
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from vdla.isa.timing import FIFO_LATENCY, REQUEST_DELAY, ROOM_DELAY, WRITE_DELAY
+from vdla.isa.timing import FIFO_LATENCY, PRODUCT_CYCLES, REQUEST_DELAY, ROOM_DELAY, WRITE_DELAY
 
 from .cache import timing_code
+from .decode import operand_shape
 from .memory import beats_of, burst_bytes, start_transfer
 from .parameters import (
     P_ACC_DEPTH,
@@ -74,6 +75,7 @@ from .state import (
     V_OPERAND_END,
     V_PITCH,
     V_READ,
+    V_REPEAT,
     V_REST,
     V_ROOM,
     V_ROW_STRIDE,
@@ -153,9 +155,13 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
         V[V_REST] = max(0, P[P_POST_PASSES] - V[V_ROWS] * V[V_COLUMNS])
         if row[OPERAND]:
             V[V_OPERAND] = 1
-            first = first_request(row, cycle)
-            address = V[V_ADDRESS] + (here[5] << 32 >> 32) * out
-            start_transfer(C, STORE_CLIENT, T_OPERAND, address, V[V_RUNS] + 1, V[V_LENGTH], V[V_PITCH], first)
+            begin, pitch, width = operand_shape(row, here[5])
+            V[V_REPEAT] = row[X_SIZE] // width
+            runs, length, first = row[Y_SIZE], width * out, cycle + REQUEST_DELAY
+            if pitch == width:
+                first += PRODUCT_CYCLES if row[Y_SIZE] > 1 else 0
+                runs, length = np.int64(1), length * row[Y_SIZE]
+            start_transfer(C, STORE_CLIENT, T_OPERAND, begin * out, runs, length, pitch * out, first)
     if V[V_CHAIN]:
         V[V_LEFT] = V[V_RUNS] = 0
     _next_burst(P, V)
@@ -219,7 +225,7 @@ def _room(P, M, V, W):  # type: ignore[no-untyped-def]
 def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
     """First cycle in which the next vector's operand is in the FIFO, or BLOCKED."""
     c = STORE_CLIENT
-    wanted = (V[V_INDEX] + 1) * P[P_OUT_BYTES]
+    wanted = (V[V_INDEX] // V[V_REPEAT] + 1) * P[P_OUT_BYTES]
     number, finish = C[c, C_TAKEN], V[V_OPERAND_END]
     while number < C[c, C_SERVED]:
         burst = R[c, number & (R.shape[1] - 1)]
@@ -233,9 +239,11 @@ def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
-    """The operand leaves the FIFO in `cycle`; give back the bursts it ends."""
+    """The operand leaves the FIFO in `cycle` with the last vector that it is for; give back the bursts it ends."""
     c = STORE_CLIENT
-    wanted = (V[V_INDEX] + 1) * P[P_OUT_BYTES]
+    if (V[V_INDEX] + 1) % V[V_REPEAT]:
+        return
+    wanted = (V[V_INDEX] + 1) // V[V_REPEAT] * P[P_OUT_BYTES]
     while C[c, C_TAKEN] < C[c, C_SERVED]:
         burst = R[c, C[c, C_TAKEN] & (R.shape[1] - 1)]
         if V[V_OPERAND_END] + burst[R_BYTES] > wanted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from vdla.util.machine_code import compiled
 
-from .decode import patch_row_bytes
+from .decode import operand_shape, patch_row_bytes
 from .state import (
     CHAIN,
     DRAM_BASE,
@@ -73,7 +73,9 @@ def observe_transfer(row, here, memory, sizes, beats, totals):  # type: ignore[n
             return
         which = _WRITTEN
     elif kind == STORE_POST and row[OPERAND]:
-        which, shift = _STORE, (here[5] << 32 >> 32) * size
+        which = _STORE
+        first, pitch, length = operand_shape(row, here[5])
+        shift, pitch, length = (first - row[DRAM_BASE]) * size, pitch * size, length * size
     else:
         return
     if length <= 0:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.util.machine_code import compiled
 
+from .decode import operand_shape
 from .kernels import saturate
 from .state import (
     CHAIN,
@@ -212,7 +213,7 @@ def observe_store(row, here, memory, pads, compute, bank_depth, state, totals): 
             here[1] >> 32 & 0xFFFF,
             here[1] >> 48 & 1 == 1,
         )
-    shift = (here[5] << 32 >> 32) if post and row[OPERAND] else np.int64(0)
+    first, pitch, operands = operand_shape(row, here[5])
     for y in range(row[Y_SIZE]):
         for x in range(row[X_SIZE]):
             corner = row[SRAM_BASE] + y * y_stride + x * x_stride
@@ -243,7 +244,8 @@ def observe_store(row, here, memory, pads, compute, bank_depth, state, totals): 
                     kept = state.kept[k % width]
                     value = _stage_a(total, state.scales[k], here, kept, totals)
                     if row[OPERAND]:
-                        operand = np.int64(np.int8(memory[to + shift * lanes + k]))
+                        at = (first + y * pitch + (x if operands > 1 else 0)) * lanes
+                        operand = np.int64(np.int8(memory[at + k]))
                         totals[_OPERANDS] += ones((operand ^ state.operands[k]) & 0xFF)
                         state.operands[k] = operand
                     _stage_b(value, state.operands[k], row, here, state.table, kept, totals)

@@ -520,6 +520,10 @@ def register_values(source: Source, name: str) -> dict[str, int]:
         case "COMBINE":
             offset = float_bits(combine_constants(source.rng)[2])
             return {"offset": offset, "low": low, "high": high, "zero_point": _zero_point(source)}
+        case "OPERAND" if config.has("broadcast") and source.chance(0.7):
+            delta = number(20, -200) if source.chance(0.5) else number(-200, -1200)
+            shape = {"own_stride": number(1), "repeat": number(1)}
+            return {"delta": delta, "stride": number(12) if source.chance(0.7) else 1, **shape}
         case _ if source.wider(0.2):
             memory = len(source.trace.image) // config.out_bytes
             return {"delta": source.any_size(memory) * (2 * number(1) - 1)}

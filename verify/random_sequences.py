@@ -37,6 +37,8 @@ def random_sequence(source: Source) -> list[Instruction]:
         return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
     if source.config.chain_buffer_bytes and source.chance(0.15):
         return _through_chain_memory(source)
+    if source.config.has("broadcast") and source.chance(0.12):
+        return _shaped_operands(source)
     if source.chance(0.12):
         return _chain(source)
     if source.config.has("post") and source.chance(0.06):
@@ -128,6 +130,26 @@ def chained_product(source: Source) -> list[Instruction]:
         )
         base = config.chain_base + source.number(max(0, config.chain_depth - 1 - most))
     return [setting("BASE", {"acc_base": source.number(4), "inp_base": base}), (name, values)]
+
+
+def _shaped_operands(source: Source) -> list[Instruction]:
+    """A store whose operands have a row stride of their own, or one a row, somewhere in the data or the outputs."""
+    config, regions = source.config, source.regions
+    values = store(source, True) | {"combine": 1, "operand": 1}
+    rows, own, repeat = values["y_size"], source.number(1), source.number(1)
+    if not rows * values["x_size"]:
+        return [("STORE.POST", values)]
+    width = 1 if repeat else values["x_size"]
+    stride = width if source.chance(0.4) else source.number(9)
+    extent = max(0, rows - 1) * (stride if own else values["x_stride"]) + width
+    size = config.out_bytes
+    first = source.number(max(regions.data // size, regions.end // size - extent), regions.data // size)
+    shape = {"own_stride": own, "repeat": repeat, "stride": stride if own else source.number(9)}
+    return [
+        setting("OPERAND", {"delta": first - values["dram_base"], **shape}),
+        ("STORE.POST", values),
+        setting("OPERAND", {"delta": source.number(0, -200)}),
+    ]
 
 
 def _many_ends(source: Source) -> list[Instruction]:

@@ -128,9 +128,14 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
     pieces.append(_rows(which, "out", dram[which] * size, stride[which] * size, y[which], x[which] * size))
     which = np.flatnonzero(is_post & (extract(words, post.field("operand")) == 1))
     if which.size:
-        delta = np.array([fields["delta"] for fields in register_at(words, "OPERAND", which)])
+        operand = register_at(words, "OPERAND", which)
+        delta, own, own_stride, repeat = (
+            np.array([fields[n] for fields in operand]) for n in ("delta", "own_stride", "stride", "repeat")
+        )
+        pitch = np.where(own == 1, own_stride, stride[which])
+        width = np.where(repeat == 1, np.minimum(x[which], 1), x[which])
         start = (dram[which] + delta) * size
-        pieces.append(_rows(which, "operand", start, stride[which] * size, y[which], x[which] * size))
+        pieces.append(_rows(which, "operand", start, pitch * size, y[which], width * size))
     columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
     return Runs(instruction=columns[0], kind=columns[1], start=columns[2], length=columns[3])
 

@@ -103,12 +103,14 @@ def count_events(
         settings=int((kind == s.CONFIG)[unit == Unit.STORE].sum()),
         posts=len(post),
         issued={item.name.lower(): int((unit == item).sum()) for item in Unit},
-        runs=_runs(rows, of),
+        runs=_runs(rows, of, words),
         busy={name: own.busy.get("busy", 0) for name, own in simulation.units.items() if name != "compute"},
     )
 
 
-def _runs(rows: NDArray[np.int64], of: Callable[..., NDArray[np.intp]]) -> dict[str, int]:
+def _runs(
+    rows: NDArray[np.int64], of: Callable[..., NDArray[np.intp]], words: NDArray[np.uint64]
+) -> dict[str, int]:
     """Pieces of DRAM that loads and stores touch; rows that touch are one."""
 
     def pieces(*kinds: int) -> int:
@@ -120,7 +122,13 @@ def _runs(rows: NDArray[np.int64], of: Callable[..., NDArray[np.intp]]) -> dict[
 
     operands = of(s.STORE_POST)
     used = operands[rows[operands, s.OPERAND] == 1]
-    with_operand = np.where(rows[used, s.X_STRIDE] == rows[used, s.X_SIZE], 1, rows[used, s.Y_SIZE])
+    fields = register_at(words, "OPERAND", used)
+    own, stride, repeat = (
+        np.array([item[n] for item in fields], np.int64) for n in ("own_stride", "stride", "repeat")
+    )
+    pitch = np.where(own == 1, stride, rows[used, s.X_STRIDE])
+    width = np.where(repeat == 1, 1, rows[used, s.X_SIZE])
+    with_operand = np.where(pitch == width, 1, rows[used, s.Y_SIZE])
     return {
         "load": pieces(s.LOAD_INP, s.LOAD_WGT, s.LOAD_PATCH),
         "compute": pieces(s.LOAD_UOP, s.LOAD_ACC, s.LOAD_ACC8),

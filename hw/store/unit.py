@@ -212,8 +212,15 @@ class StoreUnit(wiring.Component):
         connect(m, flipped(self.read.request), requests.request)
         head = view(instruction_layout(config, "STORE.OUT"), self.commands.payload)
         out_shift, par_shift = (size.bit_length() - 1 for size in (config.out_bytes, config.par_bytes))
-        delta = view(register_layout("OPERAND"), registers["OPERAND"])["delta"]
-        base = head["dram_base"] + delta
+        operand = view(register_layout("OPERAND"), registers["OPERAND"])
+        base = head["dram_base"] + operand["delta"]
+        step, columns = head["x_stride"], head["x_size"]
+        if config.has("broadcast"):
+            step, columns = Signal(16, name="operand_step"), Signal(16, name="operand_columns")
+            m.d.comb += [
+                step.eq(Mux(operand["own_stride"], operand["stride"], head["x_stride"])),
+                columns.eq(Mux(operand["repeat"], 1, head["x_size"])),
+            ]
         one_run = Signal()
         with m.If(starting.is_load):
             self._set_runs(m, requests.runs, head["dram_base"], head, par_shift)
@@ -224,12 +231,21 @@ class StoreUnit(wiring.Component):
         with m.Else():
             self._set_runs(m, requests.runs, base, head, out_shift)
             m.d.comb += requests.runs.kind.eq(Kind.OPERAND)
+            if config.has("broadcast"):
+                m.d.comb += [
+                    requests.runs.length.eq(columns << out_shift),
+                    requests.runs.pitch.eq(step << out_shift),
+                    requests.runs.joined.eq(step == columns),
+                ]
         with m.If(begin):
-            m.d.sync += one_run.eq(head["x_stride"] == head["x_size"])
+            m.d.sync += one_run.eq(step == columns)
         pitch = Signal.like(operands.pitch)
         with m.If(begin):
-            m.d.sync += pitch.eq(head["x_stride"])
+            m.d.sync += pitch.eq(step)
         taken = reader.read & reader.first & running.flags.operand
+        if config.has("broadcast"):
+            # A row's only operand stays the first in the FIFO until its last vector.
+            taken &= ~operand["repeat"] | reader.row_ends
         m.d.comb += [
             requests.start.eq(begin & (starting.is_load | (starting.flags.operand & ~starting.short))),
             operands.start.eq(begin),

@@ -62,6 +62,15 @@ def test_programs_on_chain_memories(name: str):
     assert any(("chain memory", "GEMM of it and the input scratchpad") in result.bins for result in results)
 
 
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", [name for name, item in MACHINES.items() if item.table_depth])
+def test_programs_on_look_up_tables_and_operands_of_their_own_shape(name: str):
+    results = [run_case(case(MACHINES[name], number, 0)) for number in range(12)]
+    assert {result.case.name: result.differences for result in results if result.differences} == {}
+    groups = {group for result in results for group, _ in result.bins}
+    assert groups >= {"look-up tables", "operands"}
+
+
 def both(text: str) -> tuple[str, ...]:
     program = bare_program(TINY, assemble(text, TINY), np.zeros(64, np.uint8))
     return run_both(TINY, Launch(program=program, scratchpads=None, random_state=None)).differences

@@ -57,7 +57,7 @@ MACHINES = {
         TINY, block_in=16, extensions=("post",), wgt_buffer_bytes=8192, chain_buffer_bytes=256
     ),
     "look-up tables": dataclasses.replace(
-        TINY, batch=2, post_lanes=2, tables=3, extensions=("post", "depthwise", "table")
+        TINY, batch=2, post_lanes=2, tables=3, extensions=("post", "depthwise", "table", "broadcast")
     ),
     "edge8, 2 passes": load_config("edge8"),
     "one lane, 4 passes": dataclasses.replace(TINY, post_lanes=1),

@@ -145,6 +145,15 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
     yield from _hazards(lacking)
     yield from _chain_memory(machines, lacking)
     yield from _look_up_tables(machines)
+    yield from _broadcast(machines)
+
+
+def _broadcast(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
+    missing = _lacking(machines, "broadcast")
+    for kind, shape in product(
+        ("own stride", "repeated", "own stride repeated"), ("one row", "rows that touch", "rows apart")
+    ):
+        yield "operands", f"{kind}, {shape}", missing
 
 
 def _look_up_tables(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:

@@ -418,7 +418,7 @@ def default_machines() -> tuple[Config, ...]:
             compute_fifo_bytes=64,
             operand_fifo_bytes=64,
             store_fifo_bytes=64,
-            extensions=("post", "depthwise", "table"),
+            extensions=("post", "depthwise", "table", "broadcast"),
             memory=Memory(bus_bytes=8, outstanding_reads=4, outstanding_writes=2),
         ),
         change(
@@ -437,7 +437,7 @@ def default_machines() -> tuple[Config, ...]:
             compute_fifo_bytes=128,
             operand_fifo_bytes=256,
             store_fifo_bytes=256,
-            extensions=("post", "patch", "table"),
+            extensions=("post", "patch", "table", "broadcast"),
             memory=Memory(bus_bytes=64, outstanding_reads=4, outstanding_writes=2),
         ),
         change(
@@ -452,7 +452,7 @@ def default_machines() -> tuple[Config, ...]:
             par_buffer_bytes=32 * 9,
             operand_fifo_bytes=64,
             store_fifo_bytes=64,
-            extensions=("post", "table"),
+            extensions=("post", "table", "broadcast"),
             memory=Memory(bus_bytes=16, outstanding_reads=2, outstanding_writes=1),
         ),
     )

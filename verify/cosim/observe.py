@@ -13,7 +13,7 @@ from vdla.isa.access import Access, Resource, accesses, advance, start_trace
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.hazards import record, start_access
-from vdla.isa.layout import FLAGS, MATRIX, Unit, decode_one, decode_uops, unit_of
+from vdla.isa.layout import FLAGS, MATRIX, Unit, decode_one, decode_uops, operand_shape, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.isa.program_builder import Instruction
 from vdla.isa.timing import (
@@ -249,14 +249,16 @@ def _runs(
         return
     if pitch == length and kind != "patch":
         length, rows = length * rows, 1
-    kinds = [("out" if name.startswith("STORE.") else kind, 0)]
-    if name == "STORE.POST" and values["chain"]:
-        kinds = []
-    if name == "STORE.POST" and values["combine"] and values["operand"]:
-        kinds.append(("operand", registers["OPERAND"]["delta"] * config.out_bytes))
-    for label, distance in kinds:
+    if name != "STORE.POST" or not values["chain"]:
         for row in range(rows):
-            yield label, start + distance + row * pitch, length, rows
+            yield ("out" if name.startswith("STORE.") else kind), start + row * pitch, length, rows
+    if name == "STORE.POST" and values["combine"] and values["operand"]:
+        first, step, width = operand_shape(values, registers["OPERAND"])
+        rows = values["y_size"]
+        if step == width:
+            width, rows = width * rows, 1
+        for row in range(rows):
+            yield "operand", (first + row * step) * size, width * size, rows
 
 
 def fifo_bytes(config: Config, kind: str) -> int:
@@ -307,6 +309,7 @@ def _walk(
         if name == "STORE.POST" and values["x_size"] and values["y_size"]:
             yield from _window(config, trace.registers, values)
             yield from _look_up(config, trace.registers, values)
+            yield from _broadcast(trace.registers, values)
         if config.chain_buffer_bytes:
             yield from _chain_memory(config, trace.registers, name, values, touched)
         for item in touched:
@@ -394,6 +397,15 @@ def _look_up(config: Config, registers: Mapping[str, Values], values: Values) ->
     ):
         if there:
             yield group, f"store with {part}"
+
+
+def _broadcast(registers: Mapping[str, Values], values: Values) -> Iterator[Bin]:
+    operand = registers["OPERAND"]
+    if values["operand"] and (operand["own_stride"] or operand["repeat"]):
+        kind = ("own stride" if operand["own_stride"] else "") + (" repeated" if operand["repeat"] else "")
+        _, pitch, width = operand_shape(values, operand)
+        shape = "one row" if values["y_size"] == 1 else "rows that touch" if pitch == width else "rows apart"
+        yield "operands", f"{kind.strip()}, {shape}"
 
 
 def _reads_too(name: str, values: Values, resource: Resource) -> bool:

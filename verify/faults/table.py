@@ -1,4 +1,4 @@
-"""32 one-line faults in RTL and simulator, each of which co-simulation must notice."""
+"""34 one-line faults in RTL and simulator, each of which co-simulation must notice."""
 
 from __future__ import annotations
 
@@ -240,6 +240,22 @@ FAULTS: Final = (
         "tables.at.eq(Cat(loader.part[:part_bits], loader.address)),",
         "tables.at.eq(Cat(loader.part[:part_bits], loader.address[:1])),",
         "the third look-up table is loaded over the first",
+        TABLES,
+    ),
+    _rtl(
+        "repeated operand",
+        "store/unit.py",
+        'taken &= ~operand["repeat"] | reader.row_ends',
+        'taken &= ~operand["repeat"] | reader.last_row',
+        "a row's only operand stays for the rows behind it",
+        TABLES,
+    ),
+    _simulator(
+        "rows of operands that touch",
+        "store.py",
+        "first += PRODUCT_CYCLES if row[Y_SIZE] > 1 else 0",
+        "first += PRODUCT_CYCLES",
+        "an operand of one row waits for a product of lengths",
         TABLES,
     ),
     _simulator(

@@ -99,9 +99,9 @@ def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
             written = _rectangle(fields, config.out_bytes)
             _add(transfers["out"], config, written)
             if name == "STORE.POST" and (reads := fields["operand"] != 0).any():
-                delta = _register(instructions, rows["CONFIG"], "OPERAND", at) * config.out_bytes
-                start, runs, length, pitch = written
-                moved = (start + delta, np.where(reads, runs, 0), length, pitch)
+                moved = _operands(
+                    config, fields, reads, _register(instructions, rows["CONFIG"], "OPERAND", at, whole=True)
+                )
                 _add(transfers["operand"], config, moved)
     return MachineCounts(
         instructions={kind: len(rows[kind]) for kind in KINDS}
@@ -143,6 +143,16 @@ def _patches(config: Config, fields: Columns, at: np.ndarray, words: np.ndarray,
     length = np.maximum(0, np.minimum(parts["row_bytes"], end))
     length = np.where((parts["run"] == 0) | (columns == 0), 0, length)
     return fields["dram_base"], np.where(length > 0, fields["y_size"], 0), length, fields["x_stride"]
+
+
+def _operands(config: Config, fields: Columns, reads: np.ndarray, held: np.ndarray) -> Runs:
+    """Of the operands of stores with `reads`; `held` is what register OPERAND holds at each."""
+    delta = held << 32 >> 32
+    stride = np.where(held >> 48 & 1, held >> 32 & 0xFFFF, fields["x_stride"])
+    width = np.where(held >> 49 & 1, np.minimum(fields["x_size"], 1), fields["x_size"])
+    shape = {"dram_base": fields["dram_base"] + delta, "x_stride": stride, "x_size": width}
+    start, runs, length, pitch = _rectangle({**fields, **shape}, config.out_bytes)
+    return start, np.where(reads, runs, 0), length, pitch
 
 
 def _register(

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from vdla.isa.layout import Unit
-from vdla.isa.timing import REQUEST_DELAY, STORE_LATENCY, WRITE_DELAY, post_latency, write_burst_beats
+from vdla.isa.layout import Unit, operand_shape
+from vdla.isa.timing import (
+    PRODUCT_CYCLES,
+    REQUEST_DELAY,
+    STORE_LATENCY,
+    WRITE_DELAY,
+    post_latency,
+    write_burst_beats,
+)
 
 from .bursts import Burst, cut
 from .finish import finish
@@ -35,14 +42,17 @@ def begin_store(model: Model, instruction: Instruction, now: int) -> None:
         done += burst.size
         model.to_write.append((burst, (done - 1) // out))
     if values.get("operand"):
-        delta = instruction.registers["OPERAND"]["delta"] * out
+        first, step, width = operand_shape(values, instruction.registers["OPERAND"])
+        rows = values["y_size"]
+        runs = [((first + y * step) * out, width * out) for y in range(rows)]
+        product = 0
+        if step == width:
+            runs, product = [(first * out, width * rows * out)], PRODUCT_CYCLES * (rows > 1)
         client = model.clients["store"]
         most = client.most_beats
-        instruction.bursts = [
-            b for at, size in runs for b in cut(at + delta, size, model.bus, most, "operand")
-        ]
+        instruction.bursts = [b for at, size in runs for b in cut(at, size, model.bus, most, "operand")]
         client.waiting = list(instruction.bursts)
-        client.earliest = now + REQUEST_DELAY + product_cycles(instruction)
+        client.earliest = now + REQUEST_DELAY + product
 
 
 def vector_positions(model: Model, instruction: Instruction) -> list[int]:
@@ -74,21 +84,24 @@ def read_accumulators(model: Model, now: int) -> None:
     if now < model.next_read:
         return
     positions = vector_positions(model, store)
-    operand = store.values.get("operand")
+    values = store.values
+    operand = values.get("operand")
     ahead = (model.vector + 1) * out
+    share = values["x_size"] if operand and store.registers["OPERAND"]["repeat"] else 1
+    wanted = (model.vector // share + 1) * out
     if model.vector_read == 0:
         gone = sum(b.size for b in model.store_bursts if b.last is not None and b.last < now)
         if not store.values.get("chain") and ahead - gone > config.fifo_bytes("store"):
             return
-        if operand and not operand_there(model, store.bursts, ahead, now):
+        if operand and not operand_there(model, store.bursts, wanted, now):
             return
     if positions[model.vector_read] // config.acc_bank_depth in model.port.get(now, set()):
         return
-    if model.vector_read == 0 and operand:
+    if model.vector_read == 0 and operand and (model.vector + 1) % share == 0:
         done = 0
         for burst in store.bursts:
             done += burst.size
-            if done <= ahead and burst.returned is None:
+            if done <= wanted and burst.returned is None:
                 burst.returned = now
     model.vector_read += 1
     if model.vector_read == len(positions):

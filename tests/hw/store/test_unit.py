@@ -16,7 +16,7 @@ from vdla.hw.interfaces import Activity, Kind
 from vdla.hw.store import StoreUnit
 from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.config import Config, load_config
-from vdla.isa.layout import Unit, encode, formats, register, unit_of
+from vdla.isa.layout import Unit, encode, formats, operand_shape, register, unit_of
 from vdla.isa.reference import ReferenceResult, run_reference
 from vdla.isa.timing import (
     FIFO_LATENCY,
@@ -66,7 +66,7 @@ CONFIGS = {
     ),
     "2x4 lanes in 4 passes, look-up tables": dataclasses.replace(
         TINY, batch=2, post_lanes=2, acc_buffer_bytes=64 * 32, inp_buffer_bytes=64 * 8, store_fifo_bytes=128,
-        extensions=("post", "table"), tables=3,
+        extensions=("post", "table", "broadcast"), tables=3,
     ),
     "8 lanes, no post": dataclasses.replace(
         TINY, block_out=8, acc_buffer_bytes=64 * 32, wgt_buffer_bytes=32 * 32, extensions=(),
@@ -172,8 +172,13 @@ class Model:
         for before, burst in zip([None, *self.writes], self.writes, strict=False):
             burst.vectors = (before.vectors if before else 0) + burst.size // size
         if values.get("operand"):
-            delta = step.registers["OPERAND"]["delta"] * size
-            self.waiting = [b for at, bytes_ in runs for b in cut(at + delta, bytes_, self.bus, reads)]
+            first, pitch, width = operand_shape(values, step.registers["OPERAND"])
+            rows = values["y_size"]
+            runs, product = [((first + y * pitch) * size, width * size) for y in range(rows)], 0
+            if pitch == width:
+                runs, product = [(first * size, width * rows * size)], PRODUCT_CYCLES * (rows > 1)
+            self.first_request = now + REQUEST_DELAY + product
+            self.waiting = [b for at, bytes_ in runs for b in cut(at, bytes_, self.bus, reads)]
 
     def load_steps(
         self, values: dict[str, int], size: int, bursts: list[Burst]
@@ -224,8 +229,18 @@ class Model:
         corner = step.values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
         return (corner + r * window["row_stride"] + c * window["column_stride"]) % self.config.acc_depth
 
+    def share(self) -> int:
+        """How many vectors one operand is for."""
+        step = self.step
+        assert step is not None
+        return step.values["x_size"] if step.registers["OPERAND"]["repeat"] else 1
+
+    def wanted(self) -> int:
+        """Operand bytes up to the end of this vector's."""
+        return (self.vector // self.share() + 1) * self.config.out_bytes
+
     def operand(self, now: int) -> bool:
-        done, wanted = 0, (self.vector + 1) * self.config.out_bytes
+        done, wanted = 0, self.wanted()
         for burst in self.operands:
             if done + burst.size >= wanted:
                 return burst.has(burst.address + wanted - done - 1, now)
@@ -235,11 +250,11 @@ class Model:
     def read(self, now: int) -> None:
         step = self.step
         assert step is not None
-        if self.position == 0 and step.values.get("operand"):
+        if self.position == 0 and step.values.get("operand") and (self.vector + 1) % self.share() == 0:
             done = 0
             for burst in self.operands:
                 done += burst.size
-                if done <= (self.vector + 1) * self.config.out_bytes and burst.returned < 0:
+                if done <= self.wanted() and burst.returned < 0:
                     burst.returned = now
         window = step.registers["WINDOW"]
         reads = (window["rows_minus_1"] + 1) * (window["columns_minus_1"] + 1)
