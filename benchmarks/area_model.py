@@ -49,6 +49,7 @@ def main() -> None:
         "held_out": len(held),
         **chosen,
         **judged(model, held, scale),
+        "with_chain_memory": chained(model, held, scale),
         "larger_than_fitted": beyond(training, head, scale),
         "vta": shares(model, load_config("vta")),
     }
@@ -80,6 +81,17 @@ def fitted(
 
 def _mean_error(ratios: Sequence[float]) -> float:
     return round(statistics.mean(abs(1 / ratio - 1) for ratio in ratios), 5)
+
+
+def chained(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:
+    """Errors of those of `held` that have a chain memory."""
+    machines = [_machine(model, row, scale) for row in held if row.config.chain_buffer_bytes]
+    logic, area = ([abs(machine[f"{name}_error"]) for machine in machines] for name in ("logic", "area"))
+    return {
+        "machines": len(machines),
+        "logic": {"mean_error": round(statistics.mean(logic), 5), "worst_error": round(max(logic), 5)},
+        "area": {"mean_error": round(statistics.mean(area), 5), "worst_error": round(max(area), 5)},
+    }
 
 
 def judged(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:

@@ -5,7 +5,8 @@
 Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields; for every Verilog module how many
 instances there are, the area of one, its flip-flops and its memory macros; and by where they end the longest paths.
 The first line says what wrote the file and for which library. Draws are numbered; those from HELD_OUT on are for
-nothing but judging models, and every other machine is one as long as there are any. With `--write`, draws that the file
+nothing but judging models, and every other machine is one as long as there are any. Those from CHAINED on of either
+have a chain memory, and are small; they come last. With `--write`, draws that the file
 has already are not measured again. Modules that were mapped before come from the cache of synthesis.
 """
 
@@ -39,12 +40,19 @@ LEAVABLE = ("post", "patch", "depthwise")
 """Extensions that one machine in eight does without each of."""
 HELD_OUT, HELD_OUTS = 1000, 30
 """The first draw that no model is fitted on, and how many there are."""
+CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
+"""The first draw with a chain memory, and so many of them that models are fitted on, and judged on (from HELD_OUT +
+CHAINED on)."""
+MOST_CHAINED_PRODUCTS = 256
 
 
 def draw(number: int) -> Config:
     """Machine `number`: every field that the RTL depends on, over the space that an exploration would search."""
     for attempt in range(1000):
-        config = _attempt(np.random.default_rng((number, attempt, 22)), f"draw {number}")
+        rng = np.random.default_rng((number, attempt, 22))
+        config = _attempt(rng, f"draw {number}")
+        if config is not None and number % HELD_OUT >= CHAINED:
+            config = _with_chain(config, rng)
         if config is not None:
             return config
     raise SystemExit(f"draw {number} has no legal machine")
@@ -114,10 +122,25 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
         return None
 
 
+def _with_chain(config: Config, rng: np.random.Generator) -> Config | None:
+    """A machine with a chain memory of some hundred words, if it is a small one with STORE.POST, which writes that."""
+    if config.multiplies_per_cycle > MOST_CHAINED_PRODUCTS or not config.has("post"):
+        return None
+    words = int(rng.choice((64, 128, 256, 512, 1024, 2048)))
+    try:
+        return replace(config, chain_buffer_bytes=words * config.chain_word_bytes)
+    except ConfigError:
+        return None
+
+
 def order(count: int) -> list[int]:
-    """The numbers of `count` draws in the order in which they are measured."""
+    """The numbers of `count` draws in the order in which they are measured, and of those with chain memories."""
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
-    return (pairs + list(range(HELD_OUTS, count)))[:count]
+    chained = [
+        *range(CHAINED, CHAINED + CHAINED_FITTED),
+        *range(HELD_OUT + CHAINED, HELD_OUT + CHAINED + CHAINED_HELD_OUT),
+    ]
+    return [*(pairs + list(range(HELD_OUTS, count)))[:count], *chained]
 
 
 def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:

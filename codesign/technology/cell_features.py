@@ -52,7 +52,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "one",
             (
                 "one", "acc index", "inp index", "wgt index", "uop bits", "lanes", "array slot bits", "depthwise lanes",
-                "subtract lanes", "acc bits",
+                "subtract lanes", "acc bits", "chain", "chain inp bits",
             ),
         ),
         "compute.pipeline.accumulator_lane": ("lanes", ("one", "input log", "subtract")),
@@ -64,6 +64,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "compute.pipeline.array.array_row.array_column": (
             "lanes", ("one", "row bits", "tree bits", "stage bits", "depthwise row bits", "stages row bits"),
         ),
+        "chain": ("chain", ("one", "chain word bits", "chain index", *MEMORY_BITS)),
         "control": ("one", ("one", "acc index", "post")),
         "counters": ("one", ("one", "post")),
         "fetch": (
@@ -114,7 +115,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "one",
             (
                 "one", "post", "post out bits", "post acc bits", "post bus bits", "post half bits", "token log",
-                "acc index",
+                "acc index", "chain", "chain out bits", "chain index",
             ),
         ),
         "store.issue": ("one", ("one",)),
@@ -203,6 +204,7 @@ def counts_of(config: Config) -> dict[str, float]:
         "rows": float(config.block_out),
         "post": post,
         "patch": float(config.has("patch")),
+        "chain": float(config.chain_buffer_bytes > 0),
         "post all lanes": post * lanes,
         "post lanes": post * lanes / config.post_passes,
     }
@@ -226,6 +228,7 @@ def features_of(config: Config) -> dict[str, float]:
     window_bits = windows * bus_bits
     places, banked = max(1, bus // config.out_bytes), max(1, config.out_bytes // bus)
     capacity = config.fifo_bytes("store") // config.out_bytes
+    chain = float(config.chain_buffer_bytes > 0)
     steps: dict[str, float] = {}
     for kind, size in (
         ("inp", config.inp_bytes),
@@ -313,6 +316,11 @@ def features_of(config: Config) -> dict[str, float]:
         "narrow choice bits": bus_bits * (places - 1),
         "narrow capacity": float(places > 1) * log2(capacity),
         "wide mux bits": out_bits * float(banked > 1),
+        "chain": chain,
+        "chain inp bits": chain * inp_bits,
+        "chain out bits": chain * out_bits,
+        "chain word bits": chain * 8.0 * config.chain_word_bytes,
+        "chain index": log2(max(1, config.chain_depth)),
     }
 
 
