@@ -63,15 +63,18 @@ def activation_bytes(config: Config, shape: tuple[int, int, int, int], layout: L
 def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
     """int8 (O, C, kh, kw) as tiles [OB, CB, kh, kw, block_out, block_in], of whole blocks of filters and of channels.
 
-    With several input vectors in a block the tiles of a tap follow one another: [OB, CB, kh, kw * inputs, ...].
+    With several input vectors in a block the tiles of a tap follow one another: [OB, CB, kh, kw * inputs, ...]. A view
+    of `weight` where it has whole blocks: it is copied once, to where it is wanted.
     """
     o, c, kh, kw = weight.shape
     shape = Blocks.of(config)
     of, cb, inputs = ceil_div(o, shape.block) * shape.block, ceil_div(c, shape.block), shape.inputs
-    padded = np.zeros((of, cb * shape.block, kh, kw), dtype=np.int8)
-    padded[:o, :c] = weight
+    padded = weight
+    if weight.shape[:2] != (of, cb * shape.block):
+        padded = np.zeros((of, cb * shape.block, kh, kw), dtype=np.int8)
+        padded[:o, :c] = weight
     split = padded.reshape(-1, config.block_out, cb, inputs, config.block_in, kh, kw)
-    tiles = np.ascontiguousarray(split.transpose(0, 2, 5, 6, 3, 1, 4))
+    tiles = split.transpose(0, 2, 5, 6, 3, 1, 4)
     return tiles.reshape(len(tiles), cb, kh, kw * inputs, config.block_out, config.block_in)
 
 

@@ -127,9 +127,8 @@ class Image:
             contents += [(address, item.packed(emission.config)) for address, item in self.constants]
         memory = np.zeros(self.size, dtype=np.uint8)
         for address, values in contents:
-            memory[address : address + values.nbytes] = (
-                np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-            )
+            place = memory[address : address + values.nbytes].view(values.dtype)
+            place.reshape(values.shape)[...] = values
         return memory
 
 
