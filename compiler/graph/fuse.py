@@ -122,6 +122,24 @@ def fuse_tables(graph: Graph) -> Graph:
     return _merge_pairs(graph, merge)
 
 
+def fuse_lookups(graph: Graph) -> Graph:
+    """A table that alone reads a convolution without stage B and pool is looked up in its store. For accelerators that
+    have look-up tables: it is the last step, since nothing else is merged with such convolutions."""
+
+    def merge(first: Node, second: Node) -> Node | None:
+        operator, table = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution) or not isinstance(table, Table):
+            return None
+        if graph.tensors[first.output].nchw != graph.tensors[second.output].nchw:
+            return None
+        if operator.post.combination is not None or operator.pool is not None or operator.table is not None:
+            return None
+        looked_up = replace(operator, post=replace(operator.post, table=True), table=table.table)
+        return _joined(first, second, looked_up)
+
+    return _merge_pairs(graph, merge)
+
+
 def fuse_combines(graph: Graph) -> Graph:
     """An element-wise sum, product or rescaling becomes stage B of the convolution that feeds it.
 

@@ -26,7 +26,8 @@ class Int8Convolution:
     `weight` is int8 (O, C / groups, kh, kw), with the kernel of `window`; `scale` is float32, one value or (O,), finite
     and positive. `bias` is int32 (O,) and already holds the correction `-zero_point * sum(weight[o])` for the input's
     zero point; positions outside the input read as `pad_value` (the input's zero point), never 0. With `pool` the
-    maximum of the sums over its windows comes before stage A; its pads never win.
+    maximum of the sums over its windows comes before stage A; its pads never win. `table` is that of `Table`, int8
+    (256,), between both stages where `post.table` says so.
     """
 
     weight: np.ndarray
@@ -37,6 +38,7 @@ class Int8Convolution:
     post: Post
     groups: int = 1
     pool: Window | None = None
+    table: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.weight.shape[2:] != self.window.kernel:
@@ -86,15 +88,15 @@ class Int8AveragePool:
 class Int8Elementwise:
     """Inputs: a, and b where `combination` has an operand. out = stage B of stored a, and of b.
 
-    b has the same shape, or (graphs for processors) height and width 1: one value for each channel's plane."""
+    b has the same shape, or (where a target has that) height and width 1: one value for each channel's plane."""
 
     combination: Combination
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
-    """Input: data. out = `table`[stored value + 128], int8 (256,): any function of one quantized tensor. For processors
-    only."""
+    """Input: data. out = `table`[stored value + 128], int8 (256,): any function of one quantized tensor. For
+    processors, and accelerators with the extension `table`."""
 
     table: np.ndarray
 

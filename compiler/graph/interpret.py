@@ -54,6 +54,8 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             if pool is not None:
                 sums = _windows(_pad(sums, pool.pads, int(LEAST_SUM)), pool).max(axis=(4, 5))
             result = requantize(sums, scale.reshape(1, -1, 1, 1), post.zero_point, post.low, post.high)
+            if operator.table is not None:
+                result = operator.table[result.astype(np.int16) + 128]
             if post.combination is None:
                 return result
             operand = _four(operands[1]) if post.combination.has_operand else None

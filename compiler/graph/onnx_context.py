@@ -105,10 +105,13 @@ class BindingContext(NodeContext, Protocol):
 class ImportContext(NodeErrors):
     """Collects the graph; used by one call of `import_model` and then dropped.
 
-    `processor`: nodes that only processors have are allowed."""
+    `processor`: nodes that only processors have are allowed. `tables`: functions of one tensor are, which some
+    accelerators look up. `planes`: one operand of a sum or product may have one value for each plane of the other."""
 
     opset: int
     processor: bool = False
+    tables: bool = False
+    planes: bool = False
     static_shapes: dict[str, tuple[int, ...]]
     values: dict[str, Value] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)

@@ -57,7 +57,8 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
     """The pending sum or product of two tensors of equal shape."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     same = a.shape == b.shape and first.nchw == second.nchw
-    if not same and not (context.processor and _one_for_each_channel(a, first, b, second)):
+    broadcast = context.processor or context.planes
+    if not same and not (broadcast and _one_for_each_channel(a, first, b, second)):
         context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
     operation = Pairwise(kind=kind, a=a, b=b)
     whole, natural = (a, first) if first.size >= second.size else (b, second)

@@ -41,7 +41,7 @@ a table of 256 values can give."""
 def import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
     """Binds a node's outputs if it is one of these; whether it was. Raises ModelError as the others do."""
     match node.op_type:
-        case "ConvTranspose":
+        case "ConvTranspose" if context.processor:
             _import_transposed(context, node)
         case name if name in FUNCTIONS:
             return _import_function(context, node)

@@ -50,18 +50,32 @@ from .quantization import Quantization
 Importer = Callable[[ImportContext, OnnxNode], None]
 
 
-def import_model(source: Source | ReadModel, *, batch: int | None = None, processor: bool = False) -> Graph:
+def import_model(
+    source: Source | ReadModel,
+    *,
+    batch: int | None = None,
+    processor: bool = False,
+    tables: bool = False,
+    planes: bool = False,
+) -> Graph:
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 
     Returns the unfused graph: one node per quantized ONNX operation, tensors named like the ONNX outputs
     that hold their integers. A dynamic first dimension of the inputs becomes `batch` (None: is refused).
-    `processor`: with the nodes that only processors have (`graph.Table` and what follows it there).
+    `processor`: with the nodes that only processors have (what follows `Table` in `int8_operators`). `tables`: with
+    functions of one tensor, which an accelerator with the extension `table` looks up. `planes`: with operands of one
+    value for each plane, which one with the extension `broadcast` repeats.
     Raises ModelError, which names file, node and operator, for everything that is not supported.
     """
     loaded = load_apart(source, batch=batch)
     label, model = loaded.label, loaded.proto
     context = ImportContext(
-        source=label, opset=opset_of(model), static_shapes=static_shapes(model), processor=processor
+        source=label,
+        opset=opset_of(model),
+        static_shapes=static_shapes(model),
+        processor=processor,
+        tables=tables,
+        planes=planes,
     )
     for name, array in loaded.arrays().items():
         context.values[name] = Constant(array=array)
@@ -144,7 +158,7 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         return
     if (move := CHANNELS.get(node.op_type)) is not None and move(context, node):
         return
-    if context.processor and _import_for_processors(context, node):
+    if (context.processor or context.tables) and _import_for_processors(context, node):
         return
     importer = OPERATORS.get(node.op_type)
     if importer is None:

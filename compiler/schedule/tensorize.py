@@ -19,7 +19,7 @@ from ..ir.stmt import (
     Seq,
     Stmt,
 )
-from ..ir.visit import free_vars, substitute_expr, walk
+from ..ir.visit import free_vars, substitute_expr, walk, walk_expr
 from .errors import LegalityError
 from .legality import conjuncts
 from .tree import locate, locate_alloc, minus, rebuild
@@ -158,6 +158,13 @@ class _Match:
         formal_indices: tuple[Expr, ...],
         where: Node | Expr,
     ) -> None:
+        if any(
+            not isinstance(part, Const | Var | Binary)
+            for index in formal_indices
+            for part in walk_expr(index)
+        ):
+            self.look_up(buffer, indices, formal, formal_indices)
+            return
         expected = [substitute_expr(i, self.variables) for i in formal_indices]
         if formal.name in self.locals:
             if buffer.name != self.locals[formal.name] or list(indices) != expected:
@@ -179,6 +186,18 @@ class _Match:
         held = self.operands.setdefault(formal.name, (buffer, tuple(starts)))
         if held[0].name != buffer.name or not all(map(_same, held[1], starts)):
             raise _Mismatch(f"two places stand for {formal.name}:", where)
+
+    def look_up(
+        self, buffer: Buffer, indices: tuple[Expr, ...], formal: Buffer, formal_indices: tuple[Expr, ...]
+    ) -> None:
+        """An access whose place data decide: indices are equal trees, the whole buffer stands for the formal one."""
+        if (buffer.dtype, buffer.scope, buffer.shape) != (formal.dtype, formal.scope, formal.shape):
+            raise _Mismatch(f"buffer {format_buffer(buffer)} is not like {format_buffer(formal)}")
+        for index, expected in zip(indices, formal_indices, strict=True):
+            self.expr(index, expected)
+        held = self.operands.setdefault(formal.name, (buffer, (Const(0),) * len(indices)))
+        if held[0].name != buffer.name:
+            raise _Mismatch(f"two places stand for {formal.name}")
 
     def expr(self, actual: Expr, formal: Expr) -> None:
         match actual, formal:

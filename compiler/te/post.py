@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..ir.expr import Buffer, Call, Const, Expr, Load, Var, all_of, equal
+from ..ir.expr import Buffer, Call, Const, Expr, Load, Var, all_of, cast, equal
 from ..ir.stmt import Alloc, Assign, Reduce, Stmt, nest, seq
 from ..ir.types import DType
 from .blocks import Blocks, Pair
@@ -76,13 +76,15 @@ class Post:
     """Constants of the store pipeline: stage A's zero point and limits, and stage B where present.
 
     Stage A is `requantize(sum, scale, zero_point, low, high)` of `vdla.isa.arithmetic`; its scales, one for each output
-    channel, are data like biases. Zero point and limits are in the stored int8 domain.
+    channel, are data like biases. Zero point and limits are in the stored int8 domain.With `table` its result
+    is looked up in a table, T int8 [256], whose entry 0 is that of -128; stage B goes on with what is found there.
     """
 
     zero_point: int = 0
     low: int = -128
     high: int = 127
     combination: Combination | None = None
+    table: bool = False
 
     @property
     def has_operand(self) -> bool:
@@ -93,6 +95,8 @@ class Post:
         """Followed by a clamp to low..high."""
         if self.combination is not None:
             return replace(self, combination=self.combination.clamped(low, high))
+        if self.table:
+            raise ValueError("what a table gives is clamped in the table")
         return replace(self, **_within(self.low, self.high, low, high))
 
 
@@ -109,20 +113,31 @@ PLAIN = Post()
 class Views:
     """Where one output vector's accelerator operands lie: element accessors over the lanes (b, j).
 
-    `accumulator` takes (row, column, b, j) of the window; `parameter` (0 bias | 1 scale bits, j).
+    `accumulator` takes (row, column, b, j) of the window; `parameter` (0 bias | 1 scale bits, j). `table` is T.
     """
 
     out: Callable[[Expr, Expr], Load]
     accumulator: Callable[[Expr, Expr, Expr, Expr], Load]
     parameter: Callable[[Expr, Expr], Load]
     operand: Callable[[Expr, Expr], Load] | None
+    table: Buffer | None = None
 
 
-def post_value(total: Expr, scale_bits: Expr, operand: Expr | None = None, post: Post = PLAIN) -> Expr:
-    """The int8 output for an int32 sum with its bias, the int32 bits of its float32 scale, and the operand."""
+def post_value(
+    total: Expr,
+    scale_bits: Expr,
+    operand: Expr | None = None,
+    post: Post = PLAIN,
+    table: Buffer | None = None,
+) -> Expr:
+    """The int8 output for an int32 sum with its bias, the int32 bits of its float32 scale, the operand and T."""
     scale = Call("float32_from_bits", (scale_bits,), DType.FLOAT32)
     stage_a = (total, scale, _int8(post.zero_point), _int8(post.low), _int8(post.high))
-    q = Call("requantize", stage_a, DType.INT8)
+    q: Expr = Call("requantize", stage_a, DType.INT8)
+    if post.table:
+        if table is None:
+            raise ValueError("a post-processing with a table needs one")
+        q = table[cast(q, DType.INT64) + 128,]
     return q if post.combination is None else combined(q, operand, post.combination)
 
 
@@ -210,6 +225,7 @@ def _finish(blocks: Blocks, views: Views, post: Post, total: Callable[[Expr, Exp
         views.parameter(Const(1), j),
         views.operand(b, j) if views.operand is not None else None,
         post,
+        views.table,
     )
     out = views.out(b, j)
     assign = Assign(name="post", buffer=out.buffer, indices=out.indices, value=value)

@@ -129,6 +129,7 @@ class LayerEmitter:
         self._spans: dict[int, int] = {}
         self._varying: set[str] = set()
         self.margins_filled = False
+        self.table_loaded = False
 
     def run(self, kept: KeptDrafts | None = None, key: Hashable | None = None) -> None:
         """Emit the whole layer. What is `kept` under its `key`, of a layer at the same addresses, is not made again."""

@@ -7,6 +7,7 @@ from itertools import chain as joined
 from typing import TYPE_CHECKING
 
 import numpy as np
+from vdla.isa.config import TABLE_BYTES
 
 from ...ir.stmt import Intrinsic
 from .chain_memory import chain_span, fill_margins
@@ -16,7 +17,7 @@ from .machine import Span
 if TYPE_CHECKING:
     from .emit import Chain, LayerEmitter
 
-_FLAGS = ("combine", "operand", "multiply", "swap", "unsigned")
+_FLAGS = ("combine", "operand", "multiply", "swap", "unsigned", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ _NONE = _Dimension((), 1, ())
 
 def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
     """STORE.POST: loops become its rows and columns, several together where addresses go on; others are unrolled."""
+    if "table" in dict(leaf.attributes) and not emitter.table_loaded:
+        emitter.table_loaded = True
+        _load_table(emitter, leaf, around)
     out, accumulators, parameters, operand = operands = _operands(emitter, leaf)
     accesses = [out, *accumulators, parameters, *([] if operand is None else [operand])]
     zero = around.fixed(chain.names).values
@@ -142,8 +146,10 @@ def _emit_stores(
     ]
     if operand is not None:
         other = emitter.dram(operand.buffer).address // element + operand.offset(at)
-        emitter.set_register("OPERAND", inner.position, {"delta": other - base})
-        reads.extend(emitter.emission.dram_span(other * element, size))
+        shape = _operand_shape(dimensions, stride, len(accumulators) + 2)
+        emitter.set_register("OPERAND", inner.position, {"delta": other - base, **shape})
+        pitch, width = shape.get("stride", stride), 1 if shape.get("repeat") else columns
+        reads.extend(emitter.emission.dram_span(other * element, ((rows - 1) * pitch + width) * element))
     emitter.add(
         "STORE.POST",
         inner.position,
@@ -168,11 +174,42 @@ def _emit_stores(
         fill_margins(emitter, out.buffer, chained, inner.position[:1], (item(first, 0), item(entry, 0)))
 
 
+def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place: int) -> dict[str, int]:
+    """Fields of OPERAND where operands do not lie as the outputs do, whose rows are `stride` apart.
+
+    `place` is that of their steps.
+    """
+    lines, columns = dimensions
+    down, along = (item.steps[place] if item.names else 0 for item in dimensions)
+    lies_alike = (not lines.names or down == stride) and (not columns.names or along == 1)
+    if lies_alike:
+        return {}
+    if columns.names and along not in (0, 1):
+        raise ValueError("the operands of a row must follow one another, or be one")
+    return {"own_stride": 1, "stride": down, "repeat": int(bool(columns.names) and along == 0)}
+
+
+def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> None:
+    """LOAD.TABLE of the layer's only table, in front of its first store. It is the same for all of them.
+
+    The layer before may still use its own: the store unit's instructions are in order.
+    """
+    (region,) = [
+        operand
+        for formal, operand in zip(leaf.declaration.parameters, leaf.operands, strict=True)
+        if formal.name == "table"
+    ]
+    address = emitter.dram(region.buffer).address
+    fields: dict[str, Column] = {"dram_base": address // TABLE_BYTES, "y_size": 1, "x_size": 1, "x_stride": 1}
+    emitter.add("LOAD.TABLE", around.position[:1], fields)
+
+
 def _operands(emitter: LayerEmitter, leaf: Intrinsic) -> tuple[Access, list[Access], Access, Access | None]:
     """Output, accumulator windows (one, or one a row), parameters and operand of a post-processing."""
     by_formal = {
         formal.name: emitter.access(operand)
         for formal, operand in zip(leaf.declaration.parameters, leaf.operands, strict=True)
+        if formal.name != "table"
     }
     accumulators = [access for name, access in by_formal.items() if name.split(".")[0] == "acc"]
     return by_formal["out"], accumulators, by_formal["par"], by_formal.get("operand")
@@ -187,6 +224,7 @@ def _set_stages(emitter: LayerEmitter, inner: Iterations, attributes: dict[str, 
             "low": attributes["low"],
             "high": attributes["high"],
             "operand_zero_point": attributes.get("operand_zero_point", 0),
+            "table_zero_point": attributes.get("table_zero_point", 0),
         },
     )
     if attributes.get("combine"):

@@ -68,7 +68,7 @@ def post(
     """One vector of STORE.POST: out int8[B, co] from acc, par int32[2, co] and, where combined, operand int8[B, co].
 
     acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of more than one position, of which `pool` says
-    whether the maximum or the sum is taken. `chained`: out lies in the chain memory.
+    whether the maximum or the sum is taken. `chained`: out lies in the chain memory. A table is one more, int8[256].
     """
     lanes = (config.batch, config.block_out)
     wide = window != (1, 1)
@@ -76,15 +76,17 @@ def post(
     acc = Buffer(name="acc", shape=(*window, *lanes) if wide else lanes, dtype=DType.INT32, scope="acc")
     par = Buffer(name="par", shape=(2, lanes[1]), dtype=DType.INT32, scope="par")
     operand = Buffer(name="operand", shape=lanes, dtype=DType.INT8) if constants.has_operand else None
+    table = Buffer(name="table", shape=(256,), dtype=DType.INT8) if constants.table else None
     views = Views(
         out=lambda b, j: out[b, j],
         accumulator=(lambda r, c, b, j: acc[r, c, b, j]) if wide else (lambda r, c, b, j: acc[b, j]),
         parameter=lambda row, j: par[row, j],
         operand=None if operand is None else lambda b, j: operand[b, j],
+        table=table,
     )
     body = post_point(Blocks.of(config), views, constants, window, pool)
-    parameters = (out, acc, par) if operand is None else (out, acc, par, operand)
-    return IntrinsicDeclaration(name="post", parameters=parameters, body=body)
+    more = [buffer for buffer in (table, operand) if buffer is not None]
+    return IntrinsicDeclaration(name="post", parameters=(out, acc, par, *more), body=body)
 
 
 def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclaration:
@@ -190,8 +192,12 @@ def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, 
         "sum": int(pool == "add"),
     }
     combination = post.combination
+    if post.table:
+        attributes["table"] = 1
     if combination is not None:
-        if combination.kind != "add" and combination.zero_point_self != post.zero_point:
+        if post.table:
+            attributes["table_zero_point"] = combination.zero_point_self
+        elif combination.kind != "add" and combination.zero_point_self != post.zero_point:
             raise ValueError("the combination must see stage A's zero point")
         attributes |= {
             "combine": 1,

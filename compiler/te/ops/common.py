@@ -93,13 +93,14 @@ def output_buffers(
     post: Post,
     apart: int = 1,
     margins: Pads | None = None,
+    planes: bool = False,
 ) -> tuple[Buffer, Buffer, Buffer | None]:
     """The parameters P int32[OB, 2, co] and Y int8[shape, B, co], and R like Y where the combination has an operand.
 
     `shape` counts output vectors, OB of them for each position. The `blocks.outputs` vectors of a position of a block
     are neighbouring columns of Y. With `apart` above 1 there is a dimension of that many vectors behind the columns.
     With `margins` Y lies in the chain memory, these (top, left, bottom, right) around it; where there is an operand all
-    must be 0, since both lie alike.
+    must be 0, since both lie alike. With `planes` R has one position for each plane of Y.
     """
     lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
     if filters % blocks.outputs:
@@ -107,7 +108,8 @@ def output_buffers(
     stored = (images, filters // blocks.outputs, rows, columns * blocks.outputs)
     stored = (*stored, *(() if apart == 1 else (apart,)), *lanes)
     parameters = Buffer(name="P", shape=(filters, 2, blocks.block_out), dtype=DType.INT32)
-    operand = Buffer(name="R", shape=stored, dtype=DType.INT8) if post.has_operand else None
+    like = (*stored[:2], 1, 1, *stored[4:]) if planes else stored
+    operand = Buffer(name="R", shape=like, dtype=DType.INT8) if post.has_operand else None
     if margins is None:
         return parameters, Buffer(name="Y", shape=stored, dtype=DType.INT8), operand
     if operand is not None and any(margins):
@@ -115,6 +117,11 @@ def output_buffers(
     top, left, bottom, right = margins
     around = (images, stored[1], rows + top + bottom, (columns + left + right) * blocks.outputs, *stored[4:])
     return parameters, Buffer(name="Y", shape=around, dtype=DType.INT8, scope=CHAIN), operand
+
+
+def table_of(post: Post) -> Buffer | None:
+    """The parameter T int8[256] where `post` looks up."""
+    return Buffer(name="T", shape=(256,), dtype=DType.INT8) if post.table else None
 
 
 def post_nest(
@@ -150,6 +157,8 @@ def post_nest(
     def at(buffer: Buffer, b: Expr, j: Expr):
         column = x + left if outputs == 1 else (x + left) * outputs + s
         first = (0,) * (len(buffer.shape) - 6)  # of vectors that lie apart
+        if buffer.shape[2:4] == (1, 1) != out.shape[2:4]:
+            return buffer[n, o, 0, 0, *first, b, j]
         return buffer[n, o, y + top, column, *first, b, j]
 
     views = Views(
@@ -157,6 +166,7 @@ def post_nest(
         accumulator=lambda r, c, b, j: accumulator[n, vector, y * strides[0] + r, x * strides[1] + c, b, j],
         parameter=lambda row, j: parameters[vector, row, j],
         operand=None if operand is None else lambda b, j: at(operand, b, j),
+        table=table_of(post),
     )
     point = post_point(blocks, views, post, window, pool)
     loops = [(n, out.shape[0]), (o, out.shape[1]), (y, bottom - top), (x, right - left)]

@@ -15,6 +15,7 @@ from .common import (
     padded_input,
     parameters_of,
     post_nest,
+    table_of,
 )
 from .convolution import Convolution
 from .ring import INT32_MIN as INT32_MIN
@@ -92,6 +93,6 @@ def conv2d(
     parameters, out, operand = outputs
     return Program(
         name=name,
-        parameters=parameters_of(x_in, weight, parameters, operand, out),
+        parameters=parameters_of(x_in, weight, parameters, table_of(post), operand, out),
         body=body if resident else Alloc(buffer=padded, body=body),
     )

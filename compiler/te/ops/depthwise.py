@@ -7,7 +7,7 @@ from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Pads, ceil_div
 from ..post import Post
-from .common import Area, Part, activation, output_buffers, padded_input, parameters_of, post_nest
+from .common import Area, Part, activation, output_buffers, padded_input, parameters_of, post_nest, table_of
 from .convolution import Convolution
 
 
@@ -69,6 +69,6 @@ def depthwise_conv2d(
     body = Alloc(buffer=acc, body=seq(*pads, nest(loops, conv), finish))
     return Program(
         name=name,
-        parameters=parameters_of(x_in, weight, parameters, operand, out),
+        parameters=parameters_of(x_in, weight, parameters, table_of(post), operand, out),
         body=body if resident else Alloc(buffer=padded, body=body),
     )

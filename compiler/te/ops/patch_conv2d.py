@@ -11,7 +11,7 @@ from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Window
 from ..post import Post
-from .common import activation, output_buffers, parameters_of, post_nest
+from .common import activation, output_buffers, parameters_of, post_nest, table_of
 from .convolution import Convolution
 from .patch_layout import PatchLayout
 from .patches import Patches
@@ -75,6 +75,6 @@ def patch_conv2d(
     body = seq(gather, *ring.fills(acc), nest(loops, conv), finish)
     return Program(
         name=name,
-        parameters=parameters_of(patches.image, patches.weight, parameters, operand, out),
+        parameters=parameters_of(patches.image, patches.weight, parameters, table_of(post), operand, out),
         body=Alloc(buffer=patches.held, body=Alloc(buffer=acc, body=body)),
     )

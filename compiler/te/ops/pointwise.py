@@ -7,7 +7,7 @@ from ...ir.stmt import Alloc, Copy, Program, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import PoolOperator, Post
-from .common import Area, Part, activation, output_buffers, parameters_of, post_nest
+from .common import Area, Part, activation, output_buffers, parameters_of, post_nest, table_of
 
 Sizes = tuple[int, int, int, int]
 """Batch, channels, height and width of the input."""
@@ -58,13 +58,16 @@ def elementwise(
     blocks: Blocks,
     sizes: Sizes,
     post: Post,
+    planes: bool = False,
     name: str = "elementwise",
 ) -> Program:
-    """Y = post(bias + X), where `post` has a combination; buffers as of `max_pool`.
+    """Y = post(bias + X), where `post` has a combination or a table, T int8[256]; other buffers as of `max_pool`.
 
-    With bias 0, scale 1 and stage A's zero point 0, stage A hands X on unchanged.
+    With bias 0, scale 1 and stage A's zero point 0, stage A hands X on unchanged. With `planes` R has one vector for
+    each plane of X.
     """
-    return _widened(name, blocks, sizes, Window(kernel=(1, 1)), pad_value=0, post=post, pool="max")
+    window = Window(kernel=(1, 1))
+    return _widened(name, blocks, sizes, window, pad_value=0, post=post, pool="max", planes=planes)
 
 
 def _widened(
@@ -78,6 +81,7 @@ def _widened(
     pool: PoolOperator,
     apart: int = 1,
     area: Area | None = None,
+    planes: bool = False,
 ) -> Program:
     batch, channels, height, width = sizes
     if window.dilations != (1, 1):
@@ -108,13 +112,20 @@ def _widened(
     )
     # Vectors alone: what else there is of a block lies between them.
     alone = Blocks(batch=b_size, block_in=lanes, block_out=lanes)
-    outputs = output_buffers(alone, (nb, cb, *out_shape), post, apart)
+    outputs = output_buffers(alone, (nb, cb, *out_shape), post, apart, planes=planes)
     parameters, out, operand = outputs
     finish = post_nest(
-        alone, acc, outputs, post, window=window.kernel, strides=window.strides, pool=pool, area=area
+        alone,
+        acc,
+        outputs,
+        post,
+        window=window.kernel,
+        strides=window.strides,
+        pool=pool,
+        area=area,
     )
     return Program(
         name=name,
-        parameters=parameters_of(x_in, parameters, operand, out),
+        parameters=parameters_of(x_in, parameters, table_of(post), operand, out),
         body=Alloc(buffer=acc, body=seq(pad, finish)),
     )

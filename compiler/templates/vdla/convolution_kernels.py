@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from vdla.isa.config import Config
 
-from ...graph.constants import Constant, pack_spread_weight
+from ...graph.constants import Constant, pack_spread_weight, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution
 from ...graph.layout import (
@@ -32,11 +32,14 @@ def convolution_kernel(
     """The kernel of a convolution whose input lies in memory as `layout` says."""
     workload, weight = _form(config, graph, layout, node, operator)
     details = Details(post=operator.post, pad_value=operator.pad_value, name=node.name)
+    table: dict[str, Constant] = {}
+    if operator.table is not None:
+        table["T"] = Constant(form=unpacked, arrays=(operator.table,))
     return Kernel(
         workload=workload,
         source=Source(workload=workload, details=details),
         tensors=bound_tensors(node),
-        constants={"P": parameters(config, operator.bias, operator.scale), "W": weight},
+        constants={"P": parameters(config, operator.bias, operator.scale), "W": weight, **table},
     )
 
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from vdla.isa.config import Config
 
-from ...graph.fuse import fuse_pool
+from ...graph.fuse import fuse_lookups, fuse_pool
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Int8MaxPool
 from ...graph.layout import Layout
@@ -54,6 +54,8 @@ def legalize(graph: Graph, config: Config) -> Legalized:
             if not MAX_POOL.fits(config, max_pool_workload(config, graph, node, window))
         ],
     )
+    if config.has("table"):
+        graph = fuse_lookups(graph)
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
     layouts |= dict.fromkeys(interleaved, "interleaved")
     return Legalized(graph=graph, layouts=layouts)

@@ -14,6 +14,7 @@ from ...graph.int8_operators import (
     Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
+    Table,
 )
 from ...ir.printer import format_node
 from ...ir.stmt import Program
@@ -29,7 +30,7 @@ from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
 from .legalize import Legalized
 from .lowered_kernels import LoweredKernels, constants_of, key_of
-from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernels
+from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernels, table_kernel
 from .table import template_of
 from .template import Kernel, Source
 from .workload import Workload
@@ -70,6 +71,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return tuple(average_pool_kernels(config, graph, node, operator))
         case Int8Elementwise(combination=combination):
             return (elementwise_kernel(config, graph, node, combination),)
+        case Table(table=table):
+            return (table_kernel(config, graph, node, table),)
         case Channels() as operator:
             return tuple(channel_kernels(config, graph, node, operator))
         case _:

@@ -72,11 +72,12 @@ def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) 
     constants = None
     if not template.plain_constants or template.name != source.workload.template:
         constants = (details.post, details.pad_value)
+    looks_up = details.post is not None and details.post.table
     return (
         config,
         kernel.workload,
         source.workload,
-        (details.area, details.apart, constants, details.post is None),
+        (details.area, details.apart, details.planes, constants, details.post is None, looks_up),
         tuple(chain.from_iterable(sorted(point.items()))),
         virtual_threads,
     )

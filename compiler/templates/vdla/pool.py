@@ -135,8 +135,8 @@ def _average_pool(_: Config, workload: Workload, details: Details, common: dict[
     )
 
 
-def _elementwise(_: Config, workload: Workload, __: Details, common: dict[str, Any]) -> Program:
-    return elementwise(sizes=workload.sizes, **common)
+def _elementwise(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+    return elementwise(sizes=workload.sizes, planes=details.planes, **common)
 
 
 # Inputs are in the accumulators, beside nothing else.

@@ -72,11 +72,29 @@ def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Co
     post = Post(zero_point=zero_point, combination=combination)
     window = Window(kernel=(1, 1))
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], window, operand=post.has_operand)
+    planes = post.has_operand and graph.tensors[node.inputs[1]].nchw != graph.tensors[node.output].nchw
     return Kernel(
         workload=workload,
-        source=Source(workload=workload, details=Details(post=post, name=node.name)),
+        source=Source(workload=workload, details=Details(post=post, planes=planes, name=node.name)),
+        recorded=not planes,
         tensors=bound_tensors(node),
         constants={"P": identity_parameters(config, workload.channels, zero_point)},
+    )
+
+
+def table_kernel(config: Config, graph: Graph, node: Node, table: np.ndarray) -> Kernel:
+    """The kernel of a function of one tensor: a copy whose store looks up, int8 (256,)."""
+    sizes = sizes_of_vectors(config, graph.tensors[node.inputs[0]].nchw)
+    workload = windowed(ELEMENTWISE.name, sizes, sizes[1], Window(kernel=(1, 1)))
+    return Kernel(
+        workload=workload,
+        source=Source(workload=workload, details=Details(post=Post(table=True), name=node.name)),
+        tensors=bound_tensors(node),
+        constants={
+            "P": identity_parameters(config, workload.channels, 0),
+            "T": Constant(form=unpacked, arrays=(table,)),
+        },
+        recorded=False,
     )
 
 

@@ -31,13 +31,15 @@ class Details:
 
     `post` is the node's post-processing (None: one of the workload's kind), `pad_value` the int8 value of positions
     outside of the input, `area` the part of the output that is computed (None: all), `apart` how many vectors lie from
-    one position to the next (pools), `name` that of the program (None: the template's).
+    one position to the next (pools), `planes` whether the operand has one vector for each plane, `name` that of the
+    program (None: the template's).
     """
 
     post: Post | None = None
     pad_value: int = 0
     area: Area | None = None
     apart: int = 1
+    planes: bool = False
     name: str | None = None
 
 
