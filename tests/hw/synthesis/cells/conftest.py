@@ -11,13 +11,19 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="package")
 def cache_home(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
+    return tmp_path_factory.mktemp("cache")
+
+
+# For one test at a time: what outlives the folder's tests would hide the user's caches from all later ones.
+@pytest.fixture(autouse=True)
+def own_cache(cache_home, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
 
 
 @pytest.fixture(scope="package")
 def design(cache_home):
     """Four adders of two modules that do the same, and a memory, in six cells of our own."""
     sample = (HERE / "sample.v").read_text()
-    return map_verilog(sample, find_library(HERE / "small.lib"), top="sample", report=lambda text: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache_home))
+        return map_verilog(sample, find_library(HERE / "small.lib"), top="sample", report=lambda text: None)
