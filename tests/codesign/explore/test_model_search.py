@@ -120,7 +120,7 @@ def test_expected_growth_is_the_mean_growth_of_drawn_designs(objectives):
 def test_searches_begin_with_the_same_machines(networks, known):
     begun = {}
     for strategy in ("random", "model", "nsga2", "tpe"):
-        found = explore(study(networks, strategy, seed=7, budget=40), known=known)
+        found = explore(study(networks, strategy, seed=7, budget=20), known=known)
         begun[strategy] = [design.machine.digest for design in found.designs if design.machine][:20]
     assert len(begun["random"]) == 20
     assert begun["model"] == begun["nsga2"] == begun["tpe"] == begun["random"]
