@@ -1,6 +1,7 @@
 """The real-valued operators: what a node computes from its inputs, without names and shapes.
 
-All tensors are float32. Windows and epilogues are those of the tensor expressions (`vdla.compiler.te`), which say
+What computes sums takes float32 tensors; element-wise operators and moves take any types. Windows and epilogues are
+those of the tensor expressions (`vdla.compiler.te`), which say
 exactly what is computed.
 """
 
@@ -167,10 +168,13 @@ class Remap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gather:
-    """Input: data. Along `axis` (0 or more) the elements `indices` (0 or more), in any shape of as many."""
+    """Input: data. Along `axis` (0 or more) the elements `indices` (0 or more), in any shape of as many.
+
+    With None for `indices` they are the second input, int64: negative ones count from the end, and one outside the axis
+    gives the element at the nearer end."""
 
     axis: int
-    indices: tuple[int, ...]
+    indices: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

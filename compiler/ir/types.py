@@ -16,11 +16,16 @@ class DType(StrEnum):
 
     INT8 = "int8"
     UINT8 = "uint8"
+    INT16 = "int16"
+    UINT16 = "uint16"
     INT32 = "int32"
+    UINT32 = "uint32"
     INT64 = "int64"
+    UINT64 = "uint64"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
     FLOAT32 = "float32"
+    FLOAT64 = "float64"
     BOOL = "bool"
 
     # Enum hashes by a Python-level method; ours sits in hot dictionaries.
@@ -40,6 +45,11 @@ class DType(StrEnum):
     def is_integer(self) -> bool:
         """True for the signed and unsigned integers, not for bool."""
         return self in _LIMITS and self is not DType.BOOL
+
+    @property
+    def is_unsigned(self) -> bool:
+        """True for the unsigned integers and bool."""
+        return self in _UNSIGNED
 
     @property
     def is_float(self) -> bool:
@@ -62,22 +72,32 @@ class DType(StrEnum):
 
 
 # By member: to ask a member for its value takes a Python-level call.
-_FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32})
+_FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
+_UNSIGNED = frozenset({DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64, DType.BOOL})
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _BITS = {
     DType.INT8: 8,
     DType.UINT8: 8,
+    DType.INT16: 16,
+    DType.UINT16: 16,
     DType.INT32: 32,
+    DType.UINT32: 32,
     DType.INT64: 64,
+    DType.UINT64: 64,
     DType.FLOAT16: 16,
     DType.BFLOAT16: 16,
     DType.FLOAT32: 32,
+    DType.FLOAT64: 64,
     DType.BOOL: 8,
 }
 _LIMITS = {
     DType.INT8: (-(2**7), 2**7 - 1),
     DType.UINT8: (0, 2**8 - 1),
+    DType.INT16: (-(2**15), 2**15 - 1),
+    DType.UINT16: (0, 2**16 - 1),
     DType.INT32: (-(2**31), 2**31 - 1),
+    DType.UINT32: (0, 2**32 - 1),
     DType.INT64: (-(2**63), 2**63 - 1),
+    DType.UINT64: (0, 2**64 - 1),
     DType.BOOL: (0, 1),
 }

@@ -13,12 +13,18 @@ from ..ir.stmt import Assign, Copy, Program, Reduce, Stmt
 from ..ir.types import DType
 from ..ir.visit import map_all_expressions, map_expr, map_stmt, substitute_expr, walk, walk_expr
 from .merge import Shape
-from .scalars import ELEMENT, argument
+from .scalars import ELEMENT, argument, argument_types
 
 
-def operand_buffer(position: int, shape: Shape) -> Buffer:
+def operand_buffer(position: int, shape: Shape, dtype: DType = DType.FLOAT32) -> Buffer:
     """The parameter A0, A1, ... of a fused program that stands for `te.scalars.argument(position)`."""
-    return Buffer(name=f"A{position}", shape=shape, dtype=DType.FLOAT32)
+    return Buffer(name=f"A{position}", shape=shape, dtype=dtype)
+
+
+def _buffers(body: Expr, operands: Mapping[int, Shape]) -> dict[int, Buffer]:
+    """The parameters of a body's operands, in the types that it gives them."""
+    types = argument_types(body)
+    return {i: operand_buffer(i, shape, types[argument(i).name]) for i, shape in operands.items()}
 
 
 def with_result(
@@ -39,7 +45,7 @@ def with_result(
     Y for what comes before too. ValueError where Y is written or read by others.
     """
     y = program.parameters[-1]
-    buffers = {position: operand_buffer(position, shape) for position, shape in operands.items()}
+    buffers = _buffers(body, operands)
 
     def rewrite(statement: Stmt) -> Stmt:
         if not isinstance(statement, Assign) or statement.buffer.name != y.name:
@@ -71,7 +77,7 @@ def with_data(program: Program, body: Expr, operands: Mapping[int, Shape]) -> Pr
     ValueError where a copy reads it.
     """
     x, *rest = program.parameters
-    buffers = {position: operand_buffer(position, shape) for position, shape in operands.items()}
+    buffers = _buffers(body, operands)
 
     def expand(e: Expr) -> Expr:
         if isinstance(e, Load) and e.buffer.name == x.name:

@@ -10,6 +10,7 @@ import math
 
 from ..ir.expr import Call, Expr, Var, equal, maximum, minimum, select, wrap
 from ..ir.types import DType
+from ..ir.visit import walk_expr
 
 Scalar = Expr | float
 ELEMENT = Var("element", DType.FLOAT32)
@@ -21,6 +22,11 @@ ROUNDING = 12582912.0
 def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:
     """The element of input `position`: a formal of the body of an element-wise operator."""
     return Var(f"argument{position}", dtype)
+
+
+def argument_types(body: Expr) -> dict[str, DType]:
+    """The types that a body gives the arguments it uses, by their names."""
+    return {e.name: e.dtype for e in walk_expr(body) if isinstance(e, Var) and e.name != ELEMENT.name}
 
 
 def number(value: Scalar) -> Expr:

@@ -204,7 +204,11 @@ def _resize(graph: Graph, node: Node, operator: Resize, _: int) -> Expression:
 
 
 def _gather(graph: Graph, node: Node, operator: Gather, _: int) -> Expression:
-    program = gather(graph.data_shape(node), operator.axis, len(operator.indices))
+    dtype = graph.tensors[node.output].dtype
+    if operator.indices is None:
+        count = graph.tensors[node.own_inputs[-1]].size
+        return Expression(program=gather(graph.data_shape(node), operator.axis, count, dtype=dtype))
+    program = gather(graph.data_shape(node), operator.axis, len(operator.indices), dtype=dtype)
     return Expression(program=program, arrays={"I": np.array(operator.indices, np.int64)})
 
 
@@ -230,12 +234,17 @@ def _permute(graph: Graph, node: Node, operator: Permute, _: int) -> Expression:
 
 def _concatenate(graph: Graph, node: Node, operator: Concatenate, _: int) -> Expression:
     return Expression(
-        program=concat([graph.tensors[name].storage for name in node.own_inputs], operator.axis)
+        program=concat(
+            [graph.tensors[name].storage for name in node.own_inputs],
+            operator.axis,
+            dtype=graph.tensors[node.output].dtype,
+        )
     )
 
 
 def _remap(graph: Graph, node: Node, operator: Remap, _: int) -> Expression:
-    return Expression(program=remap(graph.data_shape(node), operator.runs, fill=operator.fill))
+    dtype = graph.tensors[node.output].dtype
+    return Expression(program=remap(graph.data_shape(node), operator.runs, fill=operator.fill, dtype=dtype))
 
 
 _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = MappingProxyType(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...ir.expr import Binary, Call, Const, Expr, Var
+from ...ir.types import DType
 from ...te.scalars import argument
 from ..graph import Graph, Node, Tensor, with_tensors
 from ..names import unused
@@ -104,6 +105,8 @@ def _affine(graph: Graph, node: Node) -> _Affine | None:
     data = [name for name in node.inputs if name not in graph.constants]
     shape = graph.tensors[node.output].shape
     if len(data) != 1 or len(shape) < 2 or graph.tensors[data[0]].shape != shape:
+        return None
+    if any(graph.tensors[name].dtype is not DType.FLOAT32 for name in (*node.inputs, node.output)):
         return None
     known: dict[str, np.ndarray] = {}
     for i, name in enumerate(node.inputs):

@@ -14,9 +14,10 @@ from dataclasses import replace
 from math import prod
 
 from ...ir.expr import Call, Expr
+from ...ir.types import DType
 from ...ir.visit import substitute_expr, walk_expr
 from ...te.merge import spread
-from ...te.scalars import ELEMENT, argument
+from ...te.scalars import ELEMENT, argument, argument_types
 from ..graph import Graph, Node, Shape
 from ..operators import (
     AveragePool,
@@ -188,11 +189,14 @@ def _with_result(graph: Graph, before: Node, node: Node) -> Node | None:
     shape = graph.tensors[node.output].shape
     if before.more_outputs or _dimensions(before, shape) is None:
         return None
+    # The element of a fused result is float32 before and behind.
+    if any(graph.tensors[name].dtype is not DType.FLOAT32 for name in (before.output, node.output)):
+        return None
     others = [name for name in dict.fromkeys(node.inputs) if name != before.output]
     if not all(_fits_result(graph, before, name, shape) for name in others):
         return None
     own = ELEMENT if before.result is None else before.result
-    inputs, values = _extended(before, before.result, others)
+    inputs, values = _extended(graph, before, before.result, others)
     values[before.output] = own
     body = substitute_expr(
         operator.body, {argument(i).name: values[name] for i, name in enumerate(node.inputs)}
@@ -231,10 +235,16 @@ def _inlined(graph: Graph, node: Node, before: Node) -> Node | None:
     if positions != [0] or node.data is not None or not _may_compute_data(graph, node, before, shape):
         return None
     names = tuple(dict.fromkeys(before.inputs))
-    values = {argument(i).name: argument(names.index(name)) for i, name in enumerate(before.inputs)}
+    values = {
+        argument(i).name: argument(names.index(name), graph.tensors[name].dtype)
+        for i, name in enumerate(before.inputs)
+    }
     # What comes behind keeps its operands, at other positions.
     later = node.operands(node.result)
-    moved = {argument(i).name: argument(len(names) + n) for n, i in enumerate(later)}
+    moved = {
+        argument(i).name: argument(len(names) + n, graph.tensors[node.inputs[i]].dtype)
+        for n, i in enumerate(later)
+    }
     return _with_members(
         replace(
             node,
@@ -261,7 +271,11 @@ def _with_operand(node: Node, body: Expr | None, before: Node, position: int) ->
     inputs = [*node.inputs, *rest]
     inputs[position] = first
     places = [position, *range(len(node.inputs), len(inputs))]
-    values: dict[str, Expr] = {argument(i).name: argument(place) for i, place in enumerate(places)}
+    types = argument_types(before.operator.body)
+    values: dict[str, Expr] = {
+        argument(i).name: argument(place, types.get(argument(i).name, DType.FLOAT32))
+        for i, place in enumerate(places)
+    }
     value = substitute_expr(before.operator.body, values)
     return tuple(inputs), substitute_expr(body, {argument(position).name: value})
 
@@ -273,13 +287,16 @@ def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
     rest = (name for i, name in enumerate(node.inputs) if i not in positions)
     inputs = tuple(dict.fromkeys((*before.inputs, *rest)))
 
-    def numbered(names: tuple[str, ...]) -> dict[str, Expr]:
+    def numbered(body: Expr, names: tuple[str, ...]) -> dict[str, Expr]:
+        types = argument_types(body)
         return {
-            argument(i).name: argument(inputs.index(name)) for i, name in enumerate(names) if name in inputs
+            argument(i).name: argument(inputs.index(name), types.get(argument(i).name, DType.FLOAT32))
+            for i, name in enumerate(names)
+            if name in inputs
         }
 
-    inner = substitute_expr(first.body, numbered(before.inputs))
-    values = numbered(node.inputs) | {argument(i).name: inner for i in positions}
+    inner = substitute_expr(first.body, numbered(first.body, before.inputs))
+    values = numbered(second.body, node.inputs) | {argument(i).name: inner for i in positions}
     body = substitute_expr(second.body, values)
     if expression_size(body) > LARGEST_BODY:
         return None
@@ -292,13 +309,17 @@ def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
     )
 
 
-def _extended(node: Node, body: Expr | None, names: list[str]) -> tuple[tuple[str, ...], dict[str, Expr]]:
+def _extended(
+    graph: Graph, node: Node, body: Expr | None, names: list[str]
+) -> tuple[tuple[str, ...], dict[str, Expr]]:
     """A node's inputs with these behind them, and each one's argument; those that `body` reads are not read twice."""
     inputs = list(node.inputs)
-    known: dict[str, Expr] = {inputs[i]: argument(i) for i in node.operands(body)}
+    known: dict[str, Expr] = {
+        inputs[i]: argument(i, graph.tensors[inputs[i]].dtype) for i in node.operands(body)
+    }
     for name in names:
         if name not in known:
-            known[name] = argument(len(inputs))
+            known[name] = argument(len(inputs), graph.tensors[name].dtype)
             inputs.append(name)
     return tuple(inputs), known
 
@@ -346,6 +367,8 @@ def _may_compute_data(graph: Graph, node: Node, before: Node, shape: Shape) -> b
             dimensions = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
         case Permute():
             dimensions = (prod(shape),)
+        case Gather(indices=None):
+            return False
         case Remap() | Gather():
             if prod(graph.tensors[node.output].shape) > 2 * prod(shape):
                 return False

@@ -9,7 +9,7 @@ import numpy as np
 from ...ir.expr import Const, Expr
 from ...ir.types import DType
 from ...ir.visit import substitute_expr
-from ...te.scalars import argument
+from ...te.scalars import argument, argument_types
 from ..graph import Graph, Node
 from ..operators import Elementwise
 
@@ -25,13 +25,15 @@ def _inlined(graph: Graph, node: Node) -> Node:
     if not isinstance(node.operator, Elementwise):
         return node
     values: dict[str, Expr] = {}
+    types = argument_types(node.operator.body)
     kept: list[str] = []
     for i, name in enumerate(node.inputs):
         array = graph.constants.get(name)
-        if array is not None and array.size == 1 and not np.isnan(array).any():
-            values[argument(i).name] = Const(float(array.reshape(-1)[0]), DType.FLOAT32)
+        dtype = types.get(argument(i).name, DType.FLOAT32)
+        if array is not None and array.size == 1 and not (dtype.is_float and np.isnan(array).any()):
+            values[argument(i).name] = Const(array.reshape(-1)[0].item(), dtype)
         else:
-            values[argument(i).name] = argument(len(kept))
+            values[argument(i).name] = argument(len(kept), dtype)
             kept.append(name)
     if len(kept) == len(node.inputs) or not kept:
         return node

@@ -108,7 +108,7 @@ def _before_view(
             inputs.append(views[name])
         else:
             viewed = unused(f"{name}.view", graph.tensors)
-            graph = with_tensors(graph, Tensor(name=viewed, shape=wanted))
+            graph = with_tensors(graph, Tensor(name=viewed, shape=wanted, dtype=graph.tensors[name].dtype))
             if name in graph.constants:
                 array = graph.constants[name].reshape(wanted)
                 graph = replace(graph, constants={**graph.constants, viewed: array})
@@ -120,7 +120,7 @@ def _before_view(
                 )
             inputs.append(viewed)
     output = unused(f"{node.output}.{node.name}", graph.tensors)
-    graph = with_tensors(graph, Tensor(name=output, shape=shape))
+    graph = with_tensors(graph, Tensor(name=output, shape=shape, dtype=graph.tensors[node.output].dtype))
     before.append(replace(node, inputs=tuple(inputs), output=output))
     after = Node(
         name=f"{node.name}.view", members=(), operator=Reshape(), inputs=(output,), output=node.output

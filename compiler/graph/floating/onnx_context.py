@@ -14,13 +14,16 @@ from ..names import unused
 from ..onnx_context import OnnxNode
 from ..operators import Operator, Reshape
 
+TYPES = ("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+"""Element types of tensors in the graph."""
+
 
 @dataclass(slots=True, kw_only=True)
 class FloatContext(NodeErrors):
     """Collects the graph; used by one call of `import_float_model` and then dropped.
 
-    `renamed` leads from the outputs of nodes that compute nothing to what they are. `quantized` holds the tensors that
-    stand for integers or truth values, with their type.
+    `renamed` leads from the outputs of nodes that compute nothing to what they are. `quantized` holds the
+    float32 tensors that stand for integers, with their type.
     """
 
     opset: int
@@ -48,16 +51,16 @@ class FloatContext(NodeErrors):
         )
 
     def input_shape(self, node: OnnxNode) -> Shape:
-        """The shape of the first input; fails where it is missing or not float32."""
-        return self.operand(node, 0).shape
+        """The shape of the first input; fails where it is missing."""
+        return self.tensor(node, 0).shape
 
     def bind_same(self, node: OnnxNode) -> None:
         """Names the node's first output after its first input, which it equals."""
-        self.renamed[node.outputs[0]] = self.operand(node, 0).name
+        self.renamed[node.outputs[0]] = self.tensor(node, 0).name
 
     def bind_view(self, node: OnnxNode, shape: Shape) -> None:
         """Names the node's first output: the first input's elements in their order, in another shape of that size."""
-        self.view(node, self.operand(node, 0), shape)
+        self.view(node, self.tensor(node, 0), shape)
 
     def bind_array(self, node: OnnxNode, array: np.ndarray) -> None:
         """Names the node's first output, which is known."""
@@ -78,6 +81,17 @@ class FloatContext(NodeErrors):
 
     def operand(self, node: OnnxNode, index: int) -> Tensor:
         """An input as a tensor of the graph, constants included; fails where it is missing or not float32."""
+        tensor = self.tensor(node, index)
+        if tensor.dtype is not DType.FLOAT32:
+            self.fail(
+                node,
+                f"its input '{node.inputs[index]}' is {tensor.dtype}",
+                f"{node.op_type} is computed in float32 only: put a Cast to float32 before it",
+            )
+        return tensor
+
+    def tensor(self, node: OnnxNode, index: int) -> Tensor:
+        """The same for an input of any type that there is."""
         if index >= len(node.inputs) or not node.inputs[index]:
             self.refuse(node, f"its input {index} is missing", "export the model again")
         name = self.resolve(node.inputs[index])
@@ -88,20 +102,22 @@ class FloatContext(NodeErrors):
                 node, f"its input '{name}' is produced by no node before it", "export the model again"
             )
         array = self.constants[name]
-        if array.dtype != np.float32:
+        if array.dtype.name not in TYPES:
             self.fail(
                 node,
                 f"its input '{name}' is a constant of {array.dtype}",
-                "only float32 is computed; convert the model to float32",
+                f"convert it to one of {', '.join(TYPES)}",
             )
-        self.tensors[name] = Tensor(name=name, shape=array.shape)
+        self.tensors[name] = Tensor(name=name, shape=array.shape, dtype=DType(array.dtype.name))
         return self.tensors[name]
 
     def store(self, name: str, array: np.ndarray) -> str:
-        """Adds a float32 constant made at import; returns its name, with a number behind it where it is taken."""
+        """Adds a constant made at import; returns its name, with a number behind it where it is taken."""
         unique = self._unused(name)
-        self.constants[unique] = np.ascontiguousarray(array, dtype=np.float32)
-        self.tensors[unique] = Tensor(name=unique, shape=array.shape)
+        # What is computed in float64 on the way is a float32 number.
+        dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
+        self.constants[unique] = np.ascontiguousarray(array, dtype=dtype)
+        self.tensors[unique] = Tensor(name=unique, shape=array.shape, dtype=DType(dtype.name))
         return unique
 
     def add(
@@ -112,8 +128,9 @@ class FloatContext(NodeErrors):
         shape: Shape,
         *,
         output: str | None = None,
+        dtype: DType = DType.FLOAT32,
     ) -> str:
-        """Adds a node that computes the ONNX node's first output, or `output` on the way to it.
+        """Adds a node that computes the ONNX node's first output, or `output` on the way to it, in this type.
 
         Fails where ONNX inferred another shape.
         """
@@ -123,7 +140,7 @@ class FloatContext(NodeErrors):
         name = unused(node.name, self.node_names)
         self.node_names.add(name)
         self._check_size(node, output, shape)
-        self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=DType.FLOAT32)
+        self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
         self.nodes.append(
             Node(name=name, members=(node.name,), operator=operator, inputs=inputs, output=output)
         )
@@ -161,7 +178,7 @@ class FloatContext(NodeErrors):
         if output is None and tensor.shape == shape:
             self.renamed[node.outputs[0]] = tensor.name
             return tensor.name
-        return self.add(node, Reshape(), (tensor.name,), shape, output=output)
+        return self.add(node, Reshape(), (tensor.name,), shape, output=output, dtype=tensor.dtype)
 
     def temporary(self, node: OnnxNode, what: str) -> str:
         """A name for a tensor between the nodes that one ONNX node becomes."""

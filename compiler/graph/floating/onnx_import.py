@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
-import numpy as np
 import onnx
 
+from ...ir.types import DType
 from ...te.ops.reduction import Kind
 from ..errors import ModelError
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
@@ -17,10 +17,11 @@ from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
 from ..onnx_structure import STRUCTURE
-from .onnx_context import FloatContext
+from .onnx_context import TYPES, FloatContext
+from .onnx_functions import function_body
 from .onnx_gemm import import_gemm
 from .onnx_lines import on_planes
-from .onnx_logic import LOGIC, TRUTH, import_logic
+from .onnx_logic import LOGIC, import_logic
 from .onnx_movement import (
     import_concat,
     import_depth_to_space,
@@ -92,12 +93,13 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
 def _input(context: FloatContext, info: onnx.ValueInfoProto) -> GraphInput:
     shape = input_shape(info)
     dtype = type_name(info.type.tensor_type.elem_type)
-    if dtype != "float":
+    held = "float32" if dtype == "float" else dtype
+    if held not in TYPES:
         raise ModelError(
-            f"{context.source}: input '{info.name}' has type {dtype}; only networks of float32 inputs are compiled for "
-            "processors and GPUs: give the model a float32 input"
+            f"{context.source}: input '{info.name}' has type {dtype}; processors and GPUs take {', '.join(TYPES)}: "
+            "convert the input to one of them"
         )
-    context.tensors[info.name] = Tensor(name=info.name, shape=shape)
+    context.tensors[info.name] = Tensor(name=info.name, shape=shape, dtype=DType(held))
     return plain_input(context.tensors[info.name])
 
 
@@ -105,11 +107,11 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
     name = context.resolve(info.name)
     if name in context.constants and name not in context.tensors:
         array = context.constants[name]
-        if array.dtype != np.float32:
+        if array.dtype.name not in TYPES:
             raise ModelError(
                 f"{context.source}: output '{info.name}' is a constant of {array.dtype}; remove it from the outputs"
             )
-        context.tensors[name] = Tensor(name=name, shape=array.shape)
+        context.tensors[name] = Tensor(name=name, shape=array.shape, dtype=DType(array.dtype.name))
     if name not in context.tensors:
         raise ModelError(
             f"{context.source}: output '{info.name}' is computed by no node; remove it from the model's outputs"
@@ -117,7 +119,13 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
     if name in context.quantized:
         raise ModelError(
             f"{context.source}: output '{info.name}' is {context.quantized[name]}; processors and GPUs return "
-            f"float32: end it with {'Cast' if context.quantized[name] == TRUTH else 'DequantizeLinear'}"
+            "float32: end it with DequantizeLinear"
+        )
+    declared = type_name(info.type.tensor_type.elem_type)
+    if ("float32" if declared == "float" else declared) != context.tensors[name].dtype:
+        raise ModelError(
+            f"{context.source}: output '{info.name}' is declared {declared} but computed as "
+            f"{context.tensors[name].dtype}; put a Cast before it"
         )
     return plain_output(info.name, context.tensors[name])
 
@@ -141,6 +149,11 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
 def _import_operator(context: FloatContext, node: OnnxNode) -> None:
     importer = OPERATORS.get(node.op_type)
     if importer is None:
+        body = function_body(context, node)
+        if body is not None:
+            for index, proto in enumerate(body):
+                _import_node(context, read_node(proto, index))
+            return
         context.fail(
             node,
             "this operator is not supported",
@@ -192,4 +205,6 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
     }
 )
 """What each operator becomes where its inputs are not all known."""
-SUPPORTED = f"{', '.join(OPERATORS)}, and whatever has constant inputs"
+SUPPORTED = (
+    f"{', '.join(OPERATORS)}, whatever ONNX defines as a function of these, and whatever has constant inputs"
+)

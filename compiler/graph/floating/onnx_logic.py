@@ -1,55 +1,54 @@
-"""Operators of truth values in a float model: comparisons, what joins them, and choices.
-
-A truth value is a float32 number here, 1 or 0. `FloatContext.quantized` says of which tensors, as it says which
-stand for integers: what moves values may move them, and nothing computes with them but what is here.
-"""
+"""Comparisons, what joins truth values, choices and conversions of a float model."""
 
 from __future__ import annotations
 
 from functools import reduce
 
-import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
-from ...ir.expr import Expr, equal, maximum, minimum, select
-from ...te import scalars
-from ...te.scalars import argument, number
+from ...ir.expr import Expr, cast, equal, not_equal, select
+from ...ir.types import DType
+from ...te.scalars import argument
+from ..graph import Tensor
 from ..onnx_context import OnnxNode
 from ..onnx_load import type_name
-from .onnx_context import FloatContext
+from .onnx_context import TYPES, FloatContext
 from .onnx_pointwise import add_elementwise
 
-TRUTH = "bool"
-"""The type, in `FloatContext.quantized`, of tensors of truth values."""
 COMPARISONS = frozenset(["Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"])
 JOINS = frozenset(["And", "Or", "Xor", "Not"])
-LOGIC = frozenset([*COMPARISONS, *JOINS, "IsNaN", "IsInf", "Where", "Cast"])
+LOGIC = frozenset([*COMPARISONS, *JOINS, "IsNaN", "IsInf", "Where", "Cast", "CastLike"])
 
 
 def import_logic(context: FloatContext, node: OnnxNode) -> None:
     """A node of `LOGIC`."""
     match node.op_type:
-        case "Cast":
+        case "Cast" | "CastLike":
             _cast(context, node)
         case "Where":
-            operands = [_truth(context, node, 0), *_numbers(context, node, 1, 2)]
-            body = select(equal(argument(0), 0.0), argument(2), argument(1))
-            _add(context, node, body, operands, truth=False)
+            _where(context, node)
         case "IsNaN":
             # Equal to itself is all but NaN.
-            itself = equal(argument(0), argument(0))
-            _add(context, node, _as_number(itself, 0.0, 1.0), _numbers(context, node, 0))
+            x = argument(0)
+            add_elementwise(context, node, not_equal(x, x), [context.operand(node, 0).name])
         case "IsInf":
-            _add(context, node, _infinite(node), _numbers(context, node, 0))
+            add_elementwise(context, node, _infinite(node), [context.operand(node, 0).name])
         case name if name in COMPARISONS:
             _compare(context, node)
         case _:
             operands = [_truth(context, node, i) for i in range(1 if node.op_type == "Not" else 2)]
-            _add(context, node, _joined(node), operands)
+            add_elementwise(context, node, _joined(node), operands)
 
 
-def _as_number(condition: Expr, then: float = 1.0, otherwise: float = 0.0) -> Expr:
-    return select(condition, number(then), number(otherwise))
+def element_type(context: FloatContext, node: OnnxNode, number: int) -> DType:
+    """The type of tensors that ONNX's number of an element type stands for; fails where there is none."""
+    name = type_name(number) if number in TensorProto.DataType.values() else str(number)
+    if number in (0, TensorProto.STRING) or number not in TensorProto.DataType.values():
+        context.fail(node, f"casts to {name}", f"there are {', '.join(TYPES)}")
+    held = helper.tensor_dtype_to_np_dtype(number).name
+    if held not in TYPES:
+        context.fail(node, f"casts to {name}", f"there are {', '.join(TYPES)}")
+    return DType(held)
 
 
 def _infinite(node: OnnxNode) -> Expr:
@@ -60,25 +59,29 @@ def _infinite(node: OnnxNode) -> Expr:
         if node.integer(name, 1)
     ]
     # Of neither, no element is one: NaN, which nothing equals, asks for none of them.
-    return reduce(maximum, [_as_number(equal(x, bound)) for bound in wanted or [float("nan")]])
+    return reduce(_either, [equal(x, bound) for bound in wanted or [float("nan")]])
+
+
+def _either(a: Expr, b: Expr) -> Expr:
+    return not_equal(cast(a, DType.UINT8) + cast(b, DType.UINT8), 0)
 
 
 def _joined(node: OnnxNode) -> Expr:
-    a, b = argument(0), argument(1)
+    """Truth values joined as numbers: "and" and "or" of expressions would test before they read."""
+    a, b = argument(0, DType.BOOL), argument(1, DType.BOOL)
     match node.op_type:
         case "Not":
-            return 1.0 - a
+            return equal(cast(a, DType.UINT8), 0)
         case "And":
-            return minimum(a, b)
+            return not_equal(cast(a, DType.UINT8) * cast(b, DType.UINT8), 0)
         case "Or":
-            return maximum(a, b)
-    return scalars.absolute(a - b)
+            return _either(a, b)
+    return not_equal(a, b)
 
 
 def _compare(context: FloatContext, node: OnnxNode) -> None:
-    a, b = argument(0), argument(1)
-    truths = [context.quantized.get(context.resolve(name)) == TRUTH for name in node.inputs]
-    operands = [_truth(context, node, i) for i in range(2)] if any(truths) else _numbers(context, node, 0, 1)
+    tensors = [context.tensor(node, i) for i in range(2)]
+    a, b = (argument(i, _alike(context, node, tensors)) for i in range(2))
     match node.op_type:
         case "Less":
             condition = a < b
@@ -90,44 +93,40 @@ def _compare(context: FloatContext, node: OnnxNode) -> None:
             condition = b <= a
         case _:
             condition = equal(a, b)
-    _add(context, node, _as_number(condition), operands)
+    add_elementwise(context, node, condition, [tensor.name for tensor in tensors])
+
+
+def _where(context: FloatContext, node: OnnxNode) -> None:
+    tensors = [context.tensor(node, i) for i in (1, 2)]
+    dtype = _alike(context, node, tensors)
+    body = select(argument(0, DType.BOOL), argument(1, dtype), argument(2, dtype))
+    add_elementwise(context, node, body, [_truth(context, node, 0), *[tensor.name for tensor in tensors]])
+
+
+def _alike(context: FloatContext, node: OnnxNode, tensors: list[Tensor]) -> DType:
+    """The one type of the tensors."""
+    types = [tensor.dtype for tensor in tensors]
+    if len(set(types)) > 1:
+        context.refuse(node, f"works on {' and '.join(types)}", "export the model again")
+    return types[0]
 
 
 def _cast(context: FloatContext, node: OnnxNode) -> None:
-    """Cast among float32 and truth values."""
-    to = node.integer("to", 0)
-    truth = context.quantized.get(context.resolve(node.inputs[0])) == TRUTH
-    if to not in (TensorProto.FLOAT, TensorProto.BOOL):
-        name = type_name(to) if to in TensorProto.DataType.values() else str(to)
-        context.fail(node, f"casts to {name}", "only float32 and bool are computed")
-    operand = context.operand(node, 0).name
-    if truth == (to == TensorProto.BOOL):
-        context.renamed[node.outputs[0]] = operand
-    elif truth:
-        _add(context, node, argument(0), [operand], truth=False)
+    """Cast and CastLike: integers wrap, floats become integers toward zero, and true where they are not zero."""
+    data = context.tensor(node, 0)
+    if node.op_type == "Cast":
+        to = element_type(context, node, node.integer("to", 0))
     else:
-        _add(context, node, _as_number(equal(argument(0), 0.0), 0.0, 1.0), [operand])
-
-
-def _numbers(context: FloatContext, node: OnnxNode, *indices: int) -> list[str]:
-    return [context.operand(node, i).name for i in indices]
+        to = context.tensor(node, 1).dtype
+    if data.dtype is to:
+        context.renamed[node.outputs[0]] = data.name
+        return
+    add_elementwise(context, node, cast(argument(0, data.dtype), to), [data.name])
 
 
 def _truth(context: FloatContext, node: OnnxNode, index: int) -> str:
     """An input of truth values, constants included."""
-    if context.is_constant(node, index):
-        array = context.constants[context.resolve(node.inputs[index])]
-        if array.dtype == np.bool_:
-            return context.store(f"{context.resolve(node.inputs[index])}.truth", array.astype(np.float32))
-    tensor = context.operand(node, index)
-    if context.quantized.get(tensor.name) != TRUTH:
+    tensor = context.tensor(node, index)
+    if tensor.dtype is not DType.BOOL:
         context.refuse(node, f"its input '{node.inputs[index]}' is not bool", "export the model again")
     return tensor.name
-
-
-def _add(
-    context: FloatContext, node: OnnxNode, body: Expr, operands: list[str], *, truth: bool = True
-) -> None:
-    output = add_elementwise(context, node, body, operands)
-    if truth:
-        context.quantized[output] = TRUTH

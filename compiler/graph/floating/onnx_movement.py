@@ -7,30 +7,33 @@ from math import prod
 import numpy as np
 
 from ...ir.limits import MOST_RUNS
+from ...ir.types import DType
 from ...te.merge import broadcast
 from ...te.ops.movement import PadMode, pad_runs, slice_runs
+from ..graph import Tensor
 from ..onnx_axes import joined_shape, one_axis, permutation, sliced_positions, split_sizes
 from ..onnx_context import OnnxNode
 from ..operators import Concatenate, Gather, Permute, Remap
 from .onnx_context import FloatContext
+from .onnx_pointwise import as_type
 
 PAD_MODES: dict[str, PadMode] = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 
 
 def import_transpose(context: FloatContext, node: OnnxNode) -> None:
     """Transpose; of dimensions of size 1 it is a view."""
-    data = context.operand(node, 0)
+    data = context.tensor(node, 0)
     axes, is_view = permutation(context, node, data.shape)
     shape = tuple(data.shape[axis] for axis in axes)
     if is_view:
         context.view(node, data, shape)
     else:
-        context.add(node, Permute(axes=axes), (data.name,), shape)
+        context.add(node, Permute(axes=axes), (data.name,), shape, dtype=data.dtype)
 
 
 def import_depth_to_space(context: FloatContext, node: OnnxNode) -> None:
     """DepthToSpace and SpaceToDepth, both in both modes: a transposition of parts of dimensions."""
-    data = context.operand(node, 0)
+    data = context.tensor(node, 0)
     size = node.integer("blocksize", 0)
     if len(data.shape) != 4 or size < 1:
         context.fail(
@@ -59,29 +62,31 @@ def import_depth_to_space(context: FloatContext, node: OnnxNode) -> None:
     cut = context.view(node, data, parts, output=context.temporary(node, "parts"))
     moved = context.temporary(node, "moved")
     order = tuple(parts[axis] for axis in axes)
-    context.add(node, Permute(axes=axes), (cut,), order, output=moved)
+    context.add(node, Permute(axes=axes), (cut,), order, output=moved, dtype=data.dtype)
     context.view(node, context.tensors[moved], shape)
 
 
 def import_concat(context: FloatContext, node: OnnxNode) -> None:
     """Concat along one axis."""
-    tensors = [context.operand(node, i) for i in range(len(node.inputs))]
+    tensors = [context.tensor(node, i) for i in range(len(node.inputs))]
+    if len({tensor.dtype for tensor in tensors}) > 1:
+        context.refuse(node, "joins tensors of different types", "export the model again")
     axis, shape = joined_shape(context, node, [tensor.shape for tensor in tensors])
-    context.add(node, Concatenate(axis=axis), tuple(t.name for t in tensors), shape)
+    context.add(node, Concatenate(axis=axis), tuple(t.name for t in tensors), shape, dtype=tensors[0].dtype)
 
 
 def import_slice(context: FloatContext, node: OnnxNode) -> None:
     """Slice with constant bounds; numpy's rules for bounds outside the tensor are ONNX's."""
-    data = context.operand(node, 0)
+    data = context.tensor(node, 0)
     positions = sliced_positions(context, node, data.shape)
     shape = tuple(len(taken) for taken in positions)
     runs = tuple(slice_runs(taken.start, len(taken), taken.step) for taken in positions)
-    context.add(node, Remap(runs=runs), (data.name,), shape)
+    context.add(node, Remap(runs=runs), (data.name,), shape, dtype=data.dtype)
 
 
 def import_split(context: FloatContext, node: OnnxNode) -> None:
     """Split along one axis into given or equal parts, a slice each."""
-    data = context.operand(node, 0)
+    data = context.tensor(node, 0)
     axis, parts = split_sizes(context, node, data.shape)
     start = 0
     for name, part in zip(node.outputs, parts, strict=True):
@@ -90,14 +95,17 @@ def import_split(context: FloatContext, node: OnnxNode) -> None:
         shape = (*data.shape[:axis], part, *data.shape[axis + 1 :])
         start += part
         if name:
-            context.add(node, Remap(runs=tuple(runs)), (data.name,), shape, output=name)
+            context.add(node, Remap(runs=tuple(runs)), (data.name,), shape, output=name, dtype=data.dtype)
 
 
 def import_gather(context: FloatContext, node: OnnxNode) -> None:
-    """Gather with constant indices; their dimensions take the place of the axis."""
-    data = context.operand(node, 0)
+    """Gather; the dimensions of its indices take the place of the axis."""
+    data = context.tensor(node, 0)
     axis = one_axis(context, node, data.shape)
     size = data.shape[axis]
+    if not context.is_constant(node, 1):
+        _gather(context, node, data, axis)
+        return
     indices = context.array(node, 1, "indices")
     if indices is None or not np.issubdtype(indices.dtype, np.integer) or not indices.size:
         context.refuse(node, "has no integer indices", "export the model again")
@@ -105,12 +113,22 @@ def import_gather(context: FloatContext, node: OnnxNode) -> None:
         context.refuse(node, f"has indices outside an axis of {size}", "export the model again")
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     chosen = tuple(int(index) % size for index in indices.reshape(-1))
-    context.add(node, Gather(axis=axis, indices=chosen), (data.name,), shape)
+    context.add(node, Gather(axis=axis, indices=chosen), (data.name,), shape, dtype=data.dtype)
+
+
+def _gather(context: FloatContext, node: OnnxNode, data: Tensor, axis: int) -> None:
+    """With indices of run time."""
+    indices = context.tensor(node, 1)
+    if indices.dtype not in (DType.INT32, DType.INT64):
+        context.refuse(node, f"has indices of {indices.dtype}", "export the model again")
+    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+    wide = as_type(context, node, indices, DType.INT64)
+    context.add(node, Gather(axis=axis, indices=None), (data.name, wide), shape, dtype=data.dtype)
 
 
 def import_gather_nd(context: FloatContext, node: OnnxNode) -> None:
     """GatherND with constant indices: a Gather of what lies behind the axes that they name."""
-    data = context.operand(node, 0)
+    data = context.tensor(node, 0)
     indices = context.array(node, 1, "indices")
     if node.integer("batch_dims", 0):
         context.fail(node, "has batch_dims", "gather with indices for all dimensions")
@@ -126,12 +144,12 @@ def import_gather_nd(context: FloatContext, node: OnnxNode) -> None:
     chosen = np.ravel_multi_index([(rows % named)[:, axis] for axis in range(depth)], named)
     flat = context.view(node, data, (prod(named), *rest), output=context.temporary(node, "rows"))
     shape = (*indices.shape[:-1], *rest)
-    context.add(node, Gather(axis=0, indices=tuple(chosen.tolist())), (flat,), shape)
+    context.add(node, Gather(axis=0, indices=tuple(chosen.tolist())), (flat,), shape, dtype=data.dtype)
 
 
 def import_expand(context: FloatContext, node: OnnxNode) -> None:
     """Expand to a constant shape: the one element of an axis of size 1 is repeated."""
-    data = context.operand(node, 0)
+    data = context.tensor(node, 0)
     wanted = context.array(node, 1, "shape")
     if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():
         context.refuse(node, "has no shape of sizes above 0", "export the model again")
@@ -149,12 +167,12 @@ def import_expand(context: FloatContext, node: OnnxNode) -> None:
     runs = [
         slice_runs(0, after, 1 if before == after else 0) for before, after in zip(padded, shape, strict=True)
     ]
-    context.add(node, Remap(runs=tuple(runs)), (name,), shape)
+    context.add(node, Remap(runs=tuple(runs)), (name,), shape, dtype=data.dtype)
 
 
 def import_pad(context: FloatContext, node: OnnxNode) -> None:
     """Pad with constant pads."""
-    data = context.operand(node, 0)
+    data = context.tensor(node, 0)
     rank = len(data.shape)
     pads = context.array(node, 1, "pads")
     given = context.array(node, 3, "axes")
@@ -174,4 +192,4 @@ def import_pad(context: FloatContext, node: OnnxNode) -> None:
     if (pieces := prod(map(len, runs))) > MOST_RUNS:
         context.fail(node, f"its pads make {pieces:,} pieces, more than {MOST_RUNS:,}", "use smaller pads")
     shape = tuple(sum(run.count for run in of_axis) for of_axis in runs)
-    context.add(node, Remap(runs=tuple(runs), fill=fill), (data.name,), shape)
+    context.add(node, Remap(runs=tuple(runs), fill=fill), (data.name,), shape, dtype=data.dtype)

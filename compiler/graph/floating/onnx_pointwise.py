@@ -9,10 +9,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ...ir.expr import Expr, maximum, minimum
+from ...ir.expr import Expr, cast, dtype_of, maximum, minimum
+from ...ir.types import DType
 from ...te import scalars
 from ...te.merge import broadcast
 from ...te.scalars import argument
+from ..graph import Tensor
 from ..onnx_context import OnnxNode
 from ..operators import Elementwise
 from .onnx_context import FloatContext
@@ -96,11 +98,16 @@ def import_power(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_nary(context: FloatContext, node: OnnxNode) -> None:
-    """An operator of tensors that broadcast against each other."""
+    """An operator of tensors that broadcast against each other: of float32, most of integers too, which wrap."""
     count = len(node.inputs)
     if node.op_type not in ("Max", "Min", "Sum") and count != 2:
         context.fail(node, f"has {count} inputs", "give it two")
-    arguments: list[Expr] = [argument(i) for i in range(count)]
+    integers = node.op_type in ("Add", "Sub", "Mul", "Max", "Min")
+    tensors = [context.tensor(node, i) if integers else context.operand(node, i) for i in range(count)]
+    dtype = tensors[0].dtype
+    if any(tensor.dtype is not dtype for tensor in tensors) or dtype is DType.BOOL:
+        context.refuse(node, f"works on {' and '.join(t.dtype for t in tensors)}", "export the model again")
+    arguments: list[Expr] = [argument(i, dtype) for i in range(count)]
     match node.op_type, arguments:
         case (("Add" | "Sum"), _):
             body = reduce(lambda a, b: a + b, arguments)
@@ -118,7 +125,16 @@ def import_nary(context: FloatContext, node: OnnxNode) -> None:
             body = scalars.leaky_relu(a, b)
         case _:
             raise AssertionError(node.op_type)
-    _add(context, node, body, count)
+    add_elementwise(context, node, body, [tensor.name for tensor in tensors])
+
+
+def as_type(context: FloatContext, node: OnnxNode, tensor: Tensor, dtype: DType) -> str:
+    """A tensor converted to a type on the way to the node's output; itself where it has that type."""
+    if tensor.dtype is dtype:
+        return tensor.name
+    body = cast(argument(0, tensor.dtype), dtype)
+    output = context.temporary(node, f"{dtype}")
+    return context.add(node, Elementwise(body=body), (tensor.name,), tensor.shape, output=output, dtype=dtype)
 
 
 def _add(context: FloatContext, node: OnnxNode, body: Expr, count: int) -> None:
@@ -131,4 +147,4 @@ def add_elementwise(context: FloatContext, node: OnnxNode, body: Expr, operands:
         shape = broadcast([context.tensors[name].shape for name in operands])
     except ValueError as error:
         context.refuse(node, str(error), "export the model again")
-    return context.add(node, Elementwise(body=body), tuple(operands), shape)
+    return context.add(node, Elementwise(body=body), tuple(operands), shape, dtype=dtype_of(body))

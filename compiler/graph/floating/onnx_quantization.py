@@ -15,7 +15,6 @@ from ..onnx_axes import check_scale_axis
 from ..onnx_context import OnnxNode
 from ..operators import Elementwise
 from .onnx_context import FloatContext
-from .onnx_logic import LOGIC, TRUTH
 
 QUANTIZED = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
 MOVES = frozenset(
@@ -78,18 +77,14 @@ def import_dequantize(context: FloatContext, node: OnnxNode) -> None:
 def check_integers(context: FloatContext, node: OnnxNode) -> str:
     """The integer type of the node's operands, "" where they are float; fails on operators that compute with integers.
 
-    What such a node makes is quantized as its operands are. Truth values are integers that `LOGIC` computes with.
+    What such a node makes is quantized as its operands are.
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
-    if types == {TRUTH} and node.op_type in LOGIC:
-        return ""
     if types and (node.op_type not in MOVES or len(types) > 1):
         context.fail(
             node,
             f"works on {' and '.join(sorted(types))} tensors",
-            "cast them to float before"
-            if TRUTH in types
-            else "put it between DequantizeLinear and QuantizeLinear",
+            "put it between DequantizeLinear and QuantizeLinear",
         )
     return types.pop() if types else ""
 

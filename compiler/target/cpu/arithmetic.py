@@ -9,8 +9,8 @@ from .text import Block, Value, constant, type_text
 
 def extremum(block: Block, op: str, x: Value, y: Value, second_is_number: bool = False) -> Value:
     """The lesser or greater of two; a float NaN on either side is the result."""
-    if x.dtype is not DType.FLOAT32:
-        sign = "u" if x.dtype in (DType.UINT8, DType.BOOL) else "s"
+    if not x.dtype.is_float:
+        sign = "u" if x.dtype.is_unsigned else "s"
         condition = block.binary(f"icmp {sign}{'lt' if op == 'min' else 'gt'}", y, x, DType.BOOL)
         return block.select(condition, y, x)
     # y if y beats x, else x: one instruction on x86, which gives x where x is not a number.
@@ -26,7 +26,7 @@ def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
     """`x // divisor` or `x % divisor` for a divisor above 0."""
     dtype = x.dtype
     y = constant(divisor, dtype)
-    if dtype is DType.UINT8:
+    if dtype.is_unsigned:
         return block.binary("udiv" if op == "//" else "urem", x, y)
     if divisor & (divisor - 1) == 0:
         if op == "//":
@@ -41,7 +41,7 @@ def floor_divide(block: Block, op: str, x: Value, divisor: int) -> Value:
 
 
 def convert(block: Block, value: Value, dtype: DType) -> Value:
-    """A value converted as `Cast` says; floats beyond int64 saturate there first, NaN is 0."""
+    """A value converted as `Cast` says; floats beyond int64 (of uint64: beyond that) saturate there first, NaN is 0."""
     source = value.dtype
     if source is dtype:
         return value
@@ -51,16 +51,19 @@ def convert(block: Block, value: Value, dtype: DType) -> Value:
         return narrow(block, convert(block, value, DType.FLOAT32), dtype)
     if dtype is DType.BOOL:
         zero = constant(0, source)
-        comparison = "fcmp une" if source is DType.FLOAT32 else "icmp ne"
+        comparison = "fcmp une" if source.is_float else "icmp ne"
         return block.binary(comparison, value, zero, DType.BOOL)
     to = type_text(dtype, value.lanes)
-    unsigned = source in (DType.UINT8, DType.BOOL)
-    if dtype is DType.FLOAT32:
+    unsigned = source.is_unsigned
+    if dtype.is_float and source.is_float:
+        word = "fpext" if dtype.bits > source.bits else "fptrunc"
+    elif dtype.is_float:
         word = "uitofp" if unsigned else "sitofp"
-    elif source is DType.FLOAT32:
-        wide = type_text(DType.INT64, value.lanes)
-        name = f"llvm.fptosi.sat.{suffix(DType.INT64, value.lanes)}.{suffix(source, value.lanes)}"
-        whole = Value(block.call(wide, name, (value.type, value.text)), DType.INT64, value.lanes)
+    elif source.is_float:
+        held, word = (DType.UINT64, "u") if dtype is DType.UINT64 else (DType.INT64, "s")
+        wide = type_text(held, value.lanes)
+        name = f"llvm.fpto{word}i.sat.{suffix(held, value.lanes)}.{suffix(source, value.lanes)}"
+        whole = Value(block.call(wide, name, (value.type, value.text)), held, value.lanes)
         return convert(block, whole, dtype)
     elif max(source.bits, 1) >= dtype.bits and source is not DType.BOOL:
         if source.bits == dtype.bits:
@@ -73,7 +76,7 @@ def convert(block: Block, value: Value, dtype: DType) -> Value:
 
 def suffix(dtype: DType, lanes: int) -> str:
     """How LLVM's intrinsics spell a type in their names."""
-    scalar = {"float": "f32"}.get(type_text(dtype), type_text(dtype))
+    scalar = {"float": "f32", "double": "f64"}.get(type_text(dtype), type_text(dtype))
     return scalar if lanes == 1 else f"v{lanes}{scalar}"
 
 
@@ -84,7 +87,7 @@ def memory_suffix(dtype: DType, lanes: int) -> str:
 
 def comparison(op: str, dtype: DType) -> str:
     """The instruction of a comparison."""
-    if dtype is DType.FLOAT32:
+    if dtype.is_float:
         return "fcmp " + {"<": "olt", "<=": "ole", "==": "oeq", "!=": "une"}[op]
-    sign = "u" if dtype in (DType.UINT8, DType.BOOL) else "s"
+    sign = "u" if dtype.is_unsigned else "s"
     return "icmp " + {"<": f"{sign}lt", "<=": f"{sign}le", "==": "eq", "!=": "ne"}[op]

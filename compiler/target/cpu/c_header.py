@@ -14,9 +14,14 @@ from .storage import ALIGNMENT, buffer_bytes
 _C_TYPES = {
     DType.INT8: "int8_t",
     DType.UINT8: "uint8_t",
+    DType.INT16: "int16_t",
+    DType.UINT16: "uint16_t",
     DType.INT32: "int32_t",
+    DType.UINT32: "uint32_t",
     DType.INT64: "int64_t",
+    DType.UINT64: "uint64_t",
     DType.FLOAT32: "float",
+    DType.FLOAT64: "double",
     # C before C23 has no names for them: their bits.
     DType.FLOAT16: "uint16_t",
     DType.BFLOAT16: "uint16_t",

@@ -187,16 +187,18 @@ class ExpressionEmitter:
             order = {name: depth for depth, name in enumerate(self.variables)}
             deep = len(order)
             atoms = sorted(terms, key=lambda a: order.get(a.name, deep) if isinstance(a, Var) else deep)
+        # Loop variables stay small; what is loaded may be any number, and wraps.
+        within = "" if any(type(atom) is not Var and _loads(atom) for atom in terms) else " nsw"
         total: Value | None = None
         for atom in atoms:
             coefficient = terms[atom]
             value = self.variable(atom.name) if isinstance(atom, Var) else self.atom(atom)
             if coefficient != 1:
-                value = self.block.binary("mul nsw", value, constant(coefficient, DType.INT64))
-            total = value if total is None else self.block.binary("add nsw", total, value)
+                value = self.block.binary(f"mul{within}", value, constant(coefficient, DType.INT64))
+            total = value if total is None else self.block.binary(f"add{within}", total, value)
         if total is None:
             return constant(offset, DType.INT64)
-        return self.block.binary("add nsw", total, constant(offset, DType.INT64)) if offset else total
+        return self.block.binary(f"add{within}", total, constant(offset, DType.INT64)) if offset else total
 
     def atom(self, atom: Expr) -> Value:
         """An index expression that is not a sum."""
@@ -225,7 +227,7 @@ class ExpressionEmitter:
         if op in ("min", "max"):
             return extremum(self.block, op, x, y, isinstance(b, Const))
         name = {"+": "add", "-": "sub", "*": "mul"}[op]
-        return self.block.binary(f"f{name}" if dtype is DType.FLOAT32 else name, x, y)
+        return self.block.binary(f"f{name}" if dtype.is_float else name, x, y)
 
     def divide(self, op: str, a: Expr, b: Expr, dtype: DType) -> Value:
         """Flooring division by a positive constant: any other divisor could be zero at run time."""

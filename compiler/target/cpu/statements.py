@@ -293,7 +293,7 @@ class StatementEmitter:
             return narrow(block, total, reduce.buffer.dtype)
         if reduce.op == "max":
             return extremum(block, "max", current, values.expr(reduce.value))
-        if reduce.buffer.dtype is not DType.FLOAT32:
+        if not reduce.buffer.dtype.is_float:
             return block.binary("add", current, values.expr(reduce.value))
         match reduce.value:
             case Binary(op="*", a=a, b=b):

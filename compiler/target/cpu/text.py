@@ -20,9 +20,14 @@ from .slots import Slots
 _SCALAR = {
     DType.INT8: "i8",
     DType.UINT8: "i8",
+    DType.INT16: "i16",
+    DType.UINT16: "i16",
     DType.INT32: "i32",
+    DType.UINT32: "i32",
     DType.INT64: "i64",
+    DType.UINT64: "i64",
     DType.FLOAT32: "float",
+    DType.FLOAT64: "double",
     # Their bits: see `half_floats`.
     DType.FLOAT16: "i16",
     DType.BFLOAT16: "i16",
@@ -78,6 +83,8 @@ def _constant(value: int | float | bool, dtype: DType, lanes: int, sign: float) 
         # LLVM writes a float as the bits of the double of equal value.
         rounded = float(np.float32(value))
         text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+    elif dtype is DType.FLOAT64:
+        text = f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
     elif dtype is DType.BOOL:
         text = "true" if value else "false"
     elif dtype.is_float:

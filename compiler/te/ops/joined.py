@@ -6,18 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, Var, all_of, maximum, minimum, select
+from ...ir.expr import Buffer, Const, Expr, Var, all_of, maximum, minimum, select, wrap
 from ...ir.stmt import Assign, Program, nest
 from ...ir.types import DType
 from ..merge import Shape
 from .movement import Runs, concat, merge_runs
 
 
-def joined_concat(shapes: Sequence[Shape], axis: int, *, name: str = "concat") -> Program:
+def joined_concat(
+    shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32, name: str = "concat"
+) -> Program:
     """`te.ops.movement.concat`, with its parameters, in loops o and d around one statement "move"."""
-    *inputs, y = concat(shapes, axis, name=name).parameters
+    *inputs, y = concat(shapes, axis, dtype=dtype, name=name).parameters
     o, d = Var("o"), Var("d")
-    value: Expr = Const(0.0, DType.FLOAT32)
+    value: Expr = wrap(0, dtype)
     start = y.shape[1]
     for x in reversed(inputs):
         end, start = start, start - x.shape[1]
@@ -30,7 +32,12 @@ def joined_concat(shapes: Sequence[Shape], axis: int, *, name: str = "concat") -
 
 
 def joined_remap(
-    shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, name: str = "remap"
+    shape: Shape,
+    runs: Sequence[Runs],
+    *,
+    fill: float = 0.0,
+    dtype: DType = DType.FLOAT32,
+    name: str = "remap",
 ) -> tuple[Program, dict[str, np.ndarray]]:
     """`te.ops.movement.remap` in loops d0, d1, … of the output around one statement "move", and tables that it reads.
 
@@ -38,9 +45,9 @@ def joined_remap(
     computed; of others the table T0, T1, … int64 names the element of the input, -1 for the fill value.
     """
     sizes, merged = merge_runs(shape, runs)
-    x = Buffer(name="X", shape=sizes, dtype=DType.FLOAT32)
+    x = Buffer(name="X", shape=sizes, dtype=dtype)
     counts = tuple([sum(run.count for run in of_axis) for of_axis in merged])
-    y = Buffer(name="Y", shape=counts, dtype=DType.FLOAT32)
+    y = Buffer(name="Y", shape=counts, dtype=dtype)
     loops = [Var(f"d{d}") for d in range(len(sizes))]
     tables: dict[str, np.ndarray] = {}
     buffers: list[Buffer] = []
@@ -67,7 +74,7 @@ def joined_remap(
         if len(taken) < len(of_axis):
             inside.append(Const(0) <= table[loop])
         places.append(minimum(maximum(table[loop], 0), sizes[d] - 1))
-    value = select(all_of(*inside), x[tuple(places)], float(fill)) if inside else x[tuple(places)]
+    value = select(all_of(*inside), x[tuple(places)], fill) if inside else x[tuple(places)]
     move = Assign(name="move", buffer=y, indices=tuple(loops), value=value)
     body = nest(list(zip(loops, counts, strict=True)), move)
     return Program(name=name, parameters=(x, *buffers, y), body=body), tables

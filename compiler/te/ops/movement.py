@@ -1,4 +1,4 @@
-"""Operators that only move float32 data: permutations, slices, pads, tiles, concatenations, gathers."""
+"""Operators that only move data, of any type: permutations, slices, pads, tiles, concatenations, gathers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, maximum, minimum, select
+from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, maximum, minimum, select, wrap
 from ...ir.limits import MOST_POSITIONS, MOST_RUNS
 from ...ir.stmt import Assign, For, Program, Stmt, nest, seq
 from ...ir.types import DType
@@ -130,7 +130,14 @@ def runs_of(positions: Sequence[int]) -> Runs:
     return tuple(runs)
 
 
-def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, name: str = "remap") -> Program:
+def remap(
+    shape: Shape,
+    runs: Sequence[Runs],
+    *,
+    fill: float = 0.0,
+    dtype: DType = DType.FLOAT32,
+    name: str = "remap",
+) -> Program:
     """Y takes along each axis d the elements `runs`[d] of X: slices, pads, tiles, and any of them at once.
 
     Parameters X and Y, neighbouring axes merged where the inner one is taken whole. Loops d0.…, d1.… with the number of
@@ -147,14 +154,14 @@ def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, name: str = 
     if pieces > MOST_RUNS:
         raise ValueError(f"{pieces:,} pieces are moved, more than {MOST_RUNS:,}")
     sizes, merged = merge_runs(shape, runs)
-    x = Buffer(name="X", shape=sizes, dtype=DType.FLOAT32)
-    y = Buffer(name="Y", shape=tuple([sum(r.count for r in rs) for rs in merged]), dtype=DType.FLOAT32)
+    x = Buffer(name="X", shape=sizes, dtype=dtype)
+    y = Buffer(name="Y", shape=tuple([sum(r.count for r in rs) for rs in merged]), dtype=dtype)
+    filling = wrap(fill, dtype)
 
     def visit(axis: int, tag: str, at: tuple[Expr, ...], of: tuple[Expr, ...] | None) -> Stmt:
         if axis == len(sizes):
             if of is None:
-                value: Expr = Const(float(fill), DType.FLOAT32)
-                return Assign(name=f"fill{tag}", buffer=y, indices=at, value=value)
+                return Assign(name=f"fill{tag}", buffer=y, indices=at, value=filling)
             return Assign(name=f"move{tag}", buffer=y, indices=at, value=x[of])
         # Where everything inside is filled, one run does for all.
         inside = merged[axis] if of is not None else (Run(count=y.shape[axis], first=None),)
@@ -193,7 +200,9 @@ def merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, .
     return tuple(sizes) or (1,), tuple(merged) or ((Run(count=1, first=0),),)
 
 
-def concat(shapes: Sequence[Shape], axis: int, *, name: str = "concat") -> Program:
+def concat(
+    shapes: Sequence[Shape], axis: int, *, dtype: DType = DType.FLOAT32, name: str = "concat"
+) -> Program:
     """Y = the inputs one behind the other along `axis`.
 
     Parameters X0, X1, … and Y, all [outer, size of the axis * inner]; loops o.i and d.i around "move.i" for each input.
@@ -208,12 +217,12 @@ def concat(shapes: Sequence[Shape], axis: int, *, name: str = "concat") -> Progr
         raise ValueError(f"shapes {', '.join(map(str, shapes))} differ beside axis {axis}")
     outer, inner = prod(shapes[0][:axis]), prod(shapes[0][axis + 1 :])
     sizes = [shape[axis] * inner for shape in shapes]
-    y = Buffer(name="Y", shape=(outer, sum(sizes)), dtype=DType.FLOAT32)
+    y = Buffer(name="Y", shape=(outer, sum(sizes)), dtype=dtype)
     inputs: list[Buffer] = []
     parts: list[Stmt] = []
     start = 0
     for i, size in enumerate(sizes):
-        x = Buffer(name=f"X{i}", shape=(outer, size), dtype=DType.FLOAT32)
+        x = Buffer(name=f"X{i}", shape=(outer, size), dtype=dtype)
         o, d = Var(f"o.{i}"), Var(f"d.{i}")
         move = Assign(name=f"move.{i}", buffer=y, indices=(o, d + start), value=x[o, d])
         parts.append(nest([(o, outer), (d, size)], move))
@@ -222,7 +231,9 @@ def concat(shapes: Sequence[Shape], axis: int, *, name: str = "concat") -> Progr
     return Program(name=name, parameters=(*inputs, y), body=seq(*parts))
 
 
-def gather(shape: Shape, axis: int, count: int, *, name: str = "gather") -> Program:
+def gather(
+    shape: Shape, axis: int, count: int, *, dtype: DType = DType.FLOAT32, name: str = "gather"
+) -> Program:
     """Y takes the elements I of X along `axis`; negative ones count from the end.
 
     Parameters X [outer, size, inner], I int64 [count], Y [outer, count, inner]; where inner is 1, without it. An index
@@ -234,8 +245,8 @@ def gather(shape: Shape, axis: int, count: int, *, name: str = "gather") -> Prog
     axis %= len(shape)
     outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     single = inner == 1
-    x = Buffer(name="X", shape=(outer, size) if single else (outer, size, inner), dtype=DType.FLOAT32)
-    y = Buffer(name="Y", shape=(outer, count) if single else (outer, count, inner), dtype=DType.FLOAT32)
+    x = Buffer(name="X", shape=(outer, size) if single else (outer, size, inner), dtype=dtype)
+    y = Buffer(name="Y", shape=(outer, count) if single else (outer, count, inner), dtype=dtype)
     indices = Buffer(name="I", shape=(count,), dtype=DType.INT64)
     o, i, d = Var("o"), Var("i"), Var("d")
     chosen = select(indices[i] < 0, indices[i] + size, indices[i])

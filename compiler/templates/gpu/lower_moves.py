@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...graph.graph import Graph, Node
 from ...graph.operators import Concatenate, Remap
+from ...ir.types import DType
 from ...target.cuda.machine import CudaTarget
 from ...te.ops.joined import joined_concat, joined_remap
 from ...te.ops.movement import concat
@@ -29,8 +30,11 @@ def lower_permutation(
 ) -> LoweredCudaNode:
     """Axes in another order."""
     shape = graph.data_shape(node)
-    knobs = knobs or movement.choose_knobs(target, shape, axes)
-    expression = Expression(program=movement.permutation(shape, axes, knobs))
+    dtype = graph.tensors[node.output].dtype
+    # Tiles are of float32.
+    plain = movement.Knobs(rows=None) if dtype is not DType.FLOAT32 else None
+    knobs = plain or knobs or movement.choose_knobs(target, shape, axes)
+    expression = Expression(program=movement.permutation(shape, axes, knobs, dtype))
     if knobs.rows is None:
         return lower_expression(graph, node, expression, TUNED_ELEMENTS)
     tiles = Kernel(name="tiles", schedule=lambda t, p, _: movement.schedule_tiles(t, p), flat=False)
@@ -41,10 +45,11 @@ def concatenation(graph: Graph, operator: Concatenate, node: Node) -> Expression
     """Tensors one behind the other."""
     shapes = [graph.tensors[name].shape for name in node.own_inputs]
     joined = joined_concat if len(shapes) <= MOST_JOINED else concat
-    return Expression(program=joined(shapes, operator.axis))
+    return Expression(program=joined(shapes, operator.axis, dtype=graph.tensors[node.output].dtype))
 
 
 def remapping(graph: Graph, operator: Remap, node: Node) -> Expression:
     """Slices, pads, tiles."""
-    program, tables = joined_remap(graph.data_shape(node), operator.runs, fill=operator.fill)
+    dtype = graph.tensors[node.output].dtype
+    program, tables = joined_remap(graph.data_shape(node), operator.runs, fill=operator.fill, dtype=dtype)
     return Expression(program=program, arrays=tables)

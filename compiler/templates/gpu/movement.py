@@ -8,6 +8,7 @@ from math import prod
 
 from ...ir.expr import Const
 from ...ir.stmt import For, LoopKind, Program
+from ...ir.types import DType
 from ...schedule import Schedule
 from ...target.cuda.architectures import GRID_LIMITS
 from ...target.cuda.machine import CudaTarget
@@ -44,10 +45,10 @@ def choose_knobs(target: CudaTarget, shape: Shape, axes: Sequence[int]) -> Knobs
     return Knobs(rows=ROWS if max(small) <= GRID_LIMITS["y"] else None)
 
 
-def permutation(shape: Shape, axes: Sequence[int], knobs: Knobs) -> Program:
-    """The tensor expression that the knobs ask for."""
+def permutation(shape: Shape, axes: Sequence[int], knobs: Knobs, dtype: DType = DType.FLOAT32) -> Program:
+    """The tensor expression that the knobs ask for; tiles are of float32."""
     if knobs.rows is None:
-        return permute(shape, axes)
+        return permute(shape, axes, dtype=dtype)
     return tiled_permute(shape, axes, rows=knobs.rows)
 
 

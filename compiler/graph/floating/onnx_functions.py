@@ -1,0 +1,110 @@
+"""Operators that ONNX defines by others: a node becomes the nodes of its function's body.
+
+The body's nodes are called NODE/OPERATOR_i, its tensors NODE/NAME, so that messages lead to the node of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+from onnx import defs, helper
+
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+
+
+def function_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
+    """The nodes that compute what a node does, by ONNX's definition for the model's opset; None where it has none."""
+    try:
+        schema = defs.get_schema(node.op_type, context.opset, node.domain)
+    except defs.SchemaError:
+        return None
+    function = _function(context, node, schema)
+    if function is None:
+        return None
+    names = dict(zip(function.input, [*node.inputs, *[""] * len(function.input)], strict=False))
+    names |= {formal: name for formal, name in zip(function.output, node.outputs, strict=False) if name}
+    given = {entry.name: entry for entry in node.proto.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in given and attribute.default_value.name:
+            given[name] = attribute.default_value
+    return [_renamed(inner, f"{node.name}/", names, given, i) for i, inner in enumerate(function.node)]
+
+
+def _function(context: FloatContext, node: OnnxNode, schema: Any) -> onnx.FunctionProto | None:
+    """The function of the newest opset that is none newer than the model's; its operators mean there what they do here.
+
+    None where one of them changed since.
+    """
+    plain = [v for v in schema.function_opset_versions if v <= context.opset]
+    dependent = [v for v in schema.context_dependent_function_opset_versions if v <= context.opset]
+    if plain:
+        text = schema.get_function_with_opset_version(max(plain))
+    elif dependent:
+        text = schema.get_context_dependent_function_with_opset_version(
+            max(dependent), node.proto.SerializeToString(), _types(context, node)
+        )
+    else:
+        return None
+    function = onnx.FunctionProto()
+    function.ParseFromString(text)
+    version = max((e.version for e in function.opset_import if e.domain in ("", "ai.onnx")), default=0)
+    for inner in function.node:
+        if _since(inner, version) != _since(inner, context.opset):
+            return None
+    return function if function.node else None
+
+
+def _since(node: onnx.NodeProto, opset: int) -> int | None:
+    try:
+        return defs.get_schema(node.op_type, opset, node.domain).since_version
+    except defs.SchemaError:
+        return None
+
+
+def _types(context: FloatContext, node: OnnxNode) -> list[bytes]:
+    """The types of a node's inputs as ONNX has them, with their shapes."""
+    types: list[bytes] = []
+    for index, name in enumerate(node.inputs):
+        held = onnx.TypeProto()
+        if name:
+            resolved = context.resolve(name)
+            if resolved in context.constants:
+                array = context.constants[resolved]
+                dtype, shape = array.dtype, array.shape
+            else:
+                tensor = context.tensor(node, index)
+                dtype, shape = tensor.dtype.numpy, tensor.shape
+            held = helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(dtype), shape)
+        types.append(held.SerializeToString())
+    return types
+
+
+def _renamed(
+    inner: onnx.NodeProto,
+    prefix: str,
+    names: Mapping[str, str],
+    given: Mapping[str, onnx.AttributeProto],
+    number: int,
+) -> onnx.NodeProto:
+    """A node of a body with the caller's names and attributes; what the caller leaves out is left out."""
+
+    def renamed(name: str) -> str:
+        return names.get(name, f"{prefix}{name}" if name else "")
+
+    made = onnx.NodeProto()
+    made.CopyFrom(inner)
+    made.name = f"{prefix}{inner.op_type}_{number}"
+    made.input[:] = [renamed(name) for name in inner.input]
+    made.output[:] = [renamed(name) for name in inner.output]
+    del made.attribute[:]
+    for attribute in inner.attribute:
+        if not attribute.ref_attr_name:
+            made.attribute.append(attribute)
+        elif attribute.ref_attr_name in given:
+            entry = made.attribute.add()
+            entry.CopyFrom(given[attribute.ref_attr_name])
+            entry.name = attribute.name
+    return made
