@@ -1,5 +1,5 @@
-"""Operators that compute nothing: Identity, Dropout, Shape, Flatten, Reshape, Squeeze and Unsqueeze, whatever graph
-they become a part of."""
+"""Operators that compute nothing: Identity, Dropout, Shape, Size, Flatten, Reshape, Squeeze and Unsqueeze, whatever
+graph they become a part of."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ def import_identity(context: BindingContext, node: OnnxNode) -> None:
 
 
 def import_shape(context: BindingContext, node: OnnxNode) -> None:
-    """Shape: all shapes are static, so its result is a constant."""
+    """Shape and Size: all shapes are static, so their results are constants."""
     start, end = node.integer("start", 0), node.attributes.get("end")
-    context.bind_array(node, np.array(context.input_shape(node)[start:end], np.int64))
+    shape = context.input_shape(node)
+    if node.op_type == "Size":
+        context.bind_array(node, np.array(prod(shape), np.int64))
+        return
+    context.bind_array(node, np.array(shape[start:end], np.int64))
 
 
 def import_view(context: BindingContext, node: OnnxNode) -> None:
@@ -54,6 +58,7 @@ STRUCTURE: Mapping[str, Callable[[BindingContext, OnnxNode], None]] = MappingPro
         "Identity": import_identity,
         "Dropout": import_identity,
         "Shape": import_shape,
+        "Size": import_shape,
     }
 )
 """These operators by their names, a part of every importer's table."""

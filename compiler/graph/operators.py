@@ -178,6 +178,14 @@ class Gather:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatherElements:
+    """Inputs: data, int64 indices of as many dimensions. Along `axis` (0 or more) the element that each index names,
+    see `te.ops.indexed.gather_elements`."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reshape:
     """The input's elements from `offset` on, in their order, in the output's shape: nothing is computed."""
 
@@ -208,6 +216,7 @@ Operator = (
     | Join
     | Remap
     | Gather
+    | GatherElements
     | Reshape
     | Relayout
 )

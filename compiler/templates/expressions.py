@@ -22,6 +22,7 @@ from ..graph.operators import (
     CumulativeSum,
     Elementwise,
     Gather,
+    GatherElements,
     LstmSteps,
     MaxPool,
     Normalization,
@@ -38,6 +39,7 @@ from ..te.blocks import Window
 from ..te.ops.convolution import Convolution as Sizes
 from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
+from ..te.ops.indexed import gather_elements
 from ..te.ops.lstm import lstm_steps
 from ..te.ops.movement import concat, gather, permute, remap
 from ..te.ops.normalization import Normalized, normalize
@@ -212,6 +214,11 @@ def _gather(graph: Graph, node: Node, operator: Gather, _: int) -> Expression:
     return Expression(program=program, arrays={"I": np.array(operator.indices, np.int64)})
 
 
+def _gather_elements(graph: Graph, node: Node, operator: GatherElements, _: int) -> Expression:
+    data, indices = (graph.tensors[name] for name in node.own_inputs)
+    return Expression(program=gather_elements(data.shape, indices.shape, operator.axis, dtype=data.dtype))
+
+
 def _relayout(graph: Graph, node: Node, operator: Relayout, _: int) -> Expression:
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, *plane = data.shape
@@ -258,6 +265,7 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
         CumulativeSum: _cumulative_sum,
         Resize: _resize,
         Gather: _gather,
+        GatherElements: _gather_elements,
         Relayout: _relayout,
         LstmSteps: _lstm,
         Permute: _permute,

@@ -135,12 +135,10 @@ def test_what_is_refused() -> None:
                 build(model)
 
     net = Net(x=X.shape)
-    refused(net.model(net.add("IsNaN", "x"), BOOL), "output 't0' is bool; .* end it with Cast")
-    net = Net(x=X.shape)
-    refused(net.model(net.add("Cast", "x", to=TensorProto.INT32), TensorProto.INT32), "casts to int32")
-    net = Net(x=X.shape)
-    once = net.add("Tile", net.add("IsNaN", "x"), np.array([1, 2], np.int64))
-    refused(net.model(net.add("Cast", once, to=FLOAT)), r"\(Tile\): works on bool tensors")
+    refused(
+        net.model(net.add("Cast", "x", to=TensorProto.FLOAT16), TensorProto.FLOAT16),
+        "casts to float16; there are",
+    )
     net = Net(x=(3, 2))
     refused(net.model(net.add("GatherND", "x", np.array([[3]], np.int64))), "indices outside of")
     net = Net(x=(3, 2))

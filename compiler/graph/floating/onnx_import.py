@@ -27,11 +27,13 @@ from .onnx_movement import (
     import_depth_to_space,
     import_expand,
     import_gather,
+    import_gather_elements,
     import_gather_nd,
     import_pad,
     import_slice,
     import_split,
     import_transpose,
+    import_trilu,
 )
 from .onnx_normalizations import import_instance_normalization, import_layer_normalization
 from .onnx_pointwise import NARY, UNARY, import_clip, import_nary, import_power, import_unary
@@ -148,18 +150,34 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
 
 def _import_operator(context: FloatContext, node: OnnxNode) -> None:
     importer = OPERATORS.get(node.op_type)
-    if importer is None:
+    if importer is None or _is_more(context, node):
         body = function_body(context, node)
         if body is not None:
             for index, proto in enumerate(body):
                 _import_node(context, read_node(proto, index))
             return
+    if importer is None:
         context.fail(
             node,
             "this operator is not supported",
             f"supported are {SUPPORTED}; move it out of the model or replace it",
         )
     importer(context, node)
+
+
+def _is_more(context: FloatContext, node: OnnxNode) -> bool:
+    """Whether a node asks for more than its importer has, so that ONNX's function is the better form."""
+    match node.op_type:
+        case "LayerNormalization":
+            constants = all(
+                context.is_constant(node, i) for i in range(1, len(node.inputs)) if node.inputs[i]
+            )
+            return any(node.outputs[1:]) or not constants
+        case "Clip":
+            return any(
+                node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs))
+            )
+    return False
 
 
 Importer = Callable[[FloatContext, OnnxNode], None]
@@ -195,7 +213,9 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
         "Split": import_split,
         "Slice": import_slice,
         "Gather": import_gather,
+        "GatherElements": import_gather_elements,
         "GatherND": import_gather_nd,
+        "Trilu": import_trilu,
         "Expand": import_expand,
         "Pad": import_pad,
         "Resize": import_resize,

@@ -6,16 +6,18 @@ from math import prod
 
 import numpy as np
 
+from ...ir.expr import Const, select, wrap
 from ...ir.limits import MOST_RUNS
 from ...ir.types import DType
 from ...te.merge import broadcast
 from ...te.ops.movement import PadMode, pad_runs, slice_runs
+from ...te.scalars import argument
 from ..graph import Tensor
 from ..onnx_axes import joined_shape, one_axis, permutation, sliced_positions, split_sizes
 from ..onnx_context import OnnxNode
-from ..operators import Concatenate, Gather, Permute, Remap
+from ..operators import Concatenate, Gather, GatherElements, Permute, Remap
 from .onnx_context import FloatContext
-from .onnx_pointwise import as_type
+from .onnx_pointwise import add_elementwise, as_type
 
 PAD_MODES: dict[str, PadMode] = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 
@@ -124,6 +126,39 @@ def _gather(context: FloatContext, node: OnnxNode, data: Tensor, axis: int) -> N
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     wide = as_type(context, node, indices, DType.INT64)
     context.add(node, Gather(axis=axis, indices=None), (data.name, wide), shape, dtype=data.dtype)
+
+
+def import_gather_elements(context: FloatContext, node: OnnxNode) -> None:
+    """GatherElements: an element for each index."""
+    data, indices = context.tensor(node, 0), context.tensor(node, 1)
+    axis = one_axis(context, node, data.shape)
+    if indices.dtype not in (DType.INT32, DType.INT64) or len(indices.shape) != len(data.shape):
+        context.refuse(
+            node,
+            f"has indices {indices.dtype}{list(indices.shape)} into {data.shape}",
+            "export the model again",
+        )
+    sizes = [pair for d, pair in enumerate(zip(indices.shape, data.shape, strict=True)) if d != axis]
+    if any(count > size for count, size in sizes):
+        context.refuse(
+            node, f"has indices {indices.shape}, longer than its data {data.shape}", "export the model again"
+        )
+    wide = as_type(context, node, indices, DType.INT64)
+    context.add(node, GatherElements(axis=axis), (data.name, wide), indices.shape, dtype=data.dtype)
+
+
+def import_trilu(context: FloatContext, node: OnnxNode) -> None:
+    """Trilu with a constant diagonal: what it leaves out is zero."""
+    data = context.tensor(node, 0)
+    if len(data.shape) < 2:
+        context.refuse(node, f"has a tensor of shape {data.shape}", "export the model again")
+    k = int(context.number(node, 1, "diagonal k", 0))
+    ones = np.ones(data.shape[-2:], np.bool_)
+    kept = np.triu(ones, k) if node.integer("upper", 1) else np.tril(ones, k)
+    mask = context.store(context.temporary(node, "kept"), kept)
+    x = argument(0, data.dtype)
+    zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
+    add_elementwise(context, node, select(argument(1, DType.BOOL), x, zero), [data.name, mask])
 
 
 def import_gather_nd(context: FloatContext, node: OnnxNode) -> None:

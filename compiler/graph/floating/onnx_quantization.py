@@ -42,6 +42,7 @@ MOVES = frozenset(
             "Min",
             "Relu",
             "Shape",
+            "Size",
             "DequantizeLinear",
         ),
     )

@@ -51,6 +51,15 @@ def import_resize(context: FloatContext, node: OnnxNode) -> None:
     shape, scales = _outputs(context, node, data.shape)
     if shape[:2] != data.shape[:2] or min(shape) < 1:
         context.fail(node, f"resizes {data.shape} to {shape}", "resize rows and columns only")
+    if coordinates == "align_corners" and any(
+        factor is not None and shape[axis] != data.shape[axis] * factor for axis, factor in enumerate(scales)
+    ):
+        # ONNX places the corner at the product itself, ONNX Runtime at the whole number below it.
+        context.fail(
+            node,
+            f"aligns corners of {data.shape} by scales that give no whole sizes, which have two meanings",
+            f"give it the sizes {shape}",
+        )
     operator = Resize(
         mode="nearest" if mode == "nearest" else "linear",
         coordinates=coordinates,

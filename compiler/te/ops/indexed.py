@@ -11,10 +11,11 @@ from ..merge import Shape
 def gather_elements(
     shape: Shape, indices: Shape, axis: int, *, dtype: DType = DType.FLOAT32, name: str = "gather_elements"
 ) -> Program:
-    """Y[..., k, ...] = X[..., I[..., k, ...], ...] with the index in place of `axis` (0 or more); ONNX's GatherElements.
+    """Y[..., k, ...] = X[..., I[..., k, ...], ...] with the index in place of `axis`; ONNX's GatherElements.
 
-    Parameters X of `shape`, I int64 and Y of the shape `indices`, which is X's or less in every other dimension. Negative
-    indices count from the end; one outside the axis gives the element at the nearer end. Loops d0, d1, … around "move".
+    Parameters X of `shape`, I int64 and Y of the shape `indices`, which is X's or less in every other dimension.
+    Negative indices count from the end; one outside the axis gives the element at the nearer end.
+    Loops d0, d1, … around "move".
     ValueError for shapes that do not go together.
     """
     if len(shape) != len(indices) or not 0 <= axis < len(shape):
