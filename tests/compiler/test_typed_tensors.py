@@ -36,7 +36,8 @@ def model(
 
 def check(made: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> None:
     """The outputs are ONNX Runtime's, types included: on this processor, and as the CUDA backend's code has it."""
-    expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, inputs)
+    session = onnxruntime.InferenceSession(made.SerializeToString())
+    expected = [np.asarray(value) for value in session.run(None, inputs)]
     for network in (
         vdla.compile(made, target="llvm"),
         compile_cuda_emulated(made.SerializeToString(), parse_target("cuda")),
