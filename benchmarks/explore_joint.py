@@ -1,0 +1,209 @@
+"""Hardware and schedules searched together, against either alone: ResNet-18's latency in the area of `vta`.
+
+    python benchmarks/explore_joint.py [--seeds 5] [--designs 40] [--workers 2] [--folder DIR] [--json] [--write]
+
+All machines are behind one memory (8 bytes a cycle, 100 cycles of latency) and no larger than `vta` by the area model;
+milliseconds are by the predicted clock.
+
+- "default machine, tuned": `vta` with TUNED schedules a layer tried.
+- "best machine, default schedules": a search of `--designs` machines for the latency, schedules by the templates.
+- "the same, then tuned": its best machine with TUNED schedules a layer tried.
+- "joint": a search of as many machines from the same first points, TRIALS schedules a layer tried on each; its best
+  machine then with TUNED, as the two above.
+
+Both searches are by `--strategy model`, by seed. "gain by trials" is what N schedules a layer gain in cycles over the
+templates' on machines of smaller and smaller scratchpads. A study that was ended goes on from its records in `--folder`
+(build/explore_joint). With `--write` the figures go to benchmarks/results/explore_joint.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vdla.benchmarks.harness.results import ROOT, write_results
+from vdla.codesign import models
+from vdla.codesign.explore.evaluate import Figures, evaluate
+from vdla.codesign.explore.networks import Network, load_network
+from vdla.codesign.explore.schedules.choose import Effort
+from vdla.codesign.explore.study import Design
+from vdla.codesign.technology.components import default_components
+from vdla.isa.config import Config
+from vdla.isa.fifos import FIFOS
+
+import vdla
+
+TRIALS, TUNED = 8, 64
+LATENCY = 100
+KIB = 1024
+BASE = {"base": "vta"}
+FIELDS: dict[str, Any] = {
+    "read_latency": LATENCY,
+    "block_in": [8, 16, 32, 64],
+    "block_out": [8, 16, 32, 64],
+    "inp_buffer_bytes": {"from": 4 * KIB, "to": 64 * KIB, "times": 2},
+    "wgt_buffer_bytes": {"from": 16 * KIB, "to": 512 * KIB, "times": 2},
+    "acc_buffer_bytes": {"from": 8 * KIB, "to": 256 * KIB, "times": 2},
+    "acc_banks": [2, 4],
+    "post_lanes": [2, 4, 8],
+    "multiplier_stages": [1, 2],
+    "extensions": [["post", "patch"]],
+}
+SCRATCHPADS = ((32, 256, 128), (16, 128, 64), (8, 32, 16), (4, 16, 8))
+"""KiB for inputs, weights and accumulators of the machines of "gain by trials"."""
+GAINS = (4, 16, 64)
+
+
+def milliseconds(figures: Figures, network: Network) -> float:
+    """A launch by the predicted clock."""
+    assert figures.clock_mhz is not None
+    return figures.networks[network.name].cycles / figures.clock_mhz / 1e3
+
+
+def described(machine: Config, figures: Figures, network: Network) -> dict[str, Any]:
+    """A machine with its figures."""
+    run = figures.networks[network.name]
+    return {
+        "machine": {name: getattr(machine, name) for name in (*list(FIELDS)[1:-1],)},
+        "ms": round(milliseconds(figures, network), 3),
+        "cycles": run.cycles,
+        "default_cycles": run.default_cycles,
+        "tuned_layers": len(run.schedules),
+        "area_mm2": round(figures.square_millimetres, 2),
+        "clock_mhz": round(figures.clock_mhz or 0.0, 1),
+    }
+
+
+def as_in_a_space(machine: Config) -> Config:
+    """The machine with FIFOs that follow from its memory, as those of a study have them: `vta` says their sizes."""
+    return replace(machine, **{f"{fifo}_fifo_bytes": None for fifo in FIFOS})
+
+
+def best(explored: vdla.Explored) -> Design:
+    """The feasible design of least latency."""
+    feasible = [design for design in explored.exploration.designs if design.feasible]
+    return min(feasible, key=lambda design: (design.objectives or (0.0,))[0])
+
+
+def gains(network: Network) -> list[dict[str, Any]]:
+    """What trials gain on `vta` with smaller scratchpads."""
+    found = []
+    for inputs, weights, sums in SCRATCHPADS:
+        machine = as_in_a_space(
+            vdla.config(
+                "vta",
+                inp_buffer_bytes=inputs * KIB,
+                wgt_buffer_bytes=weights * KIB,
+                acc_buffer_bytes=sums * KIB,
+                read_latency=LATENCY,
+            )
+        )
+        row: dict[str, Any] = {"KiB": [inputs, weights, sums]}
+        for trials in GAINS:
+            began = time.thread_time()
+            run = evaluate(machine, [network], default_components(), Effort(trials=trials)).networks[
+                network.name
+            ]
+            row["default_cycles"] = run.default_cycles
+            row[f"{trials} trials"] = {
+                "gain": round((run.default_cycles or 0) / run.cycles, 4),
+                "seconds": round(time.thread_time() - began, 2),
+            }
+        found.append(row)
+    return found
+
+
+def measure(folder: Path, seeds: int, designs: int, workers: int) -> dict[str, Any]:
+    """Every figure by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model = folder / "resnet18.onnx"
+    models.write(model, "resnet18")
+    network, components = load_network(model), default_components()
+    default = as_in_a_space(vdla.config("vta", read_latency=LATENCY))
+    tuned = evaluate(default, [network], components, Effort(trials=TUNED))
+    limit = f"area<={tuned.square_millimetres:.4f}mm2"
+    rows = []
+    for seed in range(seeds):
+        row: dict[str, Any] = {"seed": seed}
+        for name, trials in (("default schedules", 0), ("joint", TRIALS)):
+            began = time.monotonic()
+            explored = vdla.explore(
+                {**BASE, "fields": FIELDS},
+                model,
+                ("latency",),
+                constraints=(limit,),
+                budget=designs,
+                seed=seed,
+                trials=trials,
+                tune_front=0,
+                workers=workers,
+                folder=folder / f"{name.replace(' ', '-')}-{seed}",
+            )
+            found = best(explored)
+            assert found.machine is not None
+            after = evaluate(found.machine, [network], components, Effort(trials=TUNED))
+            row[name] = described(found.machine, found.figures, network)
+            row[f"{name}, tuned"] = described(found.machine, after, network)
+            row[f"seconds, {name}"] = round(time.monotonic() - began, 1)
+        rows.append(row)
+        print(json.dumps(summary(described(default, tuned, network), rows)), flush=True)
+    return {
+        "network": "resnet18",
+        "designs": designs,
+        "trials": TRIALS,
+        "tuned_trials": TUNED,
+        "read_latency": LATENCY,
+        "area_limit_mm2": round(tuned.square_millimetres, 2),
+        "default machine, tuned": described(default, tuned, network),
+        "seeds": rows,
+        **summary(described(default, tuned, network), rows),
+        "gain by trials": gains(network),
+    }
+
+
+def summary(default: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Medians over the seeds of how many times faster the joint search's machine is."""
+    joint = [row["joint, tuned"]["ms"] for row in rows]
+    others = {
+        "default machine, tuned": [default["ms"] for _ in rows],
+        "best machine, default schedules": [row["default schedules"]["ms"] for row in rows],
+        "the same, then tuned": [row["default schedules, tuned"]["ms"] for row in rows],
+    }
+    found: dict[str, Any] = {"joint, ms": [round(value, 3) for value in joint]}
+    for name, values in others.items():
+        ratios = [value / own for value, own in zip(values, joint, strict=True)]
+        found[f"times faster than {name}"] = {
+            "median": round(statistics.median(ratios), 3),
+            "by seed": [round(ratio, 3) for ratio in ratios],
+        }
+    return found
+
+
+def main() -> None:
+    """Runs the searches, prints and with --write keeps."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--designs", type=int, default=40)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "explore_joint")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    if options.seeds < 1 or options.designs < 1 or options.workers < 1:
+        parser.error("--seeds, --designs and --workers are at least 1")
+    figures = measure(options.folder, options.seeds, options.designs, options.workers)
+    print(json.dumps(figures, indent=2 if options.json else None))
+    if options.write:
+        print(f"wrote {write_results('explore_joint', figures, packages=('xgboost-cpu', 'optuna'))}")
+
+
+if __name__ == "__main__":
+    main()
