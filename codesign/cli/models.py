@@ -28,7 +28,8 @@ def models(
         str,
         typer.Argument(
             metavar="NAME",
-            help="resnet18, resnet50, mobilenet, dqn, dcgan, language_model, small_cnn or mlp.",
+            help="resnet18, resnet50, mobilenet, dqn, dcgan, language_model, small_cnn or mlp; with --form float also "
+            "networks of torchvision and timm, which a wrong name lists.",
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")],
@@ -37,6 +38,9 @@ def models(
     ] = Form.u8,
     batch: Annotated[int, typer.Option(min=1, help="Images a launch.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights.")] = 0,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Rows and columns of the images, of torchvision's and timm's.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Writes one of the shipped networks, with seeded weights, quantized unless float, as an ONNX file."""
@@ -45,7 +49,7 @@ def models(
 
     with steps() as progress:
         progress.begin(f"building {name}")
-        proto = build(name, form.value, batch, seed)
+        proto = build(name, form.value, batch, seed, size)
     data = proto.SerializeToString(deterministic=True)
     write_whole(output, data)
     if json:

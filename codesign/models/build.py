@@ -15,6 +15,7 @@ from .dcgan import CODE, dcgan
 from .float_form import write_float
 from .language_model import STEPS, UNITS, language_model
 from .layers import Network
+from .originals import table as originals
 from .qdq_form import write_qdq
 from .qoperator_form import write_qoperator
 from .quantize import quantize
@@ -30,6 +31,9 @@ FORMS: tuple[str, ...] = get_args(Form)
 FloatName = Literal["dcgan", "language_model"]
 FLOAT_NAMES: tuple[str, ...] = get_args(FloatName)
 """Networks that exist in the form ``float`` only: they run on processors."""
+
+ORIGINALS: tuple[str, ...] = tuple(name for name in originals.NAMES if name not in NAMES)
+"""Networks that others publish, in the form ``float`` as their exporters write them; any quantizer quantizes them."""
 
 # Calibration draws from a stream of its own, so that no user seed meets the images it saw.
 CALIBRATION_SEED = 2**32 - 1
@@ -56,17 +60,20 @@ def _topology(name: str) -> tuple[Callable[[int], Network], int]:
             return mlp, 256
         case _:
             raise UnknownModelError(
-                f"no shipped model is called {name!r}; choose one of {', '.join((*NAMES, *FLOAT_NAMES))}"
+                f"no shipped model is called {name!r}; choose one of {', '.join((*NAMES, *FLOAT_NAMES, *ORIGINALS))}"
             )
 
 
-def build(name: str, form: str = "u8", batch: int = 1, seed: int = 0) -> onnx.ModelProto:
+def build(
+    name: str, form: str = "u8", batch: int = 1, seed: int = 0, size: int | None = None
+) -> onnx.ModelProto:
     """Return the model `name` in `form`, its batch axis fixed to `batch`; the same arguments give the same bytes.
 
     Forms: ``u8`` (QDQ, uint8 activations), ``s8`` (QDQ, symmetric int8 activations, ReLU kept), ``qop``
-    (QOperator, uint8) and ``float`` (float32, unquantized; the only one of `FLOAT_NAMES`). The input ``input`` is
-    float32 [batch, ...], the output ``output`` float32 [batch, ...]. Raises `UserError` for an unknown name or form, a
-    batch below 1 or a negative seed.
+    (QOperator, uint8) and ``float`` (float32, unquantized; the only one of `FLOAT_NAMES` and `ORIGINALS`). The input
+    ``input`` is float32 [batch, ...], the output ``output`` float32 [batch, ...]; those of `ORIGINALS` are ``x`` and
+    ``y``. `size` is the rows and columns of the images, for `ORIGINALS` only. Raises `UserError` for an unknown name or
+    form, a batch below 1, a negative seed or a size that the network does not take.
     """
     if form not in FORMS:
         raise UnknownModelError(f"no form is called {form!r}; choose one of {', '.join(FORMS)}")
@@ -74,11 +81,15 @@ def build(name: str, form: str = "u8", batch: int = 1, seed: int = 0) -> onnx.Mo
         raise UnknownModelError(f"a batch of {batch} is impossible; choose 1 or more")
     if seed < 0:
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
-    if name in FLOAT_NAMES:
+    if size is not None and name in (*NAMES, *FLOAT_NAMES):
+        raise UnknownModelError(f"{name} has one size of input; leave the size out")
+    if name in FLOAT_NAMES or name in ORIGINALS:
         if form != "float":
             raise UnknownModelError(
                 f"{name} exists in the form float only, not {form}; choose the form float"
             )
+        if name in ORIGINALS:
+            return originals.build_original(name, batch=batch, seed=seed, size=size)
         return dcgan(seed, batch) if name == "dcgan" else language_model(seed, batch)
     topology, count = _topology(name)
     network = topology(seed)
@@ -107,6 +118,9 @@ def sample_inputs(name: str, count: int, seed: int = 0) -> NDArray[np.float32]:
     """Return `count` seeded inputs for the model `name`: float32 [count, *input shape], within [-3, 3]."""
     if seed < 0:
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
+    if name in ORIGINALS:
+        size = originals.original(name).size
+        return sample_noise((3, size, size), count, seed)
     if name in FLOAT_NAMES:
         return sample_noise((CODE,) if name == "dcgan" else (STEPS, UNITS), count, seed)
     topology, _ = _topology(name)

@@ -1,0 +1,26 @@
+"""Squeeze-and-excitation, which several families share."""
+
+from collections.abc import Callable
+
+from . import operators as op
+from .graph import Graph
+from .values import Value
+
+Function = Callable[[Graph, Value], Value]
+
+
+def squeeze_and_excite(
+    g: Graph, x: Value, name: str, squeeze: int, activation: Function, gate: Function
+) -> Value:
+    """Hu et al., "Squeeze-and-Excitation Networks" (2017), with convolutions of 1x1 for the matrix products."""
+    with g.scope(name):
+        y = op.global_pool(g, x)
+        y = activation(g, op.conv(g, y, "fc1", squeeze, 1))
+        y = gate(g, op.conv(g, y, "fc2", x.channels, 1))
+        return op.multiply(g, y, x)
+
+
+def make_divisible(value: float, divisor: int = 8) -> int:
+    """The multiple of `divisor` that is nearest, not below 0.9 of `value`, as mobile networks round channels."""
+    rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
+    return rounded + divisor if rounded < 0.9 * value else rounded

@@ -1,0 +1,201 @@
+"""A graph under construction: nodes in order, shapes of all tensors, weights as shapes until they are drawn."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import ArrayLike, NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from ..onnx_graph import IR_VERSION, OPSET
+from .values import Value, Weight
+
+BIAS_DEVIATION = 0.1
+"""Of biases, whose layers give outputs of deviation 1."""
+
+
+class Graph:
+    """Nodes are named as PyTorch's exporter names them: "/layer1/conv1/Conv", by the scopes that are open.
+
+    `width` scales the channels that `channels` is asked for, `depth` the repetitions of `repeats`: reduced copies for
+    tests have both below 1. `parameters` counts those of the original in training: a normalization that the exporter
+    folds into a convolution counts with its own scale and offset.
+    """
+
+    def __init__(self, name: str, *, batch: int = 1, width: float = 1.0, depth: float = 1.0) -> None:
+        self.name = name
+        self.batch = batch
+        self.width = width
+        self.depth = depth
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: dict[str, Weight] = {}
+        self.constants: dict[str, NDArray[Any]] = {}
+        self.values: dict[str, Value] = {}
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.parameters = 0
+        self.macs = 0
+        self._scopes: list[str] = []
+        self._names: Counter[str] = Counter()
+
+    # Sizes.
+
+    def channels(self, count: int, multiple: int = 8) -> int:
+        """`count` at full width, else its share, a multiple of `multiple` and at least that."""
+        if self.width == 1:
+            return count
+        return max(multiple, round(count * self.width / multiple) * multiple)
+
+    def repeats(self, count: int) -> int:
+        """`count` at full depth, else its share, at least 1."""
+        return count if self.depth == 1 else max(1, math.ceil(count * self.depth))
+
+    # Names.
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """What is built inside is named below `name`."""
+        self._scopes.append(name)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def path(self, name: str = "") -> str:
+        """The name of a parameter in the open scopes, as state dictionaries have it: "layer1.0.conv1.weight"."""
+        return ".".join([*self._scopes, name] if name else self._scopes)
+
+    # Tensors.
+
+    def input(self, name: str, shape: Sequence[int], *, power: float = 1.0, integer: bool = False) -> Value:
+        """An input of the model, float32 or int64."""
+        value = Value(name, tuple(shape), power, integer)
+        self.inputs.append(value)
+        self.values[name] = value
+        return value
+
+    def output(self, value: Value, name: str) -> None:
+        """Make `value`, which a node of this graph writes and none reads yet but through `name`, an output `name`."""
+        for node in self.nodes:
+            for names in (node.input, node.output):
+                for place, tensor in enumerate(names):
+                    if tensor == value.name:
+                        names[place] = name
+        self.values.pop(value.name)
+        renamed = Value(name, value.shape, value.power, value.integer)
+        self.values[name] = renamed
+        self.outputs.append(renamed)
+
+    def weight(
+        self,
+        name: str,
+        shape: Sequence[int],
+        deviation: float,
+        *,
+        mean: float = 0.0,
+        least: float = -np.inf,
+        counted: bool = True,
+    ) -> Value:
+        """An initializer of this scope, drawn when the model is made; `counted` among the parameters."""
+        path = self.path(name)
+        assert path not in self.weights, path
+        weight = Weight(tuple(shape), deviation, mean, least)
+        self.weights[path] = weight
+        self.parameters += math.prod(weight.shape) if counted else 0
+        return Value(path, weight.shape, deviation**2 + mean**2)
+
+    def constant(self, values: ArrayLike, dtype: Any = np.int64, name: str = "Constant") -> Value:
+        """A constant of the graph, which all runs share: a shape, an axis, a number."""
+        array = np.asarray(values, dtype)
+        path = self._unique(name)
+        self.constants[path] = array
+        return Value(
+            path, array.shape, float(np.mean(np.square(array, dtype=np.float64))) if array.size else 1.0
+        )
+
+    def node(
+        self,
+        operator: str,
+        inputs: Sequence[Value | None],
+        shape: Sequence[int],
+        *,
+        power: float = 1.0,
+        integer: bool = False,
+        **attributes: Any,
+    ) -> Value:
+        """Add a node with one output of this shape."""
+        return self.node_of_many(operator, inputs, [shape], power=power, integer=integer, **attributes)[0]
+
+    def node_of_many(
+        self,
+        operator: str,
+        inputs: Sequence[Value | None],
+        shapes: Sequence[Sequence[int]],
+        *,
+        power: float = 1.0,
+        integer: bool = False,
+        **attributes: Any,
+    ) -> list[Value]:
+        """Add a node with an output for each of `shapes`."""
+        name = self._unique(operator)
+        outputs = [
+            Value(f"{name}_output_{place}", tuple(shape), power, integer)
+            for place, shape in enumerate(shapes)
+        ]
+        given = [value.name if value is not None else "" for value in inputs]
+        names = [value.name for value in outputs]
+        self.nodes.append(helper.make_node(operator, given, names, name=name, **attributes))
+        self.values.update(zip(names, outputs, strict=True))
+        return outputs
+
+    def _unique(self, operator: str) -> str:
+        """A node's name as the exporter's: scopes by "/", each with those around it where it is a number."""
+        name = "/".join(["", *self._scopes, operator])
+        count = self._names[name]
+        self._names[name] += 1
+        return f"{name}_{count}" if count else name
+
+    # Models.
+
+    def model(self, seed: int) -> onnx.ModelProto:
+        """The model with its weights drawn, each from a stream of its own: float32, opset 17."""
+        drawn = [
+            numpy_helper.from_array(weight.draw(np.random.default_rng([seed, place])), name)
+            for place, (name, weight) in enumerate(self.weights.items())
+        ]
+        return self._model([], drawn)
+
+    def outline(self) -> onnx.ModelProto:
+        """The model with inputs for weights, for whoever wants shapes alone."""
+        inputs = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, weight.shape)
+            for name, weight in self.weights.items()
+        ]
+        return self._model(inputs, [])
+
+    def _model(
+        self, more_inputs: list[onnx.ValueInfoProto], initializers: list[onnx.TensorProto]
+    ) -> onnx.ModelProto:
+        constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
+        graph = helper.make_graph(
+            self.nodes,
+            self.name,
+            [*map(_info, self.inputs), *more_inputs],
+            [_info(value) for value in self.outputs],
+            [*initializers, *constants],
+        )
+        opsets = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="vdla")
+        onnx.checker.check_model(model)
+        return model
+
+
+def _info(value: Value) -> onnx.ValueInfoProto:
+    kind = TensorProto.INT64 if value.integer else TensorProto.FLOAT
+    return helper.make_tensor_value_info(value.name, kind, value.shape)

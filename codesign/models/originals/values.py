@@ -1,0 +1,50 @@
+"""What a network under construction hands from one operator to the next, and weights that are not drawn yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor of the graph. `power` is an estimate of its mean square, which the weights that read it are drawn by.
+
+    Batch normalizations would keep every layer's outputs about normal; where they are folded, or were never there,
+    weights of the right deviation do: one over the square root of the products' number and their inputs' power, which
+    is He's rule behind a ReLU.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    power: float = 1.0
+    integer: bool = False
+
+    @property
+    def channels(self) -> int:
+        """Of an image [batch, channels, rows, columns]."""
+        return self.shape[1]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of an image."""
+        return self.shape[2], self.shape[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A float32 initializer: shape, mean and deviation of its normal distribution; `least` bounds it below."""
+
+    shape: tuple[int, ...]
+    deviation: float
+    mean: float = 0.0
+    least: float = -np.inf
+
+    def draw(self, rng: np.random.Generator) -> NDArray[np.float32]:
+        """The values."""
+        drawn = rng.standard_normal(self.shape, np.float32) * np.float32(self.deviation) + np.float32(
+            self.mean
+        )
+        return drawn if self.least == -np.inf else np.maximum(drawn, np.float32(self.least))
