@@ -115,14 +115,15 @@ def _inception_d(g: Graph, x: Value) -> Value:
 
 
 def _inception_e(g: Graph, x: Value) -> Value:
-    def both(x: Value, name: str, start: str) -> Value:
+    # The exporter joins the concatenation of these pairs with that of the branches.
+    def both(x: Value, name: str, start: str) -> list[Value]:
         row = _basic(g, x, f"{name}_{start}a", 384, (1, 3), 1, (0, 1))
         column = _basic(g, x, f"{name}_{start}b", 384, (3, 1), 1, (1, 0))
-        return op.concat(g, [row, column], 1)
+        return [row, column]
 
     first = _basic(g, x, "branch1x1", 320, 1)
     second = both(_basic(g, x, "branch3x3_1", 384, 1), "branch3x3", "2")
     third = _basic(g, _basic(g, x, "branch3x3dbl_1", 448, 1), "branch3x3dbl_2", 384, 3, 1, 1)
-    third = both(third, "branch3x3dbl", "3")
+    pairs = [*second, *both(third, "branch3x3dbl", "3")]
     fourth = _basic(g, op.average_pool(g, x, 3, 1, 1), "branch_pool", 192, 1)
-    return op.concat(g, [first, second, third, fourth], 1)
+    return op.concat(g, [first, *pairs, fourth], 1)

@@ -226,7 +226,9 @@ def shufflenet_v2(g: Graph, x: Value) -> Value:
                     first = op.relu(g, op.conv(g, first, "branch1.2", half, 1, norm=True))
                     second = x
                 else:
-                    first, second = op.split(g, x, [half, half], 1)
+                    # x.chunk(2, 1): slices, since the exporter computes the channels from the shape.
+                    first = op.slice_axis(g, x, 1, 0, half)
+                    second = op.slice_axis(g, x, 1, half, 2 * half)
                 second = op.relu(g, op.conv(g, second, "branch2.0", half, 1, norm=True))
                 second = op.conv(
                     g, second, "branch2.3", half, 3, 1 if block else 2, 1, groups=half, norm=True
