@@ -8,6 +8,7 @@ from .outside import RESULTS_NAME as OUTSIDE
 from .outside import outside_text
 from .page import Blocks, Text
 from .tables_accelerator import ACCELERATOR, FAULTS, campaigns_text, demo_text
+from .tables_exploration import EXPLORATION
 from .tables_gpu import GPU
 from .tables_headlines import HEADLINES
 from .tables_processor import FUSION, PROCESSOR
@@ -21,6 +22,7 @@ BLOCKS: Blocks = MappingProxyType(
         "headlines": HEADLINES,
         "demo": Text("demo", demo_text),
         "accelerator": ACCELERATOR,
+        "exploration": EXPLORATION,
         "processor": PROCESSOR,
         "outside": Text(OUTSIDE, outside_text),
         "fusion": FUSION,

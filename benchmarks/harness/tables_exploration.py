@@ -1,0 +1,131 @@
+"""The pages' table of exploration: utilization over machines, models of area and energy, searches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .page import Document, Row, Table, Where, at
+
+
+def _share(file: str, *path: str | Where) -> Any:
+    return at(file, *path, then=lambda share: f"{share:.0%}")
+
+
+def _utilizations(cells: Sequence[Document]) -> str:
+    """Of ResNet-50 on the largest array, one image at a time and several."""
+    return ", ".join(f"{cell['resnet50']['utilization']:.3f}" for cell in cells)
+
+
+def _medians(document: Document) -> str:
+    return ", ".join(
+        f"{value['median']:.2f}" for name, value in document.items() if name.startswith("times faster")
+    )
+
+
+EXPLORATION = Table(
+    note=(
+        "Errors are on machines and programs that nothing was fitted on. Evaluations of searches are means over five "
+        "seeds from equal first points, to 99% of the hypervolume of 4,096 machines that were all evaluated."
+    ),
+    rows=(
+        Row(
+            "utilization, ResNet-18 and ResNet-50, arrays 8x8 to 64x64, buses of 8 to 64 bytes, latencies 30 to 200: "
+            "geometric mean, least, cells",
+            "{0:.3f}, {1:.3f}, {2}",
+            tuple(at("grid", "summary", "all", name) for name in ("geomean", "least", "cells")),
+        ),
+        Row(
+            "the same, ResNet-50 on 128x128 with one image, with eight",
+            "{0}",
+            (at("grid_large", "cells", then=_utilizations),),
+        ),
+        Row(
+            "designs a second and core, ResNet-18: all from nothing; kernels kept from design to design",
+            "{0:.1f}; {1:.1f}",
+            tuple(
+                at("designs", name, "designs a second and core") for name in ("nothing kept", "kernels kept")
+            ),
+        ),
+        Row(
+            "area and clock by model against synthesis: mean error; inside the 90% interval",
+            "{0:.2%}, {1:.2%}; {2}, {3}",
+            (
+                at("area_model", "area", "mean_error"),
+                at("area_model", "clock", "mean_error"),
+                _share("area_model", "area", "inside_interval"),
+                _share("area_model", "clock", "inside_interval"),
+            ),
+        ),
+        Row(
+            "energy by model against replayed switching, clock pins apart, with them: mean error; inside the interval",
+            "{0:.1%}, {1:.1%}; {2}",
+            (
+                at("energy_model", "mean_error"),
+                at("energy_model", "mean_error_with_clock"),
+                _share("energy_model", "inside_interval"),
+            ),
+        ),
+        Row(
+            "the same with one energy for each operation, whatever its operands: mean error",
+            "{0:.0%}",
+            (at("energy_model", "mean_error_constant_energy"),),
+        ),
+        Row(
+            "replayed switching against a timing tool's power, whole `tiny`: error",
+            "{0:.2%}",
+            (at("energy_replay", "error"),),
+        ),
+        Row(
+            "evaluations that the search led by models needs; times fewer than NSGA-II, than random points",
+            "{0:.0f}; {1:.1f}, {2:.1f}",
+            (
+                at("explore_search", "searches", "model", "mean"),
+                at("explore_search", "times_fewer_by_model", "nsga2"),
+                at("explore_search", "times_fewer_by_model", "random"),
+            ),
+        ),
+        Row(
+            "hypervolume found with a tenth of the evaluations",
+            "{0:.2%}",
+            (at("explore_search", "searches", "model", "mean_share_of_a_tenth"),),
+        ),
+        Row(
+            "hardware and schedules searched together, in the area of `vta`: times faster than `vta` tuned, the best "
+            "machine with the templates' schedules, that machine tuned afterwards",
+            "{0}",
+            (at("explore_joint", then=_medians),),
+        ),
+        Row(
+            "studies killed at random moments: the same records afterwards; machines evaluated twice",
+            "{0} of {1}; {2}",
+            (at("explore_kills", "same"), at("explore_kills", "kills"), at("explore_kills", "twice")),
+        ),
+        Row(
+            "dask workers, evaluations of known cost, batches of 64: speed of 4, of 8",
+            "{0:.1f}, {1:.1f}",
+            tuple(at("explore_workers_known", "batches of", "64", count, "speed") for count in ("4", "8")),
+        ),
+        Row(
+            "two processes for one, ResNet-18 and MobileNet: dask workers; our own processes",
+            "{0:.2f}; {1:.2f}",
+            tuple(at("explore_workers_real", "two over one", name) for name in ("dask", "processes")),
+        ),
+        Row(
+            "from nothing to the report: ResNet-18 and MobileNet, designs, minutes",
+            "{0}, {1:.1f}",
+            (
+                at("explore_campaign", "designs"),
+                at("explore_campaign", "seconds until", "end", then=lambda seconds: seconds / 60),
+            ),
+        ),
+        Row(
+            "a report of 2,000 designs: MB; seconds until it can be used in a browser",
+            "{0:.2f}; {1:.2f}",
+            (
+                at("explore_report", "bytes", then=lambda size: size / 1e6),
+                at("explore_report", "usable, ms", "median", then=lambda ms: ms / 1e3),
+            ),
+        ),
+    ),
+)
