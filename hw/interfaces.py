@@ -20,6 +20,7 @@ from __future__ import annotations
 from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Member, Out, Signature
 from vdla.isa.config import Config
+from vdla.isa.extensions import TAPS
 from vdla.isa.timing import READ_BURST_BEATS, most_write_beats
 
 ADDRESS_BITS = 40
@@ -225,15 +226,28 @@ def scratchpad_write(*, depth: int, width: int, lanes: int, repeats: int = 1) ->
     return Signature({"enable": Out(lanes), "address": Out(range(depth)), "data": Out(width // repeats)})
 
 
+def banked_read(*, depth: int, width: int) -> Signature:
+    """The read ports of TAPS banks, from the reader, each as `scratchpad_read`; those of the first bank lowest.
+
+    Word i is word i // TAPS of bank i mod TAPS.
+    """
+    address = (-(-depth // TAPS) - 1).bit_length()
+    return Signature({"enable": Out(TAPS), "address": Out(TAPS * address), "data": In(TAPS * width)})
+
+
 def inp_read(config: Config) -> Signature:
-    """Compute's read port of the input scratchpad: one vector, [batch][block_in] int8, first byte lowest."""
-    return scratchpad_read(depth=config.inp_depth, width=8 * config.inp_bytes)
+    """Compute's read port of the input scratchpad: one vector, [batch][block_in] int8, first byte lowest; on machines
+    with `taps` one of each bank."""
+    read = banked_read if config.has("taps") else scratchpad_read
+    return read(depth=config.inp_depth, width=8 * config.inp_bytes)
 
 
 def chain_read(config: Config) -> Signature:
-    """Compute's read port of the chain memory: a word, one or more input vectors, the first one lowest."""
+    """Compute's read port of the chain memory: a word, one or more input vectors, the first one lowest; with `taps`,
+    where a word is one vector, one of each bank."""
     depth = config.chain_buffer_bytes // config.chain_word_bytes
-    return scratchpad_read(depth=depth, width=8 * config.chain_word_bytes)
+    read = banked_read if config.has("taps") else scratchpad_read
+    return read(depth=depth, width=8 * config.chain_word_bytes)
 
 
 def chain_write(config: Config) -> Signature:
@@ -244,7 +258,10 @@ def chain_write(config: Config) -> Signature:
 
 
 def wgt_read(config: Config) -> Signature:
-    """Compute's read port of the weight scratchpad: a tile, [block_out][block_in] int8; DEPTHWISE takes one row."""
+    """Compute's read port of the weight scratchpad: a tile, [block_out][block_in] int8.
+
+    DEPTHWISE takes one row of it, TAPS four.
+    """
     return scratchpad_read(depth=config.wgt_depth, width=8 * config.wgt_bytes)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 from amaranth.hdl import Module
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
+from vdla.isa.extensions import TAPS
 
-from .interfaces import scratchpad_read, scratchpad_write
+from .interfaces import banked_read, scratchpad_read, scratchpad_write
 from .memories import ANY_ON_COLLISION
 
 
@@ -47,4 +48,44 @@ class Scratchpad(wiring.Component):
             read.addr.eq(self.read.address),
             self.read.data.eq(read.data),
         ]
+        return m
+
+
+class BankedScratchpad(wiring.Component):
+    """A `Scratchpad` that is read by banks: word i is word i // TAPS of bank i mod TAPS, so that neighbouring words can
+    be read in one cycle."""
+
+    def __init__(self, *, depth: int, width: int, lanes: int, repeats: int = 1) -> None:
+        """As of `Scratchpad`; every bank has two words at least."""
+        self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
+        super().__init__(
+            {
+                "write": In(scratchpad_write(depth=depth, width=width, lanes=lanes, repeats=repeats)),
+                "read": In(banked_read(depth=depth, width=width)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """A memory for each bank, zero at power-up."""
+        m = Module()
+        bank_bits = TAPS.bit_length() - 1
+        address_bits = len(self.read.address) // TAPS
+        for bank in range(TAPS):
+            m.submodules[f"words_{bank}"] = words = memory.Memory(
+                shape=self._width,
+                depth=(self._depth - bank + TAPS - 1) // TAPS,
+                init=[],
+                attrs=ANY_ON_COLLISION,
+            )
+            write = words.write_port(granularity=self._width // self._lanes)
+            read = words.read_port()
+            mine = self.write.address[:bank_bits] == bank
+            m.d.comb += [
+                write.en.eq(self.write.enable & mine.replicate(len(self.write.enable))),
+                write.addr.eq(self.write.address >> bank_bits),
+                write.data.eq(self.write.data.replicate(self._repeats)),
+                read.en.eq(self.read.enable[bank]),
+                read.addr.eq(self.read.address.word_select(bank, address_bits)),
+                self.read.data.word_select(bank, self._width).eq(read.data),
+            ]
         return m

@@ -16,7 +16,7 @@ from .fetch import FetchUnit
 from .interfaces import Activity, Client, load_members, trace
 from .load import LoadUnit
 from .memory_port import MemoryPort
-from .scratchpads import Scratchpad
+from .scratchpads import BankedScratchpad, Scratchpad
 from .store import StoreUnit
 from .tokens import TokenCounter
 
@@ -71,10 +71,11 @@ class Accelerator(wiring.Component):
         connect(m, fetch.read, getattr(port, Client.FETCH.name.lower()))
         connect(m, units[Unit.STORE].write, port.write)
         connect(m, units[Unit.STORE].accumulators, units[Unit.COMPUTE].accumulators)
+        inputs = BankedScratchpad if config.has("taps") else Scratchpad
         for name in ("inp", "wgt"):
             write = load_members(config)[name].signature.members
             width = 8 * getattr(config, f"{name}_bytes")
-            scratchpad = Scratchpad(
+            scratchpad = (inputs if name == "inp" else Scratchpad)(
                 depth=getattr(config, f"{name}_depth"),
                 width=width,
                 lanes=write["enable"].shape,
@@ -86,7 +87,7 @@ class Accelerator(wiring.Component):
         if config.chain_buffer_bytes:
             lanes, width = config.chain_word_bytes // config.out_bytes, 8 * config.chain_word_bytes
             depth = config.chain_buffer_bytes // config.chain_word_bytes
-            m.submodules.chain = chain = Scratchpad(depth=depth, width=width, lanes=lanes, repeats=lanes)
+            m.submodules.chain = chain = inputs(depth=depth, width=width, lanes=lanes, repeats=lanes)
             connect(m, units[Unit.STORE].chain, chain.write)
             connect(m, units[Unit.COMPUTE].chain, chain.read)
         connect(m, flipped(self.axi), port.axi)

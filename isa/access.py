@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from .config import Config
 from .errors import ProgramError
+from .extensions import TAPS
 from .layout import REGISTERS, decode_uops, operand_shape, unpack_fields, uop_dtype
 from .parameters import is_power_of_two
 
@@ -96,8 +97,8 @@ def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
     Raises AccessError for an access out of bounds, UnknownMicroOps where the micro-ops cannot be known.
     """
     match name:
-        case "GEMM" | "DEPTHWISE":
-            return tuple(_matrix(trace, name == "DEPTHWISE", values))
+        case "GEMM" | "DEPTHWISE" | "TAPS":
+            return tuple(_matrix(trace, name, values))
         case "ALU":
             return tuple(_alu(trace, values))
         case "STORE.OUT":
@@ -295,7 +296,7 @@ def _empty(trace: Trace, values: Values) -> bool:
     return False
 
 
-def _matrix(trace: Trace, depthwise: bool, values: Values) -> Iterator[Access]:
+def _matrix(trace: Trace, name: str, values: Values) -> Iterator[Access]:
     if _empty(trace, values):
         return
     config, base = trace.config, trace.registers["BASE"]
@@ -304,9 +305,12 @@ def _matrix(trace: Trace, depthwise: bool, values: Values) -> Iterator[Access]:
     if values["reset"]:
         return
     limit = config.chain_base + config.chain_depth if config.chain_buffer_bytes else config.inp_depth
-    src = _operand(trace, values, 1, "src", base["inp_base"], limit, "input vector")
-    yield from _inputs(config, src)
-    if depthwise:
+    # TAPS reads the vectors behind, too: all of them lie in one memory.
+    more = TAPS - 1 if name == "TAPS" else 0
+    of = f"{'the first of four ' if more else ''}input vector{'s' if more else ''}"
+    src = _operand(trace, values, 1, "src", base["inp_base"], limit - more, of)
+    yield from _inputs(config, src, more)
+    if name != "GEMM":
         rows, first = config.block_out * config.wgt_depth, config.block_out * base["wgt_base"]
         row = _operand(trace, values, 2, "wgt", first, rows, "weight row")
         yield Access(Resource.WGT, False, np.unique(row // config.block_out))
@@ -315,17 +319,19 @@ def _matrix(trace: Trace, depthwise: bool, values: Values) -> Iterator[Access]:
         yield Access(Resource.WGT, False, tile)
 
 
-def _inputs(config: Config, vectors: Indices) -> Iterator[Access]:
-    """Reads of `vectors` (ascending): those from chain_base on lie in the chain memory."""
+def _inputs(config: Config, vectors: Indices, more: int) -> Iterator[Access]:
+    """Reads of `vectors` (ascending), `more` behind each too: those from chain_base on lie in the chain memory."""
     own, chained = vectors, vectors[:0]
-    if config.chain_buffer_bytes and vectors[-1] >= config.inp_depth:
+    if config.chain_buffer_bytes and vectors[-1] + more >= config.inp_depth:
         first = int(np.searchsorted(vectors, config.chain_base))
         own, chained = vectors[:first], vectors[first:]
-    if own.size and own[-1] >= config.inp_depth:
+    if own.size and own[-1] + more >= config.inp_depth:
         raise AccessError(
-            f"src leads to input vector {own[-1]}, outside 0..{config.inp_depth - 1} of the input scratchpad and "
-            f"{config.chain_base}..{config.chain_base + config.chain_depth - 1} of the chain memory"
+            f"src leads to input vector {own[-1] + more}, outside 0..{config.inp_depth - 1} of the input scratchpad "
+            f"and {config.chain_base}..{config.chain_base + config.chain_depth - 1} of the chain memory"
         )
+    if more:
+        own, chained = (_sums(part, np.arange(more + 1)) if part.size else part for part in (own, chained))
     if own.size:
         yield Access(Resource.INP, False, own)
     if chained.size:

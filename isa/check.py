@@ -152,10 +152,9 @@ def _encodings(config: Config, words: NDArray[np.uint64]) -> Iterator[Finding]:
         layout = format_of(config, low)
         if layout is None:
             opcode, kind = low & 7, low >> 7 & 7
-            if opcode in tuple(Opcode):
-                what = f"{Opcode(opcode).name} cannot name memory type {kind} (a store goes to OUT, 4, or POST, 6)"
-            else:
-                what = f"opcode {opcode} is unknown; known are {', '.join(f'{o.value} {o.name}' for o in Opcode)}"
+            what = (
+                f"{Opcode(opcode).name} cannot name memory type {kind} (a store goes to OUT, 4, or POST, 6)"
+            )
             yield _error(
                 "encoding", (index,), f"instruction {index} ({instruction_text(config, *row)}): {what}"
             )

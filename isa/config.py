@@ -18,7 +18,7 @@ from typing import Any
 from vdla.util.files import MOST_TEXT_BYTES, read_file
 
 from .errors import ConfigError
-from .extensions import DEFAULT_EXTENSIONS, EXTENSIONS, NEED_POST
+from .extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, NEED_POST, TAPS
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 from .parameters import check_declared, is_power_of_two, later_defaults, parameter
 from .widths import SRAM_BASE_BITS, instruction_bytes, uop_bytes
@@ -171,6 +171,12 @@ class Config:
                 f"extensions: depthwise needs block_in = block_out, here {self.block_in} and {self.block_out}; "
                 "leave 'depthwise' out of `extensions`"
             )
+        for name in self.extensions:
+            needed = EXTENSION_TABLE[name].needs
+            if needed is not None and needed not in self.extensions:
+                raise ConfigError(
+                    f"extensions: {name} needs {needed}; add {needed!r} to `extensions`, or leave {name!r} out"
+                )
 
     def _check_post_lanes(self, value: object) -> None:
         most = self.batch * self.block_out
@@ -216,6 +222,16 @@ class Config:
                 f"{self.chain_base} on cannot be addressed by {SRAM_BASE_BITS} bits; {remedy}"
             )
 
+    def _check_taps(self) -> None:
+        """Every bank of input vectors holds two at least."""
+        for name, depth in (("inp", self.inp_depth), ("chain", self.chain_depth or 2 * TAPS)):
+            if depth < 2 * TAPS:
+                raise ConfigError(
+                    f"{name}_buffer_bytes = {getattr(self, f'{name}_buffer_bytes')}: taps needs at least {2 * TAPS} "
+                    f"vectors of {self.inp_bytes} bytes there; use {2 * TAPS * self.inp_bytes}, or leave 'taps' out of "
+                    "`extensions`"
+                )
+
     def _check_buffers(self) -> None:
         bus = self.memory.bus_bytes
         for kind in ("inp", "wgt", "acc", "uop"):  # the first three decide on the micro-ops' width
@@ -232,6 +248,8 @@ class Config:
                 )
             if kind == "inp":
                 self._check_chain_indices()
+        if self.has("taps"):
+            self._check_taps()
         if self.acc_banks > self.acc_depth:
             raise ConfigError(
                 f"acc_banks = {self.acc_banks}: more banks than the {self.acc_depth} accumulator vectors"

@@ -30,8 +30,8 @@ _SHAPE = ("batch", "block_in", "block_out", "acc_banks", "command_queue_depth", 
 _COUNTS = {2: "two", 4: "four"}
 _WIDE = (
     "The loops or the factors of this configuration do not fit instructions of 128 bits, so these have twice as many: "
-    "loads, stores, CONFIG and FINISH use the lower half alone, as in 128 bits; the factors of GEMM, DEPTHWISE and ALU "
-    "begin at bit 128; a field that would cross from one word of 64 bits into the next begins there."
+    "loads, stores, CONFIG and FINISH use the lower half alone, as in 128 bits; the factors of GEMM, DEPTHWISE, TAPS "
+    "and ALU begin at bit 128; a field that would cross from one word of 64 bits into the next begins there."
 )
 
 _PREAMBLE = """\
@@ -179,7 +179,7 @@ def markdown(config: Config) -> str:
         last = config.chain_base + config.chain_depth - 1
         lines += [
             f"The chain memory holds {config.chain_depth} more input vectors, written by STORE.POST with `chain`; "
-            f"`src` indices {config.chain_base} to {last} of GEMM and DEPTHWISE read them.",
+            f"`src` indices {config.chain_base} to {last} of GEMM, DEPTHWISE and TAPS read them.",
             "",
         ]
     if config.has("table"):

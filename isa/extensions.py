@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from .config import Config
 
 
+TAPS = 4
+"""Input vectors, and rows of weights, of an operation of TAPS; as many banks hold the input vectors."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """A part of the data path: how wide it is, what multiplies in it, and which memory ports it uses."""
@@ -28,11 +32,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """One extension: what it adds, its block of the data path, and whether a machine that names none has it."""
+    """One extension: what it adds, its block of the data path, whether a machine that names none has it, and the
+    extension that it needs."""
 
     meaning: str
     block: Callable[[Config], Block]
     default: bool = True
+    needs: str | None = None
 
 
 def _post(config: Config) -> Block:
@@ -81,10 +87,25 @@ def _depthwise(config: Config) -> Block:
     )
 
 
+def _taps(config: Config) -> Block:
+    lanes = config.batch * config.block_in
+    memories = "inp and chain memory" if config.chain_buffer_bytes else "inp"
+    return Block(
+        name="taps",
+        lanes=lanes,
+        multipliers=0,
+        multiplier=f"none of its own: {TAPS * lanes} of the array's",
+        ports=f"those of the array; {memories} in {TAPS} banks, each with a read and an address of its own",
+        # Behind the banks, and an element of the other vectors at each further multiplier.
+        storage_bytes=2 * (TAPS - 1) * lanes,
+    )
+
+
 def _zero_points(config: Config) -> Block:
+    vectors = TAPS if config.has("taps") else 1
     return Block(
         name="zero points",
-        lanes=config.inp_bytes + config.wgt_bytes,
+        lanes=vectors * config.inp_bytes + config.wgt_bytes,
         multipliers=0,
         multiplier="none of its own: those of the array take 9 bits x 9 bits",
         ports="those of the array",
@@ -145,6 +166,12 @@ EXTENSION_TABLE: dict[str, Extension] = {
         meaning="operands of STORE.POST with a row stride of their own, and one for a whole row (register OPERAND)",
         block=_broadcast,
         default=False,
+    ),
+    "taps": Extension(
+        meaning=f"the depthwise array mode of {TAPS} positions at once (TAPS)",
+        block=_taps,
+        default=False,
+        needs="depthwise",
     ),
 }
 """Optional hardware beyond VTA, by name."""

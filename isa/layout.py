@@ -169,6 +169,7 @@ INSTRUCTIONS = (
     Instruction("ALU", Opcode.ALU, None, Unit.COMPUTE, "vector", _vector),
     Instruction("CONFIG", Opcode.CONFIG, None, None, "control", _register_write),
     Instruction("DEPTHWISE", Opcode.DEPTHWISE, None, Unit.COMPUTE, "matrix", _matrix, "depthwise"),
+    Instruction("TAPS", Opcode.TAPS, None, Unit.COMPUTE, "matrix", _matrix, "taps"),
 )
 """Every instruction. Encoder, decoder, documents, checker, simulator, RTL and random programs go by this table."""
 
@@ -514,10 +515,6 @@ def format_names(words: np.ndarray) -> list[str]:
             case Opcode.STORE:
                 raise EncodingError(
                     f"instruction {index}: {Opcode(opcode).name} cannot name memory type {kind}"
-                )
-            case 7:
-                raise EncodingError(
-                    f"instruction {index}: opcode 7 is unknown (bits {words[index, 0]:#018x})"
                 )
             case _:
                 names.append(Opcode(opcode).name)

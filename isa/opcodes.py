@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """Bits 0..2 of every instruction. CONFIG and DEPTHWISE are ours."""
+    """Bits 0..2 of every instruction. CONFIG, DEPTHWISE and TAPS are ours."""
 
     LOAD = 0
     STORE = 1
@@ -15,6 +15,7 @@ class Opcode(IntEnum):
     ALU = 4
     CONFIG = 5
     DEPTHWISE = 6
+    TAPS = 7
 
 
 class MemoryType(IntEnum):

@@ -18,6 +18,7 @@ from .alu import ALU_OPERATIONS, AluOpcode
 from .arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
 from .config import Config
 from .errors import ProgramError
+from .extensions import TAPS
 from .layout import (
     REGISTERS,
     Opcode,
@@ -154,6 +155,8 @@ def _execute(machine: _Machine, name: str, values: Values) -> None:
             _gemm(machine, values)
         case "DEPTHWISE":
             _depthwise(machine, values)
+        case "TAPS":
+            _taps(machine, values)
         case "ALU":
             _alu(machine, values)
         case "STORE.OUT":
@@ -252,10 +255,13 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
                 yield y, x, *indices
 
 
-def _input(machine: _Machine, index: int) -> NDArray[np.int64]:
-    """Input vector `index`, (batch, block_in): of the input scratchpad or, from chain_base on, of the chain memory."""
+def _input(machine: _Machine, index: int, first: int | None = None) -> NDArray[np.int64]:
+    """Input vector `index`, (batch, block_in): of the input scratchpad or, from chain_base on, of the chain memory.
+
+    With `first`, the index of another vector, it is refused if it is not in that one's memory.
+    """
     config = machine.config
-    if config.chain_buffer_bytes and index >= config.chain_base:
+    if config.chain_buffer_bytes and (index if first is None else first) >= config.chain_base:
         place = machine.check(
             "src", index - config.chain_base, config.chain_depth, "vector of the chain memory"
         )
@@ -311,6 +317,26 @@ def _depthwise(machine: _Machine, values: Values) -> None:
         weights = machine.wgt[row // config.block_out, row % config.block_out]
         vector, weights = _differences(machine, vector, weights)
         _accumulate(machine, values, d, vector * weights)
+
+
+def _taps(machine: _Machine, values: Values) -> None:
+    config, base = machine.config, machine.registers["BASE"]
+    for y, x, dst, src, wgt in _operations(machine, values):
+        d = base["acc_base"] + dst + _factor(values, "dst", y, x)
+        machine.check("dst", d, config.acc_depth, "accumulator")
+        if values["reset"]:
+            machine.acc[d] = 0
+            continue
+        s = base["inp_base"] + src + _factor(values, "src", y, x)
+        row = base["wgt_base"] * config.block_out + wgt + _factor(values, "wgt", y, x)
+        machine.check("wgt", row, config.wgt_depth * config.block_out, "weight row")
+        total = np.zeros((config.batch, config.block_out), np.int64)
+        for t in range(TAPS):
+            r = TAPS * (row // TAPS) + t
+            weights = machine.wgt[r // config.block_out, r % config.block_out]
+            vector, weights = _differences(machine, _input(machine, s + t, s), weights)
+            total += vector * weights
+        _accumulate(machine, values, d, total)
 
 
 def _alu(machine: _Machine, values: Values) -> None:

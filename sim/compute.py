@@ -1,4 +1,4 @@
-"""GEMM, DEPTHWISE and ALU on the scratchpads. Each returns DONE, or OUTSIDE if an index leaves its scratchpad."""
+"""GEMM, DEPTHWISE, TAPS and ALU on the scratchpads. Each returns DONE, or OUTSIDE if an index leaves its scratchpad."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from vdla.isa.extensions import TAPS as POSITIONS
 from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate_on_lanes
@@ -25,6 +26,7 @@ from .state import (
     RESET,
     SRC_IN,
     SRC_OUT,
+    TAPS,
     UOP_BGN,
     UOP_END,
     USE_IMM,
@@ -36,8 +38,8 @@ from .state import (
 class Pads(NamedTuple):
     """The scratchpads while a program executes; `packed` are the weight tiles as `kernels.multiply_tile` takes them.
 
-    `inputs` is what GEMM and DEPTHWISE index: `inp`, then nothing up to chain_base, then the chain memory (of which
-    `chain` (chain_buffer_bytes,) are the bytes), all one array.
+    `inputs` is what GEMM, DEPTHWISE and TAPS index: `inp`, then nothing up to chain_base, then the chain memory (of
+    which `chain` (chain_buffer_bytes,) are the bytes), all one array.
     """
 
     uop: NDArray[np.uint64]
@@ -77,17 +79,18 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
 
 
 @compiled()
-def _inputs_inside(row, indices, base, own, chain_base, depth):  # type: ignore[no-untyped-def]
-    """Whether all sources lie below `own`, the vectors of the input scratchpad, or in chain_base..depth - 1."""
-    if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own):
+def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: ignore[no-untyped-def]
+    """Whether all sources, each with `more` vectors behind it, lie below `own`, the vectors of the input scratchpad, or
+    in chain_base..depth - 1."""
+    if _inside(row, indices, 1, base, SRC_OUT, SRC_IN, own - more):
         return True
-    if depth == own or not _inside(row, indices, 1, base, SRC_OUT, SRC_IN, depth):
+    if depth == own or not _inside(row, indices, 1, base, SRC_OUT, SRC_IN, depth - more):
         return False
     for y in range(row[ITER_OUT]):
         for x in range(row[ITER_IN]):
             start = base + y * row[SRC_OUT] + x * row[SRC_IN]
             for k in range(len(indices)):
-                if own <= start + indices[k, 1] < chain_base:
+                if own - more <= start + indices[k, 1] < chain_base:
                     return False
     return True
 
@@ -111,7 +114,7 @@ def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type
                 for k in range(len(indices)):
                     acc[acc_base + indices[k, 0] + y * row[DST_OUT] + x * row[DST_IN]] = 0
         return DONE
-    if not _inputs_inside(row, indices, inp_base, own, chain_base, len(inp)):
+    if not _inputs_inside(row, indices, inp_base, own, chain_base, len(inp), 0):
         return OUTSIDE
     if not _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(packed)):
         return OUTSIDE
@@ -175,12 +178,13 @@ def _any_tiles(indices, dst, src, wgt, inp, packed, acc, add, inp_zero, wgt_zero
 
 @compiled()
 def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # type: ignore[no-untyped-def]
-    """DEPTHWISE; `wgt` int8 (depth, block_out, block_in), whose rows are counted one by one."""
+    """DEPTHWISE and TAPS; `wgt` int8 (depth, block_out, block_in), whose rows are counted one by one."""
     if _empty(row):
         return DONE
     if row[UOP_END] > len(uop):
         return OUTSIDE
     indices = _split(row, widths, uop)
+    taps = np.int64(POSITIONS if row[KIND] == TAPS else 1)
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     inp_zero, wgt_zero = _zero_points(here)
     wgt_base = (here[0] >> 32 & 0xFFFF) * wgt.shape[1]
@@ -188,7 +192,7 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
     if not _inside(row, indices, 0, acc_base, DST_OUT, DST_IN, len(acc)):
         return OUTSIDE
     if row[RESET] == 0 and not (
-        _inputs_inside(row, indices, inp_base, own, chain_base, len(inp))
+        _inputs_inside(row, indices, inp_base, own, chain_base, len(inp), taps - 1)
         and _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(weights))
     ):
         return OUTSIDE
@@ -200,12 +204,15 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
                     target[:] = 0
                 if row[RESET]:
                     continue
-                source = inp[inp_base + indices[k, 1] + y * row[SRC_OUT] + x * row[SRC_IN]]
-                line = weights[wgt_base + indices[k, 2] + y * row[WGT_OUT] + x * row[WGT_IN]]
-                for b in range(target.shape[0]):
-                    for j in range(target.shape[1]):
-                        weight = np.int32(line[j]) - wgt_zero
-                        target[b, j] += (np.int32(source[b, j]) - inp_zero) * weight
+                s = inp_base + indices[k, 1] + y * row[SRC_OUT] + x * row[SRC_IN]
+                w = wgt_base + indices[k, 2] + y * row[WGT_OUT] + x * row[WGT_IN]
+                w -= w % taps
+                for t in range(taps):
+                    source, line = inp[s + t], weights[w + t]
+                    for b in range(target.shape[0]):
+                        for j in range(target.shape[1]):
+                            weight = np.int32(line[j]) - wgt_zero
+                            target[b, j] += (np.int32(source[b, j]) - inp_zero) * weight
     return DONE
 
 
@@ -243,6 +250,6 @@ def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
     chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])
     if kind == GEMM:
         return run_gemm(row, here, widths, pads.uop, own, chain_base, pads.inputs, pads.packed, pads.acc)
-    if kind == DEPTHWISE:
+    if kind in (DEPTHWISE, TAPS):
         return run_depthwise(row, here, widths, pads.uop, own, chain_base, pads.inputs, pads.wgt, pads.acc)
     return run_alu(row, here, widths, pads.uop, pads.acc)

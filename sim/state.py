@@ -45,6 +45,7 @@ KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
     ALU,
     CONFIG,
     DEPTHWISE,
+    TAPS,
 ) = (
     KIND_NAMES.index(name)
     for name in (
@@ -58,7 +59,7 @@ KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
             "LOAD.PATCH",
             "LOAD.TABLE",
         ),
-        *("STORE.OUT", "STORE.POST", "GEMM", "FINISH", "ALU", "CONFIG", "DEPTHWISE"),
+        *("STORE.OUT", "STORE.POST", "GEMM", "FINISH", "ALU", "CONFIG", "DEPTHWISE", "TAPS"),
     )
 )
 MATRIX = tuple(KIND_NAMES.index(name) for name in names_of("matrix"))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.alu import AluOpcode
+from vdla.isa.extensions import TAPS as POSITIONS
 from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate
@@ -25,6 +26,7 @@ from .state import (
     SRAM_BASE,
     SRC_IN,
     SRC_OUT,
+    TAPS,
     UOP_BGN,
     UOP_END,
     USE_IMM,
@@ -253,13 +255,17 @@ def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
 def observe_operations(  # type: ignore[no-untyped-def]
     row, here, widths, pads, state, shown, share, counts, totals
 ):
-    """Executes GEMM, DEPTHWISE or ALU operation by operation; -1 if one reaches outside a scratchpad."""
+    """Executes GEMM, DEPTHWISE, TAPS or ALU operation by operation; -1 if one reaches outside a scratchpad.
+
+    The array's part of a TAPS counts as that of as many DEPTHWISE one after the other, as if it had their multipliers.
+    """
     if row[KIND] == ALU:
         return _observe_alu(row, here, widths, pads, state, shown, totals)
     uop, inp, wgt, acc = pads.uop, pads.inputs, pads.wgt, pads.acc
     batch, block_in, block_out = inp.shape[1], inp.shape[2], wgt.shape[1]
     lanes = batch * block_out
-    depthwise = row[KIND] == DEPTHWISE
+    depthwise = row[KIND] == DEPTHWISE or row[KIND] == TAPS
+    taps = POSITIONS if row[KIND] == TAPS else 1
     rows_a_tile = block_out if depthwise else 1
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     wgt_base = (here[0] >> 32 & 0xFFFF) * rows_a_tile
@@ -291,54 +297,57 @@ def observe_operations(  # type: ignore[no-untyped-def]
                 if row[RESET]:
                     sums[:] = 0
                 else:
-                    if s >= len(inp) or w >= len(wgt) * rows_a_tile:
+                    if s + taps - 1 >= len(inp) or w >= len(wgt) * rows_a_tile:
                         return -1
-                    number = counts[0]
-                    counts[0] += 1
-                    row_of_tile = wgt[w // rows_a_tile, w % block_out]
-                    for o in range(block_out):
-                        for k in range(block_in):
-                            tile[o, k] = wgt[w // rows_a_tile, o, k]
-                    for k in range(block_in):
-                        totals[_CHOSEN] += ones((np.int64(row_of_tile[k]) ^ state.chosen[k]) & 0xFF)
-                        state.chosen[k] = row_of_tile[k]
-                    if depthwise:
+                    w -= w % taps
+                    sums[:] = 0
+                    for t in range(taps):
+                        number = counts[0]
+                        counts[0] += 1
+                        row_of_tile = wgt[w // rows_a_tile, (w + t) % block_out]
                         for o in range(block_out):
-                            tile[o, o] = row_of_tile[o]
-                    vector = inp[s]
-                    for b in range(batch):
+                            for k in range(block_in):
+                                tile[o, k] = wgt[w // rows_a_tile, o, k]
                         for k in range(block_in):
-                            totals[_INPUTS] += ones((vector[b, k] ^ state.vector[b, k]) & 0xFF)
-                    if _chosen(number, share, counts[2]):
-                        counts[1] += 1
-                        if not filled:
-                            _tree(state.vector, state.tile, depthwise, state.trees[tree])
-                        _tree(vector, tile, depthwise, state.trees[1 - tree])
-                        _look(
-                            vector,
-                            tile,
-                            state.vector,
-                            state.tile,
-                            state.trees[1 - tree],
-                            state.trees[tree],
-                            totals,
-                        )
-                        tree, filled = 1 - tree, True
-                    else:
-                        filled = False
-                    for b in range(batch):
-                        for o in range(block_out):
-                            total = np.int64(0)
-                            if depthwise:
-                                total = np.int64(vector[b, o]) * tile[o, o]
-                            else:
-                                for k in range(block_in):
-                                    total += np.int64(vector[b, k]) * tile[o, k]
-                            sums[b * block_out + o] = total
-                    for b in range(batch):
-                        for k in range(block_in):
-                            state.vector[b, k] = vector[b, k]
-                    state.tile[:] = tile
+                            totals[_CHOSEN] += ones((np.int64(row_of_tile[k]) ^ state.chosen[k]) & 0xFF)
+                            state.chosen[k] = row_of_tile[k]
+                        if depthwise:
+                            for o in range(block_out):
+                                tile[o, o] = row_of_tile[o]
+                        vector = inp[s + t]
+                        for b in range(batch):
+                            for k in range(block_in):
+                                totals[_INPUTS] += ones((vector[b, k] ^ state.vector[b, k]) & 0xFF)
+                        if _chosen(number, share, counts[2]):
+                            counts[1] += 1
+                            if not filled:
+                                _tree(state.vector, state.tile, depthwise, state.trees[tree])
+                            _tree(vector, tile, depthwise, state.trees[1 - tree])
+                            _look(
+                                vector,
+                                tile,
+                                state.vector,
+                                state.tile,
+                                state.trees[1 - tree],
+                                state.trees[tree],
+                                totals,
+                            )
+                            tree, filled = 1 - tree, True
+                        else:
+                            filled = False
+                        for b in range(batch):
+                            for o in range(block_out):
+                                total = np.int64(0)
+                                if depthwise:
+                                    total = np.int64(vector[b, o]) * tile[o, o]
+                                else:
+                                    for k in range(block_in):
+                                        total += np.int64(vector[b, k]) * tile[o, k]
+                                sums[b * block_out + o] += total
+                        for b in range(batch):
+                            for k in range(block_in):
+                                state.vector[b, k] = vector[b, k]
+                        state.tile[:] = tile
                     if not row[OVERWRITE]:
                         read_bank(flat[d], d // bank_depth, state, shown, totals, _READS, _SEEN)
                         for k in range(lanes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vdla.isa.config import TABLE_BYTES, Config
+from vdla.isa.extensions import TAPS
 
 from .components import Components
 from .events import Events
@@ -33,8 +34,10 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
     def access(kind: str, width: int) -> float:
         return components.sram_energy(sizes[kind], width)
 
-    matrix = events.gemm + events.depthwise
-    products = events.gemm * config.multiplies_per_cycle + events.depthwise * config.inp_bytes
+    matrix = events.gemm + events.depthwise + events.taps
+    # TAPS is as much as that many of DEPTHWISE, but for the accumulators.
+    alone = events.depthwise + TAPS * events.taps
+    products = events.gemm * config.multiplies_per_cycle + alone * config.inp_bytes
     acc_bytes, read = config.acc_bytes, events.read
     accumulators = (2 * matrix - events.overwriting) + 2 * events.alu + events.window_reads
     loads = {
@@ -57,9 +60,9 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         * lanes
         * (energy["float32_multiply"] + energy["float32_add"]),
         "uop scratchpad": (matrix + events.alu) * access("uop", 4) + written("uop"),
-        "inp scratchpad": matrix * access("inp", config.inp_bytes) + written("inp"),
+        "inp scratchpad": (events.gemm + alone) * access("inp", config.inp_bytes) + written("inp"),
         "wgt scratchpad": events.gemm * access("wgt", config.wgt_bytes)
-        + events.depthwise * access("wgt", config.block_in)
+        + alone * access("wgt", config.block_in)
         + written("wgt"),
         "acc scratchpad": accumulators * access("acc", acc_bytes) + written("acc"),
         # Into a FIFO and out of it.

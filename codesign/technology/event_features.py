@@ -89,7 +89,7 @@ def features_of(config: Config, events: Events, changes: Mapping[str, float]) ->
         # An input's bit reaches a multiplier in every row of the tile, a weight's one for every vector of the batch.
         "input bits": changes["inputs"] * config.block_out,
         "weight bits": changes["weights"] * config.batch,
-        "operations": float(events.gemm + events.depthwise + events.alu),
+        "operations": float(events.gemm + events.depthwise + events.taps + events.alu),
         "slow lanes": float(events.slow * lanes),
         "fast lanes": float((events.alu - events.slow + events.two) * lanes),
         "loaded lanes": changes["loaded_lanes"],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.alu import AluOpcode
+from vdla.isa.extensions import TAPS
 from vdla.isa.layout import Unit
 from vdla.isa.program import Program
 from vdla.sim import SimulationResult
@@ -47,6 +48,7 @@ class Events:
     read: Mapping[str, int]
     written: int
     chained: int = 0
+    taps: int = 0
     slow: int = 0
     two: int = 0
     settings: int = 0
@@ -54,6 +56,11 @@ class Events:
     issued: Mapping[str, int] = field(default_factory=_none)
     runs: Mapping[str, int] = field(default_factory=_none)
     busy: Mapping[str, int] = field(default_factory=_none)
+
+    @property
+    def vectors_read(self) -> int:
+        """Input vectors that the array takes: one an operation, and those of TAPS."""
+        return self.gemm + self.depthwise + TAPS * self.taps
 
 
 def count_events(
@@ -90,6 +97,7 @@ def count_events(
         cycles=simulation.cycles,
         gemm=int(products.sum()),
         depthwise=int(operations(of(s.DEPTHWISE)).sum()),
+        taps=int(operations(of(s.TAPS)).sum()),
         overwriting=int(products[whole].sum()),
         alu=int(of_alu.sum()),
         slow=int(of_alu[slow].sum()),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
 from vdla.isa.config import TABLE_BYTES, Config
+from vdla.isa.extensions import TAPS
 from vdla.isa.timing import (
     LOADS_IN_FLIGHT,
     PATCH_WINDOW_BYTES,
@@ -60,17 +61,28 @@ _Row = tuple[str, int, int, int]
 
 
 def _scratchpads(config: Config) -> Iterator[_Row]:
-    yield "inp", 1, config.inp_depth, 8 * config.inp_bytes
+    yield from _inputs("inp", config, config.inp_depth, config.inp_bytes)
     yield "wgt", 1, config.wgt_depth, 8 * config.wgt_bytes
     if config.chain_buffer_bytes:
         words = config.chain_buffer_bytes // config.chain_word_bytes
-        yield "chain", 1, words, 8 * config.chain_word_bytes
+        yield from _inputs("chain", config, words, config.chain_word_bytes)
     yield "compute", 1, config.uop_depth, 8 * config.uop_bytes
     inside, depth = config.acc_bank_depth, config.acc_depth
     whole, rest = divmod(depth, inside)
     yield "compute.accumulators", whole, inside, 8 * config.acc_bytes
     if rest:
         yield "compute.accumulators", 1, rest, 8 * config.acc_bytes
+
+
+def _inputs(module: str, config: Config, words: int, size: int) -> Iterator[_Row]:
+    """A memory of input vectors, in banks where TAPS reads several at once."""
+    whole, rest = divmod(words, TAPS if config.has("taps") else 1)
+    if not config.has("taps"):
+        yield module, 1, words, 8 * size
+        return
+    if rest:
+        yield module, rest, whole + 1, 8 * size
+    yield module, TAPS - rest, whole, 8 * size
 
 
 def _fetch(config: Config) -> Iterator[_Row]:

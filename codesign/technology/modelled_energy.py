@@ -93,7 +93,7 @@ def described() -> str:
 def _scratchpads(config: Config, events: Events, model: EventEnergy) -> dict[str, float]:
     """Picojoules by memory: whole words are read and written."""
     scale, bus = model.sram_scale, config.memory.bus_bytes
-    matrix = events.gemm + events.depthwise
+    matrix = events.gemm + events.depthwise + events.taps
     operations, read = matrix + events.alu, events.read
 
     def macro(words: int, size: int) -> MacroFigures:
@@ -121,7 +121,9 @@ def _scratchpads(config: Config, events: Events, model: EventEnergy) -> dict[str
             macro(config.uop_depth, config.uop_bytes), operations, read["uop"] / config.uop_bytes
         ),
         "inp scratchpad": both(
-            macro(config.inp_depth, config.inp_bytes), matrix, read["inp"] / config.inp_bytes
+            macro(config.inp_depth, config.inp_bytes),
+            events.vectors_read,
+            read["inp"] / config.inp_bytes,
         ),
         "wgt scratchpad": both(
             macro(config.wgt_depth, config.wgt_bytes), matrix, read["wgt"] / config.wgt_bytes

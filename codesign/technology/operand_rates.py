@@ -37,16 +37,17 @@ class OperandRates:
 def bases_of(config: Config, events: Events) -> dict[str, float]:
     """What each quantity of `MEASURED` is in proportion to."""
     lanes = config.batch * config.block_out
-    matrix = events.gemm + events.depthwise
-    products = matrix * config.multiplies_per_cycle
+    matrix = events.gemm + events.depthwise + events.taps
+    taken = events.vectors_read
+    products = taken * config.multiplies_per_cycle
     reads = (matrix - events.overwriting + events.alu + events.two) * lanes
     stored, compute = events.stored * lanes, events.issued["compute"] * lanes
     read = events.read
     found = {
-        "inputs": matrix * config.inp_bytes,
-        "weights": matrix * config.wgt_bytes,
-        "digits": matrix * config.wgt_bytes,
-        "chosen": matrix * config.block_in,
+        "inputs": taken * config.inp_bytes,
+        "weights": taken * config.wgt_bytes,
+        "digits": taken * config.wgt_bytes,
+        "chosen": taken * config.block_in,
         **dict.fromkeys(("partial_products", "carries", "products", "sums"), products),
         "results": (matrix + events.alu) * lanes,
         "reads": reads,

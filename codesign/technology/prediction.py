@@ -54,7 +54,7 @@ def predict_energy(
     config = program.config
     simulation = simulate(config, program.instructions, program.image, data=False)
     events = count_events(program, simulation)
-    share = looked_at / max(looked_at, events.gemm + events.depthwise)
+    share = looked_at / max(looked_at, events.vectors_read)
     changes = operand_statistics(config, program.instructions, program.image, share=share).changes
     seconds = simulation.cycles / config.clock_hertz
 

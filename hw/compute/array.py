@@ -1,4 +1,4 @@
-"""The matrix array: batch x block_out dot products of block_in int8 pairs, or one product a lane for DEPTHWISE."""
+"""The matrix array: batch x block_out dot products of block_in int8 pairs, or of one or a few products a lane."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
+from vdla.isa.extensions import TAPS
 
 from ..copies import copies
 from ..shared_modules import place
@@ -140,17 +141,35 @@ class Row(wiring.Component):
         return m
 
 
+def _choice(index: Value, choices: list[Value]) -> Value:
+    """The element `index` of `choices`, as many as it has values or fewer."""
+    # Not a shift of all of them: Amaranth follows every bit of it to every bit of a row.
+    for bit in index:
+        if len(choices) > 1:
+            pairs = zip(choices[::2], choices[1::2], strict=True)
+            choices = [Mux(bit, higher, lower) for lower, higher in pairs]
+    return choices[0]
+
+
 class MultiplyArray(wiring.Component):
     """Operands of cycle t give `sums` in cycle t + `array_latency`; a new set every cycle.
 
     DEPTHWISE multiplies element j of the input vector by element j of row `row` of the tile. It uses the
     multiplier (j, j) of each batch row, whose weight comes from that row; the tree lets only its product through.
 
+    TAPS does that with TAPS neighbouring vectors and rows and adds up: lane j takes vector and row t to its multiplier
+    (j, j xor t), those that this number pairs being the same few for a few lanes. So a multiplexer stands in front of
+    TAPS - 1 elements of the vectors that a row takes; its weights are chosen behind the choice of the rows.
+
     Members
     -------
     vector, tile, depthwise, row : In
         Operands: one input vector ([batch][block_in] int8), one tile ([block_out][block_in] int8), first element
-        lowest, and how to combine them. They may come straight from a memory's output.
+        lowest, and how to combine them. They may come straight from a memory's output. On machines with `taps` there
+        are TAPS vectors, of which number `first` is the first one and those behind it follow, the last one's next being
+        number 0.
+    taps, first : In
+        There: the operation is TAPS (and `depthwise` as well), of the rows from `row`, a multiple of TAPS, on.
     inp_zero, wgt_zero : In
         On machines with zero points: int8, what is taken off every element of the vector and of the tile.
     sums : Out
@@ -162,10 +181,11 @@ class MultiplyArray(wiring.Component):
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
-        self.diagonal = config.has("depthwise")
+        self.diagonal, self.several = config.has("depthwise"), config.has("taps")
         super().__init__(
             {
-                "vector": In(8 * config.inp_bytes),
+                "vector": In(8 * config.inp_bytes * (TAPS if self.several else 1)),
+                **({"taps": In(1), "first": In(range(TAPS))} if self.several else {}),
                 "tile": In(8 * config.wgt_bytes),
                 "depthwise": In(1),
                 "row": In(max(1, (config.block_out - 1).bit_length())),
@@ -187,12 +207,14 @@ class MultiplyArray(wiring.Component):
         inp_zero: Value | None = None
         zeros: dict[str, Value] = {}
         if config.has("zero_points"):
-            inp_zero, wgt_zero = Signal(8, reset_less=True), Signal(8, reset_less=True)
+            inp_zero, wgt_zero = Signal(8, reset_less=True), Signal(8, name="wgt_zero", reset_less=True)
             m.d.sync += [inp_zero.eq(self.inp_zero), wgt_zero.eq(self.wgt_zero)]
             zeros["zero"] = wgt_zero
+        vectors = self._in_order(m, read_vector) if self.several else [read_vector]
+        vectors = [_differences(item, inp_zero) for item in vectors]
         m.d.sync += [
             read_vector.eq(self.vector),
-            vector.eq(_differences(read_vector, inp_zero)),
+            vector.eq(vectors[0]),
             tile.eq(self.tile),
         ]
         rows = [tile.word_select(o, 8 * config.block_in) for o in range(config.block_out)]
@@ -204,24 +226,72 @@ class MultiplyArray(wiring.Component):
             row = Signal.like(self.row)
             m.d.sync += [alone.eq((alone << 1) | self.depthwise), row.eq(self.row)]
             masks = copies(m, alone[-1], config.block_out, "alone")
-            # Not an index, a shift of the whole tile: Amaranth follows every bit of it to every bit of a row.
             choices: list[Value] = rows
-            for bit in row:
-                if len(choices) > 1:
-                    pairs = zip(choices[::2], choices[1::2], strict=True)
-                    choices = [Mux(bit, higher, lower) for lower, higher in pairs]
+            group: list[Value] = []
+            if self.several:
+                group = [Signal(8 * config.block_in, name=f"group_{t}") for t in range(TAPS)]
+                m.d.comb += [item.eq(_choice(row[2:], rows[t::TAPS])) for t, item in enumerate(group)]
+                choices = group
             chosen = Signal(8 * config.block_in)
-            m.d.comb += chosen.eq(choices[0])
+            m.d.comb += chosen.eq(_choice(row, choices))
             rows = [self._with_diagonal(o, own, chosen, alone[0]) for o, own in enumerate(rows)]
+            if self.several:
+                taps, single = Signal(), Signal(1 + config.multiplier_stages)
+                m.d.sync += [taps.eq(self.taps), single.eq((single << 1) | (self.depthwise & ~self.taps))]
+                singles = copies(m, single[-1], config.block_out, "single")
+                rows = [self._with_taps(o, own, group, taps) for o, own in enumerate(rows)]
         for o, weights in enumerate(rows):
             inputs: dict[str, Value] = {"vectors": vector, "weights": weights, **zeros}
             if self.diagonal:
                 inputs["masks"] = Cat(masks[o] if i != o else Const(0) for i in range(config.block_in))
+            if self.several:
+                inputs["vectors"] = self._own_vectors(m, o, vector, vectors, taps)
+                passed = {o ^ t: singles[o] if t else Const(0) for t in range(TAPS)}
+                inputs["masks"] = Cat(passed.get(i, masks[o]) for i in range(config.block_in))
             made = place(m, platform, f"row_{o}", ROW, partial(Row, config=config), **inputs)
             for b in range(config.batch):
                 lane = self.sums.word_select(b * config.block_out + o, sum_bits(config))
                 m.d.comb += lane.eq(made.sums.word_select(b, sum_bits(config)))
         return m
+
+    def _in_order(self, m: Module, read: Value) -> list[Value]:
+        """The vectors that were read, the first one first."""
+        first = Signal.like(self.first)
+        m.d.sync += first.eq(self.first)
+        vectors: list[Value] = [read.word_select(bank, len(read) // TAPS) for bank in range(TAPS)]
+        for distance, bit in enumerate(first):
+            moved = [vectors[(t + (1 << distance)) % TAPS] for t in range(TAPS)]
+            vectors = [Mux(bit, there, here) for here, there in zip(vectors, moved, strict=True)]
+        for t, item in enumerate(vectors):
+            vectors[t] = Signal(len(item), name=f"vector_{t}")
+            m.d.comb += vectors[t].eq(item)
+        return vectors
+
+    def _own_vectors(self, m: Module, o: int, vector: Signal, vectors: list[Value], taps: Value) -> Value:
+        """What row `o` takes of the batch: `vector`, the register of the first of `vectors`, but with `taps` element o
+        of the others."""
+        config, bits = self.config, operand_bits(self.config)
+        parts: list[Value] = []
+        for b in range(config.batch):
+            start = b * config.block_in
+            for i in range(config.block_in):
+                if not 0 < i ^ o < TAPS:
+                    parts.append(vector.word_select(start + i, bits))
+                    continue
+                own = Signal(bits, name=f"own_{o}_{b}_{i ^ o}", reset_less=True)
+                there, here = (vectors[t].word_select(start + j, bits) for t, j in ((i ^ o, o), (0, i)))
+                m.d.sync += own.eq(Mux(taps, there, here))
+                parts.append(own)
+        return Cat(*parts)
+
+    @staticmethod
+    def _with_taps(o: int, own: Value, group: list[Value], taps: Value) -> Value:
+        """The weights `own` of row `o`, with `taps` element o of each other row of `group` where `_own_vectors` has its
+        vector's."""
+        elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
+        for t in range(1, TAPS):
+            elements[o ^ t] = Mux(taps, group[t].word_select(o, 8), elements[o ^ t])
+        return Cat(*elements)
 
     @staticmethod
     def _with_diagonal(o: int, own: Value, chosen: Value, alone: Value) -> Value:

@@ -6,11 +6,12 @@ from functools import partial, reduce
 from itertools import pairwise
 from operator import or_
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
+from vdla.isa.extensions import TAPS
 from vdla.isa.layout import uop_fields
 from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latency, gemm_read_stage
 
@@ -29,7 +30,7 @@ ZEROS = data.StructLayout({"inp_zero": 8, "wgt_zero": 8})
 
 def mode_layout(config: Config) -> data.StructLayout:
     """How an instruction treats each of its operations: `alu` against the array, then the fields of `isa.layout`, and
-    what register ZERO holds where the machine has it."""
+    what register ZERO holds where the machine has it. `depthwise` is set for TAPS, too."""
     return data.StructLayout(
         {
             **({"zeros": ZEROS} if config.has("zero_points") else {}),
@@ -37,6 +38,7 @@ def mode_layout(config: Config) -> data.StructLayout:
             "reset": 1,
             "overwrite": 1,
             "depthwise": 1,
+            **({"taps": 1} if config.has("taps") else {}),
             "alu_opcode": 3,
             "use_imm": 1,
             "imm": IMMEDIATE,
@@ -190,9 +192,17 @@ class Pipeline(wiring.Component):
         from_inp: Value = multiplies
         if config.chain_buffer_bytes:
             vector, from_inp = self._chain(m, multiplies, inp_address, uop.src, first.offset.src)
+        if config.has("taps"):
+            taps, array_taps, array_first = Signal(), Signal(), Signal.like(array.first, reset_less=True)
+            m.d.sync += [taps.eq(mode.taps), array_taps.eq(taps), array_first.eq(inp_address)]
+            with m.If(taps):  # It takes whole groups of rows.
+                m.d.sync += array_row[: len(array_first)].eq(0)
+            m.d.comb += [array.taps.eq(array_taps), array.first.eq(array_first)]
+            reads = (from_inp, multiplies & ~from_inp)
+            self._banks(m, reads, taps, inp_address, uop.src, first.offset.src)
+        else:
+            m.d.comb += [self.inp.enable.eq(from_inp), self.inp.address.eq(inp_address)]
         m.d.comb += [
-            self.inp.enable.eq(from_inp),
-            self.inp.address.eq(inp_address),
             self.wgt.enable.eq(multiplies),
             self.wgt.address.eq(Mux(depthwise, wgt_row >> row_bits, wgt_row)),
             array.vector.eq(vector),
@@ -234,7 +244,9 @@ class Pipeline(wiring.Component):
         config = self.config
         base_bits = config.chain_base.bit_length() - 1
         place = Signal(range(config.chain_depth), name="chain_place", reset_less=True)
-        if config.chain_depth <= config.chain_base:
+        if config.has("taps"):
+            pass  # `_banks` addresses it.
+        elif config.chain_depth <= config.chain_base:
             m.d.comb += place.eq(index)
         else:
             # Beyond twice chain_base the lower bits are not enough; it is taken from the offset, a cycle earlier.
@@ -250,11 +262,47 @@ class Pipeline(wiring.Component):
             with m.If(multiplies):
                 m.d.sync += part.eq(place)
             vector = vector.word_select(part, 8 * config.inp_bytes)
-        m.d.comb += [
-            self.chain.enable.eq(multiplies & chained),
-            self.chain.address.eq(place >> part_bits),
-        ]
+        if not config.has("taps"):
+            m.d.comb += [
+                self.chain.enable.eq(multiplies & chained),
+                self.chain.address.eq(place >> part_bits),
+            ]
         return Mux(arriving, vector, self.inp.data), multiplies & ~chained
+
+    def _banks(
+        self,
+        m: Module,
+        reads: tuple[Value, Value],
+        taps: Value,
+        index: Signal,
+        src: Value,
+        next_offset: Value,
+    ) -> None:
+        """Addresses the banks of the input scratchpad, or of the chain memory, as `reads` says: that of vector `index`,
+        or with `taps` all of them, for it and those behind.
+
+        Of these, bank b has the one at its address (index + TAPS - 1 - b) div TAPS: a sum of `src` and `next_offset`,
+        which are early as in `_chain`.
+        """
+        config = self.config
+        bank_bits = TAPS.bit_length() - 1
+        origin = config.chain_base if config.chain_depth > config.chain_base else 0
+        wanted = Cat(taps | (index[:bank_bits] == bank) for bank in range(TAPS))
+        places: dict[int, list[Value]] = {}
+        for start in sorted({0, origin}):
+            for bank in range(TAPS):
+                offset = Signal(config.inp_index_bits, name=f"bank_offset_{start}_{bank}", reset_less=True)
+                place = Signal(config.inp_index_bits, name=f"bank_place_{start}_{bank}", reset_less=True)
+                m.d.sync += [offset.eq(next_offset + (TAPS - 1 - bank - start)), place.eq(src + offset)]
+                places.setdefault(start, []).append(place[bank_bits:])
+
+        ports = [(self.inp, 0), *([(self.chain, origin)] if config.chain_buffer_bytes else [])]
+        for (port, start), read in zip(ports, reads, strict=False):
+            width = len(port.address) // TAPS
+            m.d.comb += [
+                port.enable.eq(read.replicate(TAPS) & wanted),
+                port.address.eq(Cat(place[:width] for place in places[start])),
+            ]
 
     def _control(self, name: str, codes: tuple[AluOpcode, ...]) -> Value:
         """Control input `name` of the lanes, set by `codes`; the array's sums are added as ADD adds."""

@@ -24,7 +24,7 @@ from .pipeline import Pipeline, mode_layout
 
 
 class ComputeUnit(wiring.Component):
-    """GEMM, DEPTHWISE, ALU, the loads of micro-ops and accumulators, CONFIG and FINISH.
+    """GEMM, DEPTHWISE, TAPS, ALU, the loads of micro-ops and accumulators, CONFIG and FINISH.
 
     Members: `interfaces.compute_members`.
     """
@@ -56,14 +56,23 @@ class ComputeUnit(wiring.Component):
             self.push_next.push.eq(ends.now.push_next),
         ]
 
-        # The head instruction. GEMM, DEPTHWISE and ALU have their loops and factors in the same places.
+        # The head instruction. GEMM, DEPTHWISE, TAPS and ALU have their loops and factors in the same places.
         bits = self.commands.payload
         head = view(instruction_layout(config, "GEMM"), bits)
         alu, setting = (view(instruction_layout(config, name), bits) for name in ("ALU", "CONFIG"))
+        taps = config.has("taps")
         is_matrix = reduce(
-            or_, [head.opcode == item.opcode for item in INSTRUCTIONS if item.group == "matrix"]
+            or_,
+            [
+                head.opcode == item.opcode
+                for item in INSTRUCTIONS
+                if item.group == "matrix" and (item.opcode != Opcode.TAPS or taps)
+            ],
         )
-        is_depthwise = head.opcode == Opcode.DEPTHWISE
+        is_taps = head.opcode == Opcode.TAPS
+        is_depthwise = head.opcode == Opcode.DEPTHWISE  # or TAPS, which counts rows, too
+        if taps:
+            is_depthwise = is_depthwise | is_taps
         is_alu = head.opcode == Opcode.ALU
         is_load = head.opcode == Opcode.LOAD
         is_config = head.opcode == Opcode.CONFIG
@@ -125,6 +134,9 @@ class ComputeUnit(wiring.Component):
                 running_prev.eq(head.push_prev),
                 running_next.eq(head.push_next),
             ]
+        if taps:
+            with m.If(takes):
+                m.d.sync += mode.taps.eq(is_taps)
         names = ("BASE", "COMPUTE_PAD", *(("ZERO",) if config.has("zero_points") else ()))
         registers = config_registers(m, names, configuring, setting)
         base = view(register_layout("BASE"), registers["BASE"])

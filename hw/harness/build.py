@@ -55,6 +55,10 @@ _CHAIN_MODULE = re.compile(r"^module \\vdla\.chain ", re.MULTILINE)
 _CHAIN_MEMORY = 'public_flat_rw -module "*chain" -var "words"\n'
 """Where a machine has one; libraries of others are found under the names that they had before."""
 
+_BANKED = re.compile(r"\bwords_\d+ \[\d")
+_BANKS = 'public_flat_rw -module "*inp" -var "words_*"\npublic_flat_rw -module "*chain" -var "words_*"\n'
+"""Likewise, where inputs lie in banks."""
+
 
 def require_tools() -> str:
     """The path of g++, if all is there that a build needs: asked before the first step takes its time.
@@ -71,17 +75,19 @@ def _scratchpads(header: str) -> str:
     arrays = re.findall(rf"VlUnpacked<[^;]*> ({_INSTANCE}\w+);", header)
     kinds = {
         "uop": r"compute\w*__DOT__uops",
-        "inp": r"inp__DOT__words",
+        "inp": r"inp__DOT__words(?:_(\d+))?",
         "wgt": r"wgt__DOT__words",
         "acc": r"compute\w*__DOT__accumulators__DOT__bank_(\d+)",
         "par": r"store\w*__DOT__table_of_(?:biases|scales)",
-        "chain": r"chain__DOT__words",
+        "chain": r"chain__DOT__words(?:_(\d+))?",
         "table": r"store\w*__DOT__tables__DOT__lane_(\d+)__DOT__words",
     }
     lines = ["static const std::vector<Block> scratchpads(Vvdla___024root &root) { return {"]
     for kind, pattern in kinds.items():
         found = [(match, name) for name in arrays if (match := re.fullmatch(_INSTANCE + pattern, name))]
-        for _, name in sorted(found, key=lambda item: (int(item[0][1]) if item[0].groups() else 0, item[1])):
+        for _, name in sorted(
+            found, key=lambda item: (int(item[0][1] or 0) if item[0].groups() else 0, item[1])
+        ):
             lines.append(f'{{"{kind}", &root.{name}, sizeof root.{name}}},')
     return "\n".join([*lines, "}; }", ""])
 
@@ -115,6 +121,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     flags = (*_COMPILE, _OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}", *widths, timing)
     memories = _MEMORIES + (_CHAIN_MEMORY if _CHAIN_MODULE.search(prepared) else "")
     memories += _TABLE_MEMORY if _TABLE_MODULE.search(prepared) else ""
+    memories += _BANKS if _BANKED.search(prepared) else ""
     parts = (prepared, source, memories, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -13,6 +13,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config, Memory
+from vdla.isa.extensions import TAPS
 from vdla.isa.layout import Unit
 from vdla.isa.parameters import declared
 from vdla.isa.program import instruction_address
@@ -54,6 +55,9 @@ _BROKEN = {
 DEFAULT_CYCLE_LIMIT = 1 << 40
 _PRESET_CYCLE = 8
 """The counters are cleared a few cycles into a run, which takes longer than this for its first instruction."""
+
+_BANKED = {"inp", "chain"}
+"""Scratchpads that lie in banks where there is the extension `taps`."""
 
 _CHUNK = 200_000
 """Cycles between two looks at what the caller wants: an interrupt, or progress."""
@@ -191,6 +195,8 @@ class Machine:
         arrays = typed_scratchpads(self._config, contents)
         for kind, size in scratchpad_sizes(self._config).items():
             data = np.ascontiguousarray(arrays[kind].swapaxes(0, 1) if kind == "par" else arrays[kind])
+            if kind in _BANKED and self._config.has("taps"):
+                data = data[_by_bank(len(data))]
             data, size = np.tile(data.reshape(-1), self._copies(kind)), size * self._copies(kind)
             there = self._library.vdla_fill(self._harness, kind.encode(), data.ctypes.data, size)
             self._check_size(kind, there, size)
@@ -211,6 +217,12 @@ class Machine:
         if "par" in found:  # The RTL has all biases, then all scales.
             halves = found["par"].reshape(2, self._config.par_depth, -1)
             found["par"] = np.ascontiguousarray(halves.swapaxes(0, 1)).reshape(-1)
+        if self._config.has("taps"):
+            for kind in _BANKED & found.keys():
+                banked = found[kind].reshape(-1, self._config.inp_bytes)
+                found[kind] = np.empty_like(banked)
+                found[kind][_by_bank(len(banked))] = banked
+                found[kind] = found[kind].reshape(-1)
         return found
 
     def _copies(self, kind: str) -> int:
@@ -384,6 +396,11 @@ class Machine:
     def _check_size(self, kind: str, there: int, size: int) -> None:
         if there != size:
             raise RtlError(f"the RTL's {kind} scratchpad has {there} bytes, not {size}")
+
+
+def _by_bank(depth: int) -> NDArray[np.int64]:
+    """The vectors of a memory of `depth` in the order in which its banks hold them."""
+    return np.concatenate([np.arange(bank, depth, TAPS) for bank in range(TAPS)])
 
 
 def simulate_rtl(

@@ -119,7 +119,6 @@ def test_text_is_what_the_manual_shows():
 
 
 def test_format_of_knows_what_is_no_instruction():
-    assert format_of(VTA, 7) is None
     assert format_of(VTA, 1) is None  # STORE to micro-op memory
 
 

@@ -56,6 +56,30 @@ def test_indices_continue_behind_the_input_scratchpad(config: Config):
     assert f"indices {config.chain_base} to {config.chain_base + config.chain_depth - 1}" in markdown(config)
 
 
+def test_taps_read_vectors_of_one_memory():
+    config = dataclasses.replace(SQUARE, extensions=(*SQUARE.extensions, "taps"))
+    inside, there = config.inp_depth - 4, config.chain_base
+    taps = "TAPS uop_end=1 iter_out=1 iter_in=1"
+    for first in (inside, there, there + config.chain_depth - 4):
+        assert not problems(f"CONFIG BASE inp_base={first}\n{UOPS}{taps}", config)
+    for first in (inside + 1, there - 1, there + config.chain_depth - 3):
+        (found,) = problems(f"CONFIG BASE inp_base={first}\n{UOPS}{taps}", config)
+        assert found.startswith("bounds: instruction 2 (TAPS") and "src leads to" in found
+        with pytest.raises(ProgramError, match=r"instruction 2 \(TAPS\): src leads to"):
+            run_reference(
+                config,
+                assemble(f"CONFIG BASE inp_base={first}\n{UOPS}{taps}\nFINISH", config),
+                image(config),
+            )
+    # The last of the four, too, is read.
+    race = f"{UOPS}{taps}\nLOAD.INP sram_base=3 y_size=1 x_size=1"
+    assert "inp element 3" in problems(race, config)[0]
+    with pytest.raises(ConfigError, match="taps needs depthwise; add 'depthwise'"):
+        dataclasses.replace(SQUARE, extensions=("post", "taps"))
+    with pytest.raises(ConfigError, match="chain_buffer_bytes = 16: taps needs at least 8 vectors"):
+        dataclasses.replace(config, chain_buffer_bytes=16)
+
+
 def test_without_one_nothing_is_different():
     assert "chain_buffer_bytes" not in TINY.to_dict() and TINY.chain_depth == 0
     assert "chain" not in scratchpad_sizes(TINY) and "chain memory" not in TINY.extra_storage

@@ -64,13 +64,6 @@ def test_random_programs_are_clean(seed):
 # --- encodings and values -------------------------------------------------------------------------------
 
 
-def test_unknown_opcode():
-    found = only(
-        findings(".word " + "0" * 31 + "7"), "encoding", "instruction 0", "opcode 7 is unknown", "6 DEPTHWISE"
-    )
-    assert found.instructions == (0,)
-
-
 def test_memory_types_that_a_store_cannot_name():
     only(findings(f".word {1 | 2 << 7:032x}"), "encoding", "STORE cannot name memory type 2")
 
@@ -99,6 +92,7 @@ def test_instructions_behind_finish():
     ("line", "name"),
     [
         ("DEPTHWISE", "depthwise"),
+        ("TAPS", "taps"),
         ("LOAD.PATCH", "patch"),
         ("LOAD.PAR", "post"),
         ("STORE.POST", "post"),

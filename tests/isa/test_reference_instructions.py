@@ -1,5 +1,7 @@
 """Each instruction of the reference against whole-array numpy of another shape than its element loops."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale
@@ -239,6 +241,35 @@ def test_depthwise_multiplies_lane_by_lane_with_rows_of_tiles(mode):
     assert np.array_equal(result.acc, expected.astype(np.int32))
 
 
+@pytest.mark.parametrize("mode", ["", "overwrite=1", "reset=1"])
+def test_taps_add_four_positions(mode):
+    config = dataclasses.replace(WIDE, extensions=(*WIDE.extensions, "taps", "zero_points"))
+    memory = noise(65536)
+    put_uops(memory, config, [0, 20], [0, 5], [3, 9])
+    loads = (
+        "LOAD.UOP y_size=1 x_size=2 x_stride=2\n"
+        "LOAD.INP dram_base=64 y_size=1 x_size=20 x_stride=20\n"
+        "LOAD.WGT dram_base=16 y_size=1 x_size=8 x_stride=8\n"
+        "LOAD.ACC dram_base=64 y_size=1 x_size=60 x_stride=60\n"
+    )
+    before = run(loads, memory, config)
+    result = run(
+        f"{loads}CONFIG BASE acc_base=1 inp_base=2 wgt_base=3\nCONFIG ZERO inp_zero=-5 wgt_zero=7\n"
+        "TAPS uop_end=2 iter_out=3 iter_in=2 dst_factor_out=4 dst_factor_in=2 src_factor_out=1 "
+        f"src_factor_in=3 wgt_factor_out=7 wgt_factor_in=1 {mode}",
+        memory,
+        config,
+    )
+    d = _indices(1, np.array([0, 20]), 4, 2).reshape(-1)
+    s = _indices(2, np.array([0, 5]), 1, 3).reshape(-1, 1) + np.arange(4)
+    w = _indices(3 * 8, np.array([3, 9]), 7, 1).reshape(-1, 1) // 4 * 4 + np.arange(4)
+    vectors, rows = before.inp[s].astype(np.int64) + 5, before.wgt.reshape(-1, 8)[w].astype(np.int64) - 7
+    products = (vectors * rows[:, :, None]).sum(axis=1)
+    expected = before.acc.astype(np.int64)
+    expected[d] = 0 if "reset" in mode else products if mode else expected[d] + products
+    assert np.array_equal(result.acc, expected.astype(np.int32))
+
+
 # --- stores ---------------------------------------------------------------------------------------------
 
 
@@ -353,13 +384,13 @@ def test_errors_name_instruction_and_field(line, part):
 
 def test_a_missing_extension_finish_or_encoding_is_refused():
     bare = Config(name="bare", extensions=())
-    for name in ("LOAD.PATCH", "LOAD.PAR", "STORE.POST", "DEPTHWISE"):
+    for name in ("LOAD.PATCH", "LOAD.PAR", "STORE.POST", "DEPTHWISE", "TAPS"):
         with pytest.raises(ProgramError, match=rf"instruction 0 \({name}\): needs the extension"):
             run(name, noise(), bare)
     with pytest.raises(ProgramError, match="no FINISH"):
         run_reference(TINY, assemble("GEMM", TINY), noise())
-    with pytest.raises(EncodingError, match="instruction 1: opcode 7"):
-        run("GEMM\n.word " + "0" * 31 + "7", noise())
+    with pytest.raises(EncodingError, match="instruction 1: STORE cannot name memory type 2"):
+        run(f"GEMM\n.word {1 | 2 << 7:032x}", noise())
 
 
 def test_nothing_behind_finish_executes():

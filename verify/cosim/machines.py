@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from vdla.isa.config import KIB, PRESETS, Config, Memory, load_config
-from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSIONS, NEED_POST
+from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, NEED_POST
 from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
@@ -462,8 +462,8 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
     """The machines, so that every declared field of the RTL takes its `samples` and every extension is there.
 
     A field that all of `machines` leave at its default is dealt to those that are no presets, one sample after another;
-    an extension that machines have only where they name it goes to every second of them, those of the post-processing
-    store apart.
+    an extension that machines have only where they name it goes to every second of them, if it has what that needs;
+    those of the post-processing store apart.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}
@@ -472,8 +472,11 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
             for number, sample in zip(others, cycle(item.samples), strict=False):
                 changes[number][name] = sample
     for number in others[1::2]:
-        asked = [name for name in EXTENSIONS if name not in (*DEFAULT_EXTENSIONS, *NEED_POST)]
-        missing = [name for name in asked if not machines[number].has(name)]
+        mine = machines[number].extensions
+        asked = [name for name in EXTENSIONS if name not in (*DEFAULT_EXTENSIONS, *NEED_POST, *mine)]
+        missing = [
+            name for name in asked if (needed := EXTENSION_TABLE[name].needs) is None or needed in mine
+        ]
         changes[number]["extensions"] = (*machines[number].extensions, *missing)
     return tuple(
         dataclasses.replace(machine, **changes.get(number, {})) for number, machine in enumerate(machines)

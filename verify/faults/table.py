@@ -1,4 +1,4 @@
-"""34 one-line faults in RTL and simulator, each of which co-simulation must notice."""
+"""35 one-line faults in RTL and simulator, each of which co-simulation must notice."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ FAULTS: Final = (
     _rtl(
         "zero point of the inputs",
         "compute/array.py",
-        "vector.eq(_differences(read_vector, inp_zero)),",
-        "vector.eq(_differences(read_vector, self.inp_zero if zeros else None)),",
+        "vectors = [_differences(item, inp_zero) for item in vectors]",
+        "vectors = [_differences(item, self.inp_zero if zeros else None) for item in vectors]",
         "the zero point of the next operation is taken off the inputs of this one",
         ZEROS,
     ),
@@ -208,6 +208,14 @@ FAULTS: Final = (
         "m.d.sync += arriving.eq(chained)",
         "m.d.comb += arriving.eq(chained)",
         "the array takes its vector from the memory that the next operation reads",
+        CHAIN,
+    ),
+    _rtl(
+        "TAPS' neighbours",
+        "compute/array.py",
+        "moved = [vectors[(t + (1 << distance)) % TAPS] for t in range(TAPS)]",
+        "moved = [vectors[(t - (1 << distance)) % TAPS] for t in range(TAPS)]",
+        "TAPS takes its vectors in another order where the first one's index is odd",
         CHAIN,
     ),
     _rtl(

@@ -68,7 +68,7 @@ def condition(model: Model, instruction: Instruction, now: int) -> bool:
             return free and in_flight < LOADS_IN_FLIGHT
         case Unit.STORE:
             return all(i.ended(now) for i in before)
-    matrix = ("GEMM", "DEPTHWISE")
+    matrix = ("GEMM", "DEPTHWISE", "TAPS")
     if instruction.name in matrix:
         by = now + BEGIN_DELAY
         issued = all(i.begin + i.issues <= by for i in before if i.name in matrix and i.begin is not None)
@@ -86,7 +86,7 @@ def execute(model: Model, instruction: Instruction, now: int) -> None:
         begin_load(model, instruction, now)
     elif name.startswith("STORE"):
         begin_store(model, instruction, now)
-    elif name in ("GEMM", "DEPTHWISE", "ALU"):
+    elif name in ("GEMM", "DEPTHWISE", "TAPS", "ALU"):
         begin_operations(model, instruction, now)
     elif name == "CONFIG" and instruction.unit == Unit.LOAD:
         model.load_free = now + 1

@@ -28,7 +28,7 @@ def busy(model: Model, unit: Unit, now: int) -> str:
         return "busy"
     names = set()
     for i, begin in running:
-        if i.name in ("GEMM", "DEPTHWISE", "ALU") and i.issues:
+        if i.name in ("GEMM", "DEPTHWISE", "TAPS", "ALU") and i.issues:
             if now <= begin + i.issues:
                 names.add("alu" if i.name == "ALU" else "gemm")
         elif i.name == "LOAD.UOP":

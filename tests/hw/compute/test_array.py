@@ -7,6 +7,7 @@ import pytest
 from amaranth.sim import Simulator
 from vdla.hw.compute.array import MultiplyArray, array_latency, sum_bits
 from vdla.isa.config import Config, load_config
+from vdla.isa.extensions import TAPS
 
 TINY = load_config("tiny")
 SHAPES = [
@@ -15,13 +16,17 @@ SHAPES = [
     dataclasses.replace(TINY, batch=1, block_in=8, block_out=4, extensions=("post",)),
     dataclasses.replace(TINY, multiplier_stages=3),
     dataclasses.replace(TINY, batch=2, multiplier_stages=2, extensions=("depthwise", "zero_points")),
+    dataclasses.replace(
+        TINY, batch=2, block_in=8, block_out=8, extensions=("depthwise", "taps", "zero_points")
+    ),
 ]
 
 
-def expected(vector: np.ndarray, tile: np.ndarray, depthwise: bool, row: int) -> np.ndarray:
-    if depthwise:
-        return (vector * tile[row]).reshape(-1)
-    return (vector @ tile.T).reshape(-1)
+def expected(vectors: np.ndarray, tile: np.ndarray, mode: int, row: int) -> np.ndarray:
+    """`mode`: 0 GEMM, 1 DEPTHWISE, 2 TAPS, which alone takes more than the first of the vectors."""
+    if mode:
+        return sum(vectors[t] * tile[row + t] for t in range(TAPS if mode == 2 else 1)).reshape(-1)
+    return (vectors[0] @ tile.T).reshape(-1)
 
 
 def packed(numbers: np.ndarray) -> int:
@@ -34,12 +39,15 @@ def packed(numbers: np.ndarray) -> int:
 def test_sums_of_back_to_back_operands(config: Config) -> None:
     rng = np.random.default_rng(7)
     count = 60
-    vectors = rng.integers(-128, 128, (count, config.batch, config.block_in))
+    several = config.has("taps")
+    vectors = rng.integers(-128, 128, (count, TAPS if several else 1, config.batch, config.block_in))
     tiles = rng.integers(-128, 128, (count, config.block_out, config.block_in))
     vectors[:3], tiles[:2], tiles[2] = -128, -128, 127  # the largest sums of either sign
-    modes = rng.integers(0, 2, count) * config.has("depthwise")
+    modes = rng.integers(0, 3 if several else 2, count) * config.has("depthwise")
     modes[:3] = 0
     rows = rng.integers(0, config.block_out, count)
+    rows -= rows % TAPS * (modes == 2)
+    firsts = rng.integers(0, TAPS, count) * several
     zeros = rng.integers(-128, 128, (count, 2)) * config.has("zero_points")
     if config.has("zero_points"):
         zeros[:3] = 127  # with -128 the largest differences
@@ -53,9 +61,13 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
                 lanes = [sums >> bits * lane & (1 << bits) - 1 for lane in range(config.out_bytes)]
                 got.append([lane - (lane >> bits - 1 << bits) for lane in lanes])
             if cycle < count:
-                ctx.set(array.vector, packed(vectors[cycle]))
+                # Vector number `first` of the memory's four is the first one of the operation.
+                ctx.set(array.vector, packed(np.roll(vectors[cycle], firsts[cycle], axis=0)))
                 ctx.set(array.tile, packed(tiles[cycle]))
-                ctx.set(array.depthwise, int(modes[cycle]))
+                ctx.set(array.depthwise, int(modes[cycle] > 0))
+                if several:
+                    ctx.set(array.taps, int(modes[cycle] == 2))
+                    ctx.set(array.first, int(firsts[cycle]))
                 ctx.set(array.row, int(rows[cycle]))
                 if config.has("zero_points"):
                     ctx.set(array.inp_zero, int(zeros[cycle, 0]) & 0xFF)
@@ -68,4 +80,4 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     simulator.run()
     for k in range(count):
         vector, tile = vectors[k] - zeros[k, 0], tiles[k] - zeros[k, 1]
-        assert got[k] == expected(vector, tile, bool(modes[k]), int(rows[k])).tolist(), k
+        assert got[k] == expected(vector, tile, int(modes[k]), int(rows[k])).tolist(), k

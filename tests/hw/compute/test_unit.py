@@ -18,8 +18,8 @@ from vdla.hw.compute.unit import ComputeUnit
 from vdla.hw.interfaces import Activity
 from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.config import Config, load_config
-from vdla.isa.extensions import EXTENSIONS
-from vdla.isa.layout import Unit, decode_uops, encode, formats, unit_of
+from vdla.isa.extensions import EXTENSIONS, TAPS
+from vdla.isa.layout import MATRIX, Unit, decode_uops, encode, formats, unit_of
 from vdla.isa.reference import ReferenceResult, run_reference
 from vdla.isa.scratchpads import scratchpad_sizes
 from vdla.isa.timing import (
@@ -110,7 +110,7 @@ def program(
         if name != "FINISH":
             flags = ("pop_prev", "pop_next", "push_prev", "push_next")
             values |= {flag: int(source.chance(0.25)) for flag in flags}
-        if dense and name in ("GEMM", "DEPTHWISE"):
+        if dense and name in MATRIX:
             count = source.number(2)
             values |= {
                 "iter_out": 1,
@@ -130,7 +130,7 @@ def program(
                 config, name, **{k: v for k, v in values.items() if k not in ("opcode", "memory_type")}
             ),
         )
-        if name in ("GEMM", "DEPTHWISE", "ALU"):
+        if name in (*MATRIX, "ALU"):
             base = trace.registers["BASE"]["acc_base"]
             dst, src, _ = decode_uops(config, trace.uop[values["uop_bgn"] : values["uop_end"]])
             step.indices = [
@@ -157,7 +157,7 @@ def program(
             if chain and source.chance(0.4):
                 drawn = chained_product(source)
         name, values = drawn.pop(0)
-        if unit_of(name, values) is Unit.COMPUTE and (not dense or name in ("GEMM", "DEPTHWISE", "CONFIG")):
+        if unit_of(name, values) is Unit.COMPUTE and (not dense or name in (*MATRIX, "CONFIG")):
             append(name, values)
     append("FINISH", {})
     everything.append(steps[-1].words)
@@ -279,13 +279,27 @@ class Bench:
                 self.total = now
             await ctx.tick()
             for (port, enable, address), (_, content) in zip(reads, memories, strict=True):
-                if enable:
+                if self.config.has("taps") and port is not unit.wgt:
+                    ctx.set(port.data, _of_banks(enable, address, content, ctx.get(port.data), port))
+                elif enable:
                     ctx.set(port.data, content[address])
         for address in range(self.config.acc_depth):
             ctx.set(unit.accumulators.address, address)
             assert ctx.get(unit.accumulators.grant)
             await ctx.tick().repeat(2)
             self.acc.append(ctx.get(unit.accumulators.data))
+
+
+def _of_banks(enable: int, address: int, content: list[int], before: int, port) -> int:
+    """What the banks of a memory show: a word each where enabled, else as before."""
+    width, bits = len(port.data) // TAPS, len(port.address) // TAPS
+    data = 0
+    for bank in range(TAPS):
+        word = before >> bank * width & (1 << width) - 1
+        if enable >> bank & 1:
+            word = content[TAPS * (address >> bank * bits & (1 << bits) - 1) + bank]
+        data |= word << bank * width
+    return data
 
 
 # --- the contract ---------------------------------------------------------------------------------------------
@@ -327,7 +341,7 @@ def predict(bench: Bench) -> None:
     arrivals = {side: list(bench.arrivals[side]) for side in SIDES}
     for number, step in enumerate(steps):
         before = steps[:number]
-        matrix = step.name in ("GEMM", "DEPTHWISE")
+        matrix = step.name in MATRIX
         cycle = max(step.visible, before[-1].begin + 1 if before else 0)
         for side in SIDES:
             if step.values[f"pop_{side}"]:
@@ -337,8 +351,8 @@ def predict(bench: Bench) -> None:
             return max((s.end for s in before if which(s)), default=default)
 
         if matrix:
-            cycle = max(cycle, all_end(lambda s: s.name not in ("GEMM", "DEPTHWISE")) + 1)
-            matrices = [s for s in before if s.name in ("GEMM", "DEPTHWISE")]
+            cycle = max(cycle, all_end(lambda s: s.name not in MATRIX) + 1)
+            matrices = [s for s in before if s.name in MATRIX]
             issued = (s.begin + s.issues - BEGIN_DELAY for s in matrices)
             cycle = max(cycle, *issued, 0)
         elif step.name == "CONFIG" and not step.values["push_prev"] | step.values["push_next"]:
@@ -369,7 +383,7 @@ def predict(bench: Bench) -> None:
 def expected_activity(steps: list[Step], now: int) -> Activity | None:
     """Section 9 for a busy cycle; None for a stalled one."""
     begun = [s for s in steps if s.begin < now]
-    if any(s.name in ("GEMM", "DEPTHWISE") and now <= s.begin + s.issues for s in begun):
+    if any(s.name in MATRIX and now <= s.begin + s.issues for s in begun):
         return Activity.GEMM
     if any(s.name == "ALU" and now <= s.begin + s.issues for s in begun):
         return Activity.ALU

@@ -39,7 +39,8 @@ def test_every_bin_that_programs_hit_is_declared_and_most_are_hit():
             counts[machine_bin(item.machine, item.timing, item.random_state is not None)] += 1
     coverage = measure(MACHINES, counts)  # a bin that is not declared raises
     assert coverage.unexpected == []
-    assert len(coverage.empty) < 0.04 * len(coverage.hits), coverage.empty
+    # With every instruction there are more bins; the programs stay as many.
+    assert len(coverage.empty) < 0.05 * len(coverage.hits), coverage.empty
 
 
 def test_an_undeclared_bin_is_refused():
