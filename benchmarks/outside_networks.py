@@ -129,12 +129,12 @@ def export(name: str, path: Path) -> None:
     )
 
 
-def quantize(name: str, path: Path, out: Path) -> None:
-    """Write the quantized form of an ONNX file."""
+def quantize(name: str, path: Path, out: Path, size: int | None = None) -> None:
+    """Write the quantized form of an ONNX file, whose images have `size` rows and columns."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    size = SIZES.get(name, SIZE)
+    size = SIZES.get(name, SIZE) if size is None else size
 
     class Reader(CalibrationDataReader):
         def __init__(self) -> None:

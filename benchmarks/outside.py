@@ -1,0 +1,126 @@
+"""Networks that others publish, quantized by ONNX Runtime, on the accelerator: whole, or the first node that stops it.
+
+    python benchmarks/outside.py [NAME ...] [--size N] [--run] [--write] [--again]
+
+Each network of codesign/models/originals is quantized as a new user would (`outside_networks.quantize`) into a cache
+folder, by content. `--run` also simulates those that compile whole and compares them with the interpreter and ONNX
+Runtime. With `--write` each row goes to benchmarks/results/outside.json as soon as it is there; rows that are there are
+kept but with `--again`. A network that crashes is a row with the error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from vdla.benchmarks import outside_networks
+from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
+from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnxruntime_outputs, sample_arrays
+from vdla.codesign.models.originals import NAMES, build_original, original
+from vdla.compiler.driver import compile_model
+from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
+from vdla.compiler.graph.partition import partition_model
+from vdla.compiler.graph.submodel import prepare_model
+from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.layers import layers_of
+from vdla.isa.config import load_config
+from vdla.util.errors import UserError
+from vdla.util.user_cache import cache_directory
+
+RESULTS_NAME = "outside"
+
+
+def quantized(name: str, size: int) -> Path:
+    """The quantized network's file, made where it is not in the cache."""
+    content = build_original(name, size=size).SerializeToString(deterministic=True)
+    folder = cache_directory("outside")
+    folder.mkdir(parents=True, exist_ok=True)
+    key = hashlib.sha256(content).hexdigest()[:16]
+    path = folder / f"{name}-{size}-{key}.onnx"
+    if not path.exists():
+        plain = folder / f"{path.stem}.float.onnx"
+        plain.write_bytes(content)
+        try:
+            outside_networks.quantize(name, plain, path, size=size)
+        finally:
+            plain.unlink()
+    return path
+
+
+def measure(name: str, size: int, simulate: bool) -> dict[str, Any]:
+    """A network's row."""
+    row: dict[str, Any] = {"name": name, "size": size}
+    try:
+        path = quantized(name, size)
+        label, model = prepare_model(path, oldest_opset=OLDEST_OPSET)
+        partition = partition_model(label, model)
+        operators = {node.name: node.op_type for node in model.graph.node}
+        refused = Counter(operators[node] for node in partition.refusals)
+        row |= {"regions": len(partition.regions), "refused": dict(refused.most_common())}
+        if partition.refusals:
+            node, reason = next(iter(partition.refusals.items()))
+            row |= {"first": {"node": node, "operator": operators[node], "reason": reason}}
+        row["whole"] = False
+        compiled = compile_model(path, load_config("vta"))
+        row["whole"] = True
+        if simulate:
+            arrays = dict(sample_arrays(compiled.graph, 1)[0])
+            result = run(compiled, arrays)
+            ours = dict(result.outputs)
+            own = interpreter_outputs(compiled.graph, arrays)
+            theirs = onnxruntime_outputs(path, compiled.graph, [arrays])[0]
+            cycles = result.simulation.cycles
+            row |= {
+                "interpreter_steps": largest_difference(compiled.graph, ours, own),
+                "onnxruntime_steps": largest_difference(compiled.graph, ours, theirs),
+                "cycles": cycles,
+                "utilization": sum(layer.roofline_cycles for layer in layers_of(compiled)) / cycles,
+            }
+    except UserError as error:
+        row |= {"whole": False, "error": str(error)}
+    except Exception as error:
+        row |= {"whole": False, "error": f"{type(error).__name__}: {error}", "crashed": True}
+    return row
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row as text."""
+    first = row.get("first")
+    why = f"{first['operator']} {first['node']}: {first['reason']}" if first else row.get("error", "")
+    use = f"{row['utilization']:.2f}" if "utilization" in row else ""
+    verdict = "whole" if row["whole"] else "stops"
+    return f"{row['name']:20}{row['size']:5} {verdict:6}{row.get('regions', ''):>5} {use:5} {why}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; else all")
+    parser.add_argument("--size", type=int, help="rows and columns of the images; else the original's")
+    parser.add_argument("--run", action="store_true", help="simulate what compiles whole")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/outside.json")
+    parser.add_argument("--again", action="store_true", help="measure rows that are there anew")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in NAMES]:
+        parser.error(f"there is no network {unknown[0]}; there are {', '.join(NAMES)}")
+    rows: dict[str, dict[str, Any]] = {}
+    if arguments.write and (RESULTS / f"{RESULTS_NAME}.json").exists():
+        rows = {row["name"]: row for row in read_results(RESULTS_NAME)["rows"]}
+    for name in arguments.names or NAMES:
+        size = arguments.size or original(name).size
+        if arguments.again or rows.get(name, {}).get("size") != size:
+            rows[name] = measure(name, size, arguments.run)
+        print(line(rows[name]), flush=True)
+        if arguments.write:
+            whole = sum(row["whole"] for row in rows.values())
+            document = {"whole": whole, "networks": len(rows), "rows": list(rows.values())}
+            write_results(RESULTS_NAME, json.loads(json.dumps(document)))
+
+
+if __name__ == "__main__":
+    main()
