@@ -81,7 +81,8 @@ def measure(name: str, size: int, simulate: bool) -> dict[str, Any]:
                 "utilization": sum(layer.roofline_cycles for layer in layers_of(compiled)) / cycles,
             }
     except UserError as error:
-        row |= {"whole": False, "error": str(error)}
+        # Messages begin with the file's path, which is of this machine.
+        row |= {"whole": False, "error": str(error).replace(f"{cache_directory('outside')}/", "")}
     except Exception as error:
         row |= {"whole": False, "error": f"{type(error).__name__}: {error}", "crashed": True}
     return row

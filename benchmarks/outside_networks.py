@@ -134,12 +134,12 @@ def quantize(name: str, path: Path, out: Path, size: int | None = None) -> None:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    size = SIZES.get(name, SIZE) if size is None else size
+    side = SIZES.get(name, SIZE) if size is None else size
 
     class Reader(CalibrationDataReader):
         def __init__(self) -> None:
             rng = np.random.default_rng(CALIBRATION_SEED)
-            shape = (1, 3, size, size)
+            shape = (1, 3, side, side)
             self.data = iter(
                 [{"x": rng.standard_normal(shape).astype(np.float32)} for _ in range(CALIBRATIONS)]
             )
