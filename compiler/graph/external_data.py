@@ -114,10 +114,23 @@ def tensor_bytes(tensor: TensorProto) -> int | None:
 def tensor_array(tensor: TensorProto, data: bytes | None = None) -> np.ndarray:
     """The array of a tensor, read-only; `data` are its bytes where it does not hold them itself.
     Raises ValueError, TypeError or KeyError where they are not one."""
-    if data is None:
+    dtype = _PLAIN.get(tensor.data_type)
+    if data is None and (dtype is None or not tensor.HasField("raw_data")):
         return numpy_helper.to_array(tensor)
-    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type).newbyteorder("<")
-    return np.frombuffer(data, dtype).reshape(tuple(tensor.dims))
+    # What most tensors are: a model has hundreds, and ONNX's function asks much of each.
+    if dtype is None:
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type).newbyteorder("<")
+    return np.frombuffer(tensor.raw_data if data is None else data, dtype).reshape(tuple(tensor.dims))
+
+
+_PLAIN = {
+    TensorProto.FLOAT: np.dtype("<f4"),
+    TensorProto.INT8: np.dtype(np.int8),
+    TensorProto.UINT8: np.dtype(np.uint8),
+    TensorProto.INT32: np.dtype("<i4"),
+    TensorProto.INT64: np.dtype("<i8"),
+}
+"""Types whose elements lie in a tensor's bytes as numpy has them."""
 
 
 @functools.cache
