@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -123,7 +124,7 @@ def tensor_array(tensor: TensorProto, data: bytes | None = None) -> np.ndarray:
     return np.frombuffer(tensor.raw_data if data is None else data, dtype).reshape(tuple(tensor.dims))
 
 
-_PLAIN = {
+_PLAIN: dict[int, np.dtype[Any]] = {
     TensorProto.FLOAT: np.dtype("<f4"),
     TensorProto.INT8: np.dtype(np.int8),
     TensorProto.UINT8: np.dtype(np.uint8),
