@@ -59,14 +59,21 @@ def _empty(row):  # type: ignore[no-untyped-def]
 
 
 @compiled()
+def micro_op(word, widths):  # type: ignore[no-untyped-def]
+    """(dst, src, wgt) of an int64 micro-op."""
+    return (
+        word & ((1 << widths[0]) - 1),
+        word >> widths[0] & ((1 << widths[1]) - 1),
+        word >> (widths[0] + widths[1]) & ((1 << widths[2]) - 1),
+    )
+
+
+@compiled()
 def _split(row, widths, uop):  # type: ignore[no-untyped-def]
     """(n, 3) int64 dst, src and wgt of the instruction's micro-ops."""
     indices = np.empty((row[UOP_END] - row[UOP_BGN], 3), np.int64)
     for k in range(len(indices)):
-        word = np.int64(uop[row[UOP_BGN] + k])
-        indices[k, 0] = word & ((1 << widths[0]) - 1)
-        indices[k, 1] = word >> widths[0] & ((1 << widths[1]) - 1)
-        indices[k, 2] = word >> (widths[0] + widths[1]) & ((1 << widths[2]) - 1)
+        indices[k, 0], indices[k, 1], indices[k, 2] = micro_op(np.int64(uop[row[UOP_BGN] + k]), widths)
     return indices
 
 
@@ -119,7 +126,7 @@ def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type
     if not _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(packed)):
         return OUTSIDE
     add = np.int64(1 - row[OVERWRITE])
-    inp_zero, wgt_zero = _zero_points(here)
+    inp_zero, wgt_zero = zero_points(here)
     batch, pairs, blocks = acc.shape[1], np.int64(packed.shape[2]), packed.shape[1]
     acc_bytes, inp_bytes = acc.strides[0], inp.strides[0]
     wgt_bytes, block_bytes = packed.strides[0], packed.strides[1]
@@ -150,7 +157,7 @@ def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type
 
 
 @compiled()
-def _zero_points(here):  # type: ignore[no-untyped-def]
+def zero_points(here):  # type: ignore[no-untyped-def]
     """Register ZERO: what comes off every input and every weight."""
     return np.int32(here[2] << 56 >> 56), np.int32(here[2] << 48 >> 56)
 
@@ -186,7 +193,7 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
     indices = _split(row, widths, uop)
     taps = np.int64(POSITIONS if row[KIND] == TAPS else 1)
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
-    inp_zero, wgt_zero = _zero_points(here)
+    inp_zero, wgt_zero = zero_points(here)
     wgt_base = (here[0] >> 32 & 0xFFFF) * wgt.shape[1]
     weights = wgt.reshape((wgt.shape[0] * wgt.shape[1], wgt.shape[2]))
     if not _inside(row, indices, 0, acc_base, DST_OUT, DST_IN, len(acc)):

@@ -11,6 +11,7 @@ from vdla.isa.extensions import TAPS as POSITIONS
 from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate
+from .compute import micro_op, zero_points
 from .state import (
     ALU,
     ALU_OPCODE,
@@ -257,7 +258,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
 ):
     """Executes GEMM, DEPTHWISE, TAPS or ALU operation by operation; -1 if one reaches outside a scratchpad.
 
-    The array's part of a TAPS counts as that of as many DEPTHWISE one after the other, as if it had their multipliers.
+    The array's part of a TAPS counts as that of as many DEPTHWISE one after the other, as if it had their multipliers;
+    what the array holds is looked at without the zero points of register ZERO.
     """
     if row[KIND] == ALU:
         return _observe_alu(row, here, widths, pads, state, shown, totals)
@@ -269,6 +271,7 @@ def observe_operations(  # type: ignore[no-untyped-def]
     rows_a_tile = block_out if depthwise else 1
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     wgt_base = (here[0] >> 32 & 0xFFFF) * rows_a_tile
+    inp_zero, wgt_zero = zero_points(here)
     if row[UOP_END] > len(uop):
         return -1
     flat = acc.reshape(-1, lanes)
@@ -282,15 +285,10 @@ def observe_operations(  # type: ignore[no-untyped-def]
         for x in range(row[ITER_IN]):
             for u in range(row[UOP_BGN], row[UOP_END]):
                 word = np.int64(uop[u])
-                d = acc_base + (word & ((1 << widths[0]) - 1)) + y * row[DST_OUT] + x * row[DST_IN]
-                s = (
-                    inp_base
-                    + (word >> widths[0] & ((1 << widths[1]) - 1))
-                    + y * row[SRC_OUT]
-                    + x * row[SRC_IN]
-                )
-                w = wgt_base + (word >> (widths[0] + widths[1]) & ((1 << widths[2]) - 1))
-                w += y * row[WGT_OUT] + x * row[WGT_IN]
+                dst, src, weights = micro_op(word, widths)
+                d = acc_base + dst + y * row[DST_OUT] + x * row[DST_IN]
+                s = inp_base + src + y * row[SRC_OUT] + x * row[SRC_IN]
+                w = wgt_base + weights + y * row[WGT_OUT] + x * row[WGT_IN]
                 if d >= len(acc):
                     return -1
                 _place(word, d, s, w, state.places, totals)
@@ -339,10 +337,10 @@ def observe_operations(  # type: ignore[no-untyped-def]
                             for o in range(block_out):
                                 total = np.int64(0)
                                 if depthwise:
-                                    total = np.int64(vector[b, o]) * tile[o, o]
+                                    total = (np.int64(vector[b, o]) - inp_zero) * (tile[o, o] - wgt_zero)
                                 else:
                                     for k in range(block_in):
-                                        total += np.int64(vector[b, k]) * tile[o, k]
+                                        total += (np.int64(vector[b, k]) - inp_zero) * (tile[o, k] - wgt_zero)
                                 sums[b * block_out + o] += total
                         for b in range(batch):
                             for k in range(block_in):
@@ -387,8 +385,9 @@ def _observe_alu(row, here, widths, pads, state, shown, totals):  # type: ignore
         for x in range(row[ITER_IN]):
             for u in range(row[UOP_BGN], row[UOP_END]):
                 word = np.int64(uop[u])
-                d = base + (word & ((1 << widths[0]) - 1)) + y * row[DST_OUT] + x * row[DST_IN]
-                s = base + (word >> widths[0] & ((1 << widths[1]) - 1)) + y * row[SRC_OUT] + x * row[SRC_IN]
+                dst, src, _ = micro_op(word, widths)
+                d = base + dst + y * row[DST_OUT] + x * row[DST_IN]
+                s = base + src + y * row[SRC_OUT] + x * row[SRC_IN]
                 if d >= len(acc) or (row[USE_IMM] == 0 and s >= len(acc)):
                     return -1
                 _place(word, d, s, np.int64(0), state.places, totals)

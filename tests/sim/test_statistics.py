@@ -1,8 +1,11 @@
 """Statistics of operands against counting bit by bit."""
 
+import dataclasses
+
 import numpy as np
 from vdla.isa.assembler import assemble, assemble_uops
 from vdla.isa.config import load_config
+from vdla.isa.reference import run_reference
 from vdla.sim.statistics import operand_statistics
 
 TINY = load_config("tiny")
@@ -138,3 +141,24 @@ FINISH pop_next"""
     passed = np.vstack([np.zeros((1, width), int), results.reshape(-1, width)])
     pairs = zip(passed[:-1].flat, passed[1:].flat, strict=True)
     assert found["requantized"] == sum(_ones(int(a ^ b), 8) for a, b in pairs)
+
+
+def test_zero_points_come_off_what_the_array_multiplies():
+    machine = dataclasses.replace(TINY, extensions=(*TINY.extensions, "zero_points", "taps"))
+    rng = np.random.default_rng(8)
+    for name in ("GEMM", "DEPTHWISE", "TAPS"):
+        image = rng.integers(0, 256, 4096).astype(np.uint8)
+        uops = assemble_uops("UOP dst=3 src=1 wgt=4\n", machine)
+        image[: uops.nbytes] = uops.view(np.uint8)
+        text = f"""LOAD.UOP y_size=1 x_size=1 x_stride=1
+LOAD.INP dram_base={INP // 4} y_size=1 x_size=8 x_stride=8 push_next
+LOAD.WGT dram_base={WGT // 16} y_size=1 x_size=8 x_stride=8 push_next
+CONFIG ZERO inp_zero=-101 wgt_zero=77
+{name} uop_end=1 iter_out=1 iter_in=1 overwrite=1 pop_prev
+GEMM pop_prev
+FINISH"""
+        instructions = assemble(text, machine)
+        lanes = run_reference(machine, instructions, image).acc[3].reshape(-1)
+        assert lanes.any()
+        found = operand_statistics(machine, instructions, image).changes
+        assert found["results"] == sum(_ones(int(value), 32) for value in lanes)
