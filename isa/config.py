@@ -18,7 +18,7 @@ from typing import Any
 from vdla.util.files import MOST_TEXT_BYTES, read_file
 
 from .errors import ConfigError
-from .extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, NEED_POST, TAPS
+from .extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, TAPS
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 from .parameters import check_declared, is_power_of_two, later_defaults, parameter
 from .widths import SRAM_BASE_BITS, instruction_bytes, uop_bytes
@@ -161,11 +161,6 @@ class Config:
             raise ConfigError(f"extensions: {unknown[0]!r} is unknown; there are {', '.join(EXTENSIONS)}")
         if len(set(self.extensions)) != len(self.extensions):
             raise ConfigError("extensions: an extension is named twice")
-        for name in NEED_POST:
-            if name in self.extensions and "post" not in self.extensions:
-                raise ConfigError(
-                    f"extensions: {name} is a part of the post-processing store; add 'post', or leave {name!r} out"
-                )
         if "depthwise" in self.extensions and self.block_in != self.block_out:
             raise ConfigError(
                 f"extensions: depthwise needs block_in = block_out, here {self.block_in} and {self.block_out}; "
@@ -174,8 +169,9 @@ class Config:
         for name in self.extensions:
             needed = EXTENSION_TABLE[name].needs
             if needed is not None and needed not in self.extensions:
+                why = "is a part of the post-processing store" if needed == "post" else f"needs {needed}"
                 raise ConfigError(
-                    f"extensions: {name} needs {needed}; add {needed!r} to `extensions`, or leave {name!r} out"
+                    f"extensions: {name} {why}; add {needed!r} to `extensions`, or leave {name!r} out"
                 )
 
     def _check_post_lanes(self, value: object) -> None:

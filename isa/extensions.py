@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -161,11 +161,13 @@ EXTENSION_TABLE: dict[str, Extension] = {
         meaning="look-up tables in the post-processing store (LOAD.TABLE, STORE.POST with `table`)",
         block=_table,
         default=False,
+        needs="post",
     ),
     "broadcast": Extension(
         meaning="operands of STORE.POST with a row stride of their own, and one for a whole row (register OPERAND)",
         block=_broadcast,
         default=False,
+        needs="post",
     ),
     "taps": Extension(
         meaning=f"the depthwise array mode of {TAPS} positions at once (TAPS)",
@@ -176,14 +178,16 @@ EXTENSION_TABLE: dict[str, Extension] = {
 }
 """Optional hardware beyond VTA, by name."""
 
-NEED_POST = ("table", "broadcast")
-"""Extensions of the post-processing store."""
-
 EXTENSIONS = tuple(EXTENSION_TABLE)
 """The names of all extensions."""
 
 DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if item.default)
 """Those of a machine that names none."""
+
+
+def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
+    """Those of some extensions whose own needs are among them."""
+    return tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])
 
 
 def blocks(config: Config) -> tuple[Block, ...]:

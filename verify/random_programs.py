@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import TABLE_BYTES, Config, Memory
-from vdla.isa.extensions import EXTENSION_TABLE, EXTENSIONS, NEED_POST
+from vdla.isa.extensions import EXTENSIONS, with_what_they_need
 from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, names_of, unit_of
 from vdla.isa.parameters import declared
 from vdla.isa.program import Program
@@ -74,11 +74,7 @@ def random_config(seed: int) -> Config:
         for name in EXTENSIONS
         if _generator(seed, name).random() < 0.9 and (name != "depthwise" or block_in == block_out)
     )
-    if "post" not in extensions:
-        extensions = tuple(name for name in extensions if name not in NEED_POST)
-    extensions = tuple(
-        name for name in extensions if (needed := EXTENSION_TABLE[name].needs) is None or needed in extensions
-    )
+    extensions = with_what_they_need(extensions)
     uop_depth, inp_depth, wgt_depth, acc_depth = pick(128, 512), pick(64, 128), pick(16, 64), pick(64, 128)
     match _generator(seed, "encoding").choice(("128", "128", "128", "alu", "loops", "micro-ops")):
         case "alu":  # its factors alone do not fit an instruction of 128 bits

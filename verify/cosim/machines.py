@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from vdla.isa.config import KIB, PRESETS, Config, Memory, load_config
-from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, NEED_POST
+from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, with_what_they_need
 from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
@@ -473,11 +473,9 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
                 changes[number][name] = sample
     for number in others[1::2]:
         mine = machines[number].extensions
-        asked = [name for name in EXTENSIONS if name not in (*DEFAULT_EXTENSIONS, *NEED_POST, *mine)]
-        missing = [
-            name for name in asked if (needed := EXTENSION_TABLE[name].needs) is None or needed in mine
-        ]
-        changes[number]["extensions"] = (*machines[number].extensions, *missing)
+        asked = [name for name in EXTENSIONS if name not in (*DEFAULT_EXTENSIONS, *mine)]
+        dealt = [name for name in asked if EXTENSION_TABLE[name].needs != "post"]
+        changes[number]["extensions"] = with_what_they_need((*mine, *dealt))
     return tuple(
         dataclasses.replace(machine, **changes.get(number, {})) for number, machine in enumerate(machines)
     )
