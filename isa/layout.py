@@ -22,12 +22,14 @@ from .widths import WORD_BITS
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`width` bits from bit `low` of the instruction (or micro-op), two's complement if `signed`."""
+    """`width` bits from bit `low` of the instruction (or micro-op), two's complement if `signed`. Machines without
+    `extension`, where there is one, want it to be 0."""
 
     name: str
     low: int
     width: int
     signed: bool = False
+    extension: str | None = None
 
     @property
     def high(self) -> int:
@@ -92,9 +94,8 @@ _POST = _pack(
     ("par_by_x", 1),
     ("par_by_y", 1),
     ("chain", 1),
-    ("table", 1),
-    ("table_index", 3),
 )
+_TABLE = (Field("table", 120, 1, extension="table"), Field("table_index", 121, 3))
 
 
 def _box(config: Config) -> tuple[Field, ...]:
@@ -102,7 +103,7 @@ def _box(config: Config) -> tuple[Field, ...]:
 
 
 def _post(config: Config) -> tuple[Field, ...]:
-    return (*_MEMORY, Field("par_index", 58, 6), *_SIZES, *_POST)
+    return (*_MEMORY, Field("par_index", 58, 6), *_SIZES, *_POST, *_TABLE)
 
 
 def _loops(config: Config) -> tuple[tuple[str, int], ...]:
@@ -190,9 +191,7 @@ _UNIT_OF = {item.name: item.unit for item in INSTRUCTIONS}
 
 def extension_of(name: str, values: Mapping[str, int]) -> str | None:
     """The extension that an instruction needs: its format's, its ALU operation's or that of the register which it sets;
-    None where every machine has it.
-
-    Of a STORE.POST it is `post`, which the extensions of its bits need too (`lacking`).
+    None where every machine has it. Its fields may need others (`lacking`).
     """
     if name == "ALU":
         return alu_extension(values["alu_opcode"])
@@ -212,17 +211,33 @@ def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
             f"chain = 1 needs a chain memory, which configuration {config.name!r} lacks; set `chain_buffer_bytes`, or "
             "store to DRAM"
         )
-    if name == "CONFIG" and not config.has("broadcast"):
-        operand = register("OPERAND")
-        here = (values["unit"], values["register"]) == (operand.unit, operand.index)
-        if here and any(unpack_fields(operand.fields[1:], values["value"]).values()):
+    for item in absent_fields(config).get(name, ()):
+        if values[item.name]:
             return (
-                f"sets more of OPERAND than delta, which needs the extension 'broadcast'; {config.name!r} lacks it, "
-                "add it to `extensions`"
+                f"{item.name} = {values[item.name]} needs the extension {item.extension!r}, which {config.name!r} "
+                "lacks; add it to `extensions`"
             )
-    if name == "STORE.POST" and values["table"] and not config.has("table"):
-        return f"table = 1 needs the extension 'table', which {config.name!r} lacks; add it to `extensions`"
+    if name == "CONFIG":
+        target = register_at(values["unit"], values["register"])
+        absent = () if target is None else target.absent(config)
+        if target is not None and any(unpack_fields(absent, values["value"]).values()):
+            plain = " and ".join(item.name for item in target.fields if item not in absent)
+            return (
+                f"sets more of {target.name} than {plain}, which needs the extension {absent[0].extension!r}; "
+                f"{config.name!r} lacks it, add it to `extensions`"
+            )
     return None
+
+
+def _absent(config: Config, fields: Sequence[Field]) -> tuple[Field, ...]:
+    return tuple([item for item in fields if item.extension is not None and not config.has(item.extension)])
+
+
+@lru_cache(maxsize=64)
+def absent_fields(config: Config) -> dict[str, tuple[Field, ...]]:
+    """The fields that instructions of `config` must leave 0 for want of an extension, by format, where it has some."""
+    found = {name: _absent(config, layout.fields) for name, layout in formats(config).items()}
+    return {name: fields for name, fields in found.items() if fields}
 
 
 @lru_cache(maxsize=64)
@@ -254,6 +269,10 @@ class Register:
     index: int
     fields: tuple[Field, ...]
     extension: str | None = None
+
+    def absent(self, config: Config) -> tuple[Field, ...]:
+        """The fields that programs for `config` must leave 0 for want of an extension."""
+        return _absent(config, self.fields)
 
 
 def _register(name: str, unit: Unit, index: int, *fields: Field, extension: str | None = None) -> Register:
@@ -326,9 +345,9 @@ REGISTERS = (
         Unit.STORE,
         5,
         Field("delta", 0, 32, True),
-        Field("stride", 32, 16),
-        Field("own_stride", 48, 1),
-        Field("repeat", 49, 1),
+        Field("stride", 32, 16, extension="broadcast"),
+        Field("own_stride", 48, 1, extension="broadcast"),
+        Field("repeat", 49, 1, extension="broadcast"),
     ),
 )
 """The configuration registers; `ratio_self`, `ratio_operand` and `offset` hold the bits of a float32."""

@@ -21,9 +21,9 @@ from vdla.isa.layout import (
     REGISTERS,
     STORES,
     Unit,
+    absent_fields,
     format_names,
     formats,
-    register,
     unit_of,
 )
 from vdla.isa.timing import LOADS_IN_FLIGHT
@@ -102,7 +102,6 @@ _COLUMNS = {
 }
 
 LOG_COLUMNS = 8
-_OPERAND = register("OPERAND").index
 _DONE, _UNKNOWN, _OUTSIDE, _BAD_REGISTER, _OUTSIDE_CHAIN = range(5)
 
 
@@ -267,17 +266,22 @@ def _lacking(
     if chained.any() and not config.chain_buffer_bytes:
         yield int(np.argmax(chained)), "a chain memory (chain = 1)"
     for item in REGISTERS:
-        if item.extension is not None and not config.has(item.extension):
-            of_unit = (rows[:, KIND] == CONFIG) & (rows[:, s.UNIT] == item.unit)
-            if (sets := of_unit & (rows[:, REGISTER] == item.index)).any():
-                yield int(np.argmax(sets)), f"the extension {item.extension!r} (register {item.name})"
-    shaped = (rows[:, KIND] == CONFIG) & (rows[:, UNIT] == STORE) & (rows[:, REGISTER] == _OPERAND)
-    shaped &= rows[:, VALUE] >> 32 & 0x3FFFF != 0
-    if shaped.any() and not config.has("broadcast"):
-        yield int(np.argmax(shaped)), "the extension 'broadcast' (more of OPERAND than delta)"
-    looked_up = (rows[:, KIND] == STORE_POST) & (rows[:, s.TABLE] == 1)
-    if looked_up.any() and not config.has("table"):
-        yield int(np.argmax(looked_up)), "the extension 'table' (table = 1)"
+        lacks = item.extension is not None and not config.has(item.extension)
+        absent = item.absent(config)
+        if not (lacks or absent):
+            continue
+        sets = (rows[:, KIND] == CONFIG) & (rows[:, UNIT] == item.unit) & (rows[:, REGISTER] == item.index)
+        if lacks and sets.any():
+            yield int(np.argmax(sets)), f"the extension {item.extension!r} (register {item.name})"
+        for field in absent:
+            used = sets & ((rows[:, VALUE] >> field.low & (1 << field.width) - 1) != 0)
+            if used.any():
+                yield int(np.argmax(used)), f"the extension {field.extension!r} ({item.name}.{field.name})"
+    for name, fields in absent_fields(config).items():
+        for field in fields:
+            used = (rows[:, KIND] == KIND_NAMES.index(name)) & (rows[:, _COLUMNS[field.name]] != 0)
+            if used.any():
+                yield int(np.argmax(used)), f"the extension {field.extension!r} ({field.name})"
     for kind in np.flatnonzero(present).tolist():
         if kind == s.ALU:
             kinds = rows[:, KIND] == kind
