@@ -21,14 +21,12 @@ from numpy.typing import NDArray
 from .config import Config
 from .errors import ProgramError
 from .extensions import TAPS
-from .layout import REGISTERS, decode_uops, operand_shape, unpack_fields, uop_dtype
+from .layout import PADS, REGISTERS, decode_uops, operand_shape, unpack_fields, uop_dtype
 from .parameters import is_power_of_two
 
 Values = Mapping[str, int]
 Indices = NDArray[np.int64]
 Elements = slice | Indices
-
-_PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 
 
 class Resource(Enum):
@@ -169,7 +167,7 @@ def _shape(values: Values) -> tuple[int, int]:
 
 def _load(trace: Trace, kind: str, values: Values) -> Iterator[Access]:
     config = trace.config
-    if kind == "table" and any(values[pad] for pad in _PADS):
+    if kind == "table" and any(values[pad] for pad in PADS):
         raise AccessError("the pads of a table load must be 0")
     rows, columns = _shape(values)
     if rows * columns == 0:
@@ -368,7 +366,7 @@ def _vectors(
 
 
 def _store_out(trace: Trace, values: Values) -> Iterator[Access]:
-    if any(values[pad] for pad in _PADS):
+    if any(values[pad] for pad in PADS):
         raise AccessError("the pads of a store must be 0")
     count = values["y_size"] * values["x_size"]
     if count == 0:

@@ -83,7 +83,9 @@ FLAG_BITS = {item.name: item.low for item in _COMMON if item.name in FLAGS}
 """The bit of each dependence flag in an instruction of any format."""
 _MEMORY = (*_COMMON, Field("memory_type", 7, 3), *_pack(10, ("sram_base", 16), ("dram_base", 32)))
 _SIZES = _pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
-_PADS = _pack(112, ("y_pad_0", 4), ("y_pad_1", 4), ("x_pad_0", 4), ("x_pad_1", 4))
+PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
+"""The fields of a load that say how much is filled around what it moves, 4 bits each from bit 112 on."""
+_PADS = _pack(112, *((name, 4) for name in PADS))
 _POST = _pack(
     112,
     ("combine", 1),

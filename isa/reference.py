@@ -20,6 +20,7 @@ from .config import Config
 from .errors import ProgramError
 from .extensions import TAPS
 from .layout import (
+    PADS,
     REGISTERS,
     Opcode,
     decode_uops,
@@ -33,8 +34,6 @@ from .layout import (
 from .scratchpads import Contents, typed_scratchpads
 
 Values = Mapping[str, int]
-
-_PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,12 +150,8 @@ def _execute(machine: _Machine, name: str, values: Values) -> None:
             pass
         case "CONFIG":
             _set_register(machine, values)
-        case "GEMM":
-            _gemm(machine, values)
-        case "DEPTHWISE":
-            _depthwise(machine, values)
-        case "TAPS":
-            _taps(machine, values)
+        case "GEMM" | "DEPTHWISE" | "TAPS":
+            _matrix(machine, name, values)
         case "ALU":
             _alu(machine, values)
         case "STORE.OUT":
@@ -166,7 +161,7 @@ def _execute(machine: _Machine, name: str, values: Values) -> None:
         case "LOAD.PATCH":
             _load_patch(machine, values)
         case "LOAD.TABLE":
-            if any(values[pad] for pad in _PADS):
+            if any(values[pad] for pad in PADS):
                 machine.fail("the pads of a table load must be 0")
             _load(machine, "table", values)
         case _:
@@ -281,13 +276,11 @@ def _differences(
     return [vector - zero["inp_zero"], weights.astype(np.int64) - zero["wgt_zero"]]
 
 
-def _accumulate(machine: _Machine, values: Values, d: int, total: NDArray[np.int64]) -> None:
-    before = np.zeros_like(total) if values["overwrite"] else machine.acc[d].astype(np.int64)
-    machine.acc[d] = wrap_int32(before + total)
-
-
-def _gemm(machine: _Machine, values: Values) -> None:
+def _matrix(machine: _Machine, name: str, values: Values) -> None:
+    """GEMM, DEPTHWISE or TAPS."""
     config, base = machine.config, machine.registers["BASE"]
+    products = {"GEMM": _dot_products, "DEPTHWISE": _lane_products, "TAPS": _neighbour_products}[name]
+    first = base["wgt_base"] * (1 if name == "GEMM" else config.block_out)
     for y, x, dst, src, wgt in _operations(machine, values):
         d = base["acc_base"] + dst + _factor(values, "dst", y, x)
         machine.check("dst", d, config.acc_depth, "accumulator")
@@ -295,48 +288,42 @@ def _gemm(machine: _Machine, values: Values) -> None:
             machine.acc[d] = 0
             continue
         s = base["inp_base"] + src + _factor(values, "src", y, x)
-        w = base["wgt_base"] + wgt + _factor(values, "wgt", y, x)
-        vector = _input(machine, s)
-        machine.check("wgt", w, config.wgt_depth, "weight tile")
-        vector, tile = _differences(machine, vector, machine.wgt[w])
-        _accumulate(machine, values, d, vector @ tile.T)
+        total = products(machine, s, first + wgt + _factor(values, "wgt", y, x))
+        before = np.zeros_like(total) if values["overwrite"] else machine.acc[d].astype(np.int64)
+        machine.acc[d] = wrap_int32(before + total)
 
 
-def _depthwise(machine: _Machine, values: Values) -> None:
-    config, base = machine.config, machine.registers["BASE"]
-    for y, x, dst, src, wgt in _operations(machine, values):
-        d = base["acc_base"] + dst + _factor(values, "dst", y, x)
-        machine.check("dst", d, config.acc_depth, "accumulator")
-        if values["reset"]:
-            machine.acc[d] = 0
-            continue
-        s = base["inp_base"] + src + _factor(values, "src", y, x)
-        row = base["wgt_base"] * config.block_out + wgt + _factor(values, "wgt", y, x)
-        vector = _input(machine, s)
-        machine.check("wgt", row, config.wgt_depth * config.block_out, "weight row")
-        weights = machine.wgt[row // config.block_out, row % config.block_out]
-        vector, weights = _differences(machine, vector, weights)
-        _accumulate(machine, values, d, vector * weights)
+def _dot_products(machine: _Machine, s: int, w: int) -> NDArray[np.int64]:
+    """Input vector `s` with every row of tile `w`."""
+    vector = _input(machine, s)
+    machine.check("wgt", w, machine.config.wgt_depth, "weight tile")
+    vector, tile = _differences(machine, vector, machine.wgt[w])
+    return vector @ tile.T
 
 
-def _taps(machine: _Machine, values: Values) -> None:
-    config, base = machine.config, machine.registers["BASE"]
-    for y, x, dst, src, wgt in _operations(machine, values):
-        d = base["acc_base"] + dst + _factor(values, "dst", y, x)
-        machine.check("dst", d, config.acc_depth, "accumulator")
-        if values["reset"]:
-            machine.acc[d] = 0
-            continue
-        s = base["inp_base"] + src + _factor(values, "src", y, x)
-        row = base["wgt_base"] * config.block_out + wgt + _factor(values, "wgt", y, x)
-        machine.check("wgt", row, config.wgt_depth * config.block_out, "weight row")
-        total = np.zeros((config.batch, config.block_out), np.int64)
-        for t in range(TAPS):
-            r = TAPS * (row // TAPS) + t
-            weights = machine.wgt[r // config.block_out, r % config.block_out]
-            vector, weights = _differences(machine, _input(machine, s + t, s), weights)
-            total += vector * weights
-        _accumulate(machine, values, d, total)
+def _lane_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
+    """Input vector `s` with weight row `row`, lane by lane."""
+    vector = _input(machine, s)
+    vector, weights = _differences(machine, vector, _weight_row(machine, row))
+    return vector * weights
+
+
+def _neighbour_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
+    """TAPS input vectors from `s` on with the weight rows of the group of `row`, lane by lane; their sum."""
+    total = np.zeros((machine.config.batch, machine.config.block_out), np.int64)
+    machine.check("wgt", row, machine.config.wgt_depth * machine.config.block_out, "weight row")
+    for t in range(TAPS):
+        weights = _weight_row(machine, TAPS * (row // TAPS) + t)
+        vector, weights = _differences(machine, _input(machine, s + t, s), weights)
+        total += vector * weights
+    return total
+
+
+def _weight_row(machine: _Machine, row: int) -> NDArray[np.int8]:
+    """Row `row` of the weight scratchpad, block_in weights."""
+    block_out = machine.config.block_out
+    machine.check("wgt", row, machine.config.wgt_depth * block_out, "weight row")
+    return machine.wgt[row // block_out, row % block_out]
 
 
 def _alu(machine: _Machine, values: Values) -> None:
@@ -362,7 +349,7 @@ def _alu(machine: _Machine, values: Values) -> None:
 
 def _store_out(machine: _Machine, values: Values) -> None:
     config = machine.config
-    if any(values[pad] for pad in _PADS):
+    if any(values[pad] for pad in PADS):
         machine.fail("the pads of a store must be 0")
     for y in range(values["y_size"]):
         for x in range(values["x_size"]):

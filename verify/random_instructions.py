@@ -13,6 +13,7 @@ from vdla.isa.layout import (
     EXTENSION_OF,
     INSTRUCTIONS,
     MATRIX,
+    PADS,
     Register,
     encode_uops,
     pack_fields,
@@ -253,7 +254,7 @@ def _load(source: Source, kind: str) -> dict[str, int]:
     values = _shape(source, 2 if small else 4, 3 if small else 12)
     if source.chance(0.4) and values["x_size"] < 100 > values["y_size"]:
         most = 15 if source.wider(0.1) else 2
-        values |= {name: source.number(most) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
+        values |= {name: source.number(most) for name in PADS}
     if source.chance(0.06):
         # Nothing but pads, often a single one.
         width = {"x_size": source.number(2, 1), "x_pad_0": source.number(1), "x_pad_1": source.number(1)}

@@ -17,6 +17,7 @@ from vdla.isa.layout import (
     FLAGS,
     LOADS,
     MATRIX,
+    PADS,
     REGISTERS,
     STORES,
     TOKEN_QUEUES,
@@ -30,7 +31,6 @@ from .machines import TIMINGS
 from .observe import (
     CHAIN_SHAPES,
     DISTANCES,
-    PADS,
     POST_MODES,
     ZERO_POINTS,
     Bin,

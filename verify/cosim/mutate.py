@@ -14,7 +14,17 @@ from vdla.isa.access import loaded_elements
 from vdla.isa.alu import alu_opcodes
 from vdla.isa.check import check
 from vdla.isa.config import Config
-from vdla.isa.layout import EXTENSION_OF, FLAGS, MATRIX, REGISTERS, TOKEN_QUEUES, decode_one, formats, unit_of
+from vdla.isa.layout import (
+    EXTENSION_OF,
+    FLAGS,
+    MATRIX,
+    PADS,
+    REGISTERS,
+    TOKEN_QUEUES,
+    decode_one,
+    formats,
+    unit_of,
+)
 from vdla.isa.program import Program
 from vdla.isa.program_builder import (
     CARRIERS,
@@ -211,7 +221,7 @@ def _pads(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -
     loads = [values for name, values in chosen if name.startswith("LOAD.")]
     if loads:
         values = loads[int(rng.integers(len(loads)))]
-        for key in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1"):
+        for key in PADS:
             values[key] = int(rng.integers(3))
 
 

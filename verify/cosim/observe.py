@@ -13,7 +13,7 @@ from vdla.isa.access import Access, Resource, accesses, advance, start_trace
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.hazards import record, start_access
-from vdla.isa.layout import FLAGS, MATRIX, Unit, decode_one, decode_uops, operand_shape, unit_of
+from vdla.isa.layout import FLAGS, MATRIX, PADS, Unit, decode_one, decode_uops, operand_shape, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.isa.program_builder import Instruction
 from vdla.isa.timing import (
@@ -37,7 +37,6 @@ ZERO_POINTS = (
 )
 CHAIN_SHAPES = ("block_in = block_out", "block_in > block_out", "block_in < block_out")
 POST_MODES = ("requantize", "rescale", "add", "add swapped", "multiply", "multiply swapped")
-PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 DISTANCES = (1, 2, 3, 4, 5)
 """Operations between a write and a read of one accumulator: up to four are in the pipelines between the two stages."""
 
