@@ -219,10 +219,9 @@ def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
                 f"{item.name} = {values[item.name]} needs the extension {item.extension!r}, which {config.name!r} "
                 "lacks; add it to `extensions`"
             )
-    if name == "CONFIG":
-        target = register_at(values["unit"], values["register"])
-        absent = () if target is None else target.absent(config)
-        if target is not None and any(unpack_fields(absent, values["value"]).values()):
+    if name == "CONFIG" and (target := register_at(values["unit"], values["register"])) is not None:
+        absent = target.absent(config)
+        if any(unpack_fields(absent, values["value"]).values()):
             plain = " and ".join(item.name for item in target.fields if item not in absent)
             return (
                 f"sets more of {target.name} than {plain}, which needs the extension {absent[0].extension!r}; "
