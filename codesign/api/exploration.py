@@ -18,7 +18,8 @@ from ..explore.places import TIMEOUT, Place
 from ..explore.records import existing_records
 from ..explore.report.details import MOST_DESIGNS, details_of
 from ..explore.report.saved import Sources, load_exploration, save_study
-from ..explore.schedules.choose import FRONT_TRIALS, Effort
+from ..explore.schedules import FRONT_TRIALS
+from ..explore.schedules.choose import Effort
 from ..explore.space import load_space, space_of
 from ..explore.study import Design, Exploration, Study
 from ..explore.study import explore as search

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from vdla.util.errors import UserError
 
+from ..explore.schedules import FRONT_TRIALS
 from .explore_files import check_cells, check_rtl, end_written, print_written, write_files
 from .options import JsonOption
 from .output import note, steps
@@ -84,7 +85,7 @@ def explore(
     ] = 0,
     tune_front: Annotated[
         int, typer.Option(min=0, metavar="N", help="The same on the designs of the front, in the end.")
-    ] = 4,
+    ] = FRONT_TRIALS,
     workers: Annotated[int, typer.Option(min=1, help="Processes that evaluate.")] = 1,
     scheduler: Annotated[
         str | None,

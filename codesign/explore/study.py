@@ -87,10 +87,15 @@ class Study:
         """What the figures of its machines depend on beside them."""
         return study_key(self.networks, self.components, self.effort)
 
+    @property
+    def tunes_front(self) -> bool:
+        """Whether designs of the front get more trials than the others."""
+        return self.front_effort.trials > self.effort.trials
+
     @cached_property
     def front_key(self) -> str:
         """`key` of the front's figures with `front_effort`; `key` itself where that is no more than `effort`."""
-        if self.front_effort.trials <= self.effort.trials:
+        if not self.tunes_front:
             return self.key
         return study_key(self.networks, self.components, self.front_effort)
 
@@ -195,9 +200,9 @@ def explore(
     """Searches until the budget is spent or the space has no more points.
 
     Records go to `folder`, which is made where there is none; those that are there already, or in `known`, are not
-    evaluated again. `told` hears of
-    the exploration after every batch, `tuning` of the designs of the front whose schedules were tried, and of how many
-    there are. KeyboardInterrupt ends the search; what there is until then is returned, marked `interrupted`.
+    evaluated again. `told` hears of the exploration after every batch, `tuning` of the designs of the front whose
+    schedules were tried, and of how many there are. KeyboardInterrupt ends the search; what there is until then is
+    returned, marked `interrupted`.
     """
     strategy = strategy_of(study.strategy, study.problem)
     records: Known = dict(known or {})
@@ -211,6 +216,16 @@ def explore(
             make_directory(folder)
             file = stack.enter_context(RecordsFile(folder / RECORDS))
             records = {**read_records(folder / RECORDS), **records}
+
+        def keep(key: str, design: Design) -> bool:
+            """Records the figures of a design that makes a machine; whether they are new."""
+            if design.machine is None or (place := (key, design.machine.digest)) in records:
+                return False
+            records[place] = design.figures
+            if file is not None:
+                file.append(*place, design.fields, design.figures)
+            return True
+
         try:
             while len(designs) < study.budget:
                 points = strategy.ask(min(study.batch, study.budget - len(designs)))
@@ -218,29 +233,19 @@ def explore(
                     break
                 batch: list[Design] = []
                 for point, machine, figures in _figures(study, points, records, run):
-                    if machine is not None and (place := (study.key, machine.digest)) not in records:
-                        records[place] = figures
-                        evaluated += 1
-                        if file is not None:
-                            file.append(*place, study.space.fields(point), figures)
                     batch.append(study.design(len(designs) + len(batch), point, machine, figures))
+                    evaluated += keep(study.key, batch[-1])
                 strategy.tell(
                     [study.told(point, design) for point, design in zip(points, batch, strict=True)]
                 )
                 designs.extend(batch)
                 if told is not None:
                     told(Exploration(study=study, designs=tuple(designs), evaluated=evaluated))
-            front = (
-                Exploration(study=study, designs=tuple(designs)).front if study.front_key != study.key else ()
-            )
+            front = Exploration(study=study, designs=tuple(designs)).front if study.tunes_front else ()
             chosen = [design.machine for design in front if design.machine is not None]
             of_front = _evaluated(study.front_key, chosen, study.front_effort, records, run)
             for done, (design, figures) in enumerate(zip(front, of_front, strict=True), 1):
-                assert design.machine is not None
-                if (place := (study.front_key, design.machine.digest)) not in records:
-                    records[place] = figures
-                    if file is not None:
-                        file.append(*place, design.fields, figures)
+                keep(study.front_key, replace(design, figures=figures))
                 tuning(done, len(front))
         except KeyboardInterrupt:
             interrupted = True
@@ -251,15 +256,14 @@ def explore(
 def with_tuned_front(exploration: Exploration, records: Known) -> Exploration:
     """The exploration, its front with the figures that records have under `front_key`, where no network is slower."""
     study = exploration.study
-    if study.front_key == study.key:
+    if not study.tunes_front:
         return exploration
     designs = list(exploration.designs)
     for design in exploration.front:
         assert design.machine is not None
         tuned = records.get((study.front_key, design.machine.digest))
         if tuned is not None and tuned.no_slower_than(design.figures):
-            point = tuple(axis.values.index(design.fields[axis.name]) for axis in study.space.axes)
-            designs[design.number] = study.design(design.number, point, design.machine, tuned)
+            designs[design.number] = study.judged(design.number, design.fields, design.machine, tuned)
     return replace(exploration, designs=tuple(designs))
 
 

@@ -29,8 +29,6 @@ from ..networks import Network
 
 WORTH = 2e-4
 """The least share of a network's cycles that a layer must leave to gain for any schedule of it to be tried."""
-FRONT_TRIALS = 4
-"""Of the designs of a front, unless told."""
 MOST_TRIALS = 1000
 MOST_ROUNDS = 4
 """In more, hardly a layer has another schedule that is as fast."""
