@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import onnx
+from vdla.benchmarks.harness.command_line import ENTRY
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 from vdla.codesign.network_cache import PART as NETWORKS
@@ -39,7 +40,7 @@ TARGETS = ("cuda -arch=sm_90", "llvm")
 PEER = "onnxruntime"
 TIMEOUT = 600.0
 """Seconds after which a process counts as hung and is ended."""
-COMPILE = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()", "compile")
+COMPILE = (*ENTRY, "compile")
 SESSION = """
 import json, sys, time
 import onnxruntime

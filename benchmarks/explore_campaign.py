@@ -14,16 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from vdla.benchmarks.harness.command_line import ENTRY, size
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 
-ENTRY = "from vdla.codesign.cli.main import main; main()"
 NETWORKS = ("resnet18", "mobilenet")
 SPACE = """base = "vta"
 [fields]
@@ -53,17 +52,17 @@ def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str
     words = ("explore", str(folder / "space.toml"), *networks, *options, "-o", str(study), "--json")
     begin, until = time.monotonic(), dict[str, float]()
     with (folder / "out.json").open("wb") as out, (folder / "err.txt").open("wb") as err:
-        process = subprocess.Popen((sys.executable, "-c", ENTRY, *words), stdout=out, stderr=err)
+        process = subprocess.Popen((*ENTRY, *words), stdout=out, stderr=err)
         seen = 0
         while process.poll() is None:
             now = time.monotonic() - begin
             if now > LONGEST:
                 process.kill()
-            size = _size(study / "records.jsonl")
-            if size > seen:
-                seen, until["last record"] = size, now
+            written = size(study / "records.jsonl")
+            if written > seen:
+                seen, until["last record"] = written, now
                 until.setdefault("first record", now)
-            if _size(study / "designs.csv"):
+            if size(study / "designs.csv"):
                 until.setdefault("tables", now)
             time.sleep(0.1)
     until["end"] = time.monotonic() - begin
@@ -80,13 +79,9 @@ def measure(folder: Path, designs: int, workers: int, strategy: str) -> dict[str
         "seconds until": {
             name: round(seconds, 1) for name, seconds in sorted(until.items(), key=lambda i: i[1])
         },
-        "bytes of the report": _size(study / "report.html"),
+        "bytes of the report": size(study / "report.html"),
         "command": " ".join(("vdla", *(Path(w).name if w.startswith(str(folder)) else w for w in words))),
     }
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def main() -> None:

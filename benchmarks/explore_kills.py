@@ -26,6 +26,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from vdla.benchmarks.harness.command_line import ENTRY, size
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 
@@ -38,7 +39,6 @@ inp_buffer_bytes = { from = 2048, to = 32768, times = 2 }
 acc_buffer_bytes = { from = 8192, to = 131072, times = 2 }
 bus_bytes = [8, 16, 32]
 """
-ENTRY = "from vdla.codesign.cli.main import main; main()"
 BUDGET, BATCH = 60, 10
 STRATEGIES = ("model", "nsga2")
 STARTING, SEARCHING, WRITING = "starting", "searching", "writing the report"
@@ -65,7 +65,7 @@ def command(folder: Path, study: Path, strategy: str, workers: int) -> list[str]
     options = {"--budget": BUDGET, "--batch": BATCH, "--strategy": strategy, "--workers": workers}
     words = [str(word) for pair in options.items() for word in pair]
     return [
-        *(sys.executable, "-c", ENTRY, "explore", str(folder / "space.toml"), "--json"),
+        *(*ENTRY, "explore", str(folder / "space.toml"), "--json"),
         *("-o", str(study), "--no-pictures", "--layers", "4", *networks, *words),
     ]
 
@@ -89,11 +89,6 @@ def left(study: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
     """Records, table of designs and machines of the front in a folder."""
     front = {path.name: path.read_bytes() for path in (study / "front").glob("*.toml")}
     return (study / "records.jsonl").read_bytes(), (study / "designs.csv").read_bytes(), front
-
-
-def size(path: Path) -> int:
-    """Bytes of a file; 0 where there is none."""
-    return path.stat().st_size if path.exists() else 0
 
 
 def uninterrupted(words: list[str], study: Path) -> Whole:

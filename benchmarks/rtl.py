@@ -24,6 +24,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from vdla.benchmarks.harness.command_line import ENTRY
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 from vdla.codesign.evaluate import sample_arrays
@@ -105,13 +106,10 @@ def emit(work: Path, name: str) -> tuple[float, float]:
     """Seconds on the clock and of processor time of one process, which writes the RTL of a machine into `work`/rtl."""
     config = work / "machine.toml"
     config.write_text(MACHINES[name], encoding="utf-8")
-    code = "from vdla.codesign.cli.main import main; main()"
     arguments = ["rtl", "--config", str(config), "-o", str(work / "rtl")]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=TIMEOUT
-        )
+        done = subprocess.run([*ENTRY, *arguments], capture_output=True, text=True, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         sys.exit(f"{name}: vdla rtl did not end within {TIMEOUT:g} s")
     seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)

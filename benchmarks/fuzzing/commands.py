@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import resource
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,6 @@ import numpy as np
 from vdla.codesign.models import build, sample_inputs
 
 from .outcome import call
-
-ENTRY = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()")
-"""The command line in a process of its own."""
 
 LEFT_BY_OTHERS = ".ses"
 """A file that ONNX Runtime leaves among temporary files."""

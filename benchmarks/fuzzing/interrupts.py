@@ -13,7 +13,8 @@ from pathlib import Path
 from vdla.codesign.cli import interrupts
 from vdla.codesign.cli.interrupts import ENDINGS
 
-from .commands import CALLS, ENTRY, LEFT_BY_OTHERS, environment, prepare, without_limit
+from ..harness.command_line import ENTRY
+from .commands import CALLS, LEFT_BY_OTHERS, environment, prepare, without_limit
 from .drawing import Draw
 from .outcome import Outcome
 from .written import problem_of
@@ -21,7 +22,7 @@ from .written import problem_of
 SECONDS = 10.0
 """Within which a command ends after a signal; native code that computes is not interrupted."""
 ENTRY_FRAME = 'File "<string>", line 1, in <module>\nKeyboardInterrupt'
-"""Of a traceback: the line of `commands.ENTRY` that imports the command line."""
+"""Of a traceback: the line of `harness.command_line.ENTRY` that imports the command line."""
 _MARK = "VDLA_FUZZ_CASE"
 _IMPORTS = 0.6
 """Seconds at the beginning that a third of the signals fall into."""

@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from .commands import ENTRY
+from ..harness.command_line import ENTRY
 from .drawing import Draw
 from .networks import quantized_network
 from .outcome import Outcome

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from vdla.codesign.cli.process import READER_GONE
 
-from .commands import CALLS, ENTRY, LEFT_BY_OTHERS, Call, environment, prepare, without_limit
+from ..harness.command_line import ENTRY
+from .commands import CALLS, LEFT_BY_OTHERS, Call, environment, prepare, without_limit
 from .drawing import Draw
 from .outcome import Called, Outcome, judge
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from vdla.codesign.models.originals import NAMES, build_original, describe
 from vdla.codesign.models.originals.graph import Graph
@@ -112,7 +113,6 @@ def test_operators_are_the_exporters() -> None:
 
 @pytest.mark.parametrize("name", ["shufflenet_v2", "swin_t", "lraspp"])
 def test_values_stay_in_reach_through_all_layers(name: str) -> None:
-    ort = pytest.importorskip("onnxruntime")
     model = small(name).model(seed=3)
     onnx.checker.check_model(model, full_check=True)
     assert model.SerializeToString(deterministic=True) == small(name).model(3).SerializeToString(

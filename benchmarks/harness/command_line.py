@@ -1,0 +1,14 @@
+"""The command line as a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ENTRY = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()")
+"""What `vdla` runs; its words follow."""
+
+
+def size(path: Path) -> int:
+    """Bytes of a file that a command writes; 0 where it is not there yet."""
+    return path.stat().st_size if path.exists() else 0
