@@ -234,7 +234,7 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
     ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
     DequantizeLinear; end to end its last bits, one a layer, add up (docs/measures.md). Raises CheckError.
     """
-    content = read_model(model).proto
+    content = read_model(model).whole()
     graph = import_model(model)
     produced = {name for node in content.graph.node for name in node.output}
     names = [name for name in graph.tensors if name in produced]

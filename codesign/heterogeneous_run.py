@@ -141,7 +141,7 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    content = read_model(model).proto
+    content = read_model(model).whole()
     known = {output.name for output in content.graph.output}
     content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
     return content.SerializeToString()

@@ -36,7 +36,7 @@ def load_network(model: Source, *, name: str | None = None, weight: float = 1.0)
     if not 0 < weight < inf:
         raise UserError(f"the weight {weight:g} of a network must be a number above 0")
     label = name or (Path(model).stem if isinstance(model, str | Path) else "network")
-    content = read_model(model).proto.SerializeToString(deterministic=True)
+    content = read_model(model).whole().SerializeToString(deterministic=True)
     digest = blake2b(content, digest_size=16).hexdigest()
     file = str(model) if isinstance(model, str | Path) else ""
     graph = fuse(import_model(model))

@@ -12,13 +12,14 @@ from onnx import NodeProto, TensorProto
 
 from .errors import invalid_node_error
 from .external_data import tensor_array
+from .serialized_weights import Bytes
 
 _LARGE = 1e36
 """Scales below it leave all numbers of 8 bits finite."""
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 
 
-def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, bytes]) -> None:
+def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes]) -> None:
     """Refuses constant scales that are not positive, finite and normal float32 numbers; `label` names the file, and
     `weights` are the bytes of those initializers that do not hold them, by their numbers.
 

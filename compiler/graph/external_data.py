@@ -112,16 +112,20 @@ def tensor_bytes(tensor: TensorProto) -> int | None:
     return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
 
 
-def tensor_array(tensor: TensorProto, data: bytes | None = None) -> np.ndarray:
-    """The array of a tensor, read-only; `data` are its bytes where it does not hold them itself.
-    Raises ValueError, TypeError or KeyError where they are not one."""
+def tensor_array(tensor: TensorProto, data: bytes | memoryview | None = None) -> np.ndarray:
+    """The array of a tensor, read-only; `data` are its bytes where it does not hold them itself, of which it may be a
+    view. Raises ValueError, TypeError or KeyError where they are not one."""
     dtype = _PLAIN.get(tensor.data_type)
     if data is None and (dtype is None or not tensor.HasField("raw_data")):
         return numpy_helper.to_array(tensor)
     # What most tensors are: a model has hundreds, and ONNX's function asks much of each.
     if dtype is None:
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type).newbyteorder("<")
-    return np.frombuffer(tensor.raw_data if data is None else data, dtype).reshape(tuple(tensor.dims))
+    array = np.frombuffer(tensor.raw_data if data is None else data, dtype).reshape(tuple(tensor.dims))
+    if not array.flags.aligned:  # as elements of more than a byte may lie in a file
+        array = array.copy()
+        array.flags.writeable = False
+    return array
 
 
 _PLAIN: dict[int, np.dtype[Any]] = {

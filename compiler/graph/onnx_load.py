@@ -22,12 +22,11 @@ from .external_data import tensor_array, tensor_bytes
 from .onnx_attributes import check_attributes
 from .onnx_ranges import check_ranges
 from .onnx_read import ReadModel, Source, read_model
+from .serialized_weights import LEAST_BYTES, Bytes
 
 OLDEST_OPSET = 13
 NEWEST_OPSET = onnx_opset_version()
 """What a later opset means, nobody here knows."""
-MOST_SHAPE_BYTES = 2**16
-"""Of an initializer that may be a shape, or indices into one: more than any model has dimensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,7 +36,7 @@ class LoadedModel:
 
     label: str
     proto: onnx.ModelProto
-    weights: Mapping[int, bytes]
+    weights: Mapping[int, Bytes]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All initializers by name, read-only. Raises ModelError where its bytes are not an array."""
@@ -65,7 +64,8 @@ def load_apart(
     shapes or larger than `budgets` allows.
     """
     read = source if isinstance(source, ReadModel) else read_model(source)
-    label, model = read.label, read.proto
+    label, model = read.label, read.bare
+    weights = dict[int, Bytes](read.weights)
     if not model.HasField("graph") or not model.graph.node:
         raise InvalidModelError(f"{label}: holds no ONNX graph; give the .onnx file of a model")
     opset = opset_of(model)
@@ -86,7 +86,7 @@ def load_apart(
     if batch is not None:
         fix_batch(model, batch)
     # Checker and inference copy the whole model, so weights, whose values matter to neither, wait outside.
-    weights = _weights_aside(model)
+    _put_aside(model, weights)
     try:
         with _stand_ins(model, weights):
             checker.check_model(model)
@@ -124,16 +124,16 @@ def _check_names(label: str, model: onnx.ModelProto) -> None:
             seen.add(node.name)
 
 
-def _weights_aside(model: onnx.ModelProto) -> dict[int, bytes]:
-    """Takes the bytes of large initializers out, by their numbers. What is not as long as it should be stays, and what
-    is packed: elements of less than a byte."""
-    weights: dict[int, bytes] = {}
+def _put_aside(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
+    """Takes the bytes of large initializers out, to `weights`, by their numbers. What is not as long as it should be
+    goes back, and what is packed: elements of less than a byte."""
     for number, tensor in enumerate(model.graph.initializer):
-        data = tensor.raw_data
-        if len(data) > MOST_SHAPE_BYTES and prod(tensor.dims) <= len(data) == tensor_bytes(tensor):
+        data = weights.get(number, tensor.raw_data)
+        if len(data) > LEAST_BYTES and prod(tensor.dims) <= len(data) == tensor_bytes(tensor):
             weights[number] = data
             tensor.ClearField("raw_data")
-    return weights
+        elif number in weights:
+            tensor.raw_data = bytes(weights.pop(number))
 
 
 @contextmanager
@@ -153,8 +153,8 @@ def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]
 
 
 def _with_shapes(
-    model: onnx.ModelProto, weights: dict[int, bytes], follow: bool
-) -> tuple[onnx.ModelProto, dict[int, bytes]]:
+    model: onnx.ModelProto, weights: dict[int, Bytes], follow: bool
+) -> tuple[onnx.ModelProto, dict[int, Bytes]]:
     """The model with shapes inferred, and those weights that are not in it; `follow`: shapes follow from values, too.
 
     Raises InferenceError and ValueError.
@@ -172,10 +172,10 @@ def _inferred(model: onnx.ModelProto, follow: bool) -> onnx.ModelProto:
     return shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=follow)
 
 
-def _with_data(model: onnx.ModelProto, data: Mapping[int, bytes]) -> onnx.ModelProto:
+def _with_data(model: onnx.ModelProto, data: Mapping[int, Bytes]) -> onnx.ModelProto:
     """The model, with the bytes of initializers by their numbers."""
     for number, values in data.items():
-        model.graph.initializer[number].raw_data = values
+        model.graph.initializer[number].raw_data = bytes(values)
     return model
 
 
@@ -189,7 +189,7 @@ def opset_of(model: onnx.ModelProto) -> int:
     return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
 
 
-def initializer_array(label: str, tensor: onnx.TensorProto, data: bytes | None = None) -> np.ndarray:
+def initializer_array(label: str, tensor: onnx.TensorProto, data: Bytes | None = None) -> np.ndarray:
     """The array of an initializer; `data` are its bytes where it does not hold them itself. ModelError where they
     are no array. `label` names the file in messages."""
     try:
@@ -244,7 +244,7 @@ def with_dimensions(source: Path, sizes: Mapping[str, int]) -> bytes:
     `dimension_name` has the names. Raises ModelError for a name that the model does not have, and for a size below 1.
     """
     read = read_model(source)
-    label, model = read.label, read.proto
+    label, model = read.label, read.whole()
     initialized = {initializer.name for initializer in model.graph.initializer}
     dynamic: dict[str, list[onnx.TensorShapeProto.Dimension]] = {}
     for info in model.graph.input:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from .errors import ModelError
 from .external_data import load_external_data
 from .model_file import ModelFile
 from .model_texts import check_texts
+from .serialized_weights import cut_weights
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 """Operators, besides QLinear ones, that only quantized models have."""
@@ -20,10 +22,18 @@ QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadModel:
-    """A model with its external data, and what messages call it. `onnx_load.load_model` uses it up."""
+    """A model with its external data, and what messages call it. `onnx_load.load_model` uses it up. The bytes of large
+    initializers may not be in `bare` but in `weights`, by their numbers."""
 
     label: str
-    proto: onnx.ModelProto
+    bare: onnx.ModelProto
+    weights: Mapping[int, memoryview]
+
+    def whole(self) -> onnx.ModelProto:
+        """The model with all its bytes in it."""
+        for number, data in self.weights.items():
+            self.bare.graph.initializer[number].raw_data = bytes(data)
+        return self.bare
 
 
 Source = str | Path | bytes | ModelFile
@@ -44,7 +54,8 @@ def read_model(source: Source) -> ReadModel:
     """
     label = model_label(source)
     try:
-        proto = onnx.load_model_from_string(_content(source))
+        small, weights = cut_weights(_content(source))
+        proto = onnx.load_model_from_string(small)
     except FileNotFoundError:
         raise ModelError(f"{label}: no such file: '{label}'; check the path") from None
     except OSError as error:
@@ -54,7 +65,7 @@ def read_model(source: Source) -> ReadModel:
     check_texts(label, proto)
     if not isinstance(source, bytes):
         load_external_data(label, proto, Path(label).parent)
-    return ReadModel(label=label, proto=proto)
+    return ReadModel(label=label, bare=proto, weights=weights)
 
 
 def is_quantized(source: Source | ReadModel) -> bool:
@@ -63,7 +74,7 @@ def is_quantized(source: Source | ReadModel) -> bool:
     Raises ModelError as `read_model` does.
     """
     model = source if isinstance(source, ReadModel) else read_model(source)
-    operators = {node.op_type for node in model.proto.graph.node}
+    operators = {node.op_type for node in model.bare.graph.node}
     return any(name in QUANTIZED or name.startswith("QLinear") for name in operators)
 
 

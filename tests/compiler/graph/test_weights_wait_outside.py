@@ -8,7 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from vdla.compiler.graph import onnx_load
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.onnx_load import MOST_SHAPE_BYTES, load_model, static_shapes
+from vdla.compiler.graph.onnx_load import load_model, static_shapes
+from vdla.compiler.graph.serialized_weights import LEAST_BYTES
 
 W = np.random.default_rng(0).standard_normal((64, 300), dtype=np.float32)
 SHAPE = np.array([5, 60], np.int64)
@@ -31,7 +32,7 @@ def model(inner: int = 64) -> onnx.ModelProto:
 
 
 def test_shapes_and_weights_are_there() -> None:
-    assert W.nbytes > MOST_SHAPE_BYTES
+    assert W.nbytes > LEAST_BYTES
     _, loaded = load_model(model().SerializeToString())
     assert static_shapes(loaded) == {"product": (1, 300), "y": (5, 60)}
     for tensor, array in zip(loaded.graph.initializer, (W, SHAPE), strict=True):
@@ -39,7 +40,7 @@ def test_shapes_and_weights_are_there() -> None:
 
 
 def test_where_inference_misses_values_it_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_load, "MOST_SHAPE_BYTES", 0)
+    monkeypatch.setattr(onnx_load, "LEAST_BYTES", 0)
     _, loaded = load_model(model().SerializeToString())
     assert static_shapes(loaded) == {"product": (1, 300), "y": (5, 60)}
     np.testing.assert_array_equal(numpy_helper.to_array(loaded.graph.initializer[1]), SHAPE)

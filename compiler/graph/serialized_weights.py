@@ -1,0 +1,126 @@
+"""The bytes of large initializers, cut out of a serialized model before protobuf reads it.
+
+Protobuf copies what it reads, and copies it again for whoever asks; most of a network's file is weights, which nobody
+changes. Here only the lengths of fields are read (protobuf.dev/programming-guides/encoding), and only of those that
+lead to an initializer's `raw_data`. Whatever is not plainly written is left to protobuf, which judges all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+
+Bytes = bytes | memoryview
+LEAST_BYTES = 2**16
+"""Of an initializer that is cut out: more than shapes and indices take, whose values other parts of a model need."""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_GRAPH = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
+_INITIALIZER = onnx.GraphProto.DESCRIPTOR.fields_by_name["initializer"].number
+_RAW_DATA = onnx.TensorProto.DESCRIPTOR.fields_by_name["raw_data"].number
+_LOCATION = onnx.TensorProto.DESCRIPTOR.fields_by_name["data_location"].number
+
+
+class _NotPlainError(Exception):
+    """Bytes that are no message, or a message that this file does not take apart."""
+
+
+def cut_weights(content: bytes) -> tuple[bytes, dict[int, memoryview]]:
+    """A serialized model without the bytes of its large initializers, and those bytes by the initializers' numbers.
+
+    The bytes are views of `content`. An initializer that has them in another file as well keeps them; so do all of a
+    model in which nothing can be cut.
+    """
+    whole = memoryview(content)
+    try:
+        return _cut(whole)
+    except _NotPlainError:
+        return content, {}
+
+
+def _cut(whole: memoryview) -> tuple[bytes, dict[int, memoryview]]:
+    graphs = [field for field in _fields(whole, 0, len(whole)) if field[0] == _GRAPH]
+    if len(graphs) != 1:  # None, or several that protobuf makes one of.
+        raise _NotPlainError
+    _, graph_start, graph_body, graph_end = graphs[0]
+    weights: dict[int, memoryview] = {}
+    parts: list[memoryview | bytes] = []
+    kept = graph_body
+    number = 0
+    for field, start, body, end in _fields(whole, graph_body, graph_end):
+        if field != _INITIALIZER:
+            continue
+        if end - body > LEAST_BYTES and (data := _raw_data(whole, body, end)) is not None:
+            data_start, data_body, data_end = data
+            weights[number] = whole[data_body:data_end]
+            length = end - body - (data_end - data_start)
+            parts += [whole[kept:start], _header(_INITIALIZER, length), whole[body:data_start]]
+            kept = data_end
+        number += 1
+    if not weights:
+        raise _NotPlainError
+    parts.append(whole[kept:graph_end])
+    header = _header(_GRAPH, sum(map(len, parts)))
+    return b"".join([whole[:graph_start], header, *parts, whole[graph_end:]]), weights
+
+
+def _raw_data(whole: memoryview, start: int, end: int) -> tuple[int, int, int] | None:
+    """Where the only `raw_data` of a tensor starts, where its bytes do and where they end; None if they stay."""
+    found = None
+    for field, begin, body, stop in _fields(whole, start, end):
+        if field == _LOCATION or (field == _RAW_DATA and found is not None):
+            return None
+        if field == _RAW_DATA:
+            found = begin, body, stop
+    return found if found is not None and found[2] - found[1] > LEAST_BYTES else None
+
+
+def _fields(whole: memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of a message: number, where it starts, where its value does, and where it ends."""
+    while position < end:
+        start = position
+        tag, position = _varint(whole, position, end)
+        kind = tag & 7
+        if kind == _BYTES:
+            length, position = _varint(whole, position, end)
+            stop = position + length
+        elif kind == _VARINT:
+            _, stop = _varint(whole, position, end)
+        elif kind == _FIXED64:
+            stop = position + 8
+        elif kind == _FIXED32:
+            stop = position + 4
+        else:
+            raise _NotPlainError
+        if stop > end:
+            raise _NotPlainError
+        yield tag >> 3, start, position, stop
+        position = stop
+
+
+def _varint(whole: memoryview, position: int, end: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest first, and the position behind it."""
+    value = shift = 0
+    while position < end and shift < 64:
+        byte = whole[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise _NotPlainError
+
+
+def _header(field: int, length: int) -> bytes:
+    """Tag and length of a field of bytes."""
+    return _encoded(field << 3 | _BYTES) + _encoded(length)
+
+
+def _encoded(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
