@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from vdla.isa.config import Config
 from vdla.isa.program import Program
+from vdla.util.collector import collector_paused
 from vdla.util.errors import UserError
 
 from .graph.budgets import image_problem
@@ -45,6 +46,7 @@ class DoesNotFitError(CompileError):
         self.members = members
 
 
+@collector_paused()
 def compile_model(
     model: Source,
     config: Config,
@@ -77,6 +79,7 @@ def compile_model(
     )
 
 
+@collector_paused()
 def compile_graph(
     graph: Graph,
     config: Config,
