@@ -4,11 +4,12 @@
     python benchmarks/explore_workers.py real [--designs 60] [--rounds 5] [--json] [--write]
 
 Schedulers and workers are processes of their own on this machine. "known": evaluations sleep for 0.2 to 0.6 s (by the
-machine's digest), so the figure is that of scheduler, chunks and the wait for the last of each batch, and the cores
-here do not limit it. "bound" is what the batches allow at best: each takes its sum over the workers, or its longest.
+machine's digest), so the figure is that of scheduler and chunks, and with a strategy that learns of the wait for the
+last of each batch; the cores here do not limit it.
 "real": random designs around `vta` on ResNet-18 and MobileNet, on one worker and on two, and in one and two processes
 without dask, in turns; medians of the rounds' ratios of wall time. It needs two cores without other work: the row of
-processes says what the machine gives. The first batch of a study, which starts processes, is not on the clock. With
+processes says what the machine gives. A study of one batch of other designs comes first and is not on the clock: it
+starts the processes of dask's workers. Those without dask start anew in each study, on the clock. With
 `--write` the figures go to benchmarks/results/explore_workers_known.json or explore_workers_real.json.
 """
 
@@ -20,9 +21,8 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -36,7 +36,7 @@ from vdla.codesign.explore.metrics import parse_objectives
 from vdla.codesign.explore.networks import Network, load_network
 from vdla.codesign.explore.places import Place
 from vdla.codesign.explore.space import space_of
-from vdla.codesign.explore.study import Exploration, Study, explore
+from vdla.codesign.explore.study import BATCH, Study, explore
 from vdla.codesign.technology.components import shipped_components
 from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
 from vdla.isa.config import Config
@@ -54,19 +54,29 @@ SPACE = {
 }
 KNOWN_WORKERS = (1, 4, 8)
 KNOWN_DESIGNS = 192
-BATCHES = (20, 64)
-"""The explorer's own, and one that suits eight workers."""
+REAL_DESIGNS = 60
+SEARCHES = (("random", BATCH), ("nsga2", 64), ("nsga2", BATCH))
+"""Strategies with their batches: one that waits for no batch, and one that does, with batches for eight workers."""
+WARMING_SEED = 1000
+"""Of the designs that start processes; no round has it."""
 SLEEPING = "vdla.benchmarks.harness.known_costs"
 
 
-def study(networks: tuple[Network, ...], designs: int, batch: int, seed: int, place: Place) -> Study:
-    """Random designs, the same on all places."""
+def study(
+    networks: tuple[Network, ...],
+    designs: int,
+    seed: int,
+    place: Place,
+    strategy: str = "random",
+    batch: int = BATCH,
+) -> Study:
+    """Designs that are the same on all places."""
     return Study(
         space=space_of(SPACE),
         networks=networks,
         components=shipped_components(),
         objectives=parse_objectives(("latency", "energy", "area")),
-        strategy="random",
+        strategy=strategy,
         budget=designs,
         batch=batch,
         seed=seed,
@@ -74,24 +84,18 @@ def study(networks: tuple[Network, ...], designs: int, batch: int, seed: int, pl
     )
 
 
-def run(searched: Study) -> tuple[float, list[list[Config]]]:
-    """Wall seconds from the end of the first batch to that of the last, and the machines of those batches."""
-    ends, counts = list[float](), list[int]()
-
-    def told(found: Exploration) -> None:
-        ends.append(time.monotonic())
-        counts.append(len(found.designs))
-
-    found = explore(searched, told=told)
+def seconds(searched: Study) -> tuple[float, list[Config]]:
+    """Wall seconds of a study, and its machines."""
+    before = time.monotonic()
+    found = explore(searched)
     if found.interrupted:
         raise SystemExit(130)
-    machines = [[d.machine for d in found.designs[low:high] if d.machine] for low, high in pairwise(counts)]
-    return ends[-1] - ends[0], machines
+    return time.monotonic() - before, [design.machine for design in found.designs if design.machine]
 
 
 def known(designs: int, rounds: int) -> dict[str, Any]:
-    """Speed on KNOWN_WORKERS over that on the first of them, by batch."""
-    found: dict[str, Any] = {}
+    """Speed on KNOWN_WORKERS over that on the first of them, by search."""
+    rows = dict[str, Any]()
     with (
         mock.patch.object(places, "WORKER", SLEEPING),
         contextlib.ExitStack() as stack,
@@ -99,30 +103,27 @@ def known(designs: int, rounds: int) -> dict[str, Any]:
     ):
         networks = shipped(Path(folder), ("mlp",))
         addresses = {count: stack.enter_context(cluster(count)) for count in KNOWN_WORKERS}
-        for batch in BATCHES:
+        for address in addresses.values():
+            explore(study(networks, BATCH, WARMING_SEED, Place(scheduler=address)))
+        for strategy, batch in SEARCHES:
             walls: dict[int, list[float]] = {count: [] for count in KNOWN_WORKERS}
-            batches: list[list[Config]] = []
+            costs = 0.0
             for _ in range(rounds):
                 for count, address in addresses.items():
-                    place = Place(scheduler=address)
-                    wall, batches = run(study(networks, batch + designs, batch, 0, place))
+                    wall, machines = seconds(
+                        study(networks, designs, 0, Place(scheduler=address), strategy, batch)
+                    )
                     walls[count].append(wall)
-            found[str(batch)] = _known_rows(batches, walls)
-            print(f"batches of {batch}: {found[str(batch)]}", flush=True)
-    return {"designs": designs, "seconds of a design": [LEAST, MOST], "rounds": rounds, "batches of": found}
-
-
-def _known_rows(batches: Sequence[Sequence[Config]], walls: Mapping[int, Sequence[float]]) -> dict[str, Any]:
-    costs = [[seconds_of(machine) for machine in batch] for batch in batches]
-    total, one = sum(map(sum, costs)), statistics.median(walls[KNOWN_WORKERS[0]])
-    return {
-        str(count): {
-            "seconds": round(statistics.median(walls[count]), 2),
-            "speed": round(one / statistics.median(walls[count]), 2),
-            "bound": round(total / sum(max(sum(batch) / count, *batch) for batch in costs), 2),
-        }
-        for count in KNOWN_WORKERS
-    }
+                    costs = sum(map(seconds_of, machines))
+            median = {count: statistics.median(found) for count, found in walls.items()}
+            name = f"{strategy}, batches of {batch}"
+            rows[name] = {
+                "seconds of the evaluations": round(costs, 1),
+                "seconds": {str(count): round(wall, 2) for count, wall in median.items()},
+                "speed": {str(n): round(median[KNOWN_WORKERS[0]] / median[n], 2) for n in KNOWN_WORKERS},
+            }
+            print(f"{name}: {rows[name]}", flush=True)
+    return rows
 
 
 def real(designs: int, rounds: int) -> dict[str, Any]:
@@ -133,11 +134,14 @@ def real(designs: int, rounds: int) -> dict[str, Any]:
             f"dask, {count}": Place(scheduler=stack.enter_context(cluster(count))) for count in (1, 2)
         } | {f"processes, {count}": Place(workers=count) for count in (1, 2)}
         walls: dict[str, list[float]] = {name: [] for name in everywhere}
-        for number in range(rounds):
+        for number in range(-1, rounds):
             for name in list(everywhere)[:: 1 if number % 2 else -1]:
                 # This process would keep kernels from round to round, which new processes do not have.
                 fresh = tuple(replace(network, kept=LoweredKernels()) for network in networks)
-                wall, _ = run(study(fresh, BATCHES[0] + designs, BATCHES[0], number, everywhere[name]))
+                if number < 0:
+                    explore(study(fresh, BATCH, WARMING_SEED, everywhere[name]))
+                    continue
+                wall, _ = seconds(study(fresh, designs, number, everywhere[name]))
                 walls[name].append(wall)
                 print(f"round {number + 1}, {name}: {wall:.2f} s", flush=True)
     ratios = {
@@ -146,7 +150,6 @@ def real(designs: int, rounds: int) -> dict[str, Any]:
     }
     return {
         "designs": designs,
-        "batch": BATCHES[0],
         "rounds": rounds,
         "seconds": {name: round(statistics.median(found), 2) for name, found in walls.items()},
         "two over one": {kind: round(statistics.median(found), 3) for kind, found in ratios.items()},
@@ -173,9 +176,13 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if options.what == "known":
-        figures = known(options.designs or KNOWN_DESIGNS, options.rounds or 1)
+        figures: Any = {
+            "designs": options.designs or KNOWN_DESIGNS,
+            "seconds of a design": [LEAST, MOST],
+            "searches": known(options.designs or KNOWN_DESIGNS, options.rounds or 1),
+        }
     else:
-        figures = real(options.designs or 60, options.rounds or 5)
+        figures = real(options.designs or REAL_DESIGNS, options.rounds or 5)
     print(json.dumps(figures, indent=2 if options.json else None))
     if options.write:
         print(f"wrote {write_results(f'explore_workers_{options.what}', figures, packages=('distributed',))}")

@@ -102,9 +102,14 @@ EXPLORATION = Table(
             (at("explore_kills", "same"), at("explore_kills", "kills"), at("explore_kills", "twice")),
         ),
         Row(
-            "dask workers, evaluations of known cost, batches of 64: speed of 4, of 8",
-            "{0:.1f}, {1:.1f}",
-            tuple(at("explore_workers_known", "batches of", "64", count, "speed") for count in ("4", "8")),
+            "dask workers, evaluations of known cost, speed of 4, of 8: a search that does not learn; NSGA-II in "
+            "batches of 64",
+            "{0:.2f}, {1:.2f}; {2:.2f}, {3:.2f}",
+            tuple(
+                at("explore_workers_known", "searches", search, "speed", count)
+                for search in ("random, batches of 20", "nsga2, batches of 64")
+                for count in ("4", "8")
+            ),
         ),
         Row(
             "two processes for one, ResNet-18 and MobileNet: dask workers; our own processes",

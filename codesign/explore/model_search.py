@@ -73,6 +73,8 @@ class Guess:
 class ModelSearch:
     """See the module. Depends on the seed and on what it was told alone."""
 
+    learns = True
+
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._random = Random(problem.seed)

@@ -19,7 +19,10 @@ longer with each answer."""
 
 
 class Strategy(Protocol):
-    """Names points, and hears what became of them."""
+    """Names points, and hears what became of them. One that does not learn from it names the same points anyway, so
+    that many of them may be evaluated at a time."""
+
+    learns: bool
 
     def ask(self, count: int) -> list[Point]:
         """Points to evaluate, at most `count`, none twice in a study; none where the space has no more."""
@@ -32,6 +35,8 @@ class Strategy(Protocol):
 
 class Exhaustive:
     """All points, in order."""
+
+    learns = False
 
     def __init__(self, problem: Problem) -> None:
         self._points = problem.space.points()
@@ -46,6 +51,8 @@ class Exhaustive:
 
 class RandomSearch:
     """Points at random, none twice."""
+
+    learns = False
 
     def __init__(self, problem: Problem) -> None:
         self._space, self._random, self._seen = problem.space, Random(problem.seed), set[Point]()
@@ -68,6 +75,8 @@ class OptunaSearch:
     """A sampler of Optuna, with its defaults: NSGA-II or TPE. It begins with `first_points`; each axis is a number,
     the place of a value in the space's order. Where it names nothing but points that it has named before, others at
     random take their places."""
+
+    learns = True
 
     def __init__(self, problem: Problem, *, sampler: str) -> None:
         try:

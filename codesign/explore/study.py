@@ -1,8 +1,8 @@
 """A study: machines of a space evaluated one batch after the other, recorded, and the best of them.
 
-The strategy asks for a batch and hears of all of it before it asks again, so a study depends on space, networks, seed
-and batch alone, not on how many processes evaluate. One that goes on asks for the same points again and finds their
-records: nothing is evaluated twice.
+A strategy that learns asks for a batch and hears of all of it before it asks again, so a study depends on space,
+networks, seed and batch alone, not on how many processes evaluate. One that goes on asks for the same points again and
+finds their records: nothing is evaluated twice.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from .space import Point, Space, Value
 
 BATCH = 20
 """Points that a strategy names at a time."""
+BATCHES_AT_ONCE = 16
+"""Batches of a strategy that does not learn are evaluated so many at a time: workers wait for the last of all of them,
+not for that of each."""
 RECORDS = "records.jsonl"
 
 
@@ -228,19 +231,17 @@ def explore(
 
         try:
             while len(designs) < study.budget:
-                points = strategy.ask(min(study.batch, study.budget - len(designs)))
+                at_once = study.batch * (1 if strategy.learns else BATCHES_AT_ONCE)
+                points = strategy.ask(min(at_once, study.budget - len(designs)))
                 if not points:
                     break
-                batch: list[Design] = []
-                for point, machine, figures in _figures(study, points, records, run):
-                    batch.append(study.design(len(designs) + len(batch), point, machine, figures))
-                    evaluated += keep(study.key, batch[-1])
-                strategy.tell(
-                    [study.told(point, design) for point, design in zip(points, batch, strict=True)]
-                )
-                designs.extend(batch)
-                if told is not None:
-                    told(Exploration(study=study, designs=tuple(designs), evaluated=evaluated))
+                for done, (point, machine, figures) in enumerate(_figures(study, points, records, run), 1):
+                    designs.append(study.design(len(designs), point, machine, figures))
+                    evaluated += keep(study.key, designs[-1])
+                    if told is not None and (done % study.batch == 0 or done == len(points)):
+                        told(Exploration(study=study, designs=tuple(designs), evaluated=evaluated))
+                named = zip(points, designs[-len(points) :], strict=True)
+                strategy.tell([study.told(point, design) for point, design in named])
             front = Exploration(study=study, designs=tuple(designs)).front if study.tunes_front else ()
             chosen = [design.machine for design in front if design.machine is not None]
             of_front = _evaluated(study.front_key, chosen, study.front_effort, records, run)
