@@ -25,6 +25,7 @@ import tempfile
 import threading
 import time
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -188,7 +189,10 @@ class DaskWorkers(Backend):
         if self._client.status != "running":
             raise self._lost(batch)
         given = [self._files if files else None for _ in parts]
-        futures = self._client.map(measure_chunk, requests, given, key=keys, pure=False)
+        with warnings.catch_warnings():
+            # Of large messages: files go to each worker that lacks them, once.
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            futures = self._client.map(measure_chunk, requests, given, key=keys, pure=False)
         for future, indices in zip(futures, parts, strict=True):
             batch.running[future] = indices
             future.add_done_callback(batch.done.put)
