@@ -48,7 +48,8 @@ def transfers(sides: Sequence[Side]) -> np.ndarray:
     """
     count: np.ndarray = np.asarray(1.0)
     full: np.ndarray = np.asarray(1.0)
-    groups = np.asarray(0)
+    # Which group of neighbours that count as one a side is in: none has begun, the first, the second, or a later one.
+    none, one, two = np.asarray(True), np.asarray(False), np.asarray(False)
     joined: np.ndarray = np.asarray(False)
     bare: np.ndarray = np.asarray(False)
     stride = 1
@@ -59,14 +60,16 @@ def transfers(sides: Sequence[Side]) -> np.ndarray:
             stride *= side.size
             continue
         moving = np.asarray(side.most) > 1
-        # Without columns that are dense, the first group is one of rows.
-        first = moving & ~joined & (groups == 0)
-        bare = bare | (first if stride > 1 else False)
         begins = moving & ~joined
-        groups = np.where(first, np.where(bare, 2, 1), np.where(begins, groups + 1, groups))
-        full = np.where(moving & (groups == 1), full * (1 - side.ragged), full)
-        rows = np.where(groups == 2, np.where(bare, 1.0, full + (1 - full) * side.mean), side.mean)
-        count = np.where(moving & (groups > 1), count * rows, count)
+        # Without columns that are dense, the first group is one of rows.
+        first = begins & none
+        if stride > 1:
+            bare = bare | first
+        second = (first & bare) | (begins & one)
+        none, one, two = none & ~first, (first & ~bare) | (one & ~begins), second | (two & ~begins)
+        full = np.where(moving & one, full * (1 - side.ragged), full)
+        rows = np.where(two, np.where(bare, 1.0, full + (1 - full) * side.mean), side.mean)
+        count = np.where(moving & ~(none | one), count * rows, count)
         joined = moving & np.asarray(side.whole)
         stride *= side.size
     return count
