@@ -2,6 +2,7 @@
 
     python benchmarks/grid.py [--arrays 16x16,8x32] [--networks resnet18] [--buses 8,64] [--latencies 30] [--write]
     python benchmarks/grid.py --large [--write]
+    python benchmarks/grid.py --mobilenets [--write]
 
 Arrays are block_in x block_out. Scratchpads grow with the array (`machine`), FIFOs follow from the bus, and as many
 reads are outstanding as the latency takes. Every cell is a machine that the compiler sees for the first time, with the
@@ -9,6 +10,8 @@ templates' own choices and no records, and with 2, 3 or 4 virtual threads, which
 Utilization is roofline over exact cycles (docs/measures.md). With `--write` the cells go to
 benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target. `--large`: ResNet-50 on
 128x128 behind 64 bytes and 30 cycles, one image, and eight that share each weight tile (batch 8), to grid_large.json.
+`--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with the extension `taps`, and on
+`vta` with it, to grid_mobilenets.json.
 """
 
 from __future__ import annotations
@@ -17,17 +20,19 @@ import argparse
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from math import exp, log
 from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.outside import quantized
 from vdla.codesign import models
 from vdla.codesign.explore.networks import Network, load_network
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.runtime.layers import layers_of
-from vdla.isa.config import Config, Memory
+from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.timing import READ_BURST_BEATS
 from vdla.sim import simulate
 
@@ -36,18 +41,23 @@ ARRAYS = ((8, 8), (16, 16), (32, 32), (64, 64), (8, 32), (32, 8), (16, 64), (64,
 BUSES = (8, 16, 32, 64)
 LATENCIES = (30, 100, 200)
 NETWORKS = ("resnet18", "resnet50")
+MOBILENETS = ("mobilenet", "mobilenet_v2")
 VIRTUAL_THREADS = (2, 3, 4)
 WIDE, CHAIN_BYTES = 32, 448 * KIB
 """Blocks of so many channels have a chain memory: what lies between the layers of a residual block of ResNet-50, all
 but the first of whose inputs it holds. Blocks of 128 channels are half empty there, so it is as many positions."""
+IMAGE = 224
+"""Rows and columns of the images of networks that others publish."""
 LEAST = 0.88
 """What no cell should be below."""
 
 
-def machine(block_in: int, block_out: int, bus: int, latency: int, batch: int = 1) -> Config:
+def machine(
+    block_in: int, block_out: int, bus: int, latency: int, batch: int = 1, *, taps: bool = False
+) -> Config:
     """A machine of the grid: scratchpads of 2,048 positions of a block of activations (`te.blocks`), 256 weight tiles
     (or 256 KiB of them where these are more), 64 parameter entries, the most there can be; a chain memory where the
-    array is wide enough to outrun a bus."""
+    array is wide enough to outrun a bus. `taps`: with that extension."""
     square, block = block_in == block_out, max(block_in, block_out)
     return Config(
         name=f"{block_in}x{block_out}" + (f", batch {batch}" if batch > 1 else ""),
@@ -60,7 +70,12 @@ def machine(block_in: int, block_out: int, bus: int, latency: int, batch: int = 
         acc_banks=4,
         par_buffer_bytes=64 * 8 * block_out,
         chain_buffer_bytes=batch * max(CHAIN_BYTES, 7168 * block) if block >= WIDE else 0,
-        extensions=("post", "patch", "depthwise") if square else ("post", "patch"),
+        extensions=(
+            "post",
+            "patch",
+            *(("depthwise",) if square else ()),
+            *(("taps",) if square and taps else ()),
+        ),
         memory=Memory(
             bus_bytes=bus,
             read_latency=latency,
@@ -112,6 +127,15 @@ def summary(cells: Sequence[dict[str, Any]], networks: Sequence[str]) -> dict[st
     return {"all": of(cells), **{a: of([c for c in cells if c["array"] == a]) for a in arrays}}
 
 
+def network_of(name: str, folder: Path) -> Network:
+    """A shipped network, or one that others publish, quantized by ONNX Runtime."""
+    if name not in models.NAMES:
+        return load_network(quantized(name, IMAGE), name=name)
+    path = folder / f"{name}.onnx"
+    models.write(path, name)
+    return load_network(path)
+
+
 def large() -> list[dict[str, Any]]:
     """ResNet-50 on 128x128 arrays behind a bus of 64 bytes and the read latency of the presets, by images."""
     cells = []
@@ -125,10 +149,16 @@ def large() -> list[dict[str, Any]]:
     return cells
 
 
+def shown(row: dict[str, Any], names: Sequence[str]) -> str:
+    """The utilization of each network in a cell."""
+    return ", ".join(f"{name} {row[name]['utilization']:.3f}" for name in names)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--arrays", default=",".join(f"{i}x{o}" for i, o in ARRAYS))
-    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--networks", default=None, help=f"default {','.join(NETWORKS)}")
+    parser.add_argument("--mobilenets", action="store_true", help=f"{' and '.join(MOBILENETS)}, with taps")
     parser.add_argument("--buses", default=",".join(map(str, BUSES)))
     parser.add_argument("--latencies", default=",".join(map(str, LATENCIES)))
     parser.add_argument("--large", action="store_true", help="128x128, one image and eight")
@@ -141,22 +171,25 @@ def main() -> None:
             print(write_results("grid_large", {"cells": cells}, compact=True))
         return
     arrays = [tuple(map(int, text.split("x"))) for text in options.arrays.split(",")]
-    names = options.networks.split(",")
-    cells = []
+    default = MOBILENETS if options.mobilenets else NETWORKS
+    names = options.networks.split(",") if options.networks else list(default)
+    cells, figures = [], {}
     with tempfile.TemporaryDirectory() as folder:
-        networks = []
-        for name in names:
-            path = Path(folder) / f"{name}.onnx"
-            models.write(path, name)
-            networks.append(load_network(path))
+        networks = [network_of(name, Path(folder)) for name in names]
+        if options.mobilenets:
+            vta = load_config("vta")
+            own = cell(replace(vta, name="vta", extensions=(*vta.extensions, "taps")), networks)
+            figures["vta"] = own
+            if not options.json:
+                print(f"vta with taps: {shown(own, names)}", flush=True)
         axes = product(arrays, map(int, options.buses.split(",")), map(int, options.latencies.split(",")))
         for (block_in, block_out), bus, latency in axes:
-            cells.append(cell(machine(block_in, block_out, bus, latency), networks))
+            config = machine(block_in, block_out, bus, latency, taps=options.mobilenets)
+            cells.append(cell(config, networks))
             if not options.json:
-                last = cells[-1]
-                shown = ", ".join(f"{name} {last[name]['utilization']:.3f}" for name in names)
-                print(f"{last['array']:>6} {bus:3} bytes, latency {latency:3}: {shown}", flush=True)
-    figures = {"summary": summary(cells, names), "cells": cells}
+                what = f"{config.name:>6} {bus:3} bytes, latency {latency:3}"
+                print(f"{what}: {shown(cells[-1], names)}", flush=True)
+    figures |= {"summary": summary(cells, names), "cells": cells}
     if options.json:
         print(json.dumps(figures, indent=2))
     else:
@@ -164,7 +197,7 @@ def main() -> None:
             print(f"{name:>6}: geomean {row['geomean']:.3f}, least {row['least']:.3f}, ", end="")
             print(f"{row['below_least']} of {row['cells']} below {LEAST}")
     if options.write:
-        print(write_results("grid", figures, compact=True))
+        print(write_results("grid_mobilenets" if options.mobilenets else "grid", figures, compact=True))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from vdla.isa.config import Config
 
 from ..te.blocks import Blocks, Window, ceil_div
 from ..te.ops.patch_layout import PatchLayout
+from ..te.taps import TapGroups
 
 Layout = Literal["blocked", "interleaved"]
 
@@ -114,6 +115,19 @@ def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
     padded = np.zeros((cb * block, tiles * block), dtype=np.int8)
     padded[:c, : kh * kw] = weight.reshape(c, kh * kw)
     return np.ascontiguousarray(padded.reshape(cb, block, tiles, block).transpose(0, 2, 3, 1))
+
+
+def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
+    """int8 (C, kh, kw) as [ceil(C / block), T, block (rows), block (channels)], rows as `TapGroups` groups them.
+
+    `dilation` is int [1], that of columns. A row of the kernel is its groups, a group TAPS rows; T tiles hold them all.
+    """
+    c, kh, kw = weight.shape
+    groups = TapGroups.of(Window(kernel=(kh, kw), dilations=(1, int(dilation[0]))))
+    if groups is None:
+        raise ValueError(f"the columns of a {kh}x{kw} window make no groups")
+    rows = groups.rows(weight, int(dilation[0])).reshape(c, -1)
+    return pack_depthwise_weight(config, rows[:, None])
 
 
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -463,6 +463,8 @@ def _machine(random: np.random.Generator, name: str) -> Config:
     block_out = choose(4, 8, 16, 32) if batch == 1 and random.random() < 0.5 else block
     optional = ("patch", "depthwise") if block == block_out else ("patch",)
     extensions = [item for item in optional if random.random() < 0.8]
+    if "depthwise" in extensions and random.random() < 0.5:
+        extensions.append("taps")
     word = batch * max(block, block_out)
     return Config(
         name=name,

@@ -274,7 +274,7 @@ class LayerEmitter:
             emit_loads.emit_fill(self, chain, leaf, around)
             return
         match leaf.declaration.name:
-            case "gemm" | "depthwise":
+            case "gemm" | "depthwise" | "taps":
                 emit_compute.emit_matrix(self, chain, leaf, around)
             case "post" | "post_rows":
                 emit_stores.emit_post(self, chain, leaf, around)

@@ -1,4 +1,4 @@
-"""GEMM and DEPTHWISE: loops around the matrix intrinsic become two loop counts and a micro-op sequence."""
+"""GEMM, DEPTHWISE and TAPS: loops around the matrix intrinsic become two loop counts and a micro-op sequence."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from vdla.isa import layout
+from vdla.isa.extensions import TAPS
 
 from ...ir.expr import FIRST, Expr, Var
 from ...ir.stmt import Intrinsic
@@ -68,7 +69,7 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
         inner = inner.expanded(chain.names[i], count, chain.positions[i])
         extents = [pick(extent, np.repeat(rows, count)) for extent in extents]
     if len(inner):
-        _emit_sums(emitter, plan, chain.names, extents, inner, leaf.declaration.name == "depthwise")
+        _emit_sums(emitter, plan, chain.names, extents, inner, leaf.declaration.name.upper())
 
 
 def _emit_sums(
@@ -77,10 +78,12 @@ def _emit_sums(
     names: list[str],
     extents: list[Column],
     inner: Iterations,
-    depthwise: bool,
+    name: str,
 ) -> None:
-    """The instructions of all positions, the first of which overwrites."""
-    row = emitter.config.block_out if depthwise else 1
+    """The instructions `name` of all positions, the first of which overwrites."""
+    row = 1 if name == "GEMM" else emitter.config.block_out
+    # TAPS reads the vectors behind the one that it names, too.
+    beyond = {"inp": TAPS - 1 if name == "TAPS" else 0}
     bases = [access.base(inner.values) for access in plan.operands]
     starts = [access.offset(inner.values) for access in plan.operands]
     # Depthwise weights are relocated by whole tiles; the row inside the tile is the micro-ops' part.
@@ -105,7 +108,7 @@ def _emit_sums(
     for space, base, steps, far in zip(
         ("acc", "inp", "wgt"), relocation, factors, sequences.reach, strict=True
     ):
-        last = far
+        last = far + beyond.get(space, 0)
         for factor, count in zip(steps, counts, strict=True):
             last = last + factor * (count - 1)
         spans.append(Span(space, base, base + (last // row if space == "wgt" else last) + 1))
@@ -119,7 +122,6 @@ def _emit_sums(
         "wgt_factor_out": factors[2][0],
         "wgt_factor_in": factors[2][1],
     }
-    name = "DEPTHWISE" if depthwise else "GEMM"
     begins = True if plan.first is None else plan.first(inner.values)
     overwriting = sequences.overwriting * np.asarray(begins, dtype=np.int64)
     for low, high, overwrite in ((0 * overwriting, overwriting, 1), (overwriting, sequences.length, 0)):
@@ -142,7 +144,7 @@ def _plan(
     emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment, around: Iterations
 ) -> Plan:
     accumulator, data, weight = leaf.operands
-    if leaf.declaration.name == "depthwise":
+    if leaf.declaration.name != "gemm":
         # Its weights count in rows of a tile, all else in whole elements.
         filters = emitter.access(weight, element_dimensions=1, least=emitter.config.block_out)
     else:

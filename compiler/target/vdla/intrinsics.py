@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.config import Config
+from vdla.isa.extensions import TAPS
 
 from ...ir.expr import FIRST, Buffer, Const, Expr, Load, Var, all_of, cast, equal, maximum, minimum
 from ...ir.stmt import Assign, IntrinsicDeclaration, Reduce, nest
@@ -55,6 +56,23 @@ def depthwise(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
     reduce = Reduce(name="depthwise", op="add", buffer=acc, indices=(b, j), value=product, first=FIRST)
     body = nest([(b, b_size), (j, lanes)], reduce)
     return IntrinsicDeclaration(name="depthwise", parameters=(acc, inp, wgt), body=body)
+
+
+def taps(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
+    """acc int32[B, co] += the sum over t of inp int8[TAPS, B, ci] * wgt int8[TAPS, ci], lane by lane; ci equals co.
+
+    `scope` and FIRST as of `gemm`.
+    """
+    b_size, lanes = config.batch, config.block_out
+    acc = Buffer(name="acc", shape=(b_size, lanes), dtype=DType.INT32, scope="acc")
+    inp = Buffer(name="inp", shape=(TAPS, b_size, lanes), dtype=DType.INT8, scope=scope)
+    wgt = Buffer(name="wgt", shape=(TAPS, lanes), dtype=DType.INT8, scope="wgt")
+    t, b, j = Var("t"), Var("b"), Var("j")
+    product = cast(inp[t, b, j], DType.INT32) * cast(wgt[t, j], DType.INT32)
+    first = all_of(FIRST, equal(t, 0))
+    reduce = Reduce(name="taps", op="add", buffer=acc, indices=(b, j), value=product, first=first)
+    body = nest([(t, TAPS), (b, b_size), (j, lanes)], reduce)
+    return IntrinsicDeclaration(name="taps", parameters=(acc, inp, wgt), body=body)
 
 
 def post(

@@ -20,7 +20,7 @@ from ...graph.memory_plan import Buffer, lifetimes, plan_memory
 from ...target.vdla.placement import ChainBuffer
 from ...te.blocks import Pads
 from .conv2d import CONV2D
-from .depthwise import DEPTHWISE_CONV2D
+from .depthwise import DEPTHWISE_CONV2D, widened
 from .table import template_of
 from .template import Kernel, Source
 
@@ -108,7 +108,11 @@ def _candidate(
         if not template_of(kernel.workload).fits(config, replace(kernel.workload, resident=True)):
             return None
         padded = any(kernel.workload.pads)
-        pads.add((operator.window.pads if padded else UNPADDED, operator.pad_value if padded else 0))
+        margins = operator.window.pads
+        if kernel.workload.template == DEPTHWISE_CONV2D.name:
+            margins = widened(config, kernel.workload).pads
+            padded = any(margins)
+        pads.add((margins if padded else UNPADDED, operator.pad_value if padded else 0))
     if len(pads) > 1:
         return None
     ((margins, pad_value),) = pads

@@ -14,11 +14,12 @@ from ...graph.layout import (
     Layout,
     pack_depthwise_weight,
     pack_patch_weight,
+    pack_taps_weight,
     pack_weight,
 )
 from ...te.blocks import Blocks, Window, ceil_div
 from .conv2d import CONV2D
-from .depthwise import DEPTHWISE_CONV2D
+from .depthwise import DEPTHWISE_CONV2D, taps_of
 from .patch_conv2d import PATCH_CONV2D
 from .patch_layouts import tiled_layout
 from .rolling_pool import PATCH_CONV2D_POOL, RollingShape
@@ -63,7 +64,11 @@ def _form(
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)
         # One that does not fit may do so as a convolution with many zeros: its weights need no row index.
         if DEPTHWISE_CONV2D.fits(config, alone):
-            return alone, Constant(form=pack_depthwise_weight, arrays=(operator.weight[:, 0],))
+            own = operator.weight[:, 0]
+            if taps_of(config, alone.window) is None:
+                return alone, Constant(form=pack_depthwise_weight, arrays=(own,))
+            dilation = np.array([alone.dilations[1]])
+            return alone, Constant(form=pack_taps_weight, arrays=(own, dilation))
     weight = Constant(form=pack_weight, arrays=(operator.weight,))
     dilation = workload.dilations[1] if blocks.inputs > 1 else 1
     if operator.groups > 1 or dilation > 1:

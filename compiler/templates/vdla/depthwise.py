@@ -1,21 +1,23 @@
-"""Depthwise convolution on the accelerator: one vector of channels an operation."""
+"""Depthwise convolution on the accelerator: one vector of channels an operation, or TAPS neighbouring ones."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from vdla.isa.config import Config
+from vdla.isa.extensions import TAPS
 
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.vdla import intrinsics
-from ...te.blocks import ceil_div
+from ...te.blocks import Window, ceil_div
 from ...te.ops import depthwise_conv2d
 from ...te.ops.common import CHAIN
-from ..space import Account, Columns, Space, Values
+from ...te.taps import TapGroups
+from ..space import Account, Axis, Columns, Space, Values
 from .buffer_fill import ImageBuffer, image_fill, innermost, least_data_beats, resident
 from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, store_reads
 from .template import Details, Expression, VdlaTemplate
@@ -24,19 +26,73 @@ from .tiles import CHUNK, INNERMOST, Tiles, divide, unrolled_micro_ops
 from .workload import LayerShape, Workload
 
 
+def taps_of(config: Config, window: Window) -> TapGroups | None:
+    """The groups of columns that one operation multiplies; None where each column is an operation."""
+    return TapGroups.of(window) if config.has("taps") else None
+
+
+def widened(config: Config, workload: Workload) -> Workload:
+    """The workload whose window is what the array reads: with groups of columns none is dilated, and more may be read.
+
+    Further columns are pads on the right.
+    """
+    taps = taps_of(config, workload.window)
+    if taps is None:
+        return workload
+    window = taps.widened(workload.window)
+    return replace(workload, kernel=window.kernel, pads=window.pads, dilations=window.dilations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Array:
+    """What the array does: the layer's `shape` as it reads it, and groups of columns, where it takes these."""
+
+    shape: LayerShape
+    taps: TapGroups | None
+
+    @staticmethod
+    def of(config: Config, workload: Workload) -> _Array:
+        """Of a workload on one machine. ValueError if its window does not fit."""
+        taps = taps_of(config, workload.window)
+        return _Array(shape=LayerShape.of(config, widened(config, workload)), taps=taps)
+
+    @property
+    def operations(self) -> int:
+        """Operations on a vector of outputs."""
+        return self.shape.kernel[0] * (self.shape.kernel[1] if self.taps is None else self.taps.count)
+
+    def weight_tiles(self, config: Config) -> int:
+        """Tiles that hold the kernels of one block of channels, a position a row."""
+        return ceil_div(self.operations * (1 if self.taps is None else TAPS), config.block_out)
+
+    def busiest(self, config: Config) -> float:
+        """Cycles that the array, or the unit that stores, cannot do without: one operation on one block a cycle."""
+        vectors = np.array(self.shape.outputs)
+        return float(max(vectors * self.operations, store_reads(config, vectors)))
+
+    def weight_beats(self, config: Config) -> float:
+        """Beats of the bus for all weights once."""
+        tiles = self.shape.output_blocks * self.weight_tiles(config)
+        return tiles * config.wgt_bytes / config.memory.bus_bytes
+
+
 def space(config: Config, workload: Workload) -> Space:
     """All ways to cut a depthwise convolution."""
-    shape = LayerShape.of(config, workload)
+    array = _Array.of(config, workload)
+    shape = array.shape
+    rows, columns = window_axes(shape.kernel)
+    if array.taps is not None:
+        columns = Axis(name=columns.name, values=columns.values[-1:])
     data = 0.0 if workload.resident else least_data_beats(config, shape, config.inp_bytes)
     return tile_space(
         config,
         "depthwise_conv2d",
         shape,
-        chunks=window_axes(shape.kernel),
+        chunks=(rows, columns),
         levels={"data": innermost(workload), "weights": INNERMOST},
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
-        floor=max(_busiest(config, shape), data + _weight_beats(config, shape) + shape.stored_beats(config)),
+        floor=max(array.busiest(config), data + array.weight_beats(config) + shape.stored_beats(config)),
     )
 
 
@@ -45,26 +101,11 @@ def _tiles(shape: LayerShape, values: Columns) -> Tiles:
     return Tiles.of(shape, values, cuts)
 
 
-def _weight_tiles(config: Config, shape: LayerShape) -> int:
-    """Tiles that hold the kernels of one block of channels, a position a row."""
-    return ceil_div(shape.taps, config.block_out)
-
-
-def _busiest(config: Config, shape: LayerShape) -> float:
-    """Cycles that the array, or the unit that stores, cannot do without: one position of one block a cycle."""
-    vectors = np.array(shape.outputs)
-    return float(max(vectors * shape.taps, store_reads(config, vectors)))
-
-
-def _weight_beats(config: Config, shape: LayerShape) -> float:
-    tiles = shape.output_blocks * _weight_tiles(config, shape)
-    return tiles * config.wgt_bytes / config.memory.bus_bytes
-
-
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
     """The cost model."""
-    shape = LayerShape.of(config, workload)
-    tiles, weight_tiles = _tiles(shape, values), _weight_tiles(config, shape)
+    array = _Array.of(config, workload)
+    shape, weight_tiles = array.shape, array.weight_tiles(config)
+    tiles = _tiles(shape, values)
     by_chunk = values["data_level"] == CHUNK
     image = ImageBuffer(
         level=values["data_level"],
@@ -83,10 +124,10 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         shape=shape,
         tiles=tiles,
         data=resident(tiles) if workload.resident else image_fill(config, shape, tiles, image),
-        weights=_weights(config, shape, values, tiles),
-        compute=_busiest(config, shape),
+        weights=_weights(config, array, values, tiles),
+        compute=array.busiest(config),
         # Parts of a window have sequences of their own: rows of weight tiles are not relocated.
-        micro_ops=unrolled_micro_ops(tiles, shape.taps),
+        micro_ops=unrolled_micro_ops(tiles, array.operations),
         least_fills=inputs / config.inp_depth + shape.output_blocks * weight_tiles / config.wgt_depth,
         limits={
             # Weight rows are addressed by the micro-op's weight index, relative to a tile.
@@ -98,12 +139,12 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     return array_cost(config, layer, values, fitted)
 
 
-def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -> BufferFill:
+def _weights(config: Config, array: _Array, values: Columns, tiles: Tiles) -> BufferFill:
     outside = tiles.outside(values["weights_level"])
     fills = tiles.repetitions("nyxo", outside)
-    beats = _weight_beats(config, shape) * tiles.repetitions("nyx", outside)
+    beats = array.weight_beats(config) * tiles.repetitions("nyx", outside)
     return BufferFill(
-        size=tiles.held("o", outside) * _weight_tiles(config, shape),
+        size=tiles.held("o", outside) * array.weight_tiles(config),
         fills=fills,
         beats=beats,
         copies=np.minimum(values["weights_copies"], fills),
@@ -114,25 +155,32 @@ def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
     """The tensor expression of `te.ops.depthwise_conv2d`, scheduled."""
-    shape = LayerShape.of(config, workload)
+    array = _Array.of(config, workload)
+    shape, together = array.shape, array.taps is not None
     knobs = tile_knobs(values, _tiles(shape, one_point(values)), shape.kernel)
     s = Schedule(expression.program)
     tiles = cut_tiles(s, knobs, ("b", "j"))
     s.compute_at("conv", tiles.innermost)
     s.set_scope("acc", "acc")
     chunk: tuple[str, ...] = ()
-    kh, kw = "conv.kh", "conv.kw"
+    kh, columns = "conv.kh", ("conv.g", "conv.t") if together else ("conv.kw",)
     if knobs.window is not None:
         khc, kh = s.split(kh, knobs.window[0])
-        kwc, kw = s.split(kw, knobs.window[1])
-        chunk = (khc, kwc)
-    s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", kh, kw, "conv.b", "conv.j")
+        chunk = (khc,)
+        if not together:
+            kwc, kw = s.split(columns[0], knobs.window[1])
+            chunk, columns = (khc, kwc), (kw,)
+    s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", kh, *columns, "conv.b", "conv.j")
     if not workload.resident:
         s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1] if chunk else None))
         s.set_scope("padded", "inp")
     s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
     s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
-    s.tensorize("conv.b", intrinsics.depthwise(config, CHAIN if workload.resident else "inp"))
+    scope = CHAIN if workload.resident else "inp"
+    if together:
+        s.tensorize(columns[-1], intrinsics.taps(config, scope))
+    else:
+        s.tensorize("conv.b", intrinsics.depthwise(config, scope))
     finish = intrinsics.post(config, expression.post, chained=workload.margins is not None)
     s.tensorize("b", finish, intrinsics.post_attributes(expression.post))
     for loop in (*tiles.names, *chunk):
@@ -140,11 +188,12 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     return s
 
 
-def express(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+def express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
     """The tensor expression."""
     return depthwise_conv2d(
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,
+        taps=taps_of(config, workload.window),
         area=details.area,
         resident=workload.resident,
         margins=workload.margins,

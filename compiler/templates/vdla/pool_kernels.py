@@ -12,13 +12,13 @@ from vdla.isa.config import Config
 from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8AveragePool
-from ...graph.layout import pack_weight
+from ...graph.layout import pack_taps_weight, pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops import depthwise_conv2d
 from ...te.ops.common import Area
 from ...te.post import Combination, Post
 from .conv2d import CONV2D
-from .depthwise import DEPTHWISE_CONV2D
+from .depthwise import DEPTHWISE_CONV2D, taps_of
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
 from .template import Details, Expression, Kernel, Source, bound_tensors, identity_parameters, parameters
 from .workload import Workload, of_vectors, windowed, workload_of_area
@@ -173,12 +173,17 @@ def _multiplied_average(
     block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)
     if config.has("depthwise") and DEPTHWISE_CONV2D.fits(config, alone):
+        taps, ones = taps_of(config, pool.window), np.ones((1, 1, block, block), dtype=np.int8)
+        if taps is not None:
+            row = np.ones((block, 1, pool.kernel[1]), dtype=np.int8)
+            ones = pack_taps_weight(config, row, np.array([pool.dilations[1]]))
         program = depthwise_conv2d(
             blocks=Blocks.of(config),
             convolution=replace(pool.convolution, groups=pool.channels),
             pad_value=operator.pad_value,
             post=operator.post,
             shared_weights=True,
+            taps=taps,
             area=area,
             name=node.name,
         )
@@ -186,7 +191,7 @@ def _multiplied_average(
             workload=alone,
             source=Expression(program=program, post=operator.post),
             tensors=tensors,
-            constants={"W": Constant(form=unpacked, arrays=(np.ones((1, 1, block, block), dtype=np.int8),))},
+            constants={"W": Constant(form=unpacked, arrays=(ones,))},
             recorded=False,
         )
     # Every block of channels is an image of its own, summed by products with the unit matrix.

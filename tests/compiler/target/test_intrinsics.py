@@ -16,6 +16,7 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.post import Combination, Post
 from vdla.isa import arithmetic
 from vdla.isa.config import load_config
+from vdla.isa.extensions import TAPS
 
 CONFIGS = [load_config("tiny"), replace(load_config("tiny"), name="pairs", batch=2)]
 
@@ -54,6 +55,15 @@ def test_depthwise(config):
     wgt = rng.integers(-128, 128, config.block_out, dtype=np.int8)
     got = call(intrinsics.depthwise(config), {"inp": inp, "wgt": wgt}, 2)["acc"]
     np.testing.assert_array_equal(got, 2 * inp.astype(np.int32) * wgt.astype(np.int32))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_taps(config):
+    rng = np.random.default_rng(2)
+    inp = rng.integers(-128, 128, (TAPS, config.batch, config.block_out), dtype=np.int8)
+    wgt = rng.integers(-128, 128, (TAPS, config.block_out), dtype=np.int8)
+    got = call(intrinsics.taps(config), {"inp": inp, "wgt": wgt}, 2)["acc"]
+    np.testing.assert_array_equal(got, 2 * (inp.astype(np.int32) * wgt[:, None]).sum(axis=0))
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from campaign import representatives
+from vdla.compiler.graph.layout import pack_taps_weight
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.te.blocks import Blocks, Window
@@ -21,7 +22,10 @@ from vdla.compiler.te.ops import (
 )
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.te.taps import TapGroups
 from vdla.isa import arithmetic
+from vdla.isa.config import load_config
+from vdla.isa.extensions import TAPS
 
 BLOCKS = [Blocks(batch=1, block_in=4, block_out=4), Blocks(batch=2, block_in=2, block_out=4)]
 SQUARE = [Blocks(batch=1, block_in=4, block_out=4), Blocks(batch=2, block_in=2, block_out=2)]
@@ -259,6 +263,54 @@ def test_depthwise_conv2d(blocks, shared):
     total = np.einsum("nchwyx,cyx->nchw", windows(data, window, 4), weight.astype(np.int64))
     expected = finish(total, bias, scale, POSTS["requantize"], None)
     np.testing.assert_array_equal(run(program, arrays, n, c), expected)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window(kernel=(3, 3), strides=(1, 2), pads=(1, 0, 1, 1)),
+        Window(kernel=(2, 5), strides=(2, 1), pads=(0, 2, 0, 0)),
+        Window(kernel=(3, 3), dilations=(2, 3), pads=(2, 3, 0, 1)),
+        Window(kernel=(1, 10), strides=(1, 3), pads=(0, 5, 1, 4)),
+    ],
+)
+def test_depthwise_conv2d_by_groups_of_columns(window, shared):
+    rng = np.random.default_rng(19)
+    n, c, height, width = 2, 6, 7, 6
+    blocks = Blocks(batch=2, block_in=4, block_out=4)
+    taps = TapGroups.of(window)
+    assert taps is not None and taps.columns - taps.span < TAPS
+    data, weight = int8(rng, n, c, height, width), int8(rng, c, *window.kernel)
+    if shared:
+        weight[:] = 1
+    bias, scale = post_data(rng, c, 1e-2)
+    convolution = Convolution(
+        batch=n, channels=c, height=height, width=width, filters=c, window=window, groups=c
+    )
+    program = depthwise_conv2d(
+        blocks=blocks,
+        convolution=convolution,
+        pad_value=4,
+        post=POSTS["requantize"],
+        shared_weights=shared,
+        taps=taps,
+    )
+    tiny = load_config("tiny")
+    dilation = np.array([window.dilations[1]])
+    arrays = {
+        "X": block(data, 2, 4),
+        "W": pack_taps_weight(tiny, weight[:4, :1] if shared else weight, dilation),
+        "P": parameter_table(bias, scale, 4),
+    }
+    total = np.einsum("nchwyx,cyx->nchw", windows(data, window, 4), weight.astype(np.int64))
+    expected = finish(total, bias, scale, POSTS["requantize"], None)
+    np.testing.assert_array_equal(run(program, arrays, n, c), expected)
+
+
+def test_columns_that_lie_far_apart_make_no_groups():
+    for kernel, dilation in (((3, 1), 1), ((3, 3), 4), ((5, 2), 5)):
+        assert TapGroups.of(Window(kernel=kernel, dilations=(1, dilation))) is None
 
 
 @pytest.mark.parametrize("pool", [max_pool, average_pool])

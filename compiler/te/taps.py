@@ -1,0 +1,61 @@
+"""Columns of a depthwise window by fours: what one operation of TAPS multiplies, and the window that results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from vdla.isa.extensions import TAPS
+
+from .blocks import Window, ceil_div
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapGroups:
+    """`count` groups of TAPS neighbouring columns for each row of a kernel, `step` columns apart.
+
+    `span` columns are those of the kernel from end to end, those between dilated ones included. Groups may overlap: a
+    column counts in the first group that has it. Together they read `columns` columns, no more than one group needs
+    beyond `span`.
+    """
+
+    span: int
+    count: int
+    step: int
+
+    @staticmethod
+    def of(window: Window) -> TapGroups | None:
+        """The groups of a window; None where single columns take no more operations."""
+        columns = window.kernel[1]
+        span = (columns - 1) * window.dilations[1] + 1
+        count = ceil_div(span, TAPS)
+        if count >= columns:
+            return None
+        step = ceil_div(span - TAPS, count - 1) if count > 1 else TAPS
+        return TapGroups(span=span, count=count, step=step)
+
+    @property
+    def columns(self) -> int:
+        """Columns that the groups of a row read."""
+        return (self.count - 1) * self.step + TAPS
+
+    def widened(self, window: Window) -> Window:
+        """The window with `columns` columns, none of them dilated, and as many outputs: further pads on the right."""
+        top, left, bottom, right = window.pads
+        return replace(
+            window,
+            kernel=(window.kernel[0], self.columns),
+            pads=(top, left, bottom, right + self.columns - self.span),
+            dilations=(window.dilations[0], 1),
+        )
+
+    def rows(self, weight: np.ndarray, dilation: int) -> np.ndarray:
+        """int8 [..., kw] weights as [..., count, TAPS], zeros where a group reads what does not count in it."""
+        spread = np.zeros((*weight.shape[:-1], self.columns), dtype=np.int8)
+        spread[..., : self.span : dilation] = weight
+        groups = np.zeros((*weight.shape[:-1], self.count, TAPS), dtype=np.int8)
+        for group in range(self.count):
+            start = group * self.step
+            seen = 0 if group == 0 else TAPS - self.step
+            groups[..., group, seen:] = spread[..., start + seen : start + TAPS]
+        return groups

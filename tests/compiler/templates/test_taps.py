@@ -1,0 +1,88 @@
+"""Depthwise layers on machines with TAPS: right for any window, and at the speed that the instruction promises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from campaign import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vdla.compiler.driver import CompileError, compile_graph
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.graph import Graph
+from vdla.isa.config import Memory, load_config
+from vdla.isa.layout import Opcode
+
+from ..random_networks import builder
+from ..right_programs import assert_right
+
+VTA = load_config("vta")
+TINY = load_config("tiny")
+EXTENSIONS = ("post", "patch", "depthwise", "taps")
+MACHINES = {
+    "vta": replace(VTA, extensions=EXTENSIONS),
+    "tiny": replace(TINY, extensions=EXTENSIONS),
+    "batch 2": replace(VTA, batch=2, acc_banks=2, extensions=EXTENSIONS),
+    "odd depths": replace(TINY, batch=2, inp_buffer_bytes=8 * 61, acc_banks=1, extensions=EXTENSIONS),
+    "chained": replace(VTA, chain_buffer_bytes=64 * 1024, extensions=EXTENSIONS),
+    "wide bus": replace(VTA, memory=Memory(bus_bytes=64), extensions=EXTENSIONS),
+}
+
+
+def depthwise_network(seed: int) -> Graph:
+    """Depthwise convolutions and average pools of any window, one of them behind the other, among dense ones."""
+    b = builder(seed)
+    random = b.random
+    data = b.input(int(random.integers(1, 4)), int(random.choice([3, 16, 17, 40])), *_pair(random, 6, 15))
+    for _ in range(int(random.integers(1, 4))):
+        _, channels, height, width = b.tensors[data].nchw
+        kernel, strides, dilations = _pair(random, 1, 7), _pair(random, 1, 2), _pair(random, 1, 3)
+        top, left, bottom, right = random.integers(0, 4, 4).tolist()
+        spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+        if height + top + bottom < spans[0] or width + left + right < spans[1]:
+            continue
+        match random.choice(["depthwise", "depthwise", "dense", "average"]):
+            case "dense":
+                data = b.convolution(data, int(random.integers(3, 40)), (1, 1))
+            case "average" if kernel[0] <= height and kernel[1] <= width:
+                data = b.average_pool(data, kernel, strides)
+            case _:
+                pads = (top, left, bottom, right)
+                data = b.convolution(data, channels, kernel, strides, pads, dilations, groups=channels)
+    return b.graph(data)
+
+
+def _pair(random: np.random.Generator, low: int, high: int) -> tuple[int, int]:
+    return int(random.integers(low, high + 1)), int(random.integers(low, high + 1))
+
+
+@settings(max_examples=examples(8), deadline=None)
+@given(st.integers(0, 1 << 40), st.sampled_from(sorted(MACHINES)), st.integers(1, 3))
+def test_any_depthwise_layers_are_right(seed, name, virtual_threads):
+    try:
+        result = compile_graph(
+            fuse(depthwise_network(seed)), MACHINES[name], virtual_threads=virtual_threads, verify=True
+        )
+    except CompileError as error:
+        assert "no tile is small enough" in str(error)
+        return
+    assert_right(result)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dilation", "operations"), [(3, 1, 3), (5, 1, 10), (7, 1, 14), (3, 2, 6), (3, 5, 9)]
+)
+def test_operations_of_a_window(kernel, dilation, operations):
+    """A kernel row takes one operation for every four columns; columns that lie apart take one each."""
+    b = builder(3)
+    data = b.input(1, 32, 40, 40)
+    pads = (dilation * (kernel // 2),) * 4
+    graph = fuse(b.graph(b.convolution(data, 32, (kernel, kernel), (1, 1), pads, (dilation, dilation), 32)))
+    found = compile_graph(graph, MACHINES["wide bus"])
+    cycles = assert_right(found)
+    least = operations * 2 * 40 * 40
+    assert least < cycles < 1.3 * least
+    opcodes = set((found.program.instructions.reshape(-1, 2)[:, 0] & 7).tolist())
+    assert (Opcode.TAPS in opcodes) == (operations < kernel * kernel)
