@@ -120,6 +120,7 @@ def explore(
     """
     from ..api.exploration import explore as search
     from ..explore.report.write import write_page
+    from ..explore.space import load_space, without_machine
     from ..technology.components import default_components, load_components
 
     # Before the search: hours may pass until the tools are needed.
@@ -127,6 +128,8 @@ def explore(
         check_rtl()
     if synthesize:
         check_cells(default_components() if components is None else load_components(components))
+    if (missing := without_machine(load_space(space))) is not None:
+        note(missing)
     shown_at = time.monotonic()
     with steps() as progress:
         progress.begin("exploring")

@@ -16,6 +16,7 @@ space does not name get the sizes that keep its bus busy.
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -253,6 +254,27 @@ def _range(name: str, item: Mapping[str, Any]) -> list[int]:
         if len(values) > MOST_VALUES:
             break
     return values
+
+
+def without_machine(space: Space) -> str | None:
+    """How many points of a space are no machine, of as many as are looked at, with the reason that most of them have;
+    None where all are one."""
+    looked_at = 0
+    reasons: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for looked_at, point in enumerate(_sample(space), 1):
+        if (error := machine_error(space, point)) is not None:
+            # What a reason is about comes before its numbers.
+            kind = str(error).partition(",")[0]
+            reasons[kind] += 1
+            first.setdefault(kind, str(error))
+    if not reasons:
+        return None
+    count, whole = sum(reasons.values()), looked_at == space.size
+    kind, most = reasons.most_common(1)[0]
+    of = f"{space.size:,} points" if whole else f"{looked_at:,} points looked at"
+    share = "" if most == count else f" ({most:,} of them)"
+    return f"{count:,} of {of} make no machine{share}: {first[kind]}"
 
 
 def machine_error(space: Space, point: Point) -> UserError | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from vdla.codesign.explore.expressions import parse_expression
 from vdla.codesign.explore.metrics import parse_constraint, parse_objectives
-from vdla.codesign.explore.space import load_space, space_of
+from vdla.codesign.explore.space import load_space, space_of, without_machine
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 
@@ -128,3 +128,13 @@ def test_machines_have_the_bases_other_fields():
     machine = space_of({"base": "edge8", "fields": {"clock_mhz": [70]}}).machine((0,))
     base = load_config("edge8")
     assert machine.inp_buffer_bytes == base.inp_buffer_bytes and machine.clock_mhz == 70
+
+
+def test_points_without_a_machine_are_counted_with_their_reason():
+    square = {"base": "vta", "fields": {"block_in": [8, 16], "block_out": "block_in"}}
+    assert without_machine(space_of(square)) is None
+    told = without_machine(
+        space_of({"base": "vta", "fields": {"block_in": [8, 16, 32], "block_out": [8, 16]}})
+    )
+    assert told is not None
+    assert told.startswith("4 of 6 points make no machine: extensions: depthwise needs block_in = block_out")
