@@ -259,10 +259,9 @@ def _range(name: str, item: Mapping[str, Any]) -> list[int]:
 def without_machine(space: Space) -> str | None:
     """How many points of a space are no machine, of as many as are looked at, with the reason that most of them have;
     None where all are one."""
-    looked_at = 0
     reasons: Counter[str] = Counter()
     first: dict[str, str] = {}
-    for looked_at, point in enumerate(_sample(space), 1):
+    for point in _sample(space):
         if (error := machine_error(space, point)) is not None:
             # What a reason is about comes before its numbers.
             kind = str(error).partition(",")[0]
@@ -270,9 +269,9 @@ def without_machine(space: Space) -> str | None:
             first.setdefault(kind, str(error))
     if not reasons:
         return None
-    count, whole = sum(reasons.values()), looked_at == space.size
+    count = sum(reasons.values())
     kind, most = reasons.most_common(1)[0]
-    of = f"{space.size:,} points" if whole else f"{looked_at:,} points looked at"
+    of = f"{space.size:,} points" if space.size <= MOST_LOOKED_AT else f"{MOST_LOOKED_AT:,} points looked at"
     share = "" if most == count else f" ({most:,} of them)"
     return f"{count:,} of {of} make no machine{share}: {first[kind]}"
 
