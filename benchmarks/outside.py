@@ -1,11 +1,12 @@
 """Networks that others publish, quantized by ONNX Runtime, on the accelerator: whole, or the first node that stops it.
 
-    python benchmarks/outside.py [NAME ...] [--size N] [--run] [--write] [--again]
+    python benchmarks/outside.py [NAME ...] [--size N] [--run] [--write] [--again] [--extensions NAME ...]
 
 Each network of codesign/models/originals is quantized as a new user would (`outside_networks.quantize`) into a cache
-folder, by content. `--run` also simulates those that compile whole and compares them with the interpreter and ONNX
-Runtime. With `--write` each row goes to benchmarks/results/outside.json as soon as it is there; rows that are there are
-kept but with `--again`. A network that crashes is a row with the error.
+folder, by content, and compiled for `vta` with the extensions that such networks need. `--run` also simulates those
+that compile whole and compares them with the interpreter and ONNX Runtime. With `--write` each row goes to
+benchmarks/results/outside.json as soon as it is there; rows that are there are kept but with `--again`. A network that
+crashes is a row with the error.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import argparse
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +25,20 @@ from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnxruntime_outputs, sample_arrays
 from vdla.codesign.models.originals import NAMES, build_original, original
 from vdla.compiler.driver import compile_model
+from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.partition import partition_model
 from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.layers import layers_of
-from vdla.isa.config import load_config
+from vdla.isa.config import Config, load_config
+from vdla.isa.extensions import EXTENSIONS
 from vdla.util.errors import UserError
 from vdla.util.user_cache import cache_directory
 
 RESULTS_NAME = "outside"
+NEEDED = ("table", "broadcast")
+"""Extensions that gates, activations other than ReLU and squeeze-and-excitation need."""
 
 
 def quantized(name: str, size: int) -> Path:
@@ -51,13 +58,19 @@ def quantized(name: str, size: int) -> Path:
     return path
 
 
-def measure(name: str, size: int, simulate: bool) -> dict[str, Any]:
+def machine(extensions: Sequence[str]) -> Config:
+    """The preset `vta` with more extensions. Raises UserError for unknown ones."""
+    preset = load_config("vta")
+    return replace(preset, extensions=tuple(dict.fromkeys((*preset.extensions, *extensions))))
+
+
+def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, Any]:
     """A network's row."""
     row: dict[str, Any] = {"name": name, "size": size}
     try:
         path = quantized(name, size)
         label, model = prepare_model(path, oldest_opset=OLDEST_OPSET)
-        partition = partition_model(label, model)
+        partition = partition_model(label, model, abilities=Abilities.of(config))
         operators = {node.name: node.op_type for node in model.graph.node}
         refused = Counter(operators[node] for node in partition.refusals)
         row |= {"regions": len(partition.regions), "refused": dict(refused.most_common())}
@@ -65,7 +78,7 @@ def measure(name: str, size: int, simulate: bool) -> dict[str, Any]:
             node, reason = next(iter(partition.refusals.items()))
             row |= {"first": {"node": node, "operator": operators[node], "reason": reason}}
         row["whole"] = False
-        compiled = compile_model(path, load_config("vta"))
+        compiled = compile_model(path, config)
         row["whole"] = True
         if simulate:
             arrays = dict(sample_arrays(compiled.graph, 1)[0])
@@ -106,7 +119,16 @@ def main() -> None:
     parser.add_argument("--run", action="store_true", help="simulate what compiles whole")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/outside.json")
     parser.add_argument("--again", action="store_true", help="measure rows that are there anew")
+    parser.add_argument(
+        "--extensions",
+        nargs="*",
+        default=NEEDED,
+        choices=EXTENSIONS,
+        metavar="NAME",
+        help=f"what the machine has beyond vta's own; else {', '.join(NEEDED)}",
+    )
     arguments = parser.parse_args()
+    config = machine(arguments.extensions)
     if unknown := [name for name in arguments.names if name not in NAMES]:
         parser.error(f"there is no network {unknown[0]}; there are {', '.join(NAMES)}")
     rows: dict[str, dict[str, Any]] = {}
@@ -115,11 +137,16 @@ def main() -> None:
     for name in arguments.names or NAMES:
         size = arguments.size or original(name).size
         if arguments.again or rows.get(name, {}).get("size") != size:
-            rows[name] = measure(name, size, arguments.run)
+            rows[name] = measure(name, config, size, arguments.run)
         print(line(rows[name]), flush=True)
         if arguments.write:
             whole = sum(row["whole"] for row in rows.values())
-            document = {"whole": whole, "networks": len(rows), "rows": list(rows.values())}
+            document = {
+                "extensions": list(config.extensions),
+                "whole": whole,
+                "networks": len(rows),
+                "rows": list(rows.values()),
+            }
             write_results(RESULTS_NAME, json.loads(json.dumps(document)))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 from numpy.typing import DTypeLike, NDArray
+from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.graph import Graph, Tensor
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret
@@ -235,7 +236,7 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
     DequantizeLinear; end to end its last bits, one a layer, add up (docs/measures.md). Raises CheckError.
     """
     content = read_model(model).whole()
-    graph = import_model(model)
+    graph = import_model(model, abilities=PROCESSOR)
     produced = {name for node in content.graph.node for name in node.output}
     names = [name for name in graph.tensors if name in produced]
     known = {output.name for output in content.graph.output}

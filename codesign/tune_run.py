@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.templates.vdla.legalize import Legalized, legalize
@@ -83,7 +84,7 @@ class Subject:
 
 def legalized_model(path: Path, config: Config) -> Legalized:
     """The graph of the model in file `path` as it is lowered. Raises UserError."""
-    return legalize(fuse(import_model(path)), config)
+    return legalize(fuse(import_model(path, abilities=Abilities.of(config))), config)
 
 
 def network_trials(path: Path, config: Config) -> NetworkTrials:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .graph.abilities import PROCESSOR
 from .graph.errors import InvalidModelError, ModelError, NodeError
 from .graph.fuse import fuse
 from .graph.graph import Graph, Node
@@ -205,7 +206,7 @@ class CpuLowering:
         quantized, refusal = None, None
         if is_quantized(read):
             try:
-                quantized = import_model(read, batch=batch, processor=True)
+                quantized = import_model(read, batch=batch, abilities=PROCESSOR)
             except InvalidModelError:
                 raise
             except ModelError as error:

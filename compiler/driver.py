@@ -14,6 +14,7 @@ from vdla.isa.program import Program
 from vdla.util.collector import collector_paused
 from vdla.util.errors import UserError
 
+from .graph.abilities import Abilities
 from .graph.budgets import image_problem
 from .graph.fuse import fuse
 from .graph.graph import Graph
@@ -24,7 +25,6 @@ from .graph.onnx_read import Source
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled
 from .target.vdla.link import link
-from .te.blocks import Blocks
 from .templates.vdla.chains import chain_layers
 from .templates.vdla.legalize import legalize
 from .templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
@@ -67,7 +67,7 @@ def compile_model(
     _check_target(config)
     if virtual_threads < 1:
         raise CompileError(f"virtual threads = {virtual_threads}: there must be at least 1 (2 hides latency)")
-    graph = fuse(import_model(model, **imported_for(config)))
+    graph = fuse(import_model(model, abilities=Abilities.of(config)))
     return compile_graph(
         graph,
         config,
@@ -157,15 +157,6 @@ def compile_graph(
         chained=frozenset(chained.places),
         data=data,
     )
-
-
-def imported_for(config: Config) -> dict[str, bool]:
-    """What `import_model` may use since a machine has it, as its arguments.
-
-    Where a block is several output vectors, one value for a plane is no vector that repeats.
-    """
-    planes = config.has("broadcast") and Blocks.of(config).outputs == 1
-    return {"tables": config.has("table"), "planes": planes}
 
 
 def _least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:

@@ -13,6 +13,7 @@ from vdla.isa.config import Config
 
 from .cpu_driver import SharedKernels, compile_cpu
 from .driver import DoesNotFitError, compile_model
+from .graph.abilities import PLAIN, Abilities
 from .graph.errors import ModelError, NodeError, node_error
 from .graph.floating.onnx_import import OLDEST_OPSET
 from .graph.onnx_read import Source
@@ -94,7 +95,7 @@ def compile_heterogeneous(
     on_cpu: set[str] = set()
     comparisons: dict[tuple[str, ...], Comparison] = {}
     while True:
-        partition = place(label, proto, work.compile_offloaded, offload=config is not None, on_cpu=on_cpu)
+        partition = place(label, proto, work.compile_offloaded, config, on_cpu=on_cpu)
         if cost_threads is None:
             break
         losing: set[str] = set()
@@ -145,17 +146,20 @@ def place(
     label: str,
     model: onnx.ModelProto,
     compile_region: Callable[[Region], object],
+    config: Config | None,
     *,
-    offload: bool = True,
     on_cpu: Collection[str] = (),
 ) -> Partition:
     """The partition of `model`, which `prepare_model` made, whose accelerator regions `compile_region` compiles.
 
-    What it refuses (UserError) goes to the CPU, as do the nodes named in `on_cpu`.
+    `config` is the accelerator; None: there is none. What it refuses (UserError) goes to the CPU, as do the nodes
+    named in `on_cpu`.
     """
-    moved = set(on_cpu)
+    moved, abilities = set(on_cpu), PLAIN if config is None else Abilities.of(config)
     while True:
-        partition = partition_model(label, model, offload=offload, on_cpu=moved)
+        partition = partition_model(
+            label, model, abilities=abilities, offload=config is not None, on_cpu=moved
+        )
         refused: set[str] = set()
         for region in partition.regions:
             if region.side == "accelerator":

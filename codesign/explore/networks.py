@@ -8,6 +8,7 @@ from hashlib import blake2b
 from math import inf
 from pathlib import Path
 
+from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
@@ -39,7 +40,7 @@ def load_network(model: Source, *, name: str | None = None, weight: float = 1.0)
     content = read_model(model).whole().SerializeToString(deterministic=True)
     digest = blake2b(content, digest_size=16).hexdigest()
     file = str(model) if isinstance(model, str | Path) else ""
-    graph = fuse(import_model(model))
+    graph = fuse(import_model(model, abilities=ACCELERATOR))
     return Network(name=label, graph=graph, digest=digest, content=content, weight=weight, file=file)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 from vdla.compiler.cpu_driver import SharedKernels, compile_cpu
 from vdla.compiler.driver import compile_graph
+from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.floating.onnx_import import OLDEST_OPSET
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
@@ -143,7 +144,7 @@ class Evaluator:
 
     def _cost(self, proto: onnx.ModelProto, sqnr: float, top1: float | None) -> Figures:
         label, model = prepare_model(proto.SerializeToString(), oldest_opset=OLDEST_OPSET)
-        partition = place(label, model, self._region)
+        partition = place(label, model, self._region, self.config)
         regions = [self._region(region) for region in partition.regions if region.side == "accelerator"]
         on_processor = sum(
             (
@@ -180,7 +181,8 @@ class Evaluator:
         return found
 
     def _simulated(self, region: Region) -> _RegionFigures:
-        compiled = compile_graph(fuse(import_model(region.model)), self.config, data=False)
+        graph = fuse(import_model(region.model, abilities=Abilities.of(self.config)))
+        compiled = compile_graph(graph, self.config, data=False)
         program = compiled.program
         simulation = simulate(self.config, program.instructions, program.image, data=False)
         energy = energy_by_unit(self.config, count_events(program, simulation), self.components)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 import onnx
 
+from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeErrors
 from .graph import GraphInput, Node, Tensor, quantized_tensor
 from .names import unused
@@ -105,13 +106,10 @@ class BindingContext(NodeContext, Protocol):
 class ImportContext(NodeErrors):
     """Collects the graph; used by one call of `import_model` and then dropped.
 
-    `processor`: nodes that only processors have are allowed. `tables`: functions of one tensor are, which some
-    accelerators look up. `planes`: one operand of a sum or product may have one value for each plane of the other."""
+    `abilities` are those of the target: which nodes are allowed."""
 
     opset: int
-    processor: bool = False
-    tables: bool = False
-    planes: bool = False
+    abilities: Abilities = PLAIN
     static_shapes: dict[str, tuple[int, ...]]
     values: dict[str, Value] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)

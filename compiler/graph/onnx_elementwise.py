@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .abilities import needs
 from .graph import Tensor
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import on_input_grid, real_operand
@@ -57,9 +58,10 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
     """The pending sum or product of two tensors of equal shape."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     same = a.shape == b.shape and first.nchw == second.nchw
-    broadcast = context.processor or context.planes
-    if not same and not (broadcast and _one_for_each_channel(a, first, b, second)):
+    if not same and not _one_for_each_channel(a, first, b, second):
         context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
+    if not same and not context.abilities.planes:
+        context.fail(node, *needs("broadcast"))
     operation = Pairwise(kind=kind, a=a, b=b)
     whole, natural = (a, first) if first.size >= second.size else (b, second)
     return Pending(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from vdla.isa.arithmetic import dequantize
 
+from .abilities import needs
 from .floating.onnx_pointwise import UNARY
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode
@@ -27,7 +28,7 @@ from .onnx_window_attributes import transposed_window
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
-"""Operators with nodes of their own, which are functions of one tensor behind one of those."""
+"""Operators with nodes of their own, which are functions of one tensor behind one of those, and only then come here."""
 FUNCTIONS = UNARY - CHAINED | frozenset(
     (
         *("Ceil", "Cos", "Floor", "Round", "Sign", "Sin", "ThresholdedRelu"),
@@ -41,14 +42,10 @@ a table of 256 values can give."""
 def import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
     """Binds a node's outputs if it is one of these; whether it was. Raises ModelError as the others do."""
     match node.op_type:
-        case "ConvTranspose" if context.processor:
+        case "ConvTranspose" if context.abilities.processor:
             _import_transposed(context, node)
-        case name if name in FUNCTIONS:
+        case name if name in FUNCTIONS | CHAINED:
             return _import_function(context, node)
-        case name if name in CHAINED:
-            values = [context.value(node, index) for index in range(len(node.inputs))]
-            chained = any(isinstance(v, Pending) and isinstance(v.operation, Function) for v in values)
-            return chained and _import_function(context, node)
         case _:
             return False
     return True
@@ -90,6 +87,8 @@ def _import_function(context: ImportContext, node: OnnxNode) -> bool:
         result = evaluate_node(context, node, feeds, context.opset)[node.outputs[0]]
     if result.shape != STORED.shape or np.isnan(result).any():
         return False
+    if not context.abilities.tables:
+        context.fail(node, *needs("table"))
     pending = Pending(
         name=node.outputs[0],
         members=(*members, node.name),

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 
 from ..ir.types import DType
+from .abilities import PLAIN, Abilities
 from .errors import ModelError
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
 from .onnx_axes import check_scale_axis
@@ -36,7 +37,7 @@ from .onnx_products import (
 from .onnx_read import ReadModel, Source
 from .onnx_structure import STRUCTURE
 from .onnx_transpose import import_transpose
-from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Same
+from .onnx_values import Constant, FloatInput, Function, Integer, Pending, QuantizedConstant, Real, Same
 from .onnx_windows import (
     import_average_pool,
     import_global_average_pool,
@@ -54,17 +55,13 @@ def import_model(
     source: Source | ReadModel,
     *,
     batch: int | None = None,
-    processor: bool = False,
-    tables: bool = False,
-    planes: bool = False,
+    abilities: Abilities = PLAIN,
 ) -> Graph:
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 
     Returns the unfused graph: one node per quantized ONNX operation, tensors named like the ONNX outputs
     that hold their integers. A dynamic first dimension of the inputs becomes `batch` (None: is refused).
-    `processor`: with the nodes that only processors have (what follows `Table` in `int8_operators`). `tables`: with
-    functions of one tensor, which an accelerator with the extension `table` looks up. `planes`: with operands of one
-    value for each plane, which one with the extension `broadcast` repeats.
+    `abilities` are those of the target: which nodes the graph may have.
     Raises ModelError, which names file, node and operator, for everything that is not supported.
     """
     loaded = load_apart(source, batch=batch)
@@ -73,9 +70,7 @@ def import_model(
         source=label,
         opset=opset_of(model),
         static_shapes=static_shapes(model),
-        processor=processor,
-        tables=tables,
-        planes=planes,
+        abilities=abilities,
     )
     for name, array in loaded.arrays().items():
         context.values[name] = Constant(array=array)
@@ -158,9 +153,9 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         return
     if (move := CHANNELS.get(node.op_type)) is not None and move(context, node):
         return
-    if (context.processor or context.tables) and _import_for_processors(context, node):
-        return
     importer = OPERATORS.get(node.op_type)
+    if (importer is None or _behind_function(context, node)) and _import_for_processors(context, node):
+        return
     if importer is None:
         context.fail(
             node,
@@ -168,6 +163,12 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
             f"supported are {SUPPORTED}; move it out of the model or replace it",
         )
     importer(context, node)
+
+
+def _behind_function(context: ImportContext, node: OnnxNode) -> bool:
+    """Whether a node, which has another meaning elsewhere, goes on with a function of one tensor."""
+    values = [context.value(node, index) for index in range(len(node.inputs))]
+    return any(isinstance(v, Pending) and isinstance(v.operation, Function) for v in values)
 
 
 def _import_for_processors(context: ImportContext, node: OnnxNode) -> bool:

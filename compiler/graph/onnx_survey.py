@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import onnx
 
+from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeError
 from .onnx_context import ImportContext, OnnxNode, read_node
 from .onnx_emit import on_input_grid
@@ -57,13 +58,21 @@ class Survey:
     types: Mapping[str, TensorType]
 
 
-def survey_model(label: str, model: onnx.ModelProto, *, elsewhere: Collection[str] = ()) -> Survey:
+def survey_model(
+    label: str,
+    model: onnx.ModelProto,
+    *,
+    abilities: Abilities = PLAIN,
+    elsewhere: Collection[str] = (),
+) -> Survey:
     """Surveys a checked model with shapes inferred; `label` names it in messages.
 
-    Nodes whose names are in `elsewhere` are refused unseen.
+    `abilities` are those of the accelerator. Nodes whose names are in `elsewhere` are refused unseen.
     """
     types = _declared_types(model)
-    context = ImportContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
+    context = ImportContext(
+        source=label, opset=opset_of(model), static_shapes=static_shapes(model), abilities=abilities
+    )
     for initializer in model.graph.initializer:
         context.values[initializer.name] = Constant(array=initializer_array(label, initializer))
     for info in model.graph.input:

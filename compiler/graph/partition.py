@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import onnx
 
+from .abilities import PLAIN, Abilities
 from .onnx_load import OLDEST_OPSET, opset_of
 from .onnx_survey import Survey, survey_model
 from .phases import assign_phases
@@ -67,18 +68,23 @@ class _Unit:
 
 
 def partition_model(
-    label: str, model: onnx.ModelProto, *, offload: bool = True, on_cpu: Collection[str] = ()
+    label: str,
+    model: onnx.ModelProto,
+    *,
+    abilities: Abilities = PLAIN,
+    offload: bool = True,
+    on_cpu: Collection[str] = (),
 ) -> Partition:
     """Divides `model`, which `prepare_model` made, between both sides; `label` names it in messages.
 
-    The accelerator gets the nodes that its importer takes and whose results are quantized, but those named in `on_cpu`;
-    with `offload` False it gets none. A node of a result that stays float32 runs where its reader runs. Raises
-    ModelError for a damaged initializer.
+    The accelerator, of these `abilities`, gets the nodes that its importer takes and whose results are quantized, but
+    those named in `on_cpu`; with `offload` False it gets none. A node of a result that stays float32 runs where its
+    reader runs. Raises ModelError for a damaged initializer.
     """
     names = [node.name for node in model.graph.node]
     moved = set(on_cpu) if offload and opset_of(model) >= OLDEST_OPSET else set(names)
     while True:
-        survey = survey_model(label, model, elsewhere=moved)
+        survey = survey_model(label, model, abilities=abilities, elsewhere=moved)
         stranded = _stranded(model, survey)
         if not stranded:
             break

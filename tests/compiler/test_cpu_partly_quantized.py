@@ -7,6 +7,7 @@ import pytest
 from float_networks import FloatNetwork, runtime
 from onnx import TensorProto, helper, numpy_helper
 from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import load_outputs, store_inputs
@@ -107,7 +108,7 @@ def test_integers_all_the_way(build, kinds) -> None:
     net = build()
     model = net.model()
     x = net.rng.standard_normal(net.input_shape, dtype=np.float32)
-    graph = import_model(model, processor=True)
+    graph = import_model(model, abilities=PROCESSOR)
     assert kinds <= {type(node.operator) for node in graph.nodes}
     (wanted,) = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": x}))).values()
     (peer,) = runtime(model, {"x": x}).values()
@@ -128,7 +129,7 @@ def test_integers_all_the_way(build, kinds) -> None:
 
 
 def test_a_function_of_a_table_is_a_table() -> None:
-    kinds = [node.kind for node in fuse(import_model(gated().model(), processor=True)).nodes]
+    kinds = [node.kind for node in fuse(import_model(gated().model(), abilities=PROCESSOR)).nodes]
     assert kinds == ["Convolution", "Table", "AveragePool", "Table", "Elementwise"]
 
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from vdla.isa.config import Config
+from vdla.util.errors import UserError
 
+from ...graph.abilities import Abilities, needs
 from ...graph.fuse import fuse_lookups, fuse_pool
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8Convolution, Int8MaxPool
+from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Table
 from ...graph.layout import Layout
 from ...graph.split_pools import split_max_pools
 from ...te.blocks import Window
@@ -21,7 +23,7 @@ from .convolution_kernels import patch_workload, pooled_workload
 from .patch_conv2d import PATCH_CONV2D
 from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
 from .pool import MAX_POOL, MOST_WINDOW
-from .pool_kernels import max_pool_workload
+from .pool_kernels import is_broadcast, max_pool_workload
 from .rolling_pool import PATCH_CONV2D_POOL
 from .workload import Workload
 
@@ -35,7 +37,11 @@ class Legalized:
 
 
 def legalize(graph: Graph, config: Config) -> Legalized:
-    """A fused graph with layouts, pools in their convolutions where that works, and pools cut that do not fit."""
+    """A fused graph with layouts, pools in their convolutions where that works, and pools cut that do not fit.
+
+    Raises UserError for a node that needs an extension which the machine lacks.
+    """
+    _check_extensions(graph, config)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
     makers = graph.producers()
     graph = fuse_pool(
@@ -59,6 +65,19 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
     layouts |= dict.fromkeys(interleaved, "interleaved")
     return Legalized(graph=graph, layouts=layouts)
+
+
+def _check_extensions(graph: Graph, config: Config) -> None:
+    """A graph may have been imported for other machines."""
+    abilities = Abilities.of(config)
+    for node in graph.nodes:
+        problem = None
+        if isinstance(node.operator, Table) and not abilities.tables:
+            problem = needs("table")
+        elif is_broadcast(graph, node) and not abilities.planes:
+            problem = needs("broadcast")
+        if problem is not None:
+            raise UserError(f"node {node.name} ({node.kind}): {'; '.join(problem)}")
 
 
 def _max_pools(graph: Graph) -> list[tuple[Node, Window]]:

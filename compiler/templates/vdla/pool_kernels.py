@@ -11,7 +11,7 @@ from vdla.isa.config import Config
 
 from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8AveragePool
+from ...graph.int8_operators import Int8AveragePool, Int8Elementwise
 from ...graph.layout import pack_taps_weight, pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops import depthwise_conv2d
@@ -27,11 +27,11 @@ from .workload import Workload, of_vectors, windowed, workload_of_area
 def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
     """What a max-pool is to its template: one of the output vectors of all blocks, if a block is several."""
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
-    mine = _channels_of_vectors(config, channels)
+    mine = channels_of_vectors(config, channels)
     return windowed(MAX_POOL.name, (batch, mine, height, width), mine, window)
 
 
-def _channels_of_vectors(config: Config, channels: int) -> int:
+def channels_of_vectors(config: Config, channels: int) -> int:
     """Channels that one of the output vectors of each block holds."""
     blocks = Blocks.of(config)
     return channels if blocks.outputs == 1 else ceil_div(channels, blocks.block) * config.block_out
@@ -62,7 +62,7 @@ def max_pool_kernels(config: Config, graph: Graph, node: Node, window: Window) -
 def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
     """Batch, channels, height and width of a tensor whose output vectors are all positions of their own."""
     batch, channels, height, width = sizes
-    return batch, _channels_of_vectors(config, channels), height, width * Blocks.of(config).outputs
+    return batch, channels_of_vectors(config, channels), height, width * Blocks.of(config).outputs
 
 
 def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Combination) -> Kernel:
@@ -72,7 +72,7 @@ def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Co
     post = Post(zero_point=zero_point, combination=combination)
     window = Window(kernel=(1, 1))
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], window, operand=post.has_operand)
-    planes = post.has_operand and graph.tensors[node.inputs[1]].nchw != graph.tensors[node.output].nchw
+    planes = is_broadcast(graph, node)
     return Kernel(
         workload=workload,
         source=Source(workload=workload, details=Details(post=post, planes=planes, name=node.name)),
@@ -80,6 +80,14 @@ def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Co
         tensors=bound_tensors(node),
         constants={"P": identity_parameters(config, workload.channels, zero_point)},
     )
+
+
+def is_broadcast(graph: Graph, node: Node) -> bool:
+    """Whether the second operand of an element-wise node has one value for each plane of the first."""
+    operator = node.operator
+    if not isinstance(operator, Int8Elementwise) or not operator.combination.has_operand:
+        return False
+    return graph.tensors[node.inputs[1]].nchw != graph.tensors[node.output].nchw
 
 
 def table_kernel(config: Config, graph: Graph, node: Node, table: np.ndarray) -> Kernel:
@@ -107,7 +115,7 @@ def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int
     parts = _areas(operator.divisors)
     sizes = graph.tensors[node.inputs[0]].nchw
     pool = windowed(AVERAGE_POOL.name, sizes, sizes[1], operator.window)
-    mine = _channels_of_vectors(config, sizes[1])
+    mine = channels_of_vectors(config, sizes[1])
     narrow = replace(pool, channels=mine, filters=mine)
     kernels = []
     for area, divisor in parts:

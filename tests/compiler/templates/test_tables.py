@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 from float_networks import runtime
 from vdla.compiler.driver import compile_graph, compile_model
+from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.int8_operators import Table
 from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import decode_one, format_names, register, unpack_fields
+from vdla.util.errors import UserError
 
 from ..random_networks import builder
 from ..right_programs import assert_right
@@ -99,5 +102,9 @@ def test_a_gate_of_one_value_a_channel(config: Config):
 @pytest.mark.parametrize("missing", ["table", "broadcast"])
 def test_machines_without_it_refuse_the_node(missing: str):
     extensions = tuple(name for name in GATES["tiny, one table"].extensions if name != missing)
-    with pytest.raises(ModelError):
-        compile_model(gated().model(), replace(TINY, extensions=extensions))
+    config = replace(TINY, extensions=extensions)
+    with pytest.raises(ModelError, match=f"needs the extension '{missing}'.*add it to `extensions`"):
+        compile_model(gated().model(), config)
+    # A study reads a network once for all its machines.
+    with pytest.raises(UserError, match=f"needs the extension '{missing}'"):
+        compile_graph(fuse(import_model(gated().model(), abilities=ACCELERATOR)), config)

@@ -1,0 +1,49 @@
+"""What a target computes beside the nodes that every target has, which decides what the importer takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vdla.isa.config import Config
+
+from ..te.blocks import Blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """Nodes of an integer graph that only some targets compute.
+
+    `processor`: those that only processors have (what follows `Table` in `int8_operators`). `tables`: functions of one
+    tensor, which an accelerator with the extension `table` looks up. `planes`: an operand of one value for each plane,
+    which one with the extension `broadcast` repeats.
+    """
+
+    processor: bool = False
+    tables: bool = False
+    planes: bool = False
+
+    @staticmethod
+    def of(config: Config) -> Abilities:
+        """Those of an accelerator.
+
+        Where a block is several output vectors, one value for a plane is no vector that repeats.
+        """
+        planes = config.has("broadcast") and Blocks.of(config).outputs == 1
+        return Abilities(tables=config.has("table"), planes=planes)
+
+
+PLAIN = Abilities()
+"""Those of an accelerator without extensions."""
+ACCELERATOR = Abilities(tables=True, planes=True)
+"""Those of an accelerator with all extensions: what may run on one machine of many."""
+PROCESSOR = Abilities(processor=True, tables=True, planes=True)
+"""Those of processors, and of the interpreter."""
+
+
+def needs(extension: str) -> tuple[str, str]:
+    """Why an accelerator without an extension refuses a node, and the way out."""
+    wide = " and block_in no larger than block_out" if extension == "broadcast" else ""
+    return (
+        f"needs the extension '{extension}'{wide}",
+        "add it to `extensions` of the configuration, or run it with `vdla run --device cpu`",
+    )
