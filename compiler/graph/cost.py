@@ -32,6 +32,11 @@ def count_macs(graph: Graph, node: Node) -> int:
     if not isinstance(operator := node.operator, Int8Convolution):
         return 0
     batch, outputs, height, width = convolution_shape(graph, node, operator)
+    if (phases := operator.phases) is not None:
+        rows, columns = (
+            sum(phases.taps(axis)[phase] for phase in phases.remainders(axis)) for axis in range(2)
+        )
+        return batch * phases.outputs[0] * operator.weight.shape[1] * rows * columns
     return batch * outputs * height * width * operator.weight[0].size
 
 
@@ -68,10 +73,14 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
     if not isinstance(operator := node.operator, Int8Convolution):
         return 0
     batch, outputs, height, width = convolution_shape(graph, node, operator)
+    weights = operator.weight.size
+    if (phases := operator.phases) is not None:
+        outputs, height, width = phases.outputs
+        weights = outputs * operator.weight.shape[1] * prod(phases.kernel)
     result = batch * outputs * height * width
     images, channels, *plane = graph.tensors[node.inputs[0]].nchw
     read = images * channels * _positions_read((plane[0], plane[1]), operator.window)
-    return read + operator.weight.size + result + 4 * outputs
+    return read + weights + result + 4 * outputs
 
 
 @lru_cache(maxsize=1024)

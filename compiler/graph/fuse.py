@@ -21,6 +21,7 @@ from .int8_operators import (
     Int8Elementwise,
     Int8MaxPool,
     Int8Operator,
+    Interleave,
     Table,
 )
 from .interpret import evaluate
@@ -140,6 +141,21 @@ def fuse_lookups(graph: Graph) -> Graph:
     return _merge_pairs(graph, merge)
 
 
+def fuse_phases(graph: Graph) -> Graph:
+    """What moves the phases of a transposed convolution becomes part of that convolution, whose kernels write where
+    outputs belong. For accelerators, behind `fuse`, which knows of no such convolutions."""
+
+    def merge(first: Node, second: Node) -> Node | None:
+        operator, phases = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution) or not isinstance(phases, Interleave):
+            return None
+        if operator.post.has_operand or operator.pool is not None or operator.phases is not None:
+            return None
+        return _joined(first, second, replace(operator, phases=phases))
+
+    return _merge_pairs(graph, merge)
+
+
 def fuse_combines(graph: Graph) -> Graph:
     """An element-wise sum, product or rescaling becomes stage B of the convolution that feeds it.
 
@@ -198,7 +214,7 @@ def fuse_pool(graph: Graph, outputs: Collection[str] | None = None) -> Graph:
         operator, pool = first.operator, second.operator
         if not isinstance(operator, Int8Convolution) or not isinstance(pool, Int8MaxPool):
             return None
-        if operator.post.combination is not None or operator.pool is not None:
+        if operator.post.combination is not None or operator.pool is not None or operator.phases is not None:
             return None
         if outputs is not None and second.output not in outputs:
             return None

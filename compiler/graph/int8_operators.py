@@ -27,7 +27,7 @@ class Int8Convolution:
     and positive. `bias` is int32 (O,) and already holds the correction `-zero_point * sum(weight[o])` for the input's
     zero point; positions outside the input read as `pad_value` (the input's zero point), never 0. With `pool` the
     maximum of the sums over its windows comes before stage A; its pads never win. `table` is that of `Table`, int8
-    (256,), between both stages where `post.table` says so.
+    (256,), between both stages where `post.table` says so. With `phases` that operator moves the result.
     """
 
     weight: np.ndarray
@@ -39,6 +39,7 @@ class Int8Convolution:
     groups: int = 1
     pool: Window | None = None
     table: np.ndarray | None = None
+    phases: Interleave | None = None
 
     def __post_init__(self) -> None:
         if self.weight.shape[2:] != self.window.kernel:
@@ -112,16 +113,55 @@ class Channels:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleave:
     """Input: data. out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx]: the last step of
-    a transposed convolution, whose phases are convolutions. For processors only.
+    a transposed convolution, whose phases are convolutions.
 
-    `factors` are (sy, sx), `before` (top, left), `outputs` channels, rows and columns;
-    phase = (y + top) % sy * sx + (x + left) % sx.
+    `factors` are (sy, sx), `before` (top, left), `outputs` channels, rows and columns, `kernel` the transposed
+    convolution's; phase = (y + top) % sy * sx + (x + left) % sx.
     """
 
     factors: Pair
     before: Pair
     stride: int
     outputs: tuple[int, int, int]
+    kernel: Pair
+
+    def taps(self, axis: int) -> tuple[int, ...]:
+        """How many rows (or columns, `axis` 1) of the kernel an output of each phase meets."""
+        return tuple(
+            [-(-(self.kernel[axis] - phase) // self.factors[axis]) for phase in range(self.factors[axis])]
+        )
+
+    def remainders(self, axis: int) -> tuple[int, ...]:
+        """The phase, in rows or columns alone, of each output."""
+        before, factor = self.before[axis], self.factors[axis]
+        return tuple([(place + before) % factor for place in range(self.outputs[axis + 1])])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Positions:
+    """Input: data. Position p of the output, (n, y, x), has all channels of position `index`[p] of the input, counted
+    over images, rows and columns; -1 stands for `fill` in all channels. `index` is int64 (N, OH, OW): slices, pads,
+    repeated and moved rows and columns."""
+
+    index: np.ndarray
+    fill: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resample:
+    """Input: data. Along rows (`axis` 0) or columns (1) the output at p is stage A of `post`, of bias + sum over t of
+    `weight`[p, t] * data[`first`[p] + t], with `scale`.
+
+    `first` is int64 (O,), `weight` int8 (O, taps), whose rows all have one sum; a tap of weight 0 reads nothing. `bias`
+    is `-zero_point * sum` for the input's zero point.
+    """
+
+    axis: int
+    first: np.ndarray
+    weight: np.ndarray
+    bias: int
+    scale: np.float32
+    post: Post
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +188,8 @@ Int8Operator = (
     | Table
     | Channels
     | Interleave
+    | Positions
+    | Resample
     | Quantize
     | Dequantize
 )

@@ -21,6 +21,8 @@ from .int8_operators import (
     Int8Elementwise,
     Int8MaxPool,
     Interleave,
+    Positions,
+    Resample,
     Table,
 )
 
@@ -56,10 +58,10 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             result = requantize(sums, scale.reshape(1, -1, 1, 1), post.zero_point, post.low, post.high)
             if operator.table is not None:
                 result = operator.table[result.astype(np.int16) + 128]
-            if post.combination is None:
-                return result
-            operand = _four(operands[1]) if post.combination.has_operand else None
-            return apply_combination(post.combination, result, operand)
+            if post.combination is not None:
+                operand = _four(operands[1]) if post.combination.has_operand else None
+                result = apply_combination(post.combination, result, operand)
+            return result if operator.phases is None else _interleaved(operator.phases, result)
         case Int8MaxPool(window=window):
             return _windows(_pad(_four(operands[0]), window.pads, -128), window).max(axis=(4, 5))
         case Int8AveragePool(window=window, post=post):
@@ -74,6 +76,13 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             return np.stack([operands[part][:, channel] for part, channel in sources], axis=1)
         case Interleave():
             return _interleaved(operator, _four(operands[0]))
+        case Positions(index=index, fill=fill):
+            flat = _four(operands[0]).transpose(1, 0, 2, 3)
+            flat = flat.reshape(len(flat), -1)
+            moved = np.where(index < 0, np.int8(fill), flat[:, np.maximum(index, 0)])
+            return moved.transpose(1, 0, 2, 3)
+        case Resample():
+            return _resampled(operator, operands[0])
         case _:
             raise ValueError(f"{node.name} ({node.kind}) has no integer operator")
 
@@ -85,6 +94,16 @@ def _interleaved(operator: Interleave, data: np.ndarray) -> np.ndarray:
     phase = (y % sy)[:, None] * sx + x % sx
     channel = phase * operator.stride + np.arange(channels)[:, None, None]
     return data[:, channel, (y // sy)[:, None], x // sx]
+
+
+def _resampled(operator: Resample, data: np.ndarray) -> np.ndarray:
+    along = np.moveaxis(data, operator.axis + 2, -1).astype(np.int32)
+    places = operator.first[:, None] + np.arange(operator.weight.shape[1])
+    taps = along[..., np.minimum(places, along.shape[-1] - 1)] * operator.weight
+    sums = taps.sum(axis=-1, dtype=np.int32) + operator.bias
+    post = operator.post
+    result = requantize(sums, operator.scale, post.zero_point, post.low, post.high)
+    return np.moveaxis(result, -1, operator.axis + 2)
 
 
 def apply_combination(combination: Combination, values: np.ndarray, operand: np.ndarray | None) -> np.ndarray:

@@ -18,6 +18,7 @@ from ..ir.types import DType
 from .abilities import PLAIN, Abilities
 from .errors import ModelError
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
+from .onnx_affine import import_batch_norm
 from .onnx_axes import check_scale_axis
 from .onnx_channels import CHANNELS
 from .onnx_constants import evaluate_node
@@ -27,6 +28,7 @@ from .onnx_emit import emit, on_input_grid
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from .onnx_products import (
     import_conv,
+    import_conv_transpose,
     import_gemm,
     import_matmul,
     import_qgemm,
@@ -35,6 +37,7 @@ from .onnx_products import (
     quantized_constant,
 )
 from .onnx_read import ReadModel, Source
+from .onnx_resampling import import_resize
 from .onnx_structure import STRUCTURE
 from .onnx_transpose import import_transpose
 from .onnx_values import Constant, FloatInput, Function, Integer, Pending, QuantizedConstant, Real, Same
@@ -154,7 +157,7 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
     if (move := CHANNELS.get(node.op_type)) is not None and move(context, node):
         return
     importer = OPERATORS.get(node.op_type)
-    if (importer is None or _behind_function(context, node)) and _import_for_processors(context, node):
+    if (importer is None or _behind_function(context, node)) and _import_function(context, node):
         return
     if importer is None:
         context.fail(
@@ -171,11 +174,11 @@ def _behind_function(context: ImportContext, node: OnnxNode) -> bool:
     return any(isinstance(v, Pending) and isinstance(v.operation, Function) for v in values)
 
 
-def _import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
-    # Many modules, which networks for the accelerator need not load.
-    from .onnx_for_processors import import_for_processors
+def _import_function(context: ImportContext, node: OnnxNode) -> bool:
+    # Many modules, which most networks need not load.
+    from .onnx_tables import import_function
 
-    return import_for_processors(context, node)
+    return import_function(context, node)
 
 
 def _foldable(context: ImportContext, node: OnnxNode) -> bool:
@@ -282,6 +285,7 @@ def _import_dequantize(context: ImportContext, node: OnnxNode) -> None:
 OPERATORS: Mapping[str, Importer] = MappingProxyType(
     {
         "Conv": import_conv,
+        "ConvTranspose": import_conv_transpose,
         "Gemm": import_gemm,
         "MatMul": import_matmul,
         "MaxPool": import_max_pool,
@@ -293,6 +297,8 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
         "Relu": import_clamp,
         "Clip": import_clamp,
         "Transpose": import_transpose,
+        "BatchNormalization": import_batch_norm,
+        "Resize": import_resize,
         **STRUCTURE,
         "QuantizeLinear": _import_quantize,
         "DequantizeLinear": _import_dequantize,
@@ -305,5 +311,5 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
         "QLinearMul": partial(import_qlinear_pairwise, kind="multiply"),
     }
 )
-"""What each operator of a quantized model becomes on every target; see also `CHANNELS` and `onnx_for_processors`."""
+"""What each operator of a quantized model becomes on every target; see also `CHANNELS` and `onnx_tables`."""
 SUPPORTED = ", ".join(dict.fromkeys((*OPERATORS, *CHANNELS)))

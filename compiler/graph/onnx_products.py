@@ -10,8 +10,8 @@ from ..te.blocks import Window
 from .onnx_axes import check_scale_axis
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
-from .onnx_values import Bias, Constant, Integer, Pending, Product, QuantizedConstant, Real
-from .onnx_window_attributes import convolution_window
+from .onnx_values import Bias, Constant, Integer, Pending, Product, QuantizedConstant, Real, Transposed
+from .onnx_window_attributes import convolution_window, transposed_window
 
 CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
 
@@ -23,6 +23,33 @@ def import_conv(context: ImportContext, node: OnnxNode) -> None:
         node,
         convolution(
             context, node, real_operand(context, node, 0), weight, scale, bias_operand(context, node, 2)
+        ),
+    )
+
+
+def import_conv_transpose(context: ImportContext, node: OnnxNode) -> None:
+    """ConvTranspose of one group without dilation."""
+    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
+    data = real_operand(context, node, 0)
+    plane_operand(context, node, data)
+    window, groups, _, shape = transposed_window(context, node, data.shape, weight.shape)
+    if groups != 1 or window.dilations != (1, 1):
+        context.fail(node, "has groups or dilations", "only plain ones are computed on integers")
+    product = Product(
+        data=data,
+        weight=weight.swapaxes(0, 1),
+        weight_scale=scale,
+        bias=bias_operand(context, node, 2),
+        window=window,
+    )
+    context.bind(
+        node,
+        Pending(
+            name=node.outputs[0],
+            members=(node.name,),
+            operation=Transposed(product=product),
+            natural=shape,
+            shape=shape,
         ),
     )
 

@@ -162,7 +162,25 @@ class Transposed:
     product: Product
 
 
-Operation = Product | Maximum | Average | Pairwise | Same | Function | Joined | Transposed
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moved:
+    """Positions of a tensor, see `int8_operators.Positions`; what `index` leaves out is 0, the tensor's zero point."""
+
+    data: Real
+    index: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resampled:
+    """Rows and columns between those of a tensor: of each the first of two neighbours, int64, and what the second one
+    counts, float32; one and then the other."""
+
+    data: Real
+    rows: tuple[np.ndarray, np.ndarray]
+    columns: tuple[np.ndarray, np.ndarray]
+
+
+Operation = Product | Maximum | Average | Pairwise | Same | Function | Joined | Transposed | Moved | Resampled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ir.limits import MOST_POSITIONS
 from ...te.ops.resize import Coordinates, Rounding
-from ..onnx_context import OnnxNode
+from ..onnx_context import NodeContext, OnnxNode
 from ..operators import Resize
 from .onnx_context import FloatContext
 
@@ -35,8 +35,16 @@ ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
 def import_resize(context: FloatContext, node: OnnxNode) -> None:
     """Resize by constant scales or to constant sizes, modes "nearest" and "linear", of images (N, C, H, W)."""
     data = context.operand(node, 0)
-    if len(data.shape) != 4:
-        context.fail(node, f"resizes a tensor of shape {data.shape}", "give it (N, C, H, W)")
+    operator, shape = read_resize(context, node, data.shape)
+    context.add(node, operator, (data.name,), shape)
+
+
+def read_resize(
+    context: NodeContext, node: OnnxNode, given: tuple[int, ...]
+) -> tuple[Resize, tuple[int, ...]]:
+    """What a Resize makes of an image of shape `given`, and the shape of its result."""
+    if len(given) != 4:
+        context.fail(node, f"resizes a tensor of shape {given}", "give it (N, C, H, W)")
     mode = node.text("mode", "nearest")
     coordinates = COORDINATES.get(node.text("coordinate_transformation_mode", "half_pixel"))
     rounding = ROUNDINGS.get(node.text("nearest_mode", "round_prefer_floor"))
@@ -48,16 +56,16 @@ def import_resize(context: FloatContext, node: OnnxNode) -> None:
         )
     if node.integer("antialias", 0) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         context.fail(node, "smooths, or keeps the aspect ratio", "export the model without that")
-    shape, scales = _outputs(context, node, data.shape)
-    if shape[:2] != data.shape[:2] or min(shape) < 1:
-        context.fail(node, f"resizes {data.shape} to {shape}", "resize rows and columns only")
+    shape, scales = _outputs(context, node, given)
+    if shape[:2] != given[:2] or min(shape) < 1:
+        context.fail(node, f"resizes {given} to {shape}", "resize rows and columns only")
     if coordinates == "align_corners" and any(
-        factor is not None and shape[axis] != data.shape[axis] * factor for axis, factor in enumerate(scales)
+        factor is not None and shape[axis] != given[axis] * factor for axis, factor in enumerate(scales)
     ):
         # ONNX places the corner at the product itself, ONNX Runtime at the whole number below it.
         context.fail(
             node,
-            f"aligns corners of {data.shape} by scales that give no whole sizes, which have two meanings",
+            f"aligns corners of {given} by scales that give no whole sizes, which have two meanings",
             f"give it the sizes {shape}",
         )
     operator = Resize(
@@ -66,11 +74,11 @@ def import_resize(context: FloatContext, node: OnnxNode) -> None:
         rounding=rounding,
         scales=(scales[2], scales[3]),
     )
-    context.add(node, operator, (data.name,), shape)
+    return operator, shape
 
 
 def _outputs(
-    context: FloatContext, node: OnnxNode, shape: tuple[int, ...]
+    context: NodeContext, node: OnnxNode, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], list[float | None]]:
     """The output's shape, and the scale of each axis where the model gives it."""
     scales, sizes = context.array(node, 2, "scales"), context.array(node, 3, "sizes")

@@ -46,6 +46,17 @@ class Part:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Outputs that do not lie side by side: output (y, x) is at (y * `steps`[0], x * `steps`[1]) of a `plane`.
+
+    Where the first of them lies in the tensor, the kernel's offset says.
+    """
+
+    plane: Pair
+    steps: Pair
+
+
 CHAIN = "chain"
 """The scope of tensors that lie in the chain memory, where the store unit puts them and the array finds them."""
 
@@ -134,12 +145,13 @@ def post_nest(
     pool: PoolOperator = "max",
     area: Area | None = None,
     margins: Pads | None = None,
+    spread: Spread | None = None,
 ) -> Stmt:
     """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0].
 
     With several output vectors in a block a loop "s" inside of them runs over those of a position; o counts blocks.
     With `area` only that part of the output is computed; y and x then count from its corner. `margins` are those of
-    `output_buffers`.
+    `output_buffers`. With `spread` the `area`, which there must be, lies spread over the output.
     """
     parameters, out, operand = buffers
     n, o, y, x, s = Var("n"), Var("o"), Var("y"), Var("x"), Var("s")
@@ -152,14 +164,18 @@ def post_nest(
     elif margins is not None:
         raise ValueError("a part of an output has no margins")
     top, left, bottom, right = area
+    down = along = 1
+    if spread is not None:
+        bottom, right, top, left, (down, along) = bottom - top, right - left, 0, 0, spread.steps
     vector = o if outputs == 1 else o * outputs + s
 
     def at(buffer: Buffer, b: Expr, j: Expr):
-        column = x + left if outputs == 1 else (x + left) * outputs + s
+        row, column = y * down + top, x * along + left
+        column = column if outputs == 1 else column * outputs + s
         first = (0,) * (len(buffer.shape) - 6)  # of vectors that lie apart
         if buffer.shape[2:4] == (1, 1) != out.shape[2:4]:
             return buffer[n, o, 0, 0, *first, b, j]
-        return buffer[n, o, y + top, column, *first, b, j]
+        return buffer[n, o, row, column, *first, b, j]
 
     views = Views(
         out=lambda b, j: at(out, b, j),

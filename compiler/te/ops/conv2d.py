@@ -10,6 +10,7 @@ from ..post import Post
 from .common import (
     Area,
     Part,
+    Spread,
     activation,
     output_buffers,
     padded_input,
@@ -32,6 +33,7 @@ def conv2d(
     area: Area | None = None,
     resident: bool = False,
     margins: Pads | None = None,
+    spread: Spread | None = None,
     name: str = "conv2d",
 ) -> Program:
     """Y = post(bias + sum over the window of W * X), positions outside X reading as `pad_value`.
@@ -44,7 +46,8 @@ def conv2d(
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
-    With `area` (not together with `pool`) only that part of Y is computed. With `resident` X lies in the chain memory,
+    With `area` (not together with `pool`) only that part of Y is computed; with `spread` as well it is spread over Y,
+    which has the size that this says. With `resident` X lies in the chain memory,
     pads included, and is read there: there is no `padded`. With `margins` Y lies in the chain memory
     (`common.output_buffers`). ValueError if a window does not fit.
     """
@@ -78,6 +81,7 @@ def conv2d(
     summed = nest([*spatial, (ic, cb), (kh, kh_size), (kw, kw_size), (k, ci)], conv)
 
     size = window.outputs(height, width) if pool is None else pool.outputs(oh, ow)
+    size = size if spread is None else spread.plane
     outputs = output_buffers(blocks, (nb, ob, *size), post, margins=margins)
     finish = post_nest(
         blocks,
@@ -88,6 +92,7 @@ def conv2d(
         strides=(1, 1) if pool is None else pool.strides,
         area=area,
         margins=margins,
+        spread=spread,
     )
     body = Alloc(buffer=acc, body=seq(*pads, *ring.fills(acc), summed, finish))
     parameters, out, operand = outputs

@@ -10,7 +10,17 @@ from ...ir.types import DType
 from ..blocks import Blocks, Pads, ceil_div
 from ..post import Post
 from ..taps import TapGroups
-from .common import Area, Part, activation, output_buffers, padded_input, parameters_of, post_nest, table_of
+from .common import (
+    Area,
+    Part,
+    Spread,
+    activation,
+    output_buffers,
+    padded_input,
+    parameters_of,
+    post_nest,
+    table_of,
+)
 from .convolution import Convolution
 
 
@@ -25,14 +35,15 @@ def depthwise_conv2d(
     area: Area | None = None,
     resident: bool = False,
     margins: Pads | None = None,
+    spread: Spread | None = None,
     name: str = "depthwise_conv2d",
 ) -> Program:
     """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), positions outside X reading as `pad_value`.
 
     Parameters as of `conv2d` but for W int8[CB, T, co, ci]: the window's position t = kh * KW + kw is row t % co of
     tile t // co, T = ceil(KH * KW / co); lanes of a row are channels. With `shared_weights` it is int8[1, 1, co, ci],
-    whose row 0 serves every position of every channel block (an average pool's ones). `area`, `resident` and `margins`
-    as of `conv2d`.
+    whose row 0 serves every position of every channel block (an average pool's ones). `area`, `resident`, `margins`
+    and `spread` as of `conv2d`.
 
     With `taps`, the groups of the window's columns, the loop kw becomes two, g over groups and t inside of one: row
     (kh * count + g) * TAPS + t holds the weight of column g * step + t. Shared weights are then those of kh = 0.
@@ -82,9 +93,10 @@ def depthwise_conv2d(
     )
     # The window's loops lie outside the lanes: one operation of the array is one position, or TAPS, for all lanes.
     loops = [(n, nb), (o, cb), (y, oh), (x, ow), (kh, kh_size), (kw, count), *inner, (b, b_size), (j, lanes)]
-    outputs = output_buffers(blocks, (nb, cb, *window.outputs(height, width)), post, margins=margins)
+    size = window.outputs(height, width) if spread is None else spread.plane
+    outputs = output_buffers(blocks, (nb, cb, *size), post, margins=margins)
     parameters, out, operand = outputs
-    finish = post_nest(blocks, acc, outputs, post, area=area, margins=margins)
+    finish = post_nest(blocks, acc, outputs, post, area=area, margins=margins, spread=spread)
     body = Alloc(buffer=acc, body=seq(*pads, nest(loops, conv), finish))
     return Program(
         name=name,

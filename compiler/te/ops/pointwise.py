@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...ir.expr import Buffer, Const
 from ...ir.stmt import Alloc, Copy, Program, region, seq, whole
 from ...ir.types import DType
-from ..blocks import Blocks, Window, ceil_div
+from ..blocks import Blocks, Pair, Window, ceil_div
 from ..post import PoolOperator, Post
-from .common import Area, Part, activation, output_buffers, parameters_of, post_nest, table_of
+from .common import Area, Part, Spread, activation, output_buffers, parameters_of, post_nest, table_of
 
 Sizes = tuple[int, int, int, int]
 """Batch, channels, height and width of the input."""
@@ -59,15 +59,31 @@ def elementwise(
     sizes: Sizes,
     post: Post,
     planes: bool = False,
+    strides: Pair = (1, 1),
+    apart: int = 1,
+    area: Area | None = None,
+    spread: Spread | None = None,
     name: str = "elementwise",
 ) -> Program:
     """Y = post(bias + X), where `post` has a combination or a table, T int8[256]; other buffers as of `max_pool`.
 
     With bias 0, scale 1 and stage A's zero point 0, stage A hands X on unchanged. With `planes` R has one vector for
-    each plane of X.
+    each plane of X. With `strides` only every so many rows and columns of X are taken, with `area` only that part of
+    them, `spread` over Y as for `conv2d`. `apart` as of `max_pool`.
     """
-    window = Window(kernel=(1, 1))
-    return _widened(name, blocks, sizes, window, pad_value=0, post=post, pool="max", planes=planes)
+    return _widened(
+        name,
+        blocks,
+        sizes,
+        Window(kernel=(1, 1), strides=strides),
+        pad_value=0,
+        post=post,
+        pool="max",
+        apart=apart,
+        area=area,
+        planes=planes,
+        spread=spread,
+    )
 
 
 def _widened(
@@ -82,6 +98,7 @@ def _widened(
     apart: int = 1,
     area: Area | None = None,
     planes: bool = False,
+    spread: Spread | None = None,
 ) -> Program:
     batch, channels, height, width = sizes
     if window.dilations != (1, 1):
@@ -91,7 +108,7 @@ def _widened(
     part = Part.of(window, height, width, area)
     rows, columns = part.inputs
     start = part.start
-    out_shape = window.outputs(height, width)
+    out_shape = window.outputs(height, width) if spread is None else spread.plane
     between = () if apart == 1 else (apart,)
     x_in = Buffer(name="X", shape=(nb, cb, height, width, *between, b_size, lanes), dtype=DType.INT8)
     acc = activation("acc", (nb, cb, rows, columns), (b_size, lanes), DType.INT32)
@@ -123,6 +140,7 @@ def _widened(
         strides=window.strides,
         pool=pool,
         area=area,
+        spread=spread,
     )
     return Program(
         name=name,

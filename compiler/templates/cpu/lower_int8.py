@@ -19,7 +19,9 @@ from ...graph.int8_operators import (
     Int8MaxPool,
     Int8Operator,
     Interleave,
+    Positions,
     Quantize,
+    Resample,
     Table,
 )
 from ...ir.stmt import Program
@@ -40,6 +42,7 @@ from ...te.ops.int8_channels import (
     whole_runs,
 )
 from ...te.ops.int8_pool import int8_average_pool, int8_max_pool
+from ...te.ops.int8_positions import int8_positions, int8_resample
 from ...te.ops.quantization import load_activation, store_activation
 from ...te.ops.unsigned import biases_of_unsigned, held, stored_value
 from ...te.post import Combination, combined
@@ -74,6 +77,10 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
             return _channels(graph, node, operator)
         case Interleave():
             return _interleave(graph, node, operator)
+        case Positions():
+            return _positions(graph, node, operator)
+        case Resample():
+            return _resample(graph, node, operator)
         case Quantize():
             return _quantize(graph, node, operator)
         case Dequantize():
@@ -296,6 +303,32 @@ def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNod
         stride=operator.stride,
     )
     return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]})
+
+
+def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
+    """Positions of all channels, moved."""
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    program = int8_positions(data.storage, out.storage, fill=operator.fill + UNSIGNED_OFFSET)
+    index = {"I": operator.index.reshape(-1).astype(np.int64)}
+    return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]}, index)
+
+
+def _resample(graph: Graph, node: Node, operator: Resample) -> LoweredCpuNode:
+    """Rows or columns between neighbours."""
+    batch, blocks, height, width, block = graph.tensors[node.inputs[0]].storage
+    shape = (batch * blocks, height, width * block)
+    if operator.axis == 1:
+        shape = (batch * blocks * height, width, block)
+    total = int(operator.weight[0].astype(np.int64).sum())
+    program = int8_resample(
+        shape,
+        operator.weight.shape,
+        bias=operator.bias - UNSIGNED_OFFSET * total,
+        scale=float(operator.scale),
+        post=operator.post,
+    )
+    constants = {"F": operator.first.astype(np.int64), "W": operator.weight.astype(np.int32)}
+    return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]}, constants)
 
 
 def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:

@@ -90,7 +90,9 @@ def _keeper(kernels: Sequence[Kernel]) -> Kernel | None:
     kernel, source = kernels[0], kernels[0].source
     if len(kernels) > 1 or kernel.offsets or not isinstance(source, Source):
         return None
-    whole = source.workload == kernel.workload and source.details.area is None
+    whole = (
+        source.workload == kernel.workload and source.details.area is None and source.details.spread is None
+    )
     return kernel if whole and kernel.workload.template in KEEPING else None
 
 

@@ -168,6 +168,7 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
         area=details.area,
         resident=workload.resident,
         margins=workload.margins,
+        spread=details.spread,
         **common,
     )
 

@@ -59,7 +59,26 @@ def _form(
             [patches.apart, patches.count, patches.columns, workload.strides[0], workload.strides[1]]
         )
         return workload, Constant(form=pack_patch_weight, arrays=(operator.weight, cut))
-    workload, blocks = _workload(graph, node, operator), Blocks.of(config)
+    workload = convolution_workload(graph, node, operator)
+    blocked, weight = blocked_form(config, workload, operator)
+    if (
+        blocked.template == CONV2D.name
+        and workload.kernel == (workload.height, workload.width) != (1, 1)
+        and not any(workload.pads)
+    ):
+        # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
+        blocks = Blocks.of(config)
+        vectors = ceil_div(workload.channels, blocks.block) * blocks.inputs * workload.height * workload.width
+        sizes = (workload.batch, vectors * config.block_in, 1, 1)
+        whole = Window(kernel=(1, 1))
+        filters = filled_up(config, workload.filters)
+        return windowed(CONV2D.name, sizes, filters, whole, operand=workload.operand), weight
+    return blocked, weight
+
+
+def blocked_form(config: Config, workload: Workload, operator: Int8Convolution) -> tuple[Workload, Constant]:
+    """The workload of a convolution on blocks of channels as the array computes it, and the weights."""
+    blocks = Blocks.of(config)
     if operator.groups == workload.channels == workload.filters > 1 and config.has("depthwise"):
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)
         # One that does not fit may do so as a convolution with many zeros: its weights need no row index.
@@ -74,17 +93,10 @@ def _form(
     if operator.groups > 1 or dilation > 1:
         spread = np.array([operator.groups, dilation])
         weight = Constant(form=pack_spread_weight, arrays=(operator.weight, spread))
-    if workload.kernel == (workload.height, workload.width) != (1, 1) and not any(workload.pads):
-        # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
-        vectors = ceil_div(workload.channels, blocks.block) * blocks.inputs * workload.height * workload.width
-        sizes = (workload.batch, vectors * config.block_in, 1, 1)
-        whole = Window(kernel=(1, 1))
-        filters = filled_up(config, workload.filters)
-        return windowed(CONV2D.name, sizes, filters, whole, operand=workload.operand), weight
     return of_vectors(config, workload), weight
 
 
-def _workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
+def convolution_workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
     """A convolution without its pool, as an ordinary one."""
     sizes, filters = graph.tensors[node.inputs[0]].nchw, operator.weight.shape[0]
     return windowed(CONV2D.name, sizes, filters, operator.window, operand=operator.post.has_operand)
@@ -92,7 +104,7 @@ def _workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
 
 def patch_workload(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
     """A convolution without its pool, on patches of an interleaved image, its filters filled up to whole blocks."""
-    workload = _workload(graph, node, operator)
+    workload = convolution_workload(graph, node, operator)
     return replace(workload, template=PATCH_CONV2D.name, filters=filled_up(config, workload.filters))
 
 

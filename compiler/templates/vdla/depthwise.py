@@ -197,6 +197,7 @@ def express(config: Config, workload: Workload, details: Details, common: dict[s
         area=details.area,
         resident=workload.resident,
         margins=workload.margins,
+        spread=details.spread,
         **common,
     )
 

@@ -13,7 +13,7 @@ from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
 from ...graph.abilities import Abilities, needs
-from ...graph.fuse import fuse_lookups, fuse_pool
+from ...graph.fuse import fuse_lookups, fuse_phases, fuse_pool
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Table
 from ...graph.layout import Layout
@@ -42,6 +42,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     Raises UserError for a node that needs an extension which the machine lacks.
     """
     _check_extensions(graph, config)
+    graph = fuse_phases(graph)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
     makers = graph.producers()
     graph = fuse_pool(
@@ -109,6 +110,7 @@ def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> boo
         return False
     return (
         operator.groups == 1
+        and operator.phases is None
         and window.dilations == (1, 1)
         and kernel_width * channels <= PATCH_LIMIT
         and window.strides[1] * channels <= PATCH_LIMIT

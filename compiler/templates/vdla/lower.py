@@ -14,6 +14,9 @@ from ...graph.int8_operators import (
     Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
+    Interleave,
+    Positions,
+    Resample,
     Table,
 )
 from ...ir.printer import format_node
@@ -30,7 +33,9 @@ from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
 from .legalize import Legalized
 from .lowered_kernels import LoweredKernels, constants_of, key_of
+from .part_kernels import phase_kernels
 from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernels, table_kernel
+from .position_kernels import position_kernels, resample_kernels
 from .table import template_of
 from .template import Kernel, Source
 from .workload import Workload
@@ -62,6 +67,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
     """The kernels that compute a node, in order."""
     graph = legalized.graph
     match node.operator:
+        case Int8Convolution(phases=Interleave() as phases) as operator:
+            return tuple(phase_kernels(config, graph, node, operator, phases))
         case Int8Convolution() as operator:
             layout = legalized.layouts[node.inputs[0]]
             return (convolution_kernel(config, graph, layout, node, operator),)
@@ -73,6 +80,10 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return (elementwise_kernel(config, graph, node, combination),)
         case Table(table=table):
             return (table_kernel(config, graph, node, table),)
+        case Positions() as operator:
+            return tuple(position_kernels(config, graph, node, operator))
+        case Resample() as operator:
+            return tuple(resample_kernels(config, graph, node, operator))
         case Channels() as operator:
             return tuple(channel_kernels(config, graph, node, operator))
         case _:

@@ -77,7 +77,16 @@ def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) 
         config,
         kernel.workload,
         source.workload,
-        (details.area, details.apart, details.planes, constants, details.post is None, looks_up),
+        (
+            details.area,
+            details.apart,
+            details.planes,
+            details.spread,
+            details.taken,
+            constants,
+            details.post is None,
+            looks_up,
+        ),
         tuple(chain.from_iterable(sorted(point.items()))),
         virtual_threads,
     )

@@ -136,7 +136,15 @@ def _average_pool(_: Config, workload: Workload, details: Details, common: dict[
 
 
 def _elementwise(_: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
-    return elementwise(sizes=workload.sizes, planes=details.planes, **common)
+    return elementwise(
+        sizes=workload.sizes,
+        planes=details.planes,
+        strides=workload.strides if details.taken is None else details.taken,
+        apart=details.apart,
+        area=details.area,
+        spread=details.spread,
+        **common,
+    )
 
 
 # Inputs are in the accumulators, beside nothing else.

@@ -16,8 +16,8 @@ from ...graph.constants import Constant, unpacked
 from ...graph.graph import Node
 from ...graph.layout import pack_parameters
 from ...ir.stmt import Program
-from ...te.blocks import Blocks
-from ...te.ops.common import Area
+from ...te.blocks import Blocks, Pair
+from ...te.ops.common import Area, Spread
 from ...te.post import Post
 from ..space import Account, Columns, Values
 from ..template import Template, cheapest
@@ -31,8 +31,9 @@ class Details:
 
     `post` is the node's post-processing (None: one of the workload's kind), `pad_value` the int8 value of positions
     outside of the input, `area` the part of the output that is computed (None: all), `apart` how many vectors lie from
-    one position to the next (pools), `planes` whether the operand has one vector for each plane, `name` that of the
-    program (None: the template's).
+    one position to the next (pools), `planes` whether the operand has one vector for each plane, `spread` how an area
+    lies in the output (None: side by side), `taken` the steps from one row and column of the input to the next that is
+    copied (None: the workload's strides), `name` that of the program (None: the template's).
     """
 
     post: Post | None = None
@@ -40,6 +41,8 @@ class Details:
     area: Area | None = None
     apart: int = 1
     planes: bool = False
+    spread: Spread | None = None
+    taken: Pair | None = None
     name: str | None = None
 
 

@@ -127,7 +127,7 @@ def test_integers_pass_between_operators_that_take_them() -> None:
     assert_pieces_are_the_whole(model, partition)
 
 
-@pytest.mark.parametrize("operator", ["Softmax", "Sigmoid", "Transpose", "Resize", "normalization"])
+@pytest.mark.parametrize("operator", ["Softmax", "Sigmoid", "Transpose", "normalization"])
 def test_a_region_on_each_side_of_what_is_not_supported(operator: str) -> None:
     net = MixedNetwork(*SHAPE)
     net.pair()
@@ -136,9 +136,6 @@ def test_a_region_on_each_side_of_what_is_not_supported(operator: str) -> None:
     match operator:
         case "Transpose":
             net.other("Transpose", perm=[0, 1, 3, 2])
-        case "Resize":
-            scales = net.constant(np.array([1, 1, 2, 2], np.float32))
-            net.other("Resize", net.constant(np.zeros(0, np.float32)), scales, mode="nearest")
         case "normalization":
             net.layer_normalization()
         case _:

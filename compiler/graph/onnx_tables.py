@@ -1,7 +1,4 @@
-"""Operators of quantized models that processors compute on integers, and the accelerator does not.
-
-Functions of one tensor become tables, transposed convolutions become convolutions.
-"""
+"""Functions of one quantized tensor, of an operator or of several: tables of what becomes of each stored value."""
 
 from __future__ import annotations
 
@@ -12,19 +9,7 @@ from .abilities import needs
 from .floating.onnx_pointwise import UNARY
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode
-from .onnx_emit import plane_operand, real_operand
-from .onnx_products import bias_operand, weight_operand
-from .onnx_values import (
-    Constant,
-    Function,
-    Pending,
-    Product,
-    QuantizedConstant,
-    Real,
-    Same,
-    Transposed,
-)
-from .onnx_window_attributes import transposed_window
+from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
@@ -39,16 +24,10 @@ FUNCTIONS = UNARY - CHAINED | frozenset(
 a table of 256 values can give."""
 
 
-def import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds a node's outputs if it is one of these; whether it was. Raises ModelError as the others do."""
-    match node.op_type:
-        case "ConvTranspose" if context.abilities.processor:
-            _import_transposed(context, node)
-        case name if name in FUNCTIONS | CHAINED:
-            return _import_function(context, node)
-        case _:
-            return False
-    return True
+def import_function(context: ImportContext, node: OnnxNode) -> bool:
+    """Binds a node's output if it is a function of one tensor, beside numbers; whether it was. Raises ModelError as the
+    others do."""
+    return node.op_type in FUNCTIONS | CHAINED and _import_function(context, node)
 
 
 def _import_function(context: ImportContext, node: OnnxNode) -> bool:
@@ -103,30 +82,3 @@ def _import_function(context: ImportContext, node: OnnxNode) -> bool:
 def _real_values(data: Real) -> np.ndarray:
     """What the stored values of a tensor stand for, float32 (256,)."""
     return dequantize(STORED, data.quantization.scale, data.quantization.stored_zero_point)
-
-
-def _import_transposed(context: ImportContext, node: OnnxNode) -> None:
-    """ConvTranspose of one group without dilation."""
-    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
-    data = real_operand(context, node, 0)
-    plane_operand(context, node, data)
-    window, groups, _, shape = transposed_window(context, node, data.shape, weight.shape)
-    if groups != 1 or window.dilations != (1, 1):
-        context.fail(node, "has groups or dilations", "only plain ones are computed on integers")
-    product = Product(
-        data=data,
-        weight=weight.swapaxes(0, 1),
-        weight_scale=scale,
-        bias=bias_operand(context, node, 2),
-        window=window,
-    )
-    context.bind(
-        node,
-        Pending(
-            name=node.outputs[0],
-            members=(node.name,),
-            operation=Transposed(product=product),
-            natural=shape,
-            shape=shape,
-        ),
-    )

@@ -1,0 +1,126 @@
+"""Positions of a plane that come from positions of another one, as few boxes of equal steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+
+import numpy as np
+
+MOST_PERIOD = 64
+"""Of positions that repeat or are skipped alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Positions `start` + i * `down` + j * `along` of a plane, counted row by row."""
+
+    start: int
+    down: int
+    along: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """Position i, j of `rows` x `columns` of the output is that of the source (None: the fill)."""
+
+    rows: int
+    columns: int
+    output: Steps
+    source: Steps | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Places `start` + k * `step`, `count` of them, hold the value `first` + k * `by`."""
+
+    start: int
+    step: int
+    count: int
+    first: int
+    by: int
+
+
+def boxes_of(index: np.ndarray, most: int) -> list[Box]:
+    """The boxes that make up an output plane, whose positions are `index`, int (H, W); -1 is the fill.
+
+    Steps in the source are 0 to `most`.
+    """
+    width = index.shape[1]
+    lines = [(y, _runs(line, most)) for y, line in enumerate(index.tolist())]
+    found: list[Box] = []
+
+    def shape(item: tuple[int, list[_Run]]) -> list[_Run]:
+        # What lines have in common that differ in their rows alone.
+        return [replace(run, first=min(run.first, 0)) for run in item[1]]
+
+    for _, group in groupby(lines, key=shape):
+        alike = list(group)
+        for place, run in enumerate(alike[0][1]):
+            for down in _runs([runs[place].first for _, runs in alike], most):
+                output = Steps(
+                    start=(alike[0][0] + down.start) * width + run.start,
+                    down=down.step * width,
+                    along=run.step,
+                )
+                source = None if run.first < 0 else Steps(start=down.first, down=down.by, along=run.by)
+                found.append(Box(rows=down.count, columns=run.count, output=output, source=source))
+    return _joined(found, most)
+
+
+def _runs(values: Sequence[int], most: int) -> list[_Run]:
+    """Values as runs of equal steps: one, or one for each place in a period, or as they come."""
+    count = len(values)
+    for period in range(1, min(count // 2, MOST_PERIOD) + 1):
+        steps = {values[i + period] - values[i] for i in range(count - period)}
+        if len(steps) == 1 and 0 <= (by := steps.pop()) <= most and (min(values) >= 0 or max(values) < 0):
+            return [
+                _Run(start, period, len(range(start, count, period)), values[start], by)
+                for start in range(period)
+            ]
+    found: list[_Run] = []
+    start = 0
+    while start < count:
+        end = start + 1
+        by = values[end] - values[start] if end < count else 0
+        fits = end < count and 0 <= by <= most and (values[start] < 0) == (values[end] < 0)
+        while (
+            fits
+            and end < count
+            and values[end] - values[end - 1] == by
+            and (values[end] < 0) == (values[start] < 0)
+        ):
+            end += 1
+        found.append(_Run(start, 1, end - start, values[start], by if end - start > 1 else 0))
+        start = end
+    return found
+
+
+def _joined(boxes: list[Box], most: int) -> list[Box]:
+    """Boxes of one column that follow each other in equal steps, as boxes of several columns."""
+    found: list[Box] = []
+    for key, group in groupby(boxes, key=_line):
+        lines = list(group)
+        if key is None or len(lines) == 1:
+            found += lines
+            continue
+        starts = [(box.output.start, 0 if box.source is None else box.source.start) for box in lines]
+        steps = {(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(starts)}
+        out, by = steps.pop()
+        if steps or not 0 <= by <= most:
+            found += lines
+            continue
+        first = lines[0]
+        output = Steps(start=first.output.start, down=out, along=first.output.down)
+        source = first.source
+        source = None if source is None else Steps(start=source.start, down=by, along=source.down)
+        found.append(Box(rows=len(lines), columns=first.rows, output=output, source=source))
+    return found
+
+
+def _line(box: Box) -> tuple[int, int, int] | None:
+    """What boxes of one column have in common that may be joined; None for others."""
+    if box.columns > 1:
+        return None
+    return box.rows, box.output.down, -1 if box.source is None else box.source.down

@@ -1,0 +1,65 @@
+"""Positions of quantized tensors on processors: moved, or made between neighbours with fixed weights."""
+
+from __future__ import annotations
+
+from ...ir.expr import Buffer, Call, Const, Expr, Var, cast, maximum, minimum, select
+from ...ir.stmt import Assign, Program, nest
+from ...ir.types import DType
+from ..post import Post
+from .unsigned import held
+
+Shape = tuple[int, ...]
+
+
+def int8_positions(data: Shape, result: Shape, *, fill: int, name: str = "int8_positions") -> Program:
+    """Y at position p is X at position I[p], or `fill` (an activation), as `graph.Positions` has it.
+
+    Parameters uint8 X of shape `data` [batch, blocks, height, width, block], int64 I [positions of Y], those of all
+    images, and uint8 Y of shape `result`, which has as many dimensions.
+    Loops n, o, p, j around "move".
+    """
+    images, blocks, height, width, block = data
+    batch, _, oh, ow, _ = result
+    plane, places = height * width, oh * ow
+    x_in = Buffer(name="X", shape=(images, blocks, plane, block), dtype=DType.UINT8)
+    index = Buffer(name="I", shape=(batch * places,), dtype=DType.INT64)
+    y_out = Buffer(name="Y", shape=(batch, blocks, places, block), dtype=DType.UINT8)
+    n, o, p, j = (Var(v) for v in ("n", "o", "p", "j"))
+    place = index[n * places + p]
+    inside = minimum(maximum(place, 0), images * plane - 1)
+    value = select(place < 0, Const(fill, DType.UINT8), x_in[inside // plane, o, inside % plane, j])
+    move = Assign(name="move", buffer=y_out, indices=(n, o, p, j), value=value)
+    loops = list(zip((n, o, p, j), y_out.shape, strict=True))
+    return Program(name=name, parameters=(x_in, index, y_out), body=nest(loops, move))
+
+
+def int8_resample(
+    shape: tuple[int, int, int],
+    weights: tuple[int, int],
+    *,
+    bias: int,
+    scale: float,
+    post: Post,
+    name: str = "int8_resample",
+) -> Program:
+    """Y[i, p, j] = stage A of `post`, of bias + sum over t of W[p, t] * X[i, F[p] + t, j], with `scale`.
+
+    Parameters uint8 X of `shape` [outer, size, inner], whose places beyond the last are the last, int64 F [outputs],
+    int32 W of shape `weights` [outputs, taps], uint8 Y [outer, outputs, inner]. `bias` is for activations. Loops n, p,
+    j around "resample".
+    """
+    (outer, size, inner), (outputs, taps) = shape, weights
+    x_in = Buffer(name="X", shape=(outer, size, inner), dtype=DType.UINT8)
+    first = Buffer(name="F", shape=(outputs,), dtype=DType.INT64)
+    weight = Buffer(name="W", shape=(outputs, taps), dtype=DType.INT32)
+    y_out = Buffer(name="Y", shape=(outer, outputs, inner), dtype=DType.UINT8)
+    n, p, j = (Var(v) for v in ("n", "p", "j"))
+    total: Expr = Const(bias, DType.INT32)
+    for tap in range(taps):
+        inside = minimum(maximum(first[p] + tap, 0), size - 1)
+        total = total + cast(x_in[n, inside, j], DType.INT32) * weight[p, tap]
+    limits = [Const(value, DType.INT8) for value in (post.zero_point, post.low, post.high)]
+    value = held(Call("requantize", (total, Const(scale, DType.FLOAT32), *limits), DType.INT8))
+    move = Assign(name="resample", buffer=y_out, indices=(n, p, j), value=value)
+    loops = list(zip((n, p, j), y_out.shape, strict=True))
+    return Program(name=name, parameters=(x_in, first, weight, y_out), body=nest(loops, move))

@@ -1,0 +1,92 @@
+"""Kernels of convolutions that compute a part of a tensor each, spread over it: phases of transposed convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from vdla.isa.config import Config
+
+from ...graph.constants import Constant, unpacked
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Convolution, Interleave
+from ...te.blocks import Blocks, Window
+from ...te.ops.common import Area, Spread
+from .convolution_kernels import blocked_form, convolution_workload
+from .template import Details, Kernel, Source, bound_tensors, parameters
+from .workload import workload_of_area
+
+
+def part_kernel(
+    config: Config,
+    graph: Graph,
+    node: Node,
+    operator: Int8Convolution,
+    area: Area,
+    spread: Spread,
+    starts: Mapping[str, int],
+) -> Kernel:
+    """The kernel of an `area` of a convolution's outputs, spread over the node's output.
+
+    `starts` are the positions of a plane at which parameters begin, by name (else 0).
+    """
+    whole, weight = blocked_form(config, convolution_workload(graph, node, operator), operator)
+    details = Details(
+        post=operator.post, pad_value=operator.pad_value, area=area, spread=spread, name=node.name
+    )
+    table: dict[str, Constant] = {}
+    if operator.table is not None:
+        table["T"] = Constant(form=unpacked, arrays=(operator.table,))
+    position = config.batch * Blocks.of(config).block
+    return Kernel(
+        workload=workload_of_area(whole, area),
+        source=Source(workload=whole, details=details),
+        tensors=bound_tensors(node),
+        constants={"P": parameters(config, operator.bias, operator.scale), "W": weight, **table},
+        recorded=False,
+        offsets={name: start * position for name, start in starts.items()},
+    )
+
+
+def phase_kernels(
+    config: Config, graph: Graph, node: Node, operator: Int8Convolution, phases: Interleave
+) -> list[Kernel]:
+    """One kernel for each phase of a transposed convolution that has outputs."""
+    filters, height, width = phases.outputs
+    kernels: list[Kernel] = []
+    for y in range(phases.factors[0]):
+        for x in range(phases.factors[1]):
+            rows, columns = (_places(phases, axis, phase) for axis, phase in enumerate((y, x)))
+            if rows is None or columns is None:
+                continue
+            first = (y * phases.factors[1] + x) * phases.stride
+            # Taps that the phase does not have are zeros in front of those that it has.
+            taps = max(1, phases.taps(0)[y]), max(1, phases.taps(1)[x])
+            skipped = [size - own for size, own in zip(operator.window.kernel, taps, strict=True)]
+            top, left, bottom, right = operator.window.pads
+            of_phase = slice(first, first + filters)
+            part = replace(
+                operator,
+                weight=operator.weight[of_phase, :, skipped[0] :, skipped[1] :],
+                bias=operator.bias[of_phase],
+                scale=operator.scale[of_phase],
+                window=Window(kernel=taps, pads=(top - skipped[0], left - skipped[1], bottom, right)),
+                phases=None,
+            )
+            area = (rows[0], columns[0], rows[1], columns[1])
+            spread = Spread(plane=(height, width), steps=phases.factors)
+            starts = {"Y": rows[2] * width + columns[2]}
+            kernels.append(part_kernel(config, graph, node, part, area, spread, starts))
+    return kernels
+
+
+def _places(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
+    """The first row (or column) of a phase that is an output, the one behind its last, and the first's place in the
+    output; None where the phase has none."""
+    outputs = [place for place, own in enumerate(phases.remainders(axis)) if own == phase]
+    if not outputs:
+        return None
+    first, last = (
+        (place + phases.before[axis]) // phases.factors[axis] for place in (outputs[0], outputs[-1])
+    )
+    return first, last + 1, outputs[0]

@@ -1,0 +1,192 @@
+"""Kernels that move positions of a tensor (slices, pads, repeated rows), or make some between neighbours.
+
+A box of positions that lie in equal steps, here and there, is a copy by the store unit. Neighbours with fixed weights
+are depthwise convolutions, one for each set of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Convolution, Positions, Resample
+from ...graph.position_boxes import Box, Steps, boxes_of
+from ...te.blocks import Blocks, Pair, Window, ceil_div
+from ...te.ops.common import Spread
+from ...te.post import PLAIN, Post
+from .part_kernels import part_kernel
+from .pool import ELEMENTWISE
+from .pool_kernels import channels_of_vectors
+from .template import Details, Kernel, Source, identity_parameters
+from .workload import windowed
+
+
+def position_kernels(config: Config, graph: Graph, node: Node, operator: Positions) -> list[Kernel]:
+    """One kernel for each box that the output consists of, in each image."""
+    if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (node.inputs[0], node.output)) > 1:
+        raise UserError(
+            f"node {node.name} ({node.kind}): moves positions of several images, whose vectors are neighbours on "
+            f"configuration {config.name}; make batch 1"
+        )
+    _, channels, height, width = graph.tensors[node.inputs[0]].nchw
+    plane, (rows, columns) = height * width, graph.tensors[node.output].nchw[2:]
+    # So far apart that no steps lead from one image to another.
+    apart = 4 * plane
+    blocks = ceil_div(channels, Blocks.of(config).block)
+    kernels: list[Kernel] = []
+    for image, index in enumerate(operator.index):
+        places = np.where(index < 0, -1, index // plane * apart + index % plane)
+        for box in boxes_of(places, 2 * plane):
+            post, source = PLAIN, box.source
+            if source is None:
+                post, source = Post(low=operator.fill, high=operator.fill), Steps(start=0, down=0, along=0)
+            of, start = divmod(source.start, apart)
+            ends = (image * blocks * rows * columns, of * blocks * plane)
+            for part in _lines(box, source, start, (rows * columns, plane)):
+                kernels += _copies(config, node, channels, post, part, ends)
+    return kernels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """One side of a copy: where it begins in its plane, and how it lies there, as rows and columns of any length."""
+
+    start: int
+    spread: Spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copy:
+    """`rows` x `columns` positions of a plane that go to another one."""
+
+    rows: int
+    columns: int
+    source: _Side
+    output: _Side
+
+
+def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iterator[_Copy]:
+    """A box as one copy, or, where its steps are those of no rows and columns, as one for each row."""
+    size, of = planes
+    count = (box.rows, box.columns)
+    there, here = _spread(box.output, count, size), _spread(source, count, of)
+    if there is not None and here is not None:
+        output = _Side(start=box.output.start, spread=there)
+        yield _Copy(rows=box.rows, columns=box.columns, output=output, source=_Side(start=start, spread=here))
+        return
+    for row in range(box.rows):
+        yield _Copy(
+            rows=1,
+            columns=box.columns,
+            output=_Side(
+                start=box.output.start + row * box.output.down,
+                spread=Spread(plane=(1, size), steps=(1, box.output.along)),
+            ),
+            source=_Side(
+                start=start + row * source.down, spread=Spread(plane=(1, of), steps=(1, source.along))
+            ),
+        )
+
+
+def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
+    """Steps as rows and columns of a plane of so many positions; None where no rows have them."""
+    (rows, columns), down = count, steps.down if count[0] > 1 else 0
+    reach = (columns - 1) * steps.along + 1
+    if steps.along < 0 or down < 0:
+        return None
+    if down == 0:
+        return Spread(plane=(1, plane), steps=(0, steps.along))
+    if down < reach or plane % down or rows > plane // down:
+        return None
+    return Spread(plane=(plane // down, down), steps=(1, steps.along))
+
+
+def _copies(
+    config: Config, node: Node, channels: int, post: Post, part: _Copy, ends: tuple[int, int]
+) -> list[Kernel]:
+    """A kernel for each of the output vectors of a block; `ends` are where images begin: here, and there."""
+    vectors, position = Blocks.of(config).outputs, config.batch * Blocks.of(config).block
+    mine = channels_of_vectors(config, channels)
+    (plane, (down, along)) = part.source.spread.plane, part.source.spread.steps
+    # As many rows and columns as are loaded; steps of 0 load one, and take it again.
+    sizes = [
+        (n - 1) * max(step, 1) + 1 for n, step in zip((part.rows, part.columns), (down, along), strict=True)
+    ]
+    workload = windowed(
+        ELEMENTWISE.name,
+        (1, mine, sizes[0], sizes[1]),
+        mine,
+        Window(kernel=(1, 1), strides=(max(down, 1), max(along, 1))),
+    )
+    whole = replace(workload, height=plane[0], width=plane[1])
+    details = Details(
+        post=post,
+        apart=vectors,
+        area=(0, 0, part.rows, part.columns),
+        taken=(down, along),
+        spread=part.output.spread,
+        name=node.name,
+    )
+    return [
+        Kernel(
+            workload=workload,
+            source=Source(workload=whole, details=details),
+            tensors={"X": node.inputs[0], "Y": node.output},
+            constants={"P": identity_parameters(config, mine, 0)},
+            recorded=False,
+            offsets={
+                "X": (ends[1] + part.source.start) * position + vector * config.out_bytes,
+                "Y": (ends[0] + part.output.start) * position + vector * config.out_bytes,
+            },
+        )
+        for vector in range(vectors)
+    ]
+
+
+def resample_kernels(config: Config, graph: Graph, node: Node, operator: Resample) -> list[Kernel]:
+    """One kernel for each run of outputs in equal steps with the same weights."""
+    channels, plane = graph.tensors[node.inputs[0]].nchw[1], graph.tensors[node.output].nchw[2:]
+    height, width = graph.tensors[node.inputs[0]].nchw[2:]
+    kernels: list[Kernel] = []
+    for weights in np.unique(operator.weight, axis=0):
+        places = np.flatnonzero((operator.weight == weights).all(axis=1))
+        used = np.flatnonzero(weights)
+        own = weights[used[0] : used[-1] + 1]
+        for first, count, step, start, by in _steps(places, operator.first[places] + used[0]):
+            along = operator.axis == 1
+            kernel = (1, len(own)) if along else (len(own), 1)
+            convolution = Int8Convolution(
+                weight=np.broadcast_to(own.reshape(1, 1, *kernel), (channels, 1, *kernel)).copy(),
+                bias=np.full(channels, operator.bias, np.int32),
+                scale=np.full(channels, operator.scale, np.float32),
+                window=Window(kernel=kernel, strides=(1, by) if along else (by, 1)),
+                pad_value=0,
+                post=operator.post,
+                groups=channels,
+            )
+            area = (0, 0, height, count) if along else (0, 0, count, width)
+            spread = Spread(plane=plane, steps=(1, step) if along else (step, 1))
+            starts = {"X": start * (1 if along else width), "Y": first * (1 if along else plane[1])}
+            kernels.append(part_kernel(config, graph, node, convolution, area, spread, starts))
+    return kernels
+
+
+def _steps(places: np.ndarray, sources: np.ndarray) -> Iterator[tuple[int, int, int, int, int]]:
+    """Runs of outputs whose places and sources are in equal steps: the first place, their number, the step of places,
+    the first source, the step of sources, which is above 0."""
+    start = 0
+    while start < len(places):
+        end, step, by = start + 1, 1, 1
+        if end < len(places) and sources[end] > sources[start]:
+            step, by = int(places[end] - places[start]), int(sources[end] - sources[start])
+            while end < len(places) and (
+                (places[end] - places[end - 1], sources[end] - sources[end - 1]) == (step, by)
+            ):
+                end += 1
+        yield int(places[start]), end - start, step, int(sources[start]), by
+        start = end

@@ -1,0 +1,137 @@
+"""Transposed convolutions, resized images and normalizations of quantized networks: on every target, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from float_networks import reference, runtime
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.driver import compile_graph
+from vdla.compiler.graph.abilities import PROCESSOR
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.int8_operators import Int8Convolution, Interleave, Positions, Resample
+from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.graph.position_boxes import boxes_of
+from vdla.compiler.runtime.executor import run
+from vdla.isa.check import check
+from vdla.isa.config import Config, load_config
+
+from .random_networks import builder
+from .right_programs import assert_right
+from .test_cpu_partly_quantized import Rounded, transposed
+
+TINY = load_config("tiny")
+MACHINES = {
+    "tiny": TINY,
+    "batch 2, taps": replace(TINY, batch=2, extensions=(*TINY.extensions, "taps")),
+    "8x4": replace(TINY, block_in=8, extensions=("post", "patch")),
+    "4x8": replace(TINY, block_out=8, extensions=("post",), chain_buffer_bytes=256),
+}
+
+
+def resized(shape: tuple[int, ...], plane: tuple[int, int], mode: str, coordinates: str) -> Rounded:
+    """A convolution, a Resize and another one."""
+    net = Rounded(shape[0], 3, *shape[2:])
+    net.product("Conv", (shape[1], 3, 1, 1), net.rounded(0.02))
+    sizes = net.constant(np.array([*shape[:2], *plane]))
+    net.add(
+        "Resize",
+        inputs=[net.last, "", "", sizes],
+        mode=mode,
+        coordinate_transformation_mode=coordinates,
+        nearest_mode="floor",
+    )
+    net.rounded(0.03, 120)
+    net.shape = (*shape[:2], *plane)
+    return net
+
+
+def normalized(channels: int) -> Rounded:
+    """A BatchNormalization of the input, and ReLU; one channel of factor 0, one of a tiny one."""
+    net = Rounded(1, channels, 5, 6)
+    net.rounded(0.02)
+    scale, bias, mean = (net.rng.standard_normal(channels).astype(np.float32) for _ in range(3))
+    scale[:2] = 0, 1e-9
+    variance = net.rng.uniform(0.5, 2, channels).astype(np.float32)
+    net.add("BatchNormalization", *[net.constant(part) for part in (scale, bias, mean, variance)])
+    net.add("Relu")
+    net.rounded(0.02, 10)
+    return net
+
+
+CASES = {
+    "2x2 by 2": (lambda: transposed(16, 2, strides=[2, 2]), Interleave),
+    "3x3 by 2, cut": (
+        lambda: transposed(5, 3, strides=[2, 2], pads=[1] * 4, output_padding=[1, 1]),
+        Interleave,
+    ),
+    "1x1 by 3": (lambda: transposed(3, 1, strides=[3, 3]), Interleave),
+    "4x4 by 1": (lambda: transposed(9, 4, strides=[1, 1]), Interleave),
+    "twice, nearest": (lambda: resized((1, 5, 3, 4), (6, 8), "nearest", "asymmetric"), Positions),
+    "odd, nearest": (lambda: resized((2, 5, 3, 5), (7, 3), "nearest", "half_pixel"), Positions),
+    "one position": (lambda: resized((1, 5, 1, 1), (3, 2), "linear", "pytorch_half_pixel"), Positions),
+    "eightfold": (lambda: resized((1, 5, 2, 3), (16, 24), "linear", "pytorch_half_pixel"), Resample),
+    "by 5/3": (lambda: resized((1, 3, 6, 3), (10, 5), "linear", "half_pixel"), Resample),
+    "smaller": (lambda: resized((1, 9, 7, 8), (3, 4), "linear", "align_corners"), Resample),
+    "normalized": (lambda: normalized(7), Int8Convolution),
+}
+
+
+@pytest.mark.parametrize(("build", "kind"), CASES.values(), ids=CASES)
+def test_every_target_computes_the_same(build, kind: type) -> None:
+    net = build()
+    net.opset = 19
+    model = net.model()
+    x = net.rng.standard_normal(net.input_shape, dtype=np.float32)
+    graph = import_model(model, abilities=PROCESSOR)
+    assert kind in {type(node.operator) for node in graph.nodes}
+    (wanted,) = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": x}))).values()
+    (output,) = graph.outputs
+    # ONNX Runtime resizes integers, and cuts off what is between them; the standard rounds.
+    for peer in (runtime, reference):
+        steps = np.abs(wanted - peer(model, {"x": x})[net.last]) / float(output.quantization.scale)
+        assert steps.max() <= 1.01, peer
+    with compile_cpu(model) as network:
+        assert network.quantized
+        np.testing.assert_array_equal(network.run({"x": x})[output.name], wanted)
+    for config in MACHINES.values():
+        if config.batch == 1 or kind is not Positions or graph.tensors[output.tensor].shape[0] == 1:
+            made = compile_graph(fuse(graph), config, verify=True)
+            assert check(config, made.program.instructions, made.program.image) == []
+            np.testing.assert_array_equal(run(made, {"x": x}).outputs[output.name], wanted)
+
+
+def gathered(seed: int) -> np.ndarray:
+    """Positions [images, rows, columns] of a (2, C, 6, 9) tensor: cuts, turns, windows, and what is in no order."""
+    plane = np.arange(2 * 6 * 9).reshape(2, 6, 9)
+    padded = np.pad(plane, ((0, 0), (1, 2), (0, 3)), constant_values=-1)
+    windows = plane.reshape(2, 2, 3, 3, 3).transpose(0, 1, 3, 2, 4).reshape(12, 9, 1)
+    return [
+        padded,
+        np.roll(plane, (2, 4), (1, 2)),
+        plane[:, 1::2, ::3],
+        windows,
+        plane.transpose(0, 2, 1),
+        plane[::-1, ::-1],
+        np.argsort(windows.reshape(-1)).reshape(2, 6, 9),
+        np.random.default_rng(0).integers(-1, plane.size, (1, 4, 5)),
+    ][seed]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("config", [MACHINES["tiny"], MACHINES["8x4"]], ids=["tiny", "8x4"])
+def test_positions_in_any_order(seed: int, config: Config) -> None:
+    index = gathered(seed)
+    if seed == 3:
+        assert len(boxes_of(index[0] % 54, 108)) == 1
+    b = builder(seed)
+    x = b.convolution(b.input(2, 3, 6, 9), 9, (1, 1))
+    fill = b.tensors[x].grid
+    operator = Positions(index=index, fill=fill.stored_zero_point)
+    shape = (len(index), 9, *index.shape[1:])
+    y = b._append("positions", operator, (x,), shape, fill.zero_point)
+    assert_right(compile_graph(fuse(b.graph(b.convolution(y, 4, (1, 1)))), config, verify=True))
