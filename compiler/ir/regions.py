@@ -14,7 +14,7 @@ from .affine import LinearForm, constant_difference, form_to_expr, linear_form
 from .bounds import Interval, Ranges, form_interval, interval, loop_range
 from .expr import Binary, Buffer, Const, Expr, Var, binary, maximum, minimum
 from .simplify import provably_equal, simplify
-from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region
+from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region, Seq
 from .visit import children, expressions, free_vars, loads_in, walk
 
 _NO_RANGES: dict[str, Interval | Expr] = {}
@@ -180,14 +180,19 @@ def _collect(
         held = boxes.get(buffer)
         boxes[buffer] = box if held is None else _hull(held, box, ranges)
 
-    def loads(statement: Node, around: Ranges) -> None:
-        for expr in expressions(statement):
-            for e in loads_in(expr):
-                add(e.buffer, e.indices, None, around)
+    def loads(exprs: tuple[Expr, ...], around: Ranges) -> None:
+        for expr in exprs:
+            if type(expr) is not Var and type(expr) is not Const:
+                for e in loads_in(expr):
+                    add(e.buffer, e.indices, None, around)
 
     def visit(statement: Node, around: Ranges) -> None:
+        if type(statement) is Seq:
+            for child in statement.statements:
+                visit(child, around)
+            return
         if reads:
-            loads(statement, around)
+            loads((statement.extent,) if type(statement) is For else expressions(statement), around)
         match statement:
             case For(var=var, extent=extent, body=body):
                 visit(body, {**around, var.name: loop_range(extent)})

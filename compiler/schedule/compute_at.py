@@ -82,7 +82,8 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
     moved = [nest.shrink(box, local, ranges) for nest in nests]
     body = Alloc(buffer=local, body=seq(*moved, rebase(at.body, buffer.name, local, box.starts)))
     new = For(var=at.var, extent=at.extent, body=body, kind=at.kind)
-    return check_bounds(check_grid(rebuild(path, new, without=(alloc, *producers))), program, name)
+    moved_in = check_grid(rebuild(path, new, without=(alloc, *producers)))
+    return check_bounds(moved_in, program, name, changed=new)
 
 
 def _target(statement: Node, program: Program, name: str) -> Buffer:

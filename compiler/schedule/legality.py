@@ -138,13 +138,14 @@ def check_grid(program: Program) -> Program:
     return program
 
 
-def check_bounds(after: Program, before: Program, at: str) -> Program:
+def check_bounds(after: Program, before: Program, at: str, changed: Node | None = None) -> Program:
     """`after`, if it verifies wherever an index divides; LegalityError on `before` else.
 
-    Bounds of quotients and remainders of several loops are not always found, and what the verifier cannot prove, no
-    target compiles.
+    `changed` is the part of it that is new (None: all of it); the others were looked at when they were new. Bounds of
+    quotients and remainders of several loops are not always found, and what the verifier cannot prove, no target
+    compiles.
     """
-    if _divides_somewhere(after):
+    if _divides_somewhere(after if changed is None else changed):
         try:
             verify(after)
         except VerifyError as error:
@@ -152,8 +153,8 @@ def check_bounds(after: Program, before: Program, at: str) -> Program:
     return after
 
 
-def _divides_somewhere(program: Program) -> bool:
-    for statement in walk(program):
+def _divides_somewhere(node: Node) -> bool:
+    for statement in walk(node):
         if type(statement) is For:
             if type(statement.extent) is not Const and _divides(statement.extent):
                 return True

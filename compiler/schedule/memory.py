@@ -108,7 +108,7 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
         source=needed,
     )
     new = Alloc(buffer=local, body=seq(copy, rebase(body, buffer, local, needed.starts)))
-    return check_bounds(check_grid(_with_body(path, new)), program, loop or "")
+    return check_bounds(check_grid(_with_body(path, new)), program, loop or "", changed=new)
 
 
 def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> Program:
@@ -150,7 +150,7 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
         source=Region(buffer=local, starts=(_ZERO,) * len(old.shape), extents=result.extents),
     )
     new = Alloc(buffer=local, body=seq(rebase(body, buffer, local, result.starts), copy))
-    return check_bounds(check_grid(_with_body(path, new)), program, loop or "")
+    return check_bounds(check_grid(_with_body(path, new)), program, loop or "", changed=new)
 
 
 def cache_name(program: Program, buffer: str, scope: str) -> str:
