@@ -29,7 +29,8 @@ def models(
         typer.Argument(
             metavar="NAME",
             help="resnet18, resnet50, mobilenet, dqn, dcgan, language_model, small_cnn or mlp; with --form float also "
-            "networks of torchvision and timm, which a wrong name lists.",
+            "bert, mobilebert, gpt2, gpt2_decode, llama, llama_decode and networks of torchvision and timm, which a "
+            "wrong name lists.",
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")],
@@ -39,7 +40,15 @@ def models(
     batch: Annotated[int, typer.Option(min=1, help="Images a launch.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights.")] = 0,
     size: Annotated[
-        int | None, typer.Option(min=1, help="Rows and columns of the images, of torchvision's and timm's.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Rows and columns of the images, of torchvision's and timm's; tokens of a transformer (128).",
+        ),
+    ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Layers of a transformer (2); bert and gpt2 were published with 12."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -49,7 +58,7 @@ def models(
 
     with steps() as progress:
         progress.begin(f"building {name}")
-        proto = build(name, form.value, batch, seed, size)
+        proto = build(name, form.value, batch, seed, size, layers)
     data = proto.SerializeToString(deterministic=True)
     write_whole(output, data)
     if json:

@@ -21,6 +21,8 @@ from .qoperator_form import write_qoperator
 from .quantize import quantize
 from .samples import calibration_families, sample_images, sample_noise
 from .topologies import dqn, mlp, mobilenet, resnet18, resnet50, small_cnn
+from .transformers.table import NAMES as TRANSFORMERS
+from .transformers.table import build_transformer
 
 Name = Literal["resnet18", "resnet50", "mobilenet", "dqn", "small_cnn", "mlp"]
 Form = Literal["u8", "s8", "qop", "float"]
@@ -60,20 +62,27 @@ def _topology(name: str) -> tuple[Callable[[int], Network], int]:
             return mlp, 256
         case _:
             raise UnknownModelError(
-                f"no shipped model is called {name!r}; choose one of {', '.join((*NAMES, *FLOAT_NAMES, *ORIGINALS))}"
+                f"no shipped model is called {name!r}; choose one of "
+                f"{', '.join((*NAMES, *FLOAT_NAMES, *ORIGINALS, *TRANSFORMERS))}"
             )
 
 
 def build(
-    name: str, form: str = "u8", batch: int = 1, seed: int = 0, size: int | None = None
+    name: str,
+    form: str = "u8",
+    batch: int = 1,
+    seed: int = 0,
+    size: int | None = None,
+    layers: int | None = None,
 ) -> onnx.ModelProto:
     """Return the model `name` in `form`, its batch axis fixed to `batch`; the same arguments give the same bytes.
 
     Forms: ``u8`` (QDQ, uint8 activations), ``s8`` (QDQ, symmetric int8 activations, ReLU kept), ``qop``
-    (QOperator, uint8) and ``float`` (float32, unquantized; the only one of `FLOAT_NAMES` and `ORIGINALS`). The input
+    (QOperator, uint8) and ``float`` (float32, unquantized; the only one of all but `NAMES`). The input
     ``input`` is float32 [batch, ...], the output ``output`` float32 [batch, ...]; those of `ORIGINALS` are ``x`` and
-    ``y``. `size` is the rows and columns of the images, for `ORIGINALS` only. Raises `UserError` for an unknown name or
-    form, a batch below 1, a negative seed or a size that the network does not take.
+    ``y``, and `transformers` say theirs. `size` is the rows and columns of the images, for `ORIGINALS` only, or the
+    tokens of `TRANSFORMERS`, which alone have `layers`. Raises `UserError` for an unknown name or form, a batch below
+    1, a negative seed, and a size or layers that the network does not take.
     """
     if form not in FORMS:
         raise UnknownModelError(f"no form is called {form!r}; choose one of {', '.join(FORMS)}")
@@ -83,11 +92,15 @@ def build(
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
     if size is not None and name in (*NAMES, *FLOAT_NAMES):
         raise UnknownModelError(f"{name} has one size of input; leave the size out")
-    if name in FLOAT_NAMES or name in ORIGINALS:
+    if layers is not None and name not in TRANSFORMERS:
+        raise UnknownModelError(f"{name} has its own layers; leave their number out")
+    if name in FLOAT_NAMES or name in ORIGINALS or name in TRANSFORMERS:
         if form != "float":
             raise UnknownModelError(
                 f"{name} exists in the form float only, not {form}; choose the form float"
             )
+        if name in TRANSFORMERS:
+            return build_transformer(name, seed=seed, batch=batch, tokens=size, layers=layers)
         if name in ORIGINALS:
             return originals.build_original(name, batch=batch, seed=seed, size=size)
         return dcgan(seed, batch) if name == "dcgan" else language_model(seed, batch)
@@ -118,6 +131,8 @@ def sample_inputs(name: str, count: int, seed: int = 0) -> NDArray[np.float32]:
     """Return `count` seeded inputs for the model `name`: float32 [count, *input shape], within [-3, 3]."""
     if seed < 0:
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
+    if name in TRANSFORMERS:
+        raise UnknownModelError(f"{name} takes tokens; transformers.token_inputs makes them")
     if name in ORIGINALS:
         size = originals.original(name).size
         return sample_noise((3, size, size), count, seed)

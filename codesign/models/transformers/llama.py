@@ -1,0 +1,150 @@
+"""A small Llama: grouped queries, rotary positions, RMS normalization and SwiGLU, with keys and values kept.
+
+After Touvron et al., "LLaMA: Open and Efficient Foundation Language Models" (2023) and Ainslie et al., "GQA" (2023),
+and the nodes that torch's exporter writes; the shape is that of SmolLM2-135M, the smallest one that is widely used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from .gpt2 import with_logits
+from .writer import LEAST, End, Writer, floats, ids
+
+EPSILON = 1e-5
+THETA = 100_000.0
+"""The base of the rotary angles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaSizes:
+    """The shape of a Llama: SmolLM2-135M unless told; `groups` are its heads of keys and values."""
+
+    layers: int = 2
+    width: int = 576
+    heads: int = 9
+    groups: int = 3
+    inner: int = 1536
+    vocabulary: int = 49_152
+
+
+def llama(seed: int, batch: int, sequence: int, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
+    """A prompt: ``input_ids`` and ``position_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence,
+    vocabulary] and, of each layer i, ``present.i.key`` and ``present.i.value`` [batch, groups, sequence,
+    width / heads]."""
+    return _llama(seed, batch, sequence, 0, sizes)
+
+
+def llama_decode(seed: int, batch: int, past: int, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
+    """One token behind `past` others, with keys and values ``past.i.key`` and ``past.i.value``; else as `llama`."""
+    return _llama(seed, batch, 1, past, sizes)
+
+
+def _llama(seed: int, batch: int, sequence: int, past: int, sizes: LlamaSizes) -> onnx.ModelProto:
+    w = Writer(rng=np.random.default_rng(seed))
+    rows, width, heads, groups = (batch, sequence), sizes.width, sizes.heads, sizes.groups
+    size, length = width // heads, past + sequence
+    words = w.weight("words.weight", sizes.vocabulary, width)
+    inputs: dict[str, End] = {"input_ids": ids(rows), "position_ids": ids(rows)}
+    outputs = {"logits": floats((*rows, sizes.vocabulary))}
+    turns = _turns(w, rows, size)
+    data = w.node("Gather", "embeddings", [words, "input_ids"])
+    for layer in range(sizes.layers):
+        name = f"layer{layer}"
+        normal = _rms_norm(w, f"{name}.norm1", data, width)
+        query, key, value = (
+            w.heads(
+                f"{name}.{part}",
+                w.linear(f"{name}.{part}", normal, width, count * size, bias=False),
+                rows,
+                count,
+                size,
+            )
+            for part, count in (("query", heads), ("key", groups), ("value", groups))
+        )
+        query, key = (_turned(w, part, data, turns, size) for part, data in _named(name, query, key))
+        repeated: list[str] = []
+        for part, new in (("key", key), ("value", value)):
+            output = f"present.{layer}.{part}"
+            if past:
+                inputs[f"past.{layer}.{part}"] = floats((batch, groups, past, size))
+                w.graph.node("Concat", output, [f"past.{layer}.{part}", new], output, axis=2)
+            else:
+                w.graph.node("Identity", output, [new], output)
+            outputs[output] = floats((batch, groups, length, size))
+            repeated.append(_repeated(w, f"{name}.{part}s", output, (batch, groups, length, size), heads))
+        keys = w.node("Transpose", f"{name}.keys.last", [repeated[0]], perm=[0, 1, 3, 2])
+        products = w.node("MatMul", f"{name}.products", [query, keys])
+        scaled = w.node("Mul", f"{name}.scaled", [products, w.number(size**-0.5)])
+        if not past:
+            mask = np.triu(np.full((sequence, sequence), LEAST), 1)[None, None]
+            scaled = w.node("Add", f"{name}.masked", [scaled, w.graph.constant("mask", mask, np.float32)])
+        shares = w.node("Softmax", f"{name}.shares", [scaled], axis=-1)
+        context = w.node("MatMul", f"{name}.context", [shares, repeated[1]])
+        joined = w.joined(f"{name}.context", context, rows, width)
+        attended = w.linear(f"{name}.attended", joined, width, width, bias=False)
+        data = w.node("Add", f"{name}.sum1", [data, attended])
+        normal = _rms_norm(w, f"{name}.norm2", data, width)
+        gate, up = (
+            w.linear(f"{name}.{part}", normal, width, sizes.inner, bias=False) for part in ("gate", "up")
+        )
+        share = w.node("Sigmoid", f"{name}.sigmoid", [gate])
+        gated = w.node("Mul", f"{name}.gated", [w.node("Mul", f"{name}.silu", [gate, share]), up])
+        down = w.linear(f"{name}.down", gated, sizes.inner, width, bias=False)
+        data = w.node("Add", f"{name}.sum2", [data, down])
+    data = _rms_norm(w, "norm", data, width)
+    return with_logits(w, "llama_float", data, words, rows, (width, sizes.vocabulary), inputs, outputs)
+
+
+def _named(name: str, query: str, key: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (f"{name}.query.turned", query), (f"{name}.key.turned", key)
+
+
+def _turns(w: Writer, rows: tuple[int, int], size: int) -> tuple[str, str]:
+    """Cosines and sines of each position's angles, [batch, 1, sequence, size]: both halves of a head have the same."""
+    batch, sequence = rows
+    steps = THETA ** -(np.arange(0, size, 2) / size)
+    places = w.node("Cast", "turns.places", ["position_ids"], to=TensorProto.FLOAT)
+    places = w.reshape("turns.column", places, (batch, sequence, 1))
+    frequencies = w.graph.constant("turns.frequencies", steps[None, None], np.float32)
+    angles = w.node("Mul", "turns.angles", [places, frequencies])
+    both = w.node("Concat", "turns.both", [angles, angles], axis=-1)
+    wide = w.node("Unsqueeze", "turns.wide", [both, w.numbers([1])])
+    return w.node("Cos", "turns.cosines", [wide]), w.node("Sin", "turns.sines", [wide])
+
+
+def _turned(w: Writer, name: str, data: str, turns: tuple[str, str], size: int) -> str:
+    """data * cosine + (data with its halves exchanged, the new first one negative) * sine."""
+    halves = (
+        w.node("Slice", f"{name}.{part}", [data, *map(w.numbers, ([start], [end], [3]))])
+        for part, start, end in (("low", 0, size // 2), ("high", size // 2, size))
+    )
+    low, high = halves
+    exchanged = w.node(
+        "Concat", f"{name}.exchanged", [w.node("Neg", f"{name}.negative", [high]), low], axis=-1
+    )
+    straight = w.node("Mul", f"{name}.straight", [data, turns[0]])
+    return w.node("Add", name, [straight, w.node("Mul", f"{name}.across", [exchanged, turns[1]])])
+
+
+def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, int, int], heads: int) -> str:
+    """Each group's keys or values for all of its heads, as exporters do it: Unsqueeze, Expand, Reshape."""
+    batch, groups, length, size = shape
+    wide = w.node("Unsqueeze", f"{name}.wide", [data, w.numbers([2])])
+    full = (batch, groups, heads // groups, length, size)
+    copied = w.node("Expand", f"{name}.copied", [wide, w.numbers(full)])
+    return w.reshape(name, copied, (batch, heads, length, size))
+
+
+def _rms_norm(w: Writer, name: str, data: str, size: int) -> str:
+    """x / sqrt(mean of x**2 + epsilon) * weight, node by node."""
+    squares = w.node("Pow", f"{name}.squares", [data, w.number(2.0)])
+    mean = w.node("ReduceMean", f"{name}.mean", [squares], axes=[-1])
+    root = w.node("Sqrt", f"{name}.root", [w.node("Add", f"{name}.shifted", [mean, w.number(EPSILON)])])
+    factor = w.node("Reciprocal", f"{name}.factor", [root])
+    normal = w.node("Mul", f"{name}.normal", [data, factor])
+    return w.node("Mul", name, [w.weight(f"{name}.weight", size, mean=1.0), normal])

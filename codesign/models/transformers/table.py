@@ -1,0 +1,92 @@
+"""All transformers by name: what builds them, and how many tokens and layers they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+from vdla.util.errors import UserError
+
+from .bert import POSITIONS as BERT_POSITIONS
+from .bert import BertSizes, MobileBertSizes, bert, mobilebert
+from .gpt2 import POSITIONS, Gpt2Sizes, gpt2, gpt2_decode
+from .llama import LlamaSizes, llama, llama_decode
+
+TOKENS = 128
+"""Of a sequence, or of what is kept of one, unless told."""
+LAYERS = 2
+"""Unless told: the originals have more of the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transformer:
+    """How one is built from seed, batch, tokens and layers; the most tokens it has positions for."""
+
+    build: Callable[[int, int, int, int], onnx.ModelProto]
+    most: int
+    layers: int
+    """Of the original."""
+
+
+TABLE: dict[str, Transformer] = {
+    "bert": Transformer(lambda s, b, n, k: bert(s, b, n, BertSizes(layers=k)), BERT_POSITIONS, 12),
+    "mobilebert": Transformer(
+        lambda s, b, n, k: mobilebert(s, b, n, MobileBertSizes(layers=k)), BERT_POSITIONS, 24
+    ),
+    "gpt2": Transformer(lambda s, b, n, k: gpt2(s, b, n, Gpt2Sizes(layers=k)), POSITIONS, 12),
+    "gpt2_decode": Transformer(
+        lambda s, b, n, k: gpt2_decode(s, b, n, Gpt2Sizes(layers=k)), POSITIONS - 1, 12
+    ),
+    "llama": Transformer(lambda s, b, n, k: llama(s, b, n, LlamaSizes(layers=k)), 8192, 30),
+    "llama_decode": Transformer(lambda s, b, n, k: llama_decode(s, b, n, LlamaSizes(layers=k)), 8191, 30),
+}
+NAMES = tuple(TABLE)
+
+
+def build_transformer(
+    name: str, *, seed: int = 0, batch: int = 1, tokens: int | None = None, layers: int | None = None
+) -> onnx.ModelProto:
+    """The model, which takes `tokens` at once, or for one behind as many others (``_decode``).
+
+    Raises UserError for an unknown name, and for more tokens or layers than the original has.
+    """
+    if name not in TABLE:
+        raise UserError(f"no transformer is called {name!r}; choose one of {', '.join(NAMES)}")
+    entry = TABLE[name]
+    tokens, layers = TOKENS if tokens is None else tokens, LAYERS if layers is None else layers
+    if not 1 <= tokens <= entry.most:
+        raise UserError(f"{name} takes 1 to {entry.most:,} tokens, not {tokens:,}; choose a size among these")
+    if not 1 <= layers <= entry.layers:
+        raise UserError(f"{name} has 1 to {entry.layers} layers, not {layers}; choose among these")
+    return entry.build(seed, batch, tokens, layers)
+
+
+def token_inputs(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
+    """Seeded inputs of such a model: ids below the size of its vocabulary, positions in their order behind what is
+    kept, a mask that leaves out the last eighth, types of two halves, normal keys and values."""
+    rng = np.random.default_rng(seed)
+    words = next(t.dims[0] for t in model.graph.initializer if t.name == "words.weight")
+    shapes = {
+        info.name: (info.type.tensor_type.elem_type, [d.dim_value for d in info.type.tensor_type.shape.dim])
+        for info in model.graph.input
+    }
+    past = shapes["past.0.key"][1][2] if "past.0.key" in shapes else 0
+    found: dict[str, np.ndarray] = {}
+    for name, (dtype, shape) in shapes.items():
+        place = np.broadcast_to(np.arange(shape[-1]), shape)
+        match name:
+            case "input_ids":
+                found[name] = rng.integers(0, words, shape)
+            case "position_ids":
+                found[name] = past + place
+            case "attention_mask":
+                found[name] = (place < shape[-1] - shape[-1] // 8).astype(np.int64)
+            case "token_type_ids":
+                found[name] = (place >= shape[-1] // 2).astype(np.int64)
+            case _:
+                assert dtype == TensorProto.FLOAT
+                found[name] = rng.standard_normal(shape).astype(np.float32)
+    return {name: np.ascontiguousarray(array) for name, array in found.items()}

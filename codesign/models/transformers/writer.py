@@ -1,0 +1,100 @@
+"""What transformers are written with: seeded weights, and the nodes that exporters write for common parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+from vdla.compiler.graph.onnx_graph import OnnxGraph
+
+OPSET = 17
+IR_VERSION = 8
+DEVIATION = 0.02
+"""Of weights, as BERT, GPT-2 and Llama are initialized."""
+LEAST = float(np.finfo(np.float32).min)
+"""What masks add: exporters take the least float32."""
+
+End = tuple[int, tuple[int, ...]]
+Ends = Mapping[str, End]
+"""ONNX's number of an element type and a shape for each name."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Writer:
+    """A graph under construction; nodes and tensors are called after the part of the network that they belong to."""
+
+    rng: np.random.Generator
+    graph: OnnxGraph = field(default_factory=OnnxGraph)
+
+    def weight(self, name: str, *shape: int, mean: float = 0.0) -> str:
+        """Normal numbers of `DEVIATION` around `mean`."""
+        if name not in self.graph.initializers:
+            values = self.rng.standard_normal(shape, np.float32) * np.float32(DEVIATION) + np.float32(mean)
+            self.graph.constant(name, values, np.float32)
+        return name
+
+    def numbers(self, values: Sequence[int]) -> str:
+        """A list of int64, shared by all who ask for the same."""
+        return self.graph.constant(f"int64_{'_'.join(map(str, values))}", values, np.int64)
+
+    def number(self, value: float) -> str:
+        """A float32 without dimensions, shared likewise."""
+        return self.graph.constant(f"float_{value!r}", value, np.float32)
+
+    def node(self, operator: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """A node and its output, both called `name`."""
+        return self.graph.node(operator, name, inputs, name, **attributes)
+
+    def linear(self, name: str, data: str, depth: int, columns: int, *, bias: bool = True) -> str:
+        """data @ weight + bias: MatMul and Add."""
+        product = self.node(
+            "MatMul", f"{name}.product", [data, self.weight(f"{name}.weight", depth, columns)]
+        )
+        return self.node("Add", name, [self.weight(f"{name}.bias", columns), product]) if bias else product
+
+    def layer_norm(self, name: str, data: str, size: int, epsilon: float) -> str:
+        """LayerNormalization of the last dimension."""
+        scale, shift = self.weight(f"{name}.weight", size, mean=1.0), self.weight(f"{name}.bias", size)
+        return self.node("LayerNormalization", name, [data, scale, shift], axis=-1, epsilon=epsilon)
+
+    def reshape(self, name: str, data: str, shape: Sequence[int]) -> str:
+        """Reshape to a constant shape."""
+        return self.node("Reshape", name, [data, self.numbers(shape)])
+
+    def heads(
+        self, name: str, data: str, rows: tuple[int, int], heads: int, size: int, *, last: bool = False
+    ) -> str:
+        """[batch, sequence, heads * size] to [batch, heads, sequence, size], or the `last` two exchanged."""
+        cut = self.reshape(f"{name}.cut", data, (*rows, heads, size))
+        return self.node("Transpose", f"{name}.heads", [cut], perm=[0, 2, 3, 1] if last else [0, 2, 1, 3])
+
+    def joined(self, name: str, data: str, rows: tuple[int, int], width: int) -> str:
+        """Heads back to [batch, sequence, width]."""
+        moved = self.node("Transpose", f"{name}.moved", [data], perm=[0, 2, 1, 3])
+        return self.reshape(f"{name}.joined", moved, (*rows, width))
+
+    def finish(self, name: str, inputs: Ends, outputs: Ends) -> onnx.ModelProto:
+        """A checked model."""
+        proto = helper.make_graph(
+            self.graph.nodes,
+            name,
+            [helper.make_tensor_value_info(end, dtype, shape) for end, (dtype, shape) in inputs.items()],
+            [helper.make_tensor_value_info(end, dtype, shape) for end, (dtype, shape) in outputs.items()],
+            list(self.graph.initializers.values()),
+        )
+        opsets = [helper.make_opsetid("", OPSET)]
+        return helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="vdla")
+
+
+def ids(shape: tuple[int, ...]) -> End:
+    """An end of int64."""
+    return TensorProto.INT64, shape
+
+
+def floats(shape: tuple[int, ...]) -> End:
+    """An end of float32."""
+    return TensorProto.FLOAT, shape

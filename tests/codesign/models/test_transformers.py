@@ -1,0 +1,92 @@
+"""Transformers from token ids: what they are, and their outputs on this processor against ONNX Runtime's."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from vdla.codesign.models import TRANSFORMERS, build
+from vdla.codesign.models.transformers import (
+    BertSizes,
+    Gpt2Sizes,
+    LlamaSizes,
+    MobileBertSizes,
+    bert,
+    gpt2,
+    gpt2_decode,
+    llama,
+    llama_decode,
+    mobilebert,
+    token_inputs,
+)
+from vdla.util.errors import UserError
+
+import vdla
+
+BERT = BertSizes(layers=1, width=24, heads=2, inner=48, vocabulary=50)
+MOBILE = MobileBertSizes(layers=1, width=24, embedding=8, bottleneck=12, heads=3, stack=2, vocabulary=50)
+GPT2 = Gpt2Sizes(layers=1, width=24, heads=3, vocabulary=50)
+LLAMA = LlamaSizes(layers=1, width=24, heads=6, groups=2, inner=32, vocabulary=50)
+SMALL = {
+    "bert": lambda: bert(1, 2, 5, BERT),
+    "mobilebert": lambda: mobilebert(1, 1, 5, MOBILE),
+    "gpt2": lambda: gpt2(1, 1, 5, GPT2),
+    "gpt2_decode": lambda: gpt2_decode(1, 1, 5, GPT2),
+    "llama": lambda: llama(1, 1, 5, LLAMA),
+    "llama_decode": lambda: llama_decode(1, 1, 5, LLAMA),
+}
+
+
+def outputs_of(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs on this processor, which are ONNX Runtime's within 1e-5 of the greatest."""
+    onnx.checker.check_model(model, full_check=True)
+    got = dict(vdla.compile(model, target="llvm").run(feeds))
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for info, expected in zip(model.graph.output, session.run(None, feeds), strict=True):
+        wanted = np.asarray(expected)
+        assert np.abs(got[info.name] - wanted).max() <= 1e-5 * np.abs(wanted).max(), info.name
+    return got
+
+
+def test_there_is_one_of_each() -> None:
+    assert list(TRANSFORMERS) == list(SMALL)
+
+
+@pytest.mark.parametrize("name", ["bert", "mobilebert"])
+def test_outputs(name: str) -> None:
+    model = SMALL[name]()
+    outputs_of(model, token_inputs(model))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_token_by_token_as_at_once(name: str) -> None:
+    """The last token of a prompt, behind what was kept of the others, has the logits that it has in the prompt."""
+    whole = {"gpt2": gpt2(1, 1, 6, GPT2), "llama": llama(1, 1, 6, LLAMA)}[name]
+    feeds = token_inputs(whole)
+    at_once = outputs_of(whole, feeds)
+    step = SMALL[f"{name}_decode"]()
+    last = {
+        info.name: feeds["input_ids"][:, 5:]
+        if info.name == "input_ids"
+        else np.array([[5]])
+        if info.name == "position_ids"
+        else np.ascontiguousarray(at_once[info.name.replace("past", "present")][:, :, :5])
+        for info in step.graph.input
+    }
+    outputs = outputs_of(step, last)
+    np.testing.assert_allclose(outputs["logits"][0, 0], at_once["logits"][0, 5], rtol=1e-4, atol=1e-5)
+    for part in ("present.0.key", "present.0.value"):
+        np.testing.assert_allclose(outputs[part], at_once[part], rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_refused() -> None:
+    for form, size, layers, words in (
+        ("u8", None, None, "exists in the form float only"),
+        ("float", 513, None, "takes 1 to 512 tokens"),
+        ("float", None, 13, "has 1 to 12 layers"),
+    ):
+        with pytest.raises(UserError, match=words):
+            build("bert", form, size=size, layers=layers)
+    with pytest.raises(UserError, match="has its own layers"):
+        build("mlp", layers=2)
