@@ -1,4 +1,5 @@
-"""Models with symbolic dimensions: `--dim NAME=SIZE` on the command line gives them sizes."""
+"""Models with symbolic dimensions, and inputs that decide shapes: `--dim NAME=SIZE` and `--constant NAME=VALUE,...` on
+the command line give them sizes and values."""
 
 from __future__ import annotations
 
@@ -25,20 +26,51 @@ def parse_dimensions(texts: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
+def parse_constants(texts: Sequence[str]) -> dict[str, list[int | float]]:
+    """Numbers by name of texts like "axes=0,1". UserError for one that is none, or names an input twice."""
+    values: dict[str, list[int | float]] = {}
+    for text in texts:
+        name, _, listed = text.rpartition("=")
+        try:
+            numbers = [_number(part) for part in listed.split(",")] if listed else []
+        except ValueError:
+            numbers, name = [], ""
+        if not name:
+            raise UserError(
+                f"--constant {text}: write NAME=VALUE,... with numbers, as in --constant axes=0,1"
+            )
+        if name in values:
+            raise UserError(f"--constant {name} is given twice; once is enough")
+        values[name] = numbers
+    return values
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 @contextlib.contextmanager
-def sized_model(model: Path, texts: Sequence[str]) -> Iterator[Path]:
-    """The path of `model` with sizes for its symbolic dimensions: a file that lives as long as the block.
+def sized_model(model: Path, texts: Sequence[str], constants: Sequence[str] = ()) -> Iterator[Path]:
+    """The path of `model` with sizes for its symbolic dimensions, and `constants` for inputs: a file that lives as long
+    as the block.
 
     Without any it is the model itself. What is raised within names the model's own path. Raises UserError.
     """
-    sizes = parse_dimensions(texts)
-    if not sizes:
+    sizes, values = parse_dimensions(texts), parse_constants(constants)
+    if not sizes and not values:
         yield model
         return
     # Reading models takes long to import, and most have no such dimensions.
+    from vdla.compiler.graph.bound_inputs import with_constants
+    from vdla.compiler.graph.model_file import ModelFile
     from vdla.compiler.graph.onnx_load import with_dimensions
 
-    content = with_dimensions(model, sizes)
+    content = with_constants(model, values) if values else b""
+    if sizes:
+        content = with_dimensions(ModelFile(path=model, content=content) if values else model, sizes)
     with tempfile.TemporaryDirectory(prefix="vdla-") as folder:
         path = Path(folder) / model.name
         path.write_bytes(content)

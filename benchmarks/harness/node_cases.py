@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ PARAMETERS = {
     "steps",
     "split",
     "pads",
+    "constant_value",
     "repeats",
     "sizes",
     "scales",
@@ -51,13 +52,16 @@ PARAMETERS = {
     "size",
     "output_shape",
     "max_output_boxes_per_class",
+    "M",
+    "cond",
 }
 """Formal inputs of operators that say what to compute rather than on what: most exporters write them as constants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCase:
-    """A case. `operator` is that of the node it is about, of an expanded function the function's."""
+    """A case. `operator` is that of the node it is about, of an expanded function the function's, and so are
+    `parameters`: the inputs that say what to compute."""
 
     name: str
     operator: str
@@ -65,6 +69,7 @@ class NodeCase:
     data: Sequence[tuple[Sequence[Any], Sequence[Any]]]
     rtol: float
     atol: float
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,7 @@ def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
         warnings.simplefilter("ignore")
         found = collect_testcases(operator)
     about = {case.name: case.model.graph.node[0].op_type for case in found if case.model is not None}
+    given = {case.name: parameters(case.model) for case in found if case.model is not None}
     for case in found:
         assert case.model is not None and case.data_sets is not None
         of = re.sub("_expanded(_ver[0-9]+)?$", "", case.name)
@@ -95,6 +101,7 @@ def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
             data=case.data_sets,
             rtol=case.rtol,
             atol=case.atol,
+            parameters=tuple(dict.fromkeys((*given[case.name], *_same(case.model, given.get(of, ()))))),
         )
 
 
@@ -112,36 +119,30 @@ def apart(case: NodeCase) -> str | None:
 
 def judge(case: NodeCase) -> Judged:
     """Compiles and runs a case as it is."""
-    verdict, message = _verdict(case, case.model, ())
+    verdict, message = _verdict(case, case.model, {})
     return Judged(name=case.name, operator=case.operator, verdict=verdict, message=message)
 
 
 def judge_fixed(case: NodeCase) -> Judged | None:
     """The same with parameters of the node as constants; None where it has none among its inputs."""
-    fixed = parameters(case)
+    fixed = case.parameters
     if not fixed:
         return None
     names = [info.name for info in case.model.graph.input]
     verdict, message = "refused", "it has several sets of data"
     if len(case.data) == 1:
-        model = onnx.ModelProto()
-        model.CopyFrom(case.model)
         values = dict(zip(names, case.data[0][0], strict=True))
-        for name in fixed:
-            model.graph.initializer.append(numpy_helper.from_array(np.asarray(array(values[name])), name))
-        kept = [info for info in model.graph.input if info.name not in fixed]
-        del model.graph.input[:]
-        model.graph.input.extend(kept)
-        verdict, message = _verdict(case, model, fixed)
+        constants = {name: np.asarray(array(values[name])) for name in fixed}
+        verdict, message = _verdict(case, case.model, constants)
     return Judged(name=case.name, operator=case.operator, verdict=verdict, message=message, fixed=True)
 
 
-def parameters(case: NodeCase) -> tuple[str, ...]:
-    """The inputs of a case that its node, or one of the function's, takes as one of `PARAMETERS`."""
-    names = {info.name for info in case.model.graph.input}
-    opset = {entry.domain: entry.version for entry in case.model.opset_import}
+def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
+    """The inputs of a model that one of its nodes takes as one of `PARAMETERS`."""
+    names = {info.name for info in model.graph.input}
+    opset = {entry.domain: entry.version for entry in model.opset_import}
     found: dict[str, None] = {}
-    for node in case.model.graph.node:
+    for node in model.graph.node:
         try:
             schema = onnx.defs.get_schema(node.op_type, opset.get(node.domain, 1), node.domain)
         except onnx.defs.SchemaError:
@@ -150,6 +151,11 @@ def parameters(case: NodeCase) -> tuple[str, ...]:
             if formal.name in PARAMETERS and given in names:
                 found[given] = None
     return tuple(found)
+
+
+def _same(model: onnx.ModelProto, names: Sequence[str]) -> list[str]:
+    """Those of some names that are inputs of a model."""
+    return [info.name for info in model.graph.input if info.name in names]
 
 
 def array(value: Any) -> np.ndarray:
@@ -161,9 +167,9 @@ def _holds_strings(end: TypeProto) -> bool:
     return end.tensor_type.elem_type == TensorProto.STRING
 
 
-def _verdict(case: NodeCase, model: onnx.ModelProto, fixed: Iterable[str]) -> tuple[Verdict, str]:
+def _verdict(case: NodeCase, model: onnx.ModelProto, fixed: Mapping[str, np.ndarray]) -> tuple[Verdict, str]:
     try:
-        network = vdla.compile(model, target="llvm")
+        network = vdla.compile(model, target="llvm", constants=fixed)
         names = [info.name for info in case.model.graph.input]
         for inputs, outputs in case.data:
             feeds = {n: array(v) for n, v in zip(names, inputs, strict=True) if n not in fixed}

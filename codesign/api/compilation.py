@@ -13,7 +13,10 @@ from vdla.compiler.schedule import Schedule
 from vdla.isa.config import Config, load_config
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import onnx
+    from numpy.typing import ArrayLike
     from vdla.compiler.tune.records.book import RecordBook
 
 
@@ -27,6 +30,7 @@ def compile(
     records: RecordBook | str | Path | None = None,
     virtual_threads: int = 2,
     dump_passes: str | Path | None = None,
+    constants: Mapping[str, ArrayLike] | None = None,
 ) -> Executable:
     """Compile an ONNX model: a path, the bytes of a file, or a ModelProto.
 
@@ -36,9 +40,14 @@ def compile(
     `device` is a GPU's number,
     or "emulated". A dynamic first dimension of the inputs becomes `batch`. `records` are those of the tuner, "shipped"
     those of the package. `virtual_threads` is how many copies of each of the accelerator's buffers hide latency.
-    `dump_passes` names a folder that gets the program after each pass. Raises UserError.
+    `dump_passes` names a folder that gets the program after each pass. `constants` are values of inputs by name, which
+    are no inputs then: those that decide shapes, such as the axes of a reduction. Raises UserError.
     """
     source = model if isinstance(model, str | Path | bytes) else model.SerializeToString()
+    if constants:
+        from vdla.compiler.graph.bound_inputs import with_constants
+
+        source = with_constants(source, constants)
     options = CompileOptions(
         target=target,
         config=_config(config),

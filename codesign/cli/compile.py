@@ -13,7 +13,7 @@ from vdla.util.user_files import check_destination
 from ..network_options import NetworkOptions
 from .compile_accelerator import compile_for_accelerator
 from .compile_kernels import compile_kernels
-from .options import ConfigOption, DimOption, JsonOption, NoCacheOption, was_given
+from .options import ConfigOption, ConstantOption, DimOption, JsonOption, NoCacheOption, was_given
 from .records import RecordsOption, book_from
 from .targets import Targets, parse_targets
 
@@ -52,6 +52,7 @@ def compile_model(
         ),
     ] = None,
     dim: DimOption = None,
+    constant: ConstantOption = None,
     records: RecordsOption = None,
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
@@ -60,11 +61,11 @@ def compile_model(
 
     With --target vdla a quantized one for the accelerator: the program that `vdla run --program-out` writes.
     """
-    if dim:
+    if dim or constant:
         check_destination(output, inputs=(model,))
     from ..dimensions import sized_model
 
-    with sized_model(model, dim or ()) as model:
+    with sized_model(model, dim or (), constant or ()) as model:
         from vdla.compiler.backends.backend import CompileOptions
         from vdla.compiler.backends.table import kernel_backend
 

@@ -20,6 +20,15 @@ DimOption = Annotated[
         help="The size of a symbolic dimension of the model's inputs, as in --dim sequence=128. May be repeated.",
     ),
 ]
+ConstantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constant",
+        metavar="NAME=VALUE,...",
+        help="The values of an input that decide shapes, as in --constant axes=0,1: it is no input then. May be "
+        "repeated.",
+    ),
+]
 NoCacheOption = Annotated[
     bool,
     typer.Option(

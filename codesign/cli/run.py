@@ -10,7 +10,7 @@ from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 
 from ..network_options import NetworkOptions
-from .options import PROCESSOR, ConfigOption, DimOption, JsonOption, NoCacheOption
+from .options import PROCESSOR, ConfigOption, ConstantOption, DimOption, JsonOption, NoCacheOption
 from .records import RecordsOption, book_from
 from .run_accelerator import run_on_accelerator
 from .run_divided import Partition, run_divided
@@ -103,6 +103,7 @@ def run(
         int, typer.Option(min=1, help="What a dynamic first dimension becomes.", rich_help_panel=PROCESSOR)
     ] = 1,
     dim: DimOption = None,
+    constant: ConstantOption = None,
     records: RecordsOption = None,
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
@@ -125,11 +126,11 @@ def run(
     if target is not None:
         check_target(target, targets, kind, device)
     refuse_options_of_others(context, kind, divided=divided)
-    if dim:
+    if dim or constant:
         check_destination(outputs, trace, program_out, inputs=(model, inputs))
     from ..dimensions import sized_model
 
-    with sized_model(model, dim or ()) as model:
+    with sized_model(model, dim or (), constant or ()) as model:
         options = RunOptions(
             inputs=inputs, outputs=outputs, repeat=repeat, threads=threads, profile=profile, json=json
         )

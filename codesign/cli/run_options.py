@@ -69,13 +69,16 @@ class AcceleratorOptions:
     program: Path | None = None
 
 
-FOR_ALL = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "records", "dim", "json")
+FOR_ALL = (
+    *("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "records", "dim"),
+    *("constant", "json"),
+)
 FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
 FOR_GPUS = ("repeat", "profile", "batch", "no_cache")
 FOR_DIVIDED = ("config", "partition", "vthreads", "repeat", "threads", "no_cache")
 """Parameters of `vdla run` for all devices, for processors, for GPUs, and for models that accelerator and processor
 share; all but those for processors and the partition are the accelerator's."""
-FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "no_cache")
+FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "constant", "no_cache")
 """Parameters for models on processors and GPUs, which networks that are compiled already do not have."""
 
 

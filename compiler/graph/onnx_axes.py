@@ -53,8 +53,10 @@ def joined_shape(
     return axis, (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
 
 
-def split_sizes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    """The axis, 0 or more, along which Split cuts, and how long each part is."""
+def split_sizes(
+    context: NodeContext, node: OnnxNode, shape: tuple[int, ...], *, least: int = 1
+) -> tuple[int, tuple[int, ...]]:
+    """The axis, 0 or more, along which Split cuts, and how long each part is: `least` or more."""
     axis = one_axis(context, node, shape)
     size = shape[axis]
     given = context.array(node, 1, "split")
@@ -69,13 +71,15 @@ def split_sizes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) ->
             context.fail(node, f"splits {size} into {count} parts", "say how long each part is")
         part = -(-size // count)
         parts = tuple(min(part, size - part * i) for i in range(count))
-    if len(parts) != len(node.outputs) or sum(parts) != size or min(parts) < 1:
-        context.fail(node, f"splits {size} into {list(parts)}", "give each output a part of 1 or more")
+    if len(parts) != len(node.outputs) or sum(parts) != size or min(parts) < least:
+        context.fail(node, f"splits {size} into {list(parts)}", f"give each output a part of {least} or more")
     return axis, parts
 
 
-def sliced_positions(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[range, ...]:
-    """Which positions along each axis a Slice with constant bounds takes; fails where it takes none.
+def sliced_positions(
+    context: NodeContext, node: OnnxNode, shape: tuple[int, ...], *, empty: bool = False
+) -> tuple[range, ...]:
+    """Which positions along each axis a Slice with constant bounds takes; fails where it takes none (unless `empty`).
 
     Numpy's rules for bounds outside the tensor are ONNX's.
     """
@@ -104,7 +108,7 @@ def sliced_positions(context: NodeContext, node: OnnxNode, shape: tuple[int, ...
         stop = None if step < 0 and end < -size else int(end)
         slices[int(axis) % rank] = slice(int(start), stop, int(step))
     positions = tuple([range(size)[cut] for size, cut in zip(shape, slices, strict=True)])
-    if any(not taken for taken in positions):
+    if not empty and any(not taken for taken in positions):
         context.fail(node, f"takes nothing of {shape}", "remove it")
     return positions
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -55,12 +54,18 @@ def load_model(
 
 
 def load_apart(
-    source: Source | ReadModel, *, oldest_opset: int = OLDEST_OPSET, batch: int | None = None
+    source: Source | ReadModel,
+    *,
+    oldest_opset: int = OLDEST_OPSET,
+    batch: int | None = None,
+    convert: bool = False,
+    empty: bool = False,
 ) -> LoadedModel:
     """The model with shapes inferred; a `ReadModel` holds none afterwards.
 
-    A dynamic first dimension of the inputs becomes `batch` (None: is refused, as all other dynamic dimensions are).
-    Raises ModelError for a file that is missing, damaged, invalid, older than `oldest_opset`, inconsistent in
+    `convert`: one of an older opset becomes one of `oldest_opset`, by ONNX's own converter. `empty`: inputs may hold
+    nothing. A dynamic first dimension of the inputs becomes `batch` (None: is refused, as all other dynamic dimensions
+    are). Raises ModelError for a file that is missing, damaged, invalid, older than `oldest_opset`, inconsistent in
     shapes or larger than `budgets` allows.
     """
     read = source if isinstance(source, ReadModel) else read_model(source)
@@ -70,10 +75,12 @@ def load_apart(
         raise InvalidModelError(f"{label}: holds no ONNX graph; give the .onnx file of a model")
     opset = opset_of(model)
     if opset < oldest_opset:
-        raise ModelError(
-            f"{label}: is of opset {opset}, older than {oldest_opset}; convert it with "
-            f"onnx.version_converter.convert_version(model, {oldest_opset}) or export it again"
-        )
+        if not convert or opset < 1:
+            raise ModelError(
+                f"{label}: is of opset {opset}, older than {oldest_opset}; convert it with "
+                f"onnx.version_converter.convert_version(model, {oldest_opset}) or export it again"
+            )
+        model, weights = _converted(label, read.whole(), opset, oldest_opset), {}
     if opset > NEWEST_OPSET:
         raise InvalidModelError(
             f"{label}: is of opset {opset}, newer than {NEWEST_OPSET}, the newest that is known; export it for that one"
@@ -95,7 +102,7 @@ def load_apart(
             f"{label}: is not a valid ONNX model: {_first_line(error)}; export it again"
         ) from None
     initialized = {initializer.name for initializer in model.graph.initializer}
-    check_sizes(label, [info for info in model.graph.input if info.name not in initialized])
+    check_sizes(label, [info for info in model.graph.input if info.name not in initialized], empty=empty)
     check_attributes(label, model)
     follow = check_ranges(label, model)
     try:
@@ -106,6 +113,20 @@ def load_apart(
     check_scales(label, model, weights)
     check_shapes(label, model)
     return LoadedModel(label=label, proto=model, weights=weights)
+
+
+def _converted(label: str, model: onnx.ModelProto, opset: int, wanted: int) -> onnx.ModelProto:
+    """A model of an older opset as one of the opset `wanted`. Raises ModelError where ONNX's converter cannot."""
+    from onnx import version_converter
+
+    try:
+        return version_converter.convert_version(model, wanted)
+    except Exception as error:
+        # The converter raises whatever its adapters find wrong.
+        raise ModelError(
+            f"{label}: is of opset {opset}, older than {wanted}, and cannot be converted: {_first_line(error)}; "
+            "export it again"
+        ) from None
 
 
 def _check_names(label: str, model: onnx.ModelProto) -> None:
@@ -205,8 +226,9 @@ def input_shape(info: onnx.ValueInfoProto) -> tuple[int, ...]:
     return tuple([dimension.dim_value for dimension in info.type.tensor_type.shape.dim])
 
 
-def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto]) -> None:
-    """ModelError unless all dimensions of a model's inputs are numbers above 0; it names all those without one."""
+def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto], *, empty: bool = False) -> None:
+    """ModelError unless all dimensions of a model's inputs are numbers above 0 (`empty`: or 0); it names all those
+    without one."""
     without: list[tuple[str, int, str]] = []
     for info in inputs:
         tensor = info.type.tensor_type
@@ -216,6 +238,8 @@ def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto]) -> None:
             )
         for axis, dimension in enumerate(tensor.shape.dim):
             if _is_zero(dimension):
+                if empty:
+                    continue
                 raise InvalidModelError(
                     f"{label}: input '{info.name}' holds nothing: dimension {axis} is 0; export the model with the "
                     "size it is for"
@@ -238,7 +262,7 @@ def dimension_name(info: onnx.ValueInfoProto, axis: int) -> str:
     return info.type.tensor_type.shape.dim[axis].dim_param or f"{info.name}:{axis}"
 
 
-def with_dimensions(source: Path, sizes: Mapping[str, int]) -> bytes:
+def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
     """The bytes of the model in a file with `sizes` for dimensions of its inputs that are no numbers, by their names.
 
     `dimension_name` has the names. Raises ModelError for a name that the model does not have, and for a size below 1.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ..ir.expr import Expr
+from ..ir.stmt import Program
 from ..te.blocks import Pads, Pair, Window
 from ..te.epilogue import Epilogue
 
@@ -186,6 +187,14 @@ class GatherElements:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """Inputs and outputs: the parameters of a program of `te.ops` that needs no schedule of its own, outputs last,
+    whose elements are those of the tensors in their order."""
+
+    program: Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reshape:
     """The input's elements from `offset` on, in their order, in the output's shape: nothing is computed."""
 
@@ -217,6 +226,7 @@ Operator = (
     | Remap
     | Gather
     | GatherElements
+    | Computed
     | Reshape
     | Relayout
 )

@@ -1,8 +1,8 @@
 """What the scalar functions of the operators mean, for the interpreter: thin wraps of `vdla.isa.arithmetic`.
 
 Those of the accelerator's store pipeline take numpy arrays or scalars that broadcast against each other and give int8
-(`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid and erf take one float32, divide takes two; they give the
-nearest float32.
+(`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid, erf and what is computed in float64 take one float32,
+divide and power take two; they give the nearest float32. Functions of integers and bits take those of one type.
 """
 
 from __future__ import annotations
@@ -119,6 +119,48 @@ def _float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return rounded
 
 
+def _divide(a: ArrayLike, b: ArrayLike) -> NDArray[Any]:
+    x, y = np.asarray(a), np.asarray(b)
+    with np.errstate(all="ignore"):
+        return np.divide(x, y) if x.dtype == np.float64 else _float32(np.divide)(x, y)
+
+
+def _bits(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of two integers of one type."""
+
+    def of_type(a: Any, b: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(np.asarray(a), np.asarray(b, np.asarray(a).dtype))
+
+    return of_type
+
+
+def _shifted(left: bool) -> Callable[[Any, Any], Any]:
+    def shift(a: Any, b: Any) -> Any:
+        moved = np.left_shift(a, b) if left else np.right_shift(a, b)
+        rest = np.zeros_like(a) if left else np.right_shift(a, a.dtype.type(a.dtype.itemsize * 8 - 1))
+        if a.dtype.kind == "u":
+            rest = np.zeros_like(a)
+        return np.where((b < 0) | (b >= a.dtype.itemsize * 8), rest, moved)
+
+    return shift
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    safe = np.where(b == 0, np.ones_like(b), b)
+    floor = np.floor_divide(a, safe)
+    toward_zero = floor + ((floor < 0) & (floor * safe != a)).astype(a.dtype)
+    return np.where(b == 0, np.zeros_like(a), toward_zero)
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    def of_float(a: Any) -> Any:
+        value = np.asarray(a)
+        return np.asarray(function(value.astype(np.float64))).astype(value.dtype)
+
+    return of_float
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "float32_from_bits": float32_from_bits,
@@ -128,7 +170,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "combine_multiply": combine_multiply,
         "quantize": quantize,
         # A quotient of two float32 in float64 has enough bits that rounding it once more changes nothing.
-        "divide": _float32(np.divide),
+        "divide": _divide,
         "exp": _float32(np.exp),
         "log": _float32(np.log),
         "sqrt": _float32(np.sqrt),
@@ -136,5 +178,34 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "sigmoid": _float32(lambda x: 1 / (1 + np.exp(-x))),
         "erf": _erf,
         "round_tf32": _round_tf32,
+        **{
+            name: _float32(function)
+            for name, function in (
+                ("sin", np.sin),
+                ("cos", np.cos),
+                ("tan", np.tan),
+                ("asin", np.arcsin),
+                ("acos", np.arccos),
+                ("atan", np.arctan),
+                ("sinh", np.sinh),
+                ("cosh", np.cosh),
+                ("asinh", np.arcsinh),
+                ("acosh", np.arccosh),
+                ("atanh", np.arctanh),
+                # For a single exponent of 1/2 numpy takes a square root, which -inf has none of.
+                ("power", lambda a, b: np.power(np.stack([a, a]), np.stack([b, -b]))[0]),
+            )
+        },
+        "floor": _plain(np.floor),
+        "ceil": _plain(np.ceil),
+        "round_even": _plain(np.round),
+        "truncate": _plain(np.trunc),
+        "bit_and": _bits(np.bitwise_and),
+        "bit_or": _bits(np.bitwise_or),
+        "bit_xor": _bits(np.bitwise_xor),
+        "shift_left": _bits(_shifted(left=True)),
+        "shift_right": _bits(_shifted(left=False)),
+        "quotient": _bits(_quotient),
+        "remainder": _bits(lambda a, b: np.where(b == 0, np.zeros_like(a), a - b * _quotient(a, b))),
     }
 )

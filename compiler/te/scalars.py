@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ..ir.expr import Call, Expr, Var, equal, maximum, minimum, select, wrap
+from ..ir.expr import Call, Expr, Operand, Var, dtype_of, equal, maximum, minimum, not_equal, select, wrap
 from ..ir.types import DType
 from ..ir.visit import walk_expr
 
@@ -35,7 +35,9 @@ def number(value: Scalar) -> Expr:
 
 
 def divide(a: Scalar, b: Scalar) -> Expr:
-    """a / b, correctly rounded."""
+    """a / b, correctly rounded; of float64 where the first one is."""
+    if isinstance(a, Operand) and dtype_of(a) is DType.FLOAT64:  # type: ignore[arg-type]
+        return Call("divide", (a, wrap(b, DType.FLOAT64)), DType.FLOAT64)  # type: ignore[arg-type]
     return _call("divide", a, b)
 
 
@@ -67,6 +69,43 @@ def sigmoid(x: Scalar) -> Expr:
 def erf(x: Scalar) -> Expr:
     """The error function."""
     return _call("erf", x)
+
+
+DOUBLES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
+"""Functions of one float32 that are computed in float64; angles lie within 2**31 quarter turns."""
+
+
+def in_double(function: str, x: Expr) -> Expr:
+    """One of `DOUBLES`."""
+    return _call(function, x)
+
+
+def general_power(x: Scalar, exponent: Scalar) -> Expr:
+    """x**exponent of any two float32, as IEEE 754's pow has it."""
+    return _call("power", x, exponent)
+
+
+def whole(function: str, x: Expr) -> Expr:
+    """ "floor", "ceil", "round_even" or "truncate" of a float of any type."""
+    return Call(function, (x,), dtype_of(x))
+
+
+def of_bits(function: str, a: Expr, b: Expr) -> Expr:
+    """Of two integers of one type: "bit_and", "bit_or", "bit_xor", "shift_left" and "shift_right" (by all bits or more,
+    or less than none, all bits are new), "quotient" toward zero and the "remainder" that goes with it (both 0 by 0)."""
+    return Call(function, (a, b), dtype_of(a))
+
+
+def floor_remainder(a: Expr, b: Expr) -> Expr:
+    """The remainder of two integers that has the second one's sign."""
+    rest = of_bits("remainder", a, b)
+    opposite = not_equal(rest < 0, b < 0)
+    return select(equal(rest, 0), rest, select(opposite, rest + b, rest))
+
+
+def bit_cast(x: Expr, dtype: DType) -> Expr:
+    """The number of another type of the same size whose bits are x's."""
+    return Call("bitcast", (x,), dtype)
 
 
 def round_tf32(x: Scalar) -> Expr:

@@ -17,6 +17,7 @@ import numpy as np
 from ..graph.graph import Graph, Node, Tensor
 from ..graph.operators import (
     AveragePool,
+    Computed,
     Concatenate,
     Convolution,
     CumulativeSum,
@@ -219,6 +220,10 @@ def _gather_elements(graph: Graph, node: Node, operator: GatherElements, _: int)
     return Expression(program=gather_elements(data.shape, indices.shape, operator.axis, dtype=data.dtype))
 
 
+def _computed(_: Graph, __: Node, operator: Computed, ___: int) -> Expression:
+    return Expression(program=operator.program)
+
+
 def _relayout(graph: Graph, node: Node, operator: Relayout, _: int) -> Expression:
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, *plane = data.shape
@@ -266,6 +271,7 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
         Resize: _resize,
         Gather: _gather,
         GatherElements: _gather_elements,
+        Computed: _computed,
         Relayout: _relayout,
         LstmSteps: _lstm,
         Permute: _permute,

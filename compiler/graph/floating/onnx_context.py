@@ -14,8 +14,13 @@ from ..names import unused
 from ..onnx_context import OnnxNode
 from ..operators import Operator, Reshape
 
-TYPES = ("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+TYPES = (
+    *("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "bfloat16", "float64"),
+)
 """Element types of tensors in the graph."""
+HALVES = (DType.FLOAT16, DType.BFLOAT16)
+"""Floats whose operators are computed in float32 and rounded once, but those that only move or compare."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,7 +121,8 @@ class FloatContext(NodeErrors):
         unique = self._unused(name)
         # What is computed in float64 on the way is a float32 number.
         dtype = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
-        self.constants[unique] = np.ascontiguousarray(array, dtype=dtype)
+        # numpy's ascontiguousarray would add a dimension to a number.
+        self.constants[unique] = np.asarray(array, dtype=dtype, order="C")
         self.tensors[unique] = Tensor(name=unique, shape=array.shape, dtype=DType(dtype.name))
         return unique
 
@@ -137,6 +143,12 @@ class FloatContext(NodeErrors):
         if output is None:
             output = node.outputs[0]
             self._check_shape(node, output, shape)
+        if 0 in shape:
+            # What holds nothing is known.
+            self.constants[output] = np.zeros(shape, dtype.numpy)
+            return output
+        if any(self.tensors[given].size == 0 for given in inputs):
+            self.fail(node, "works on a tensor that holds nothing", "leave that out of the model")
         name = unused(node.name, self.node_names)
         self.node_names.add(name)
         self._check_size(node, output, shape)
@@ -147,17 +159,27 @@ class FloatContext(NodeErrors):
         return output
 
     def add_outputs(
-        self, node: OnnxNode, operator: Operator, inputs: tuple[str, ...], shapes: tuple[Shape, ...]
+        self,
+        node: OnnxNode,
+        operator: Operator,
+        inputs: tuple[str, ...],
+        shapes: tuple[Shape, ...],
+        *,
+        dtypes: tuple[DType, ...] = (),
     ) -> None:
-        """Adds a node that computes all outputs of the ONNX node, those that it leaves out under names of their own."""
+        """Adds a node that computes all outputs of the ONNX node, those that it leaves out under names of their own.
+
+        They are float32 unless `dtypes` has their types.
+        """
+        dtypes = dtypes or (DType.FLOAT32,) * len(shapes)
         given = (*node.outputs, *[""] * (len(shapes) - len(node.outputs)))
         names: list[str] = []
         for number, (name, shape) in enumerate(zip(given, shapes, strict=True)):
             names.append(name or self.temporary(node, f"output{number}"))
             self._check_shape(node, names[-1], shape)
             self._check_size(node, names[-1], shape)
-            self.tensors[names[-1]] = Tensor(name=names[-1], shape=shape)
-        self.add(node, operator, inputs, shapes[0], output=names[0])
+            self.tensors[names[-1]] = Tensor(name=names[-1], shape=shape, dtype=dtypes[number])
+        self.add(node, operator, inputs, shapes[0], output=names[0], dtype=dtypes[0])
         self.nodes[-1] = replace(self.nodes[-1], more_outputs=tuple(names[1:]))
 
     def _check_shape(self, node: OnnxNode, output: str, shape: Shape) -> None:

@@ -30,7 +30,26 @@ def function_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]
     for name, attribute in schema.attributes.items():
         if name not in given and attribute.default_value.name:
             given[name] = attribute.default_value
-    return [_renamed(inner, f"{node.name}/", names, given, i) for i, inner in enumerate(function.node)]
+    prefix = f"{node.name}/"
+    inside = (name for inner in function.node for name in inner.output if name)
+    names = {name: f"{prefix}{name}" for name in inside} | names
+    return [_renamed(inner, prefix, names, given, i) for i, inner in enumerate(function.node)]
+
+
+def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Gives names that a node reads and writes, also from bodies of its own, whose names hide those around."""
+    node.input[:] = [names.get(name, name) for name in node.input]
+    node.output[:] = [names.get(name, name) for name in node.output]
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            body = attribute.g
+            own = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
+            own |= {name for inner in body.node for name in inner.output}
+            outside = {name: new for name, new in names.items() if name not in own}
+            for inner in body.node:
+                rename(inner, outside)
+            for info in body.output:
+                info.name = outside.get(info.name, info.name)
 
 
 def _function(context: FloatContext, node: OnnxNode, schema: Any) -> onnx.FunctionProto | None:
@@ -97,10 +116,12 @@ def _renamed(
     made = onnx.NodeProto()
     made.CopyFrom(inner)
     made.name = f"{prefix}{inner.op_type}_{number}"
+    rename(made, names)
     made.input[:] = [renamed(name) for name in inner.input]
     made.output[:] = [renamed(name) for name in inner.output]
+    attributes = list(made.attribute)
     del made.attribute[:]
-    for attribute in inner.attribute:
+    for attribute in attributes:
         if not attribute.ref_attr_name:
             made.attribute.append(attribute)
         elif attribute.ref_attr_name in given:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
+import numpy as np
 import onnx
 
+from ...ir.expr import cast
 from ...ir.types import DType
 from ...te.ops.reduction import Kind
+from ...te.scalars import argument
 from ..errors import ModelError
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ..onnx_constants import evaluate_node
@@ -17,7 +21,19 @@ from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
 from ..onnx_structure import STRUCTURE
-from .onnx_context import TYPES, FloatContext
+from ..operators import Elementwise
+from .onnx_bits import BITS, import_bits
+from .onnx_choices import (
+    import_extreme,
+    import_fold,
+    import_hardmax,
+    import_one_hot,
+    import_running,
+    import_scatter,
+    import_top_k,
+)
+from .onnx_context import HALVES, TYPES, FloatContext
+from .onnx_control import CONTROL, import_control
 from .onnx_functions import function_body
 from .onnx_gemm import import_gemm
 from .onnx_lines import on_planes
@@ -36,7 +52,7 @@ from .onnx_movement import (
     import_trilu,
 )
 from .onnx_normalizations import import_instance_normalization, import_layer_normalization
-from .onnx_pointwise import NARY, UNARY, import_clip, import_nary, import_power, import_unary
+from .onnx_pointwise import NARY, UNARY, as_type, import_clip, import_nary, import_power, import_unary
 from .onnx_products import (
     import_batch_normalization,
     import_convolution,
@@ -49,7 +65,10 @@ from .onnx_reductions import import_cumulative_sum, import_logarithm, import_red
 from .onnx_resize import import_resize
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
+Importer = Callable[[FloatContext, OnnxNode], None]
 OLDEST_OPSET = 11
+_NAMES = {"float": "float32", "double": "float64"}
+"""Types that ONNX calls otherwise."""
 REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
     {
         "ReduceSum": "sum",
@@ -70,7 +89,7 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
     node, without those that depend on no input. Raises ModelError, which names file, node and operator, for everything
     that is not supported.
     """
-    loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch)
+    loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch, convert=True, empty=True)
     label, model = loaded.label, loaded.proto
     context = FloatContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
     context.constants.update(loaded.arrays())
@@ -80,6 +99,11 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
             inputs.append(_input(context, info))
     for index, proto in enumerate(model.graph.node):
         _import_node(context, read_node(proto, index))
+    for entry in inputs:
+        if entry.tensor in context.constants:
+            context.tensors.setdefault(
+                entry.tensor, Tensor(name=entry.tensor, shape=entry.shape, dtype=entry.dtype)
+            )
     outputs = tuple(_output(context, info) for info in model.graph.output)
     used = {name for node in context.nodes for name in node.inputs} | {output.tensor for output in outputs}
     return Graph(
@@ -95,14 +119,19 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
 def _input(context: FloatContext, info: onnx.ValueInfoProto) -> GraphInput:
     shape = input_shape(info)
     dtype = type_name(info.type.tensor_type.elem_type)
-    held = "float32" if dtype == "float" else dtype
+    held = _NAMES.get(dtype, dtype)
     if held not in TYPES:
         raise ModelError(
             f"{context.source}: input '{info.name}' has type {dtype}; processors and GPUs take {', '.join(TYPES)}: "
             "convert the input to one of them"
         )
-    context.tensors[info.name] = Tensor(name=info.name, shape=shape, dtype=DType(held))
-    return plain_input(context.tensors[info.name])
+    tensor = Tensor(name=info.name, shape=shape, dtype=DType(held))
+    if tensor.size:
+        context.tensors[info.name] = tensor
+    else:
+        # What holds nothing is known.
+        context.constants[info.name] = np.zeros(shape, tensor.dtype.numpy)
+    return plain_input(tensor)
 
 
 def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
@@ -124,7 +153,7 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
             "float32: end it with DequantizeLinear"
         )
     declared = type_name(info.type.tensor_type.elem_type)
-    if ("float32" if declared == "float" else declared) != context.tensors[name].dtype:
+    if _NAMES.get(declared, declared) != context.tensors[name].dtype:
         raise ModelError(
             f"{context.source}: output '{info.name}' is declared {declared} but computed as "
             f"{context.tensors[name].dtype}; put a Cast before it"
@@ -136,6 +165,9 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
     """Binds the outputs of one node."""
     if node.domain not in ("", "ai.onnx"):
         context.fail(node, f"is of the unknown domain '{node.domain}'", f"supported are {SUPPORTED}")
+    if node.op_type in CONTROL:
+        import_control(context, node, _import_node)
+        return
     if all(context.resolve(name) in context.constants for name in node.inputs if name):
         feeds = {name: context.constants[context.resolve(name)] for name in node.inputs if name}
         # The reference implementation has these two from opset 19 on, where they mean the same.
@@ -162,7 +194,51 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
             "this operator is not supported",
             f"supported are {SUPPORTED}; move it out of the model or replace it",
         )
+    if node.op_type not in TYPED and (half := _half(context, node)) is not None:
+        _in_float32(context, node, half, importer)
+        return
     importer(context, node)
+
+
+def _half(context: FloatContext, node: OnnxNode) -> DType | None:
+    """The 16-bit float among the types of a node's inputs, if there is one."""
+    for index, name in enumerate(node.inputs):
+        resolved = context.resolve(name)
+        if name and (resolved in context.constants or resolved in context.tensors):
+            dtype = context.tensor(node, index).dtype
+            if dtype in HALVES:
+                return dtype
+    return None
+
+
+def _in_float32(context: FloatContext, node: OnnxNode, half: DType, importer: Importer) -> None:
+    """Imports a node whose 16-bit floats become float32 and whose float32 results become 16-bit floats again."""
+    inputs: list[str] = []
+    for index, name in enumerate(node.inputs):
+        resolved = context.resolve(name)
+        known = bool(name) and (resolved in context.constants or resolved in context.tensors)
+        tensor = context.tensor(node, index) if known else None
+        if tensor is None or tensor.dtype not in HALVES:
+            inputs.append(name)
+        elif resolved in context.constants:
+            array = context.constants[resolved].astype(np.float32)
+            inputs.append(context.store(context.temporary(node, f"input{index}"), array))
+        else:
+            inputs.append(as_type(context, node, tensor, DType.FLOAT32))
+    outputs = tuple(name and context.temporary(node, f"wide{i}") for i, name in enumerate(node.outputs))
+    importer(context, replace(node, inputs=tuple(inputs), outputs=outputs))
+    for name, wide in zip(node.outputs, outputs, strict=True):
+        if not name:
+            continue
+        resolved = context.resolve(wide)
+        if resolved in context.constants and resolved not in context.tensors:
+            context.constants[name] = context.constants[resolved]
+        elif context.tensors[resolved].dtype is DType.FLOAT32:
+            tensor = context.tensors[resolved]
+            body = cast(argument(0), half)
+            context.add(node, Elementwise(body=body), (resolved,), tensor.shape, output=name, dtype=half)
+        else:
+            context.renamed[name] = resolved
 
 
 def _is_more(context: FloatContext, node: OnnxNode) -> bool:
@@ -180,7 +256,6 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
     return False
 
 
-Importer = Callable[[FloatContext, OnnxNode], None]
 OPERATORS: Mapping[str, Importer] = MappingProxyType(
     {
         "Conv": partial(on_planes, import_node=import_convolution),
@@ -201,6 +276,17 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
         "ReduceLogSum": import_logarithm,
         "ReduceLogSumExp": import_logarithm,
         **{name: partial(import_reduction, kind=kind) for name, kind in REDUCTIONS.items()},
+        "ReduceProd": partial(import_fold, kind="product"),
+        "CumProd": import_running,
+        "ArgMax": import_extreme,
+        "ArgMin": import_extreme,
+        "Hardmax": import_hardmax,
+        "TopK": import_top_k,
+        "OneHot": import_one_hot,
+        "Scatter": import_scatter,
+        "ScatterElements": import_scatter,
+        "ScatterND": import_scatter,
+        **dict.fromkeys(sorted(BITS), import_bits),
         "Clip": import_clip,
         "Pow": import_power,
         **dict.fromkeys(sorted(UNARY), import_unary),
@@ -225,6 +311,26 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
     }
 )
 """What each operator becomes where its inputs are not all known."""
+TYPED = frozenset(
+    [
+        *STRUCTURE,
+        *LOGIC,
+        *BITS - {"Mod"},
+        *(
+            "Transpose",
+            "DepthToSpace",
+            "SpaceToDepth",
+            "Concat",
+            "Split",
+            "Slice",
+            "Gather",
+            "GatherElements",
+        ),
+        *("GatherND", "Trilu", "Expand", "Max", "Min", "OneHot", "ScatterElements", "ScatterND", "ArgMax"),
+        *("ArgMin", "TopK", "Neg", "Abs"),
+    ]
+) - {"IsNaN", "IsInf"}
+"""Operators whose importers take 16-bit floats as they are."""
 SUPPORTED = (
     f"{', '.join(OPERATORS)}, whatever ONNX defines as a function of these, and whatever has constant inputs"
 )

@@ -16,6 +16,7 @@ from ..graph import Tensor
 from ..onnx_axes import joined_shape, one_axis, permutation, sliced_positions, split_sizes
 from ..onnx_context import OnnxNode
 from ..operators import Concatenate, Gather, GatherElements, Permute, Remap
+from .onnx_choices import gather_nd_of_run_time
 from .onnx_context import FloatContext
 from .onnx_pointwise import add_elementwise, as_type
 
@@ -74,13 +75,17 @@ def import_concat(context: FloatContext, node: OnnxNode) -> None:
     if len({tensor.dtype for tensor in tensors}) > 1:
         context.refuse(node, "joins tensors of different types", "export the model again")
     axis, shape = joined_shape(context, node, [tensor.shape for tensor in tensors])
+    tensors = [tensor for tensor in tensors if tensor.size] or tensors
+    if len(tensors) == 1:
+        context.view(node, tensors[0], shape)
+        return
     context.add(node, Concatenate(axis=axis), tuple(t.name for t in tensors), shape, dtype=tensors[0].dtype)
 
 
 def import_slice(context: FloatContext, node: OnnxNode) -> None:
     """Slice with constant bounds; numpy's rules for bounds outside the tensor are ONNX's."""
     data = context.tensor(node, 0)
-    positions = sliced_positions(context, node, data.shape)
+    positions = sliced_positions(context, node, data.shape, empty=True)
     shape = tuple(len(taken) for taken in positions)
     runs = tuple(slice_runs(taken.start, len(taken), taken.step) for taken in positions)
     context.add(node, Remap(runs=runs), (data.name,), shape, dtype=data.dtype)
@@ -89,7 +94,7 @@ def import_slice(context: FloatContext, node: OnnxNode) -> None:
 def import_split(context: FloatContext, node: OnnxNode) -> None:
     """Split along one axis into given or equal parts, a slice each."""
     data = context.tensor(node, 0)
-    axis, parts = split_sizes(context, node, data.shape)
+    axis, parts = split_sizes(context, node, data.shape, least=0)
     start = 0
     for name, part in zip(node.outputs, parts, strict=True):
         runs = [slice_runs(0, extent, 1) for extent in data.shape]
@@ -148,10 +153,22 @@ def import_gather_elements(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_trilu(context: FloatContext, node: OnnxNode) -> None:
-    """Trilu with a constant diagonal: what it leaves out is zero."""
+    """Trilu: what it leaves out is zero. A diagonal of run time is compared with each element's own."""
     data = context.tensor(node, 0)
     if len(data.shape) < 2:
         context.refuse(node, f"has a tensor of shape {data.shape}", "export the model again")
+    if len(node.inputs) > 1 and node.inputs[1] and not context.is_constant(node, 1):
+        rows, columns = data.shape[-2:]
+        own = context.store(
+            context.temporary(node, "diagonals"), np.arange(columns)[None] - np.arange(rows)[:, None]
+        )
+        k = context.view(node, context.tensor(node, 1), (), output=context.temporary(node, "diagonal"))
+        a, b = argument(1, DType.INT64), argument(2, DType.INT64)
+        kept = b <= a if node.integer("upper", 1) else a <= b
+        x = argument(0, data.dtype)
+        zero = Const(False, DType.BOOL) if data.dtype is DType.BOOL else wrap(0, data.dtype)
+        add_elementwise(context, node, select(kept, x, zero), [data.name, own, k])
+        return
     k = int(context.number(node, 1, "diagonal k", 0))
     ones = np.ones(data.shape[-2:], np.bool_)
     kept = np.triu(ones, k) if node.integer("upper", 1) else np.tril(ones, k)
@@ -162,11 +179,12 @@ def import_trilu(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_gather_nd(context: FloatContext, node: OnnxNode) -> None:
-    """GatherND with constant indices: a Gather of what lies behind the axes that they name."""
+    """GatherND; with constant indices a Gather of what lies behind the axes that they name."""
+    if not context.is_constant(node, 1) or node.integer("batch_dims", 0):
+        gather_nd_of_run_time(context, node)
+        return
     data = context.tensor(node, 0)
     indices = context.array(node, 1, "indices")
-    if node.integer("batch_dims", 0):
-        context.fail(node, "has batch_dims", "gather with indices for all dimensions")
     if indices is None or indices.dtype.kind != "i" or not indices.size:
         context.refuse(node, "has no integer indices", "export the model again")
     depth = indices.shape[-1] if indices.ndim else 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from types import MappingProxyType
 
 import numpy as np
 
-from ...ir.expr import Expr, cast, dtype_of, maximum, minimum
+from ...ir.expr import Expr, cast, dtype_of, maximum, minimum, select, wrap
 from ...ir.types import DType
 from ...te import scalars
 from ...te.merge import broadcast
@@ -34,10 +34,33 @@ _PLAIN: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
         "Softsign": scalars.softsign,
         "Softplus": scalars.softplus,
         "Mish": scalars.mish,
+        **{name.capitalize(): partial(scalars.in_double, name) for name in scalars.DOUBLES},
+        "Floor": partial(scalars.whole, "floor"),
+        "Ceil": partial(scalars.whole, "ceil"),
+        "Round": partial(scalars.whole, "round_even"),
     }
 )
 """Operators of one tensor and nothing else."""
-UNARY = frozenset([*_PLAIN, "Reciprocal", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "Gelu"])
+ANY_TYPE = frozenset(["Neg", "Abs", "Sign"])
+"""Those that integers and float64 have too."""
+UNARY = frozenset(
+    [
+        *_PLAIN,
+        *ANY_TYPE,
+        *(
+            "Reciprocal",
+            "LeakyRelu",
+            "Elu",
+            "Selu",
+            "Celu",
+            "HardSigmoid",
+            "Gelu",
+            "Swish",
+            "ThresholdedRelu",
+        ),
+        "Shrink",
+    ]
+)
 """Operators of one tensor, and numbers as attributes."""
 NARY = frozenset(["Add", "Sub", "Mul", "Div", "PRelu", "Max", "Min", "Sum"])
 """Operators of tensors that broadcast against each other."""
@@ -50,9 +73,29 @@ def import_unary(context: FloatContext, node: OnnxNode) -> None:
     def attribute(name: str, default: float) -> float:
         return float(np.float32(node.attributes.get(name, default)))
 
+    dtype = context.tensor(node, 0).dtype
     match node.op_type:
+        case name if name in ANY_TYPE and (dtype is not DType.FLOAT32 or name == "Sign"):
+            if dtype is DType.BOOL:
+                context.refuse(node, "works on bool", "export the model again")
+            add_elementwise(
+                context, node, _signed(name, argument(0, dtype), dtype), [context.tensor(node, 0).name]
+            )
+            return
+        case "Floor" | "Ceil" | "Round" if dtype is DType.FLOAT64:
+            body = _PLAIN[node.op_type](argument(0, dtype))
+            add_elementwise(context, node, body, [context.tensor(node, 0).name])
+            return
         case name if name in _PLAIN:
             body = _PLAIN[name](x)
+        case "Swish":
+            alpha = attribute("alpha", 1.0)
+            body = x * scalars.sigmoid(x if alpha == 1.0 else x * alpha)
+        case "ThresholdedRelu":
+            body = select(wrap(attribute("alpha", 1.0), DType.FLOAT32) < x, x, 0.0)
+        case "Shrink":
+            bias, edge = attribute("bias", 0.0), attribute("lambd", 0.5)
+            body = select(x < -edge, x + bias, select(wrap(edge, DType.FLOAT32) < x, x - bias, 0.0))
         case "Reciprocal":
             body = scalars.divide(1.0, x)
         case "LeakyRelu":
@@ -80,21 +123,50 @@ def import_unary(context: FloatContext, node: OnnxNode) -> None:
     _add(context, node, body, 1)
 
 
+def _signed(name: str, x: Expr, dtype: DType) -> Expr:
+    """Neg, Abs and Sign of any type; NaN stays, and integers wrap."""
+    zero = wrap(0, dtype)
+    if name == "Neg":
+        return x * wrap(-1, dtype) if dtype.is_float else zero - x
+    if dtype.is_unsigned:
+        return x if name == "Abs" else select(zero < x, wrap(1, dtype), zero)
+    if name == "Abs":
+        return select(x <= zero, zero - x, x)
+    return select(zero < x, wrap(1, dtype), select(x < zero, wrap(-1, dtype), x))
+
+
 def import_clip(context: FloatContext, node: OnnxNode) -> None:
     """Clip with constant bounds."""
+    dtype = context.tensor(node, 0).dtype
+    if dtype is not DType.FLOAT32 and dtype is not DType.BOOL:
+        body: Expr = argument(0, dtype)
+        for index, what, combine in ((1, "lower bound", maximum), (2, "upper bound", minimum)):
+            bound = context.array(node, index, what)
+            if bound is not None:
+                body = combine(body, wrap(bound.reshape(-1)[0].item(), dtype))
+        add_elementwise(context, node, body, [context.tensor(node, 0).name])
+        return
     low = context.number(node, 1, "lower bound", -math.inf)
     high = context.number(node, 2, "upper bound", math.inf)
     _add(context, node, scalars.clip(argument(0), low, high), 1)
 
 
 def import_power(context: FloatContext, node: OnnxNode) -> None:
-    """Pow with one constant exponent."""
-    exponent = context.number(node, 1, "exponent", 1.0)
-    try:
-        body = scalars.power(argument(0), exponent)
-    except ValueError as error:
-        context.fail(node, f"has the exponent {exponent}", str(error))
-    _add(context, node, body, 1)
+    """Pow of float32: by multiplications where there is one constant exponent and few of them, else in float64."""
+    base = context.operand(node, 0)
+    known = context.array(node, 1, "exponent") if context.is_constant(node, 1) else None
+    if known is not None and known.size == 1:
+        exponent = float(known.reshape(-1)[0])
+        try:
+            body = scalars.power(argument(0), exponent)
+        except ValueError:
+            body = scalars.general_power(argument(0), exponent)
+        if known.ndim <= len(base.shape):
+            _add(context, node, body, 1)
+            return
+    exponents = as_type(context, node, context.tensor(node, 1), DType.FLOAT32)
+    body = scalars.general_power(argument(0), argument(1))
+    add_elementwise(context, node, body, [base.name, exponents])
 
 
 def import_nary(context: FloatContext, node: OnnxNode) -> None:
@@ -102,7 +174,7 @@ def import_nary(context: FloatContext, node: OnnxNode) -> None:
     count = len(node.inputs)
     if node.op_type not in ("Max", "Min", "Sum") and count != 2:
         context.fail(node, f"has {count} inputs", "give it two")
-    integers = node.op_type in ("Add", "Sub", "Mul", "Max", "Min")
+    integers = node.op_type != "PRelu"
     tensors = [context.tensor(node, i) if integers else context.operand(node, i) for i in range(count)]
     dtype = tensors[0].dtype
     if any(tensor.dtype is not dtype for tensor in tensors) or dtype is DType.BOOL:
@@ -120,7 +192,7 @@ def import_nary(context: FloatContext, node: OnnxNode) -> None:
         case "Mul", [a, b]:
             body = a * b
         case "Div", [a, b]:
-            body = scalars.divide(a, b)
+            body = scalars.of_bits("quotient", a, b) if dtype.is_integer else scalars.divide(a, b)
         case "PRelu", [a, b]:
             body = scalars.leaky_relu(a, b)
         case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ...ir.expr import equal, select
+from ...ir.types import DType
 from ...te.blocks import Window
 from ...te.ops.reduction import Kind, reduced_value, reduction_result
 from ...te.scalars import argument, exp, log
@@ -12,11 +13,15 @@ from ..graph import Shape
 from ..onnx_axes import reduced_axes
 from ..onnx_context import OnnxNode
 from ..operators import AveragePool, CumulativeSum, Elementwise, MaxPool, Operator, Reduction, Softmax
+from .onnx_choices import import_fold, import_running
 from .onnx_context import FloatContext
 
 
 def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
     """ReduceMean and its like, axes as an attribute or an input."""
+    if kind in ("sum", "max", "min") and context.tensor(node, 0).dtype is not DType.FLOAT32:
+        import_fold(context, node, kind)
+        return
     data = context.operand(node, 0)
     rank = len(data.shape)
     axes = reduced_axes(context, node, data.shape)
@@ -104,6 +109,9 @@ def import_softmax(context: FloatContext, node: OnnxNode) -> None:
 
 def import_cumulative_sum(context: FloatContext, node: OnnxNode) -> None:
     """CumSum along a constant axis."""
+    if context.tensor(node, 0).dtype is not DType.FLOAT32:
+        import_running(context, node)
+        return
     data = context.operand(node, 0)
     rank = len(data.shape)
     found = context.array(node, 1, "axis")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...ir.types import DType
+from .bit_functions import call_bits
+from .double_functions import call_double
 from .errors import LoweringError
 from .text import Block, Value, constant, type_text
 
@@ -31,9 +33,15 @@ ERFC_TERMS = (0.28222203254699707, 0.280037522315979, 0.2606724500656128, 0.1273
 
 def call_function(block: Block, name: str, arguments: list[Value], dtype: DType) -> Value:
     """The value of `name(arguments)`, lane by lane; LoweringError for functions without code on this target."""
+    if (value := call_bits(block, name, arguments, dtype)) is not None:
+        return value
     m = _Math(block)
-    if name == "divide" and len(arguments) == 2 and dtype is DType.FLOAT32:
+    if name == "divide" and len(arguments) == 2 and dtype in (DType.FLOAT32, DType.FLOAT64):
         return m.divide(*arguments)
+    if name == "sqrt" and dtype is DType.FLOAT64:
+        return m.sqrt(arguments[0])
+    if dtype is DType.FLOAT32 and (value := call_double(block, name, arguments)) is not None:
+        return value
     functions: dict[str, Callable[[Value], Value]] = {
         "exp": m.exp,
         "tanh": m.tanh,
@@ -90,9 +98,10 @@ class _Math:
         return self.block.select(self.compare("ogt", x, high), self.number(high, x), x)
 
     def intrinsic(self, name: str, x: Value) -> Value:
-        suffix = "f32" if x.lanes == 1 else f"v{x.lanes}f32"
+        scalar = "f64" if x.dtype is DType.FLOAT64 else "f32"
+        suffix = scalar if x.lanes == 1 else f"v{x.lanes}{scalar}"
         text = self.block.call(x.type, f"llvm.{name}.{suffix}", (x.type, x.text))
-        return Value(text, DType.FLOAT32, x.lanes)
+        return Value(text, x.dtype, x.lanes)
 
     def bits(self, x: Value) -> Value:
         """The int32 with the bits of a float32."""

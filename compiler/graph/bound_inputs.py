@@ -1,0 +1,75 @@
+"""Inputs of a model that become constants: those whose values decide shapes, which are known when it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+import onnx
+from google.protobuf.message import EncodeError
+from numpy.typing import ArrayLike
+from onnx import helper, numpy_helper
+
+from .errors import ModelError
+from .onnx_read import Source, read_model
+
+
+def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
+    """The bytes of a model some of whose inputs are initializers of these values, by name.
+
+    Numbers get the input's type where they are exact in it, and its shape where that has as many elements. Raises
+    ModelError for a name that is no input, and for values that do not fit.
+    """
+    read = read_model(source)
+    label, model = read.label, read.whole()
+    initialized = {initializer.name for initializer in model.graph.initializer}
+    inputs = {info.name: info for info in model.graph.input if info.name not in initialized}
+    for name, given in values.items():
+        if name not in inputs:
+            raise ModelError(
+                f"{label}: has no input '{name}' to give a value; "
+                + (f"its inputs are {', '.join(inputs)}" if inputs else "it has no inputs")
+            )
+        model.graph.initializer.append(numpy_helper.from_array(_fitting(label, inputs[name], given), name))
+        model.graph.input.remove(inputs[name])
+    try:
+        return model.SerializeToString(deterministic=True)
+    except (ValueError, EncodeError):
+        raise ModelError(f"{label}: is too large to be given values here; write them into the file") from None
+
+
+def _fitting(label: str, info: onnx.ValueInfoProto, given: ArrayLike) -> np.ndarray:
+    tensor = info.type.tensor_type
+    try:
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        array = np.asarray(given)
+        if array.size == 0:
+            array = array.astype(dtype)
+        with np.errstate(all="ignore"):
+            typed = array.astype(dtype)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise ModelError(
+            f"{label}: input '{info.name}' cannot have the value {given}; give numbers"
+        ) from None
+    # A decimal number that a user writes is float64, and none of float32 in most cases.
+    exact = array.dtype == dtype or array.dtype.kind == "f" or bool((typed == array).all())
+    if not exact or (array.dtype.kind == "f" and np.dtype(dtype).kind in "iub" and (typed != array).any()):
+        raise ModelError(
+            f"{label}: input '{info.name}' is {np.dtype(dtype)} and cannot be {given}; give others"
+        )
+    if not tensor.HasField("shape"):
+        return typed
+    sizes = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
+    known = [size for size in sizes if size is not None]
+    if len(known) == len(sizes) and prod(known) == typed.size:
+        return typed.reshape(known)
+    fits = typed.ndim == len(sizes) and all(
+        size is None or size == count for size, count in zip(sizes, typed.shape, strict=True)
+    )
+    if not fits:
+        shape = "x".join("?" if size is None else str(size) for size in sizes) or "a number"
+        raise ModelError(
+            f"{label}: input '{info.name}' is {shape}, not {list(typed.shape)}; give as many values"
+        )
+    return typed

@@ -1,0 +1,221 @@
+"""Operators that find, place or fold elements: ArgMax, TopK, OneHot, Hardmax, GatherND, Scatter, CumProd."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ...ir.expr import cast, equal
+from ...ir.types import DType
+from ...te.ops.folds import FoldKind, extreme_index, fold, running_product, top_k
+from ...te.ops.scattered import Combination, gather_nd, one_hot, scatter_elements, scatter_nd
+from ...te.scalars import argument
+from ..graph import Shape, Tensor
+from ..onnx_axes import one_axis, reduced_axes
+from ..onnx_context import OnnxNode
+from ..operators import Computed, Elementwise
+from .onnx_context import FloatContext
+from .onnx_pointwise import add_elementwise, as_type
+
+MOST_RANKED = 4096
+"""Elements of a row that TopK compares with each other."""
+COMBINATIONS: dict[str, Combination] = {
+    "none": "none",
+    "add": "add",
+    "mul": "mul",
+    "max": "max",
+    "min": "min",
+}
+
+
+def import_extreme(context: FloatContext, node: OnnxNode) -> None:
+    """ArgMax and ArgMin."""
+    data = context.tensor(node, 0)
+    axis = one_axis(context, node, data.shape)
+    program = extreme_index(
+        data.shape,
+        axis,
+        least=node.op_type == "ArgMin",
+        last=bool(node.integer("select_last_index", 0)),
+        dtype=_ordered(context, node, data),
+    )
+    kept = bool(node.integer("keepdims", 1))
+    shape = tuple(1 if d == axis else size for d, size in enumerate(data.shape) if d != axis or kept)
+    context.add(node, Computed(program=program), (data.name,), shape, dtype=DType.INT64)
+
+
+def import_hardmax(context: FloatContext, node: OnnxNode) -> None:
+    """Hardmax: 1 at the first greatest element along an axis, 0 elsewhere."""
+    data = context.operand(node, 0)
+    shape = data.shape
+    if context.opset < 13:
+        axis = node.integer("axis", 1) % max(len(shape), 1)
+        shape, at = (prod(shape[:axis]), prod(shape[axis:])), 1
+    else:
+        at = node.integer("axis", -1)
+        if not -len(shape) <= at < len(shape):
+            context.refuse(node, f"has axis {at} for a tensor of shape {shape}", "export the model again")
+        at %= len(shape)
+    program = extreme_index(shape, at)
+    whole = tuple(1 if d == at else size for d, size in enumerate(shape))
+    name = context.view(node, data, shape, output=context.temporary(node, "rows"))
+    index = context.add(
+        node,
+        Computed(program=program),
+        (name,),
+        whole,
+        output=context.temporary(node, "index"),
+        dtype=DType.INT64,
+    )
+    places = _places(context, node, shape, at)
+    body = cast(equal(argument(0, DType.INT64), argument(1, DType.INT64)), DType.FLOAT32)
+    hot = context.add(
+        node, Elementwise(body=body), (index, places), shape, output=context.temporary(node, "hot")
+    )
+    context.view(node, context.tensors[hot], data.shape)
+
+
+def _places(context: FloatContext, node: OnnxNode, shape: Shape, axis: int) -> str:
+    along = [1] * len(shape)
+    along[axis] = shape[axis]
+    return context.store(context.temporary(node, "places"), np.arange(shape[axis]).reshape(along))
+
+
+def import_top_k(context: FloatContext, node: OnnxNode) -> None:
+    """TopK with a constant k; sorted in any case."""
+    data = context.tensor(node, 0)
+    rank, axis = len(data.shape), node.integer("axis", -1)
+    count = int(context.number(node, 1, "number k", 0))
+    if not -rank <= axis < rank or not 1 <= count <= data.shape[axis]:
+        context.refuse(node, f"takes {count} along axis {axis} of {data.shape}", "export the model again")
+    axis %= rank
+    if data.shape[axis] > MOST_RANKED:
+        context.fail(
+            node, f"ranks {data.shape[axis]:,} elements, more than {MOST_RANKED:,}", "reduce them first"
+        )
+    dtype = _ordered(context, node, data)
+    program = top_k(data.shape, axis, count, least=not node.integer("largest", 1), dtype=dtype)
+    shape = tuple(count if d == axis else size for d, size in enumerate(data.shape))
+    context.add_outputs(
+        node, Computed(program=program), (data.name,), (shape, shape), dtypes=(dtype, DType.INT64)
+    )
+
+
+def import_one_hot(context: FloatContext, node: OnnxNode) -> None:
+    """OneHot with a constant depth."""
+    indices, values = context.tensor(node, 0), context.tensor(node, 2)
+    depth = int(context.number(node, 1, "depth", 0))
+    rank = len(indices.shape) + 1
+    axis = node.integer("axis", -1)
+    if not -rank <= axis < rank or depth < 1 or values.shape != (2,):
+        context.refuse(
+            node, f"has axis {axis} and depth {depth} for {indices.shape}", "export the model again"
+        )
+    axis %= rank
+    chosen = _whole_index(context, node, indices)
+    program = one_hot(indices.shape, axis, depth, dtype=values.dtype)
+    shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
+    context.add(node, Computed(program=program), (chosen, values.name), shape, dtype=values.dtype)
+
+
+def gather_nd_of_run_time(context: FloatContext, node: OnnxNode) -> None:
+    """GatherND with indices of run time."""
+    data, indices = context.tensor(node, 0), context.tensor(node, 1)
+    batch = node.integer("batch_dims", 0)
+    if not indices.shape:
+        context.refuse(node, "has no indices", "export the model again")
+    try:
+        program = gather_nd(data.shape, indices.shape, batch, dtype=data.dtype)
+    except ValueError as error:
+        context.refuse(node, str(error), "export the model again")
+    shape = (*indices.shape[:-1], *data.shape[batch + indices.shape[-1] :])
+    wide = as_type(context, node, indices, DType.INT64)
+    context.add(node, Computed(program=program), (data.name, wide), shape, dtype=data.dtype)
+
+
+def import_scatter(context: FloatContext, node: OnnxNode) -> None:
+    """ScatterElements (before opset 11 Scatter) and ScatterND."""
+    data, indices, updates = (context.tensor(node, i) for i in range(3))
+    combine = COMBINATIONS.get(node.text("reduction", "none"))
+    if combine is None or updates.dtype is not data.dtype or (data.dtype is DType.BOOL and combine != "none"):
+        context.refuse(
+            node,
+            f"combines {data.dtype} and {updates.dtype} by {node.text('reduction', 'none')}",
+            "export it again",
+        )
+    try:
+        if node.op_type == "ScatterND":
+            program = scatter_nd(data.shape, indices.shape, combine, dtype=data.dtype)
+        else:
+            axis = one_axis(context, node, data.shape)
+            program = scatter_elements(data.shape, indices.shape, axis, combine, dtype=data.dtype)
+    except ValueError as error:
+        context.refuse(node, str(error), "export the model again")
+    wanted = prod(program.parameters[2].shape)
+    if updates.size != wanted:
+        context.refuse(node, f"has updates {updates.shape}, not {wanted} elements", "export the model again")
+    wide = as_type(context, node, indices, DType.INT64)
+    context.add(
+        node, Computed(program=program), (data.name, wide, updates.name), data.shape, dtype=data.dtype
+    )
+
+
+def import_fold(context: FloatContext, node: OnnxNode, kind: FoldKind) -> None:
+    """A reduction of any type, element by element."""
+    data = context.tensor(node, 0)
+    axes = reduced_axes(context, node, data.shape)
+    if axes is None:
+        context.renamed[node.outputs[0]] = data.name
+        return
+    as_number = data
+    if data.dtype is DType.BOOL:
+        as_number = context.tensors[as_type(context, node, data, DType.UINT8)]
+    program = fold(data.shape, axes, kind, dtype=as_number.dtype)
+    kept = bool(node.integer("keepdims", 1))
+    shape = tuple(
+        1 if axis in axes else size for axis, size in enumerate(data.shape) if kept or axis not in axes
+    )
+    if data.dtype is DType.BOOL:
+        number = context.add(
+            node,
+            Computed(program=program),
+            (as_number.name,),
+            shape,
+            output=context.temporary(node, "number"),
+            dtype=DType.UINT8,
+        )
+        add_elementwise(context, node, cast(argument(0, DType.UINT8), DType.BOOL), [number])
+        return
+    context.add(node, Computed(program=program), (as_number.name,), shape, dtype=data.dtype)
+
+
+def import_running(context: FloatContext, node: OnnxNode) -> None:
+    """CumProd, and CumSum of any type, along a constant axis."""
+    data = context.tensor(node, 0)
+    rank = len(data.shape)
+    axis = int(context.number(node, 1, "axis", 0))
+    if not -rank <= axis < rank or data.dtype is DType.BOOL:
+        context.refuse(
+            node, f"has axis {axis} for {data.dtype} of shape {data.shape}", "export the model again"
+        )
+    program = running_product(
+        data.shape,
+        axis % rank,
+        exclusive=bool(node.integer("exclusive", 0)),
+        reverse=bool(node.integer("reverse", 0)),
+        product=node.op_type == "CumProd",
+        dtype=data.dtype,
+    )
+    context.add(node, Computed(program=program), (data.name,), data.shape, dtype=data.dtype)
+
+
+def _ordered(context: FloatContext, node: OnnxNode, data: Tensor) -> DType:
+    if data.dtype is DType.BOOL:
+        context.refuse(node, "orders bool", "export the model again")
+    return data.dtype
+
+
+def _whole_index(context: FloatContext, node: OnnxNode, indices: Tensor) -> str:
+    """Indices as int64: of floats what is left of them toward zero, as ONNX's OneHot takes them."""
+    return as_type(context, node, indices, DType.INT64)

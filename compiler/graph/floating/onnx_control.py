@@ -1,0 +1,195 @@
+"""If, Loop and Scan whose course is known when a model is compiled: the nodes of their bodies, once for each turn.
+
+The nodes of turn t are called NODE/t/OPERATOR_i, its tensors NODE/t/NAME, so that messages lead to the model's node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from ..onnx_context import OnnxNode, read_node
+from .onnx_context import FloatContext
+from .onnx_functions import rename
+
+MOST_NODES = 4096
+"""Of all turns of a body together."""
+CONTROL = frozenset(["If", "Loop", "Scan"])
+ImportNode = Callable[[FloatContext, OnnxNode], None]
+
+
+def import_control(context: FloatContext, node: OnnxNode, import_node: ImportNode) -> None:
+    """A node of `CONTROL`; `import_node` imports those of its body."""
+    match node.op_type:
+        case "If":
+            condition = context.array(node, 0, "condition")
+            if condition is None or condition.size != 1:
+                context.refuse(node, "has no condition", "export the model again")
+            chosen = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+            results = _turn(context, node, _body(context, node, chosen), [], 0, import_node)
+            for name, result in zip(node.outputs, results, strict=True):
+                _bind(context, node, name, result)
+        case "Loop":
+            _loop(context, node, import_node)
+        case _:
+            _scan(context, node, import_node)
+
+
+def _loop(context: FloatContext, node: OnnxNode, import_node: ImportNode) -> None:
+    body = _body(context, node, "body")
+    trips = context.array(node, 0, "trip count")
+    if trips is None or trips.size != 1:
+        context.fail(node, "has no trip count", "give it one, as an initializer")
+    count = int(trips.reshape(-1)[0])
+    _check_turns(context, node, body, count)
+    states = [_given(context, node, i) for i in range(2, len(node.inputs))]
+    going, listed = (
+        _given(context, node, 1) if len(node.inputs) > 1 and node.inputs[1] else "",
+        list[list[str]](),
+    )
+    for t in range(count):
+        if going:
+            known = context.constants.get(context.resolve(going))
+            if known is None:
+                context.fail(
+                    node, "goes on as long as data say", "export the model with a known number of turns"
+                )
+            if not known.reshape(-1)[0]:
+                break
+        first = context.store(context.temporary(node, "turn"), np.array(t, np.int64))
+        condition = going or context.store(context.temporary(node, "condition"), np.array(True))
+        going, *rest = _turn(context, node, body, [first, condition, *states], t, import_node)
+        states = rest[: len(states)]
+        listed.append(rest[len(states) :])
+    for name, state in zip(node.outputs, states, strict=False):
+        _bind(context, node, name, state)
+    for k, name in enumerate(node.outputs[len(states) :]):
+        if not listed:
+            context.fail(node, "collects the results of no turn", "export the model again")
+        _stack(context, node, name, [turn[k] for turn in listed], 0, import_node)
+
+
+def _scan(context: FloatContext, node: OnnxNode, import_node: ImportNode) -> None:
+    body = _body(context, node, "body")
+    scanned = node.integer("num_scan_inputs", 0)
+    count = len(node.inputs) - scanned
+    if context.opset < 9 or scanned < 1 or count < 0:
+        context.fail(
+            node, f"scans {scanned} of {len(node.inputs)} inputs", "export the model for opset 9 or later"
+        )
+    inputs = [context.tensor(node, count + i) for i in range(scanned)]
+    axes = _numbers(node, "scan_input_axes", scanned)
+    backwards = _numbers(node, "scan_input_directions", scanned)
+    lengths = {tensor.shape[axis] for tensor, axis in zip(inputs, axes, strict=True)}
+    if len(lengths) != 1:
+        context.refuse(node, f"scans inputs of {sorted(lengths)} steps", "export the model again")
+    steps = lengths.pop()
+    _check_turns(context, node, body, steps)
+    states = [_given(context, node, i) for i in range(count)]
+    listed: list[list[str]] = []
+    for t in range(steps):
+        slices: list[str] = []
+        for i, (axis, back) in enumerate(zip(axes, backwards, strict=True)):
+            place = context.store(context.temporary(node, "place"), np.array(steps - 1 - t if back else t))
+            taken = f"{node.name}/{t}/input{i}"
+            proto = helper.make_node("Gather", [inputs[i].name, place], [taken], name=taken, axis=axis)
+            import_node(context, read_node(proto, 0))
+            slices.append(taken)
+        results = _turn(context, node, body, [*states, *slices], t, import_node)
+        states = results[:count]
+        listed.append(results[count:])
+    for name, state in zip(node.outputs, states, strict=False):
+        _bind(context, node, name, state)
+    outputs = node.outputs[count:]
+    places = _numbers(node, "scan_output_axes", len(outputs))
+    reverse = _numbers(node, "scan_output_directions", len(outputs))
+    for k, name in enumerate(outputs):
+        turns = [turn[k] for turn in listed]
+        _stack(context, node, name, turns[::-1] if reverse[k] else turns, places[k], import_node)
+
+
+def _numbers(node: OnnxNode, attribute: str, count: int) -> list[int]:
+    return list(node.integers(attribute, [0] * count))
+
+
+def _body(context: FloatContext, node: OnnxNode, attribute: str) -> onnx.GraphProto:
+    body = node.attributes.get(attribute)
+    if not isinstance(body, onnx.GraphProto):
+        context.refuse(node, f"has no {attribute}", "export the model again")
+    return body
+
+
+def _check_turns(context: FloatContext, node: OnnxNode, body: onnx.GraphProto, turns: int) -> None:
+    if turns * max(len(body.node), 1) > MOST_NODES:
+        context.fail(
+            node,
+            f"takes {turns:,} turns of {len(body.node)} nodes, more than {MOST_NODES:,} together",
+            "export the model for shorter sequences",
+        )
+
+
+def _given(context: FloatContext, node: OnnxNode, index: int) -> str:
+    """An input as a name that may be read; fails where nothing makes it."""
+    context.tensor(node, index)
+    return context.resolve(node.inputs[index])
+
+
+def _turn(
+    context: FloatContext,
+    node: OnnxNode,
+    body: onnx.GraphProto,
+    given: Sequence[str],
+    turn: int,
+    import_node: ImportNode,
+) -> list[str]:
+    """Imports the nodes of one turn; the names of its results. Names from around the body stay what they are."""
+    prefix = f"{node.name}/{turn}/"
+    names = dict(zip([info.name for info in body.input], given, strict=False))
+    for tensor in body.initializer:
+        names[tensor.name] = context.store(f"{prefix}{tensor.name}", numpy_helper.to_array(tensor))
+    for inner in body.node:
+        names |= {name: f"{prefix}{name}" for name in inner.output if name}
+    for number, inner in enumerate(body.node):
+        made = onnx.NodeProto()
+        made.CopyFrom(inner)
+        made.name = f"{prefix}{inner.op_type}_{number}"
+        rename(made, names)
+        import_node(context, read_node(made, number))
+    return [names.get(info.name, info.name) for info in body.output]
+
+
+def _bind(context: FloatContext, node: OnnxNode, name: str, result: str) -> None:
+    if not name:
+        return
+    resolved = context.resolve(result)
+    if resolved in context.tensors:
+        context.renamed[name] = resolved
+    elif resolved in context.constants:
+        context.constants[name] = context.constants[resolved]
+    else:
+        context.refuse(node, f"its result '{result}' is produced by no node", "export the model again")
+
+
+def _stack(
+    context: FloatContext, node: OnnxNode, name: str, turns: list[str], axis: int, import_node: ImportNode
+) -> None:
+    """One tensor of the results of all turns along a new axis."""
+    if not name:
+        return
+    along = context.store(context.temporary(node, "axis"), np.array([axis], np.int64))
+    wide: list[str] = []
+    for t, turn in enumerate(turns):
+        made = f"{name}/turn{t}"
+        proto = helper.make_node("Unsqueeze", [turn, along], [made], name=f"{node.name}/Unsqueeze_{t}")
+        # Before opset 13 the axes are an attribute.
+        if context.opset < 13:
+            proto = helper.make_node(
+                "Unsqueeze", [turn], [made], name=f"{node.name}/Unsqueeze_{t}", axes=[axis]
+            )
+        import_node(context, read_node(proto, 0))
+        wide.append(made)
+    proto = helper.make_node("Concat", wide, [name], name=f"{node.name}/Concat", axis=axis)
+    import_node(context, read_node(proto, 0))

@@ -1,0 +1,73 @@
+"""Scalar functions of integers and of bits: shifts, masks, quotients toward zero and remainders, whole numbers."""
+
+from __future__ import annotations
+
+from ...ir.types import DType
+from .half_floats import HALF_FLOATS, narrow, widen
+from .text import Block, Value, constant, type_text
+
+_MASKS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
+_ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round_even": "roundeven", "truncate": "trunc"}
+
+
+def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> Value | None:
+    """The value of `name(arguments)`, lane by lane; None for functions that are not here."""
+    if name == "bitcast":
+        return _bitcast(block, arguments[0], dtype)
+    if name in _ROUNDINGS and dtype.is_float:
+        return _rounded(block, _ROUNDINGS[name], arguments[0])
+    if name == "fmod" and dtype.is_float:
+        return None
+    if not dtype.is_integer or len(arguments) != 2:
+        return None
+    lanes = max(a.lanes for a in arguments)
+    x, y = (block.splat(a, lanes) for a in arguments)
+    if name in _MASKS:
+        return block.binary(_MASKS[name], x, y)
+    if name in ("shift_left", "shift_right"):
+        # LLVM has no result for shifts by all bits or more.
+        word = "shl" if name == "shift_left" else "lshr" if dtype.is_unsigned else "ashr"
+        inside = block.binary("icmp ult", y, constant(dtype.bits, dtype, lanes), DType.BOOL)
+        most = constant(dtype.bits - 1, dtype, lanes)
+        moved = block.binary(word, x, block.select(inside, y, most))
+        # Of a signed number all bits are its sign then.
+        return moved if word == "ashr" else block.select(inside, moved, constant(0, dtype, lanes))
+    if name in ("quotient", "remainder"):
+        return _divided(block, name, x, y)
+    return None
+
+
+def _divided(block: Block, name: str, x: Value, y: Value) -> Value:
+    """Toward zero; by 0 it is 0, as numpy has it: the instruction would stop the process."""
+    dtype, lanes = x.dtype, x.lanes
+    zero, one = constant(0, dtype, lanes), constant(1, dtype, lanes)
+    nothing = block.binary("icmp eq", y, zero, DType.BOOL)
+    safe = block.select(nothing, one, y)
+    if dtype.is_unsigned:
+        result = block.binary("udiv" if name == "quotient" else "urem", x, safe)
+        return block.select(nothing, zero, result)
+    # The least number by -1 would stop the process too.
+    negated = block.binary("icmp eq", y, constant(-1, dtype, lanes), DType.BOOL)
+    safe = block.select(negated, one, safe)
+    if name == "remainder":
+        # By 1 in either case, which leaves nothing.
+        return block.binary("srem", x, safe)
+    result = block.binary("sdiv", x, safe)
+    result = block.select(negated, block.binary("sub", zero, x), result)
+    return block.select(nothing, zero, result)
+
+
+def _rounded(block: Block, name: str, x: Value) -> Value:
+    if x.dtype in HALF_FLOATS:
+        return narrow(block, _rounded(block, name, widen(block, x)), x.dtype)
+    scalar = "f64" if x.dtype is DType.FLOAT64 else "f32"
+    suffix = scalar if x.lanes == 1 else f"v{x.lanes}{scalar}"
+    return Value(block.call(x.type, f"llvm.{name}.{suffix}", (x.type, x.text)), x.dtype, x.lanes)
+
+
+def _bitcast(block: Block, x: Value, dtype: DType) -> Value:
+    """The same bits as another type of that size; 16-bit floats are held as their bits."""
+    to = type_text(dtype, x.lanes)
+    if x.type == to:
+        return Value(x.text, dtype, x.lanes)
+    return block.define(f"bitcast {x.typed} to {to}", dtype, x.lanes)

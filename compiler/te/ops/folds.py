@@ -1,0 +1,196 @@
+"""Folds along axes that run element by element in their order: of any type, and what no sum or maximum can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Literal
+
+from ...ir.expr import Buffer, Const, Expr, Var, binary, equal, maximum, minimum, select, wrap
+from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.types import DType
+from ..merge import Shape, merge_axes
+
+FoldKind = Literal["sum", "product", "max", "min"]
+
+
+def fold(
+    shape: Shape, axes: Sequence[int], kind: FoldKind, *, dtype: DType = DType.FLOAT32, name: str = "fold"
+) -> Program:
+    """Y = the sum, product, greatest or least of X over `axes`; integers wrap, NaN is the result.
+
+    Parameters X and Y of `dtype` in the shapes of `te.merge.merge_axes(shape, axes)`, Y with the kept axes. Loops d0,
+    d1, … of the kept axes around "begin", then begin.d0, … with the reduced ones inside around "fold". ValueError for a
+    wrong axis.
+    """
+    merged = merge_axes(shape, axes) or ((1, False),)
+    sizes = [size for size, _ in merged]
+    kept = [d for d, (_, reduced) in enumerate(merged) if not reduced]
+    x = Buffer(name="X", shape=tuple(sizes), dtype=dtype)
+    y = Buffer(name="Y", shape=tuple([sizes[d] for d in kept]) or (1,), dtype=dtype)
+
+    def positions(prefix: str) -> tuple[list[tuple[Var, int]], tuple[Expr, ...]]:
+        loops = [(Var(f"{prefix}d{d}"), sizes[d]) for d in kept]
+        return loops, tuple([var for var, _ in loops]) or (Const(0),)
+
+    loops, at = positions("")
+    begin = nest(loops, Assign(name="begin", buffer=y, indices=at, value=_neutral(kind, dtype)))
+    loops, at = positions("fold.")
+    inner = [(Var(f"fold.r{d}"), sizes[d]) for d in range(len(sizes)) if d not in kept]
+    names = {var.name.rpartition(".")[2][1:]: var for var, _ in [*loops, *inner]}
+    element = x[tuple([names[str(d)] for d in range(len(sizes))])]
+    more = Assign(name="fold", buffer=y, indices=at, value=_folded(kind, y[at], element))
+    return Program(name=name, parameters=(x, y), body=seq(begin, nest([*loops, *inner], more)))
+
+
+def running_product(
+    shape: Shape,
+    axis: int,
+    *,
+    exclusive: bool = False,
+    reverse: bool = False,
+    product: bool = True,
+    dtype: DType = DType.FLOAT32,
+    name: str = "running_product",
+) -> Program:
+    """As `te.ops.scan.cumulative_sum`, of products (with `product` False of sums) of any type."""
+    if not 0 <= axis < len(shape):
+        raise ValueError(f"shape {shape} has no axis {axis}")
+    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    x, y = (Buffer(name=n, shape=(outer, size, inner), dtype=dtype) for n in ("X", "Y"))
+
+    def at(step: Expr) -> Expr:
+        return size - 1 - step if reverse else step
+
+    n, i, kind = Var("n"), Var("i"), "product" if product else "sum"
+    value: Expr = _neutral(kind, dtype) if exclusive else x[n, at(Const(0)), i]
+    begin = Assign(name="first", buffer=y, indices=(n, at(Const(0)), i), value=value)
+    stages: list[Stmt] = [nest([(n, outer), (i, inner)], begin)]
+    if size > 1:
+        n, k, i = Var("n.next"), Var("k"), Var("i.next")
+        total = _folded(kind, y[n, at(k), i], x[n, at(k if exclusive else k + 1), i])
+        more = Assign(name="next", buffer=y, indices=(n, at(k + 1), i), value=total)
+        stages.append(nest([(n, outer), (i, inner), (k, size - 1)], more))
+    return Program(name=name, parameters=(x, y), body=seq(*stages))
+
+
+def extreme_index(
+    shape: Shape,
+    axis: int,
+    *,
+    least: bool = False,
+    last: bool = False,
+    dtype: DType = DType.FLOAT32,
+    name: str = "extreme_index",
+) -> Program:
+    """Y = the index of the greatest (or `least`) element along `axis`: the first such one, or the `last`.
+
+    Parameters X [outer, size of the axis, inner] of `dtype` and Y int64 [outer, inner]; `best` lies between.
+    Statements "first", "best.first", "index" and "best". ValueError for an axis (0 or more) that there is not.
+    """
+    if not 0 <= axis < len(shape):
+        raise ValueError(f"shape {shape} has no axis {axis}")
+    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    x = Buffer(name="X", shape=(outer, size, inner), dtype=dtype)
+    y = Buffer(name="Y", shape=(outer, inner), dtype=DType.INT64)
+    best = Buffer(name="best", shape=(outer, inner), dtype=dtype)
+    n, i = Var("n"), Var("i")
+    stages: list[Stmt] = [
+        nest(
+            [(n, outer), (i, inner)],
+            seq(
+                Assign(name="first", buffer=y, indices=(n, i), value=Const(0)),
+                Assign(name="best.first", buffer=best, indices=(n, i), value=x[n, 0, i]),
+            ),
+        )
+    ]
+    if size > 1:
+        n, i, k = Var("n.next"), Var("i.next"), Var("k")
+        element, held = x[n, k + 1, i], best[n, i]
+        a, b = (element, held) if least else (held, element)
+        better = a <= b if last else a < b
+        stages.append(
+            nest(
+                [(n, outer), (k, size - 1), (i, inner)],
+                seq(
+                    Assign(name="index", buffer=y, indices=(n, i), value=select(better, k + 1, y[n, i])),
+                    Assign(name="best", buffer=best, indices=(n, i), value=select(better, element, held)),
+                ),
+            )
+        )
+    return Program(name=name, parameters=(x, y), body=Alloc(buffer=best, body=seq(*stages)))
+
+
+def top_k(
+    shape: Shape,
+    axis: int,
+    count: int,
+    *,
+    least: bool = False,
+    dtype: DType = DType.FLOAT32,
+    name: str = "top_k",
+) -> Program:
+    """Y, I = the `count` greatest (or `least`) elements along `axis` in their order and their indices, the first first.
+
+    Parameters X [outer, size of the axis, inner] of `dtype`, Y [outer, count, inner], I int64 like Y. Each element's
+    rank is counted (size * size comparisons a row), `rank` int64. Statements "begin", "rank", "value", "index".
+    ValueError for an axis that the shape does not have, or a count that it does not have.
+    """
+    if not 0 <= axis < len(shape) or not 1 <= count <= shape[axis]:
+        raise ValueError(f"shape {shape} has no {count} elements along axis {axis}")
+    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    x = Buffer(name="X", shape=(outer, size, inner), dtype=dtype)
+    y, index = (
+        Buffer(name=n, shape=(outer, count, inner), dtype=t) for n, t in (("Y", dtype), ("I", DType.INT64))
+    )
+    rank = Buffer(name="rank", shape=(size, inner), dtype=DType.INT64)
+    n = Var("n")
+    k, i = Var("begin.k"), Var("begin.i")
+    begin = nest([(k, size), (i, inner)], Assign(name="begin", buffer=rank, indices=(k, i), value=Const(0)))
+    k, j, i = Var("rank.k"), Var("rank.j"), Var("rank.i")
+    mine, other = x[n, k, i], x[n, j, i]
+    ahead = other < mine if least else mine < other
+    tie = select(equal(mine, other), select(j < k, Const(1), Const(0)), Const(0))
+    counted = Reduce(name="rank", op="add", buffer=rank, indices=(k, i), value=select(ahead, Const(1), tie))
+    ranks = nest([(k, size), (j, size), (i, inner)], counted)
+    p, k, i = Var("p"), Var("k"), Var("i")
+    here = equal(rank[k, i], p)
+    place = Assign(
+        name="index",
+        buffer=index,
+        indices=(n, p, i),
+        value=select(here, k, select(equal(k, 0), 0, index[n, p, i])),
+    )
+    value = Assign(
+        name="value",
+        buffer=y,
+        indices=(n, p, i),
+        value=select(here, x[n, k, i], select(equal(k, 0), wrap(0, dtype), y[n, p, i])),
+    )
+    chosen = nest([(p, count), (k, size), (i, inner)], seq(place, value))
+    body = nest([(n, outer)], Alloc(buffer=rank, body=seq(begin, ranks, chosen)))
+    return Program(name=name, parameters=(x, y, index), body=body)
+
+
+def _neutral(kind: FoldKind, dtype: DType) -> Expr:
+    match kind:
+        case "sum":
+            return wrap(0, dtype) if dtype is not DType.BOOL else Const(False, dtype)
+        case "product":
+            return wrap(1, dtype)
+        case "max" | "min":
+            if dtype.is_float:
+                return Const(float("-inf") if kind == "max" else float("inf"), dtype)
+            return Const(dtype.limits[0 if kind == "max" else 1], dtype)
+
+
+def _folded(kind: FoldKind, total: Expr, element: Expr) -> Expr:
+    match kind:
+        case "sum":
+            return total + element
+        case "product":
+            return binary("*", total, element)
+        case "max":
+            return maximum(total, element)
+        case "min":
+            return minimum(total, element)
