@@ -40,6 +40,12 @@ class GpuLowering:
                     "DequantizeLinear (QDQ)"
                 ) from None
             raise
+        for tensor in graph.tensors.values():
+            if tensor.dtype.is_code:
+                raise ModelError(
+                    f"{model_label(model)}: tensor '{tensor.name}' is {tensor.dtype}, which GPUs have no code for here; "
+                    "run it on a processor"
+                )
         return Imported(graph=graph, label=model_label(model))
 
     def default(self, graph: Graph, node: Node) -> LoweredCudaNode | None:

@@ -11,7 +11,8 @@ import numpy as np
 class DType(StrEnum):
     """An element type. INT64 is the type of loop variables and indices; integers wrap in two's complement.
 
-    Floats round to nearest, ties to even, after every operation; those of 16 bits too.
+    Those of 8 bits and less behind BOOL are only held, a byte each, as codes: programs move them, and read and make them
+    by the call "bitcast" (`te.small_types`). Floats round to nearest, ties to even, after every operation; those of 16 bits too.
     """
 
     INT8 = "int8"
@@ -27,19 +28,29 @@ class DType(StrEnum):
     FLOAT32 = "float32"
     FLOAT64 = "float64"
     BOOL = "bool"
+    FLOAT8_E4M3FN = "float8_e4m3fn"
+    FLOAT8_E4M3FNUZ = "float8_e4m3fnuz"
+    FLOAT8_E5M2 = "float8_e5m2"
+    FLOAT8_E5M2FNUZ = "float8_e5m2fnuz"
+    FLOAT8_E8M0 = "float8_e8m0fnu"
+    FLOAT4_E2M1 = "float4_e2m1fn"
+    INT4 = "int4"
+    UINT4 = "uint4"
+    INT2 = "int2"
+    UINT2 = "uint2"
 
     # Enum hashes by a Python-level method; ours sits in hot dictionaries.
     __hash__ = str.__hash__
 
     @property
     def numpy(self) -> np.dtype:
-        """The numpy dtype of the same name; bfloat16 is that of ml_dtypes."""
-        return _BFLOAT16 if self is DType.BFLOAT16 else np.dtype(self.value)
+        """The numpy dtype of the same name, or ml_dtypes' of bfloat16 and of codes."""
+        return _ML_DTYPES[self] if self in _ML_DTYPES else np.dtype(self.value)
 
     @property
     def bits(self) -> int:
-        """Storage width in bits (bool is stored in 8)."""
-        return _BITS[self]
+        """Storage width in bits (bool and codes are stored in 8)."""
+        return _BITS.get(self, 8)
 
     @property
     def is_integer(self) -> bool:
@@ -57,9 +68,14 @@ class DType(StrEnum):
         return self in _FLOATS
 
     @property
+    def is_code(self) -> bool:
+        """True for the types that are only held."""
+        return self in _CODES
+
+    @property
     def limits(self) -> tuple[int, int]:
         """Least and greatest value of an integer type or bool; TypeError for floats."""
-        if self in _FLOATS:
+        if self in _FLOATS or self in _CODES:
             raise TypeError(f"{self.value} has no integer limits")
         return _LIMITS[self]
 
@@ -74,7 +90,8 @@ class DType(StrEnum):
 # By member: to ask a member for its value takes a Python-level call.
 _FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
 _UNSIGNED = frozenset({DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64, DType.BOOL})
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_CODES = frozenset(dtype for dtype in DType if dtype.value.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2")))
+_ML_DTYPES = {dtype: np.dtype(getattr(ml_dtypes, dtype.value)) for dtype in (DType.BFLOAT16, *_CODES)}
 _BITS = {
     DType.INT8: 8,
     DType.UINT8: 8,

@@ -247,12 +247,16 @@ class _Verifier:
                 self.expr(b, ranges, (*facts, *_facts(a)) if op == "and" else facts, scalars)
                 if dtype_of(a) is not dtype_of(b):
                     raise self.fail(f"{format_expr(expr)} mixes {dtype_of(a)} and {dtype_of(b)}")
+                if dtype_of(a).is_code:
+                    raise self.fail(f"{format_expr(expr)} computes with {dtype_of(a)}, which is only held")
                 boolean = dtype_of(a) is DType.BOOL
                 if boolean != (op in ("and", "or")) and not (boolean and op in COMPARISONS):
                     raise self.fail(f"{format_expr(expr)}: operator {op} does not apply to {dtype_of(a)}")
             case Load(buffer=buffer, indices=indices):
                 self.access(buffer, indices, ranges, facts, scalars)
-            case Cast(value=value):
+            case Cast(value=value, dtype=dtype):
+                if dtype.is_code or dtype_of(value).is_code:
+                    raise self.fail(f"{format_expr(expr)} converts what is only held; use the call bitcast")
                 self.expr(value, ranges, facts, scalars)
             case Select(condition=condition, then=then, otherwise=otherwise):
                 self.typed(condition, DType.BOOL, "condition", ranges, scalars, facts)

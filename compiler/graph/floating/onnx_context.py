@@ -17,6 +17,7 @@ from ..operators import Operator, Reshape
 TYPES = (
     *("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
     *("float16", "bfloat16", "float64"),
+    *[dtype.value for dtype in DType if dtype.is_code],
 )
 """Element types of tensors in the graph."""
 HALVES = (DType.FLOAT16, DType.BFLOAT16)

@@ -67,7 +67,16 @@ from .onnx_windows import import_average_pool, import_global_pool, import_max_po
 
 Importer = Callable[[FloatContext, OnnxNode], None]
 OLDEST_OPSET = 11
-_NAMES = {"float": "float32", "double": "float64"}
+_NAMES = {
+    "float": "float32",
+    "double": "float64",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0fnu",
+    "float4e2m1": "float4_e2m1fn",
+}
 """Types that ONNX calls otherwise."""
 REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
     {
@@ -194,6 +203,14 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
             "this operator is not supported",
             f"supported are {SUPPORTED}; move it out of the model or replace it",
         )
+    if node.op_type not in HELD:
+        for index, name in enumerate(node.inputs):
+            if name and context.resolve(name) in context.tensors and context.tensor(node, index).dtype.is_code:
+                context.fail(
+                    node,
+                    f"its input '{name}' is {context.tensor(node, index).dtype}, which is only held and moved",
+                    "put a Cast to float32 before it",
+                )
     if node.op_type not in TYPED and (half := _half(context, node)) is not None:
         _in_float32(context, node, half, importer)
         return
@@ -249,6 +266,9 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
                 context.is_constant(node, i) for i in range(1, len(node.inputs)) if node.inputs[i]
             )
             return any(node.outputs[1:]) or not constants
+        case "Softmax" | "LogSoftmax":
+            # Rounded after each step, as whoever computes in 16 bits has it.
+            return _half(context, node) is not None
         case "Clip":
             return any(
                 node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs))
@@ -331,6 +351,14 @@ TYPED = frozenset(
     ]
 ) - {"IsNaN", "IsInf"}
 """Operators whose importers take 16-bit floats as they are."""
+HELD = frozenset(
+    [
+        *STRUCTURE,
+        *("Cast", "CastLike", "Transpose", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND"),
+        *("Expand", "Where", "BitCast"),
+    ]
+)
+"""Operators that take elements which are only held."""
 SUPPORTED = (
     f"{', '.join(OPERATORS)}, whatever ONNX defines as a function of these, and whatever has constant inputs"
 )

@@ -6,8 +6,9 @@ from functools import reduce
 
 from onnx import TensorProto, helper
 
-from ...ir.expr import Expr, cast, equal, not_equal, select
+from ...ir.expr import Expr, cast, dtype_of, equal, not_equal, select
 from ...ir.types import DType
+from ...te import small_types
 from ...te.scalars import argument
 from ..graph import Tensor
 from ..onnx_context import OnnxNode
@@ -121,7 +122,27 @@ def _cast(context: FloatContext, node: OnnxNode) -> None:
     if data.dtype is to:
         context.renamed[node.outputs[0]] = data.name
         return
-    add_elementwise(context, node, cast(argument(0, data.dtype), to), [data.name])
+    add_elementwise(context, node, _converted(context, node, data.dtype, to), [data.name])
+
+
+def _converted(context: FloatContext, node: OnnxNode, dtype: DType, to: DType) -> Expr:
+    """An element of one type as another."""
+    x: Expr = argument(0, dtype)
+    if dtype.is_code:
+        x = small_types.decoded(x)
+    if not to.is_code:
+        return cast(x, to)
+    held = dtype_of(x)
+    if to in small_types.INTEGERS:
+        return small_types.encoded(cast(x, DType.INT32), to)
+    if held not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT8, DType.UINT8) and not dtype.is_code:
+        # In float32 it would be rounded twice.
+        context.fail(node, f"casts {dtype} to {to}", "cast it to float32 before")
+    rounding = node.text("round_mode", "up")
+    if rounding not in ("up", "down", "nearest"):
+        context.refuse(node, f"rounds '{rounding}'", "there are up, down and nearest")
+    saturate = bool(node.integer("saturate", 1))
+    return small_types.encoded(cast(x, DType.FLOAT32), to, saturate=saturate, rounding=rounding)
 
 
 def _truth(context: FloatContext, node: OnnxNode, index: int) -> str:

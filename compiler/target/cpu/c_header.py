@@ -26,6 +26,7 @@ _C_TYPES = {
     DType.FLOAT16: "uint16_t",
     DType.BFLOAT16: "uint16_t",
     DType.BOOL: "uint8_t",
+    **{dtype: "uint8_t" for dtype in DType if dtype.is_code},
 }
 _KEYWORDS = """
 alignas alignof and asm auto bool break case catch char class const constexpr continue default delete do double else

@@ -32,6 +32,7 @@ _SCALAR = {
     DType.FLOAT16: "i16",
     DType.BFLOAT16: "i16",
     DType.BOOL: "i1",
+    **{dtype: "i8" for dtype in DType if dtype.is_code},
 }
 
 

@@ -16,8 +16,8 @@ from vdla.compiler.te.functions import FUNCTIONS
 def test_numpy_types(dtype: DType) -> None:
     assert dtype.numpy.name == dtype.value
     assert dtype.numpy.itemsize * 8 == dtype.bits
-    assert dtype.is_float + dtype.is_integer + (dtype is DType.BOOL) == 1
-    if dtype.is_float:
+    assert dtype.is_float + dtype.is_integer + (dtype is DType.BOOL) + dtype.is_code == 1
+    if dtype.is_float or dtype.is_code:
         with pytest.raises(TypeError, match=f"{dtype} has no integer limits"):
             _ = dtype.limits
 
