@@ -63,6 +63,7 @@ from .onnx_quantization import check_integers, import_dequantize, import_quantiz
 from .onnx_recurrent import import_lstm
 from .onnx_reductions import import_cumulative_sum, import_logarithm, import_reduction, import_softmax
 from .onnx_resize import import_resize
+from .onnx_steps import BODIES, OTHERWISE
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
 Importer = Callable[[FloatContext, OnnxNode], None]
@@ -192,7 +193,8 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
 def _import_operator(context: FloatContext, node: OnnxNode) -> None:
     importer = OPERATORS.get(node.op_type)
     if importer is None or _is_more(context, node):
-        body = function_body(context, node)
+        ours = (BODIES if importer is None else OTHERWISE).get(node.op_type)
+        body = function_body(context, node) if ours is None else ours(context, node)
         if body is not None:
             for index, proto in enumerate(body):
                 _import_node(context, read_node(proto, index))
@@ -268,7 +270,16 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
             return any(node.outputs[1:]) or not constants
         case "Softmax" | "LogSoftmax":
             # Rounded after each step, as whoever computes in 16 bits has it.
-            return _half(context, node) is not None
+            return _half(context, node) is not None and context.opset >= 13
+        case "BatchNormalization" | "InstanceNormalization":
+            return not all(context.is_constant(node, i) for i in range(1, len(node.inputs)))
+        case "QuantizeLinear":
+            plain = not node.inputs[2:] or (
+                context.is_constant(node, 2) and context.tensor(node, 2).dtype in (DType.INT8, DType.UINT8)
+            )
+            return not (plain and context.is_constant(node, 1)) or bool(node.integer("block_size", 0))
+        case "DequantizeLinear":
+            return context.resolve(node.inputs[0]) not in context.quantized
         case "Clip":
             return any(
                 node.inputs[i] and not context.is_constant(node, i) for i in range(1, len(node.inputs))
@@ -355,7 +366,7 @@ HELD = frozenset(
     [
         *STRUCTURE,
         *("Cast", "CastLike", "Transpose", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND"),
-        *("Expand", "Where", "BitCast"),
+        *("Expand", "Where", "BitCast", "QuantizeLinear", "DequantizeLinear"),
     ]
 )
 """Operators that take elements which are only held."""

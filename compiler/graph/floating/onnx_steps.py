@@ -1,0 +1,237 @@
+"""Operators that ONNX defines by a formula, in words of simpler ones: our own bodies where it has none that serves.
+
+The nodes are called NODE/OPERATOR_i, as those of ONNX's own functions are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from ...ir.types import DType
+from ..graph import Shape
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+
+RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
+    {
+        **{d: d.limits for d in (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)},
+        DType.INT4: (-8, 7),
+        DType.UINT4: (0, 15),
+        DType.INT2: (-2, 1),
+        DType.UINT2: (0, 3),
+    }
+)
+"""What QuantizeLinear saturates to."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Steps:
+    """The nodes of one body under construction."""
+
+    context: FloatContext
+    node: OnnxNode
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+    def add(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """A node of one output; the output's name, which is one of the ONNX node's where it is given."""
+        name = f"{self.node.name}/{operator}_{len(self.nodes)}"
+        output = name if output is None else output
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], name=name, **attributes))
+        return output
+
+    def constant(self, value: Any, dtype: Any) -> str:
+        """A constant of a numpy type."""
+        return self.context.store(f"{self.node.name}/constant", np.asarray(value, dtype))
+
+    def like(self, value: float, index: int = 0) -> str:
+        """A number of the type of an input."""
+        return self.constant(value, self.context.tensor(self.node, index).dtype.numpy)
+
+    def axes(self, *axes: int) -> str:
+        """A list of axes, as an input."""
+        return self.constant(axes, np.int64)
+
+    def input(self, index: int) -> str:
+        """An input's name, "" where it is left out."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else ""
+
+    def shape(self, index: int) -> Shape:
+        """An input's shape."""
+        return self.context.tensor(self.node, index).shape
+
+    def done(self, result: str, index: int = 0) -> list[onnx.NodeProto]:
+        """All nodes, with `result` as an output."""
+        if index < len(self.node.outputs) and self.node.outputs[index]:
+            self.add("Identity", result, output=self.node.outputs[index])
+        return self.nodes
+
+
+Body = Callable[[FloatContext, OnnxNode], list[onnx.NodeProto]]
+
+
+def softmax_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """Softmax and LogSoftmax along one axis, each step rounded by itself."""
+    s = Steps(context=context, node=node)
+    axes = s.axes(node.integer("axis", -1))
+    x = s.input(0)
+    distance = s.add("Sub", x, s.add("ReduceMax", x, axes, keepdims=1))
+    power = s.add("Exp", distance)
+    total = s.add("ReduceSum", power, axes, keepdims=1)
+    if node.op_type == "LogSoftmax":
+        return s.done(s.add("Sub", distance, s.add("Log", total)))
+    return s.done(s.add("Div", power, total))
+
+
+def _lp_normalization(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    s = Steps(context=context, node=node)
+    p = node.integer("p", 2)
+    if p not in (1, 2):
+        context.refuse(node, f"has p = {p}", "there are 1 and 2")
+    norm = s.add(f"ReduceL{p}", s.input(0), s.axes(node.integer("axis", -1)), keepdims=1)
+    zero = s.add("Equal", norm, s.like(0))
+    safe = s.add("Where", zero, s.like(1), norm)
+    return s.done(s.add("Where", zero, s.like(0), s.add("Div", s.input(0), safe)))
+
+
+def _mean(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    s = Steps(context=context, node=node)
+    return s.done(s.add("Div", s.add("Sum", *node.inputs), s.like(len(node.inputs))))
+
+
+def _batch_normalization(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """With parameters of run time; as inference runs it."""
+    s = Steps(context=context, node=node)
+    if any(node.outputs[1:]) or node.integer("training_mode", 0):
+        context.refuse(node, "is in training mode", "export the model for inference")
+    column = s.constant([-1, *[1] * (len(s.shape(0)) - 2)], np.int64)
+    scale, shift, mean, variance = (s.add("Reshape", s.input(i), column) for i in range(1, 5))
+    epsilon = s.like(float(node.attributes.get("epsilon", 1e-5)))
+    root = s.add("Sqrt", s.add("Add", variance, epsilon))
+    normal = s.add("Div", s.add("Sub", s.input(0), mean), root)
+    return s.done(s.add("Add", s.add("Mul", normal, scale), shift))
+
+
+def _instance_normalization(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """With scale and bias of run time."""
+    s = Steps(context=context, node=node)
+    rank = len(s.shape(0))
+    axes, column = s.axes(*range(2, rank)), s.constant([-1, *[1] * (rank - 2)], np.int64)
+    scale, shift = (s.add("Reshape", s.input(i), column) for i in (1, 2))
+    distance = s.add("Sub", s.input(0), s.add("ReduceMean", s.input(0), axes, keepdims=1))
+    variance = s.add("ReduceMean", s.add("Mul", distance, distance), axes, keepdims=1)
+    root = s.add("Sqrt", s.add("Add", variance, s.like(float(node.attributes.get("epsilon", 1e-5)))))
+    return s.done(s.add("Add", s.add("Mul", s.add("Div", distance, root), scale), shift))
+
+
+def _local_response(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
+    s = Steps(context=context, node=node)
+    size, rank, channels = node.integer("size", 1), len(s.shape(0)), s.shape(0)[1]
+    before = (size - 1) // 2
+    pads = [0] * (2 * rank)
+    pads[1], pads[rank + 1] = before, size - 1 - before
+    squares = s.add("Mul", s.input(0), s.input(0))
+    padded = s.add("Pad", squares, s.constant(pads, np.int64))
+    parts = [s.add("Slice", padded, s.axes(i), s.axes(i + channels), s.axes(1)) for i in range(size)]
+    total = s.add("Sum", *parts) if size > 1 else parts[0]
+    alpha, beta, bias = (float(node.attributes.get(k, v)) for k, v in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    mean = s.add("Add", s.add("Mul", total, s.like(alpha / size)), s.like(bias))
+    return s.done(s.add("Div", s.input(0), s.add("Pow", mean, s.constant(beta, np.float32))))
+
+
+def _reverse_sequence(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """ReverseSequence: of each batch the first elements backwards, as many as its length."""
+    s = Steps(context=context, node=node)
+    shape, time, batch = s.shape(0), node.integer("time_axis", 0), node.integer("batch_axis", 1)
+    if {time, batch} != {0, 1}:
+        context.refuse(node, f"has time axis {time} and batch axis {batch}", "these are 0 and 1")
+    along = [1] * len(shape)
+    along[time] = shape[time]
+    step = s.constant(np.arange(shape[time]).reshape(along), np.int64)
+    column = [1] * len(shape)
+    column[batch] = -1
+    length = s.add("Reshape", s.input(1), s.constant(column, np.int64))
+    back = s.add("Sub", s.add("Sub", length, s.constant(1, np.int64)), step)
+    chosen = s.add("Where", s.add("Less", step, length), back, step)
+    wide = s.add("Expand", chosen, s.constant(shape, np.int64))
+    return s.done(s.add("GatherElements", s.input(0), wide, axis=time))
+
+
+def _quantize(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """QuantizeLinear to true integers or codes: round(x / scale) + zero point, saturated."""
+    s = Steps(context=context, node=node)
+    to = context.tensor(node, 2).dtype if s.input(2) else DType.UINT8
+    if not s.input(2) and node.integer("output_dtype", 0):
+        to = DType(helper.tensor_dtype_to_np_dtype(node.integer("output_dtype", 0)).name)
+    scale = _beside(s, 1)
+    quotient = s.add("Div", s.add("Cast", s.input(0), to=TensorProto.FLOAT), s.add("Cast", scale, to=TensorProto.FLOAT))
+    kind = helper.np_dtype_to_tensor_dtype(to.numpy)
+    if to not in RANGES:
+        if not to.is_code:
+            context.refuse(node, f"quantizes to {to}", "export the model again")
+        return s.done(s.add("Cast", quotient, to=kind, saturate=node.integer("saturate", 1)))
+    whole = s.add("Round", quotient)
+    if s.input(2):
+        whole = s.add("Add", whole, s.add("Cast", _beside(s, 2), to=TensorProto.FLOAT))
+    low, high = (s.constant(value, np.float32) for value in RANGES[to])
+    return s.done(s.add("Cast", s.add("Clip", whole, low, high), to=kind))
+
+
+def _dequantize(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """DequantizeLinear of true integers or codes: (x - zero point) * scale."""
+    s = Steps(context=context, node=node)
+    scale = context.tensor(node, 1).dtype
+    number = s.add("Cast", s.input(0), to=TensorProto.FLOAT)
+    if s.input(2):
+        number = s.add("Sub", number, s.add("Cast", _beside(s, 2), to=TensorProto.FLOAT))
+    product = s.add("Mul", number, s.add("Cast", _beside(s, 1), to=TensorProto.FLOAT))
+    to = node.integer("output_dtype", 0) or helper.np_dtype_to_tensor_dtype(scale.numpy)
+    return s.done(s.add("Cast", product, to=to))
+
+
+def _beside(s: Steps, index: int) -> str:
+    """A scale or zero point in a shape that broadcasts: one for all, one along the axis, or one for each block."""
+    shape, given, axis = s.shape(0), s.shape(index), s.node.integer("axis", 1)
+    if not given or given == (1,):
+        return s.add("Reshape", s.input(index), s.constant([], np.int64))
+    if not -len(shape) <= axis < len(shape):
+        s.context.refuse(s.node, f"has axis {axis} for a tensor of shape {shape}", "quantize it again")
+    axis %= len(shape)
+    block = s.node.integer("block_size", 0)
+    if not block and len(given) == 1 and given[0] == shape[axis]:
+        return s.add("Reshape", s.input(index), s.constant([-1, *[1] * (len(shape) - 1 - axis)], np.int64))
+    count = -(-shape[axis] // block) if block else 0
+    if (*shape[:axis], count, *shape[axis + 1 :]) != given or shape[axis] != count * block:
+        s.context.refuse(s.node, f"has scales {given} for {shape} in blocks of {block}", "quantize it again")
+    wide = s.add("Unsqueeze", s.input(index), s.axes(axis + 1))
+    full = (*shape[:axis], count, block, *shape[axis + 1 :])
+    return s.add("Reshape", s.add("Expand", wide, s.constant(full, np.int64)), s.constant(shape, np.int64))
+
+
+BODIES: Mapping[str, Body] = MappingProxyType(
+    {
+        "LpNormalization": _lp_normalization,
+        "Mean": _mean,
+        "LRN": _local_response,
+        "ReverseSequence": _reverse_sequence,
+    }
+)
+"""Of operators that have no importer."""
+OTHERWISE: Mapping[str, Body] = MappingProxyType(
+    {
+        "Softmax": softmax_steps,
+        "LogSoftmax": softmax_steps,
+        "BatchNormalization": _batch_normalization,
+        "InstanceNormalization": _instance_normalization,
+        "QuantizeLinear": _quantize,
+        "DequantizeLinear": _dequantize,
+    }
+)
+"""Of operators whose importers take less."""
