@@ -43,8 +43,8 @@ class GpuLowering:
         for tensor in graph.tensors.values():
             if tensor.dtype.is_code:
                 raise ModelError(
-                    f"{model_label(model)}: tensor '{tensor.name}' is {tensor.dtype}, which GPUs have no code for here; "
-                    "run it on a processor"
+                    f"{model_label(model)}: tensor '{tensor.name}' is {tensor.dtype}, which has no code for GPUs; run "
+                    "it on a processor"
                 )
         return Imported(graph=graph, label=model_label(model))
 

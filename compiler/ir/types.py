@@ -11,8 +11,9 @@ import numpy as np
 class DType(StrEnum):
     """An element type. INT64 is the type of loop variables and indices; integers wrap in two's complement.
 
-    Those of 8 bits and less behind BOOL are only held, a byte each, as codes: programs move them, and read and make them
-    by the call "bitcast" (`te.small_types`). Floats round to nearest, ties to even, after every operation; those of 16 bits too.
+    Those of 8 bits and less behind BOOL are only held, a byte each, as codes: programs move them, and read and make
+    them by the call "bitcast" (`te.small_types`). Floats round to nearest, ties to even, after every operation; those
+    of 16 bits too.
     """
 
     INT8 = "int8"
@@ -90,7 +91,9 @@ class DType(StrEnum):
 # By member: to ask a member for its value takes a Python-level call.
 _FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
 _UNSIGNED = frozenset({DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64, DType.BOOL})
-_CODES = frozenset(dtype for dtype in DType if dtype.value.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2")))
+_CODES = frozenset(
+    dtype for dtype in DType if dtype.value.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2"))
+)
 _ML_DTYPES = {dtype: np.dtype(getattr(ml_dtypes, dtype.value)) for dtype in (DType.BFLOAT16, *_CODES)}
 _BITS = {
     DType.INT8: 8,

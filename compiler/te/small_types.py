@@ -1,7 +1,7 @@
 """Types of 8 bits and less that tensors hold as codes: what a code stands for, and the code of a number.
 
-Formats are those of the OCP specifications of 8-bit floats (2023) and microscaling (2023) and, with "uz" (no infinities,
-one zero), of Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022), as `ml_dtypes` has them.
+Formats are those of the OCP specifications of 8-bit floats (2023) and microscaling (2023) and, with "uz" (no
+infinities, one zero), of Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022), as `ml_dtypes` has them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,11 @@ def decoded(code: Expr) -> Expr:
     if form.infinity is not None:
         number = select(equal(size, form.infinity), wrap(math.inf, DType.FLOAT32), number)
     if form.nan is not None and not form.one_zero:
-        number = select(wrap(form.greatest if form.infinity is None else form.infinity, DType.INT32) < size, wrap(math.nan, DType.FLOAT32), number)
+        number = select(
+            wrap(form.greatest if form.infinity is None else form.infinity, DType.INT32) < size,
+            wrap(math.nan, DType.FLOAT32),
+            number,
+        )
     number = select(equal(_and(whole, form.sign), 0), number, number * -1.0)
     if form.one_zero:
         number = select(equal(whole, form.sign), wrap(math.nan, DType.FLOAT32), number)
@@ -95,7 +99,9 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
     size = _and(bits, 0x7FFFFFFF)
     dropped = 23 - form.mantissa
     odd = _and(_bits("shift_right", size, dropped), 1)
-    normal = _bits("shift_right", size + odd + ((1 << (dropped - 1)) - 1), dropped) - ((127 - form.bias) << form.mantissa)
+    normal = _bits("shift_right", size + odd + ((1 << (dropped - 1)) - 1), dropped) - (
+        (127 - form.bias) << form.mantissa
+    )
     # Below the least normal number codes are whole multiples of the least one.
     least = 2.0 ** (1 - form.bias)
     near = minimum(absolute(number), wrap(least, DType.FLOAT32))
@@ -123,7 +129,7 @@ def encoded(number: Expr, dtype: DType, *, saturate: bool = True, rounding: str 
 
 
 def _power(number: Expr, *, saturate: bool, rounding: str) -> Expr:
-    """float8_e8m0 as ONNX's Cast has it: the exponent, one more where the rest rounds up; NaN for what is not finite."""
+    """float8_e8m0 as ONNX's Cast has it: the exponent, one more where the rest rounds up; NaN where not finite."""
     bits = bit_cast(number, DType.INT32)
     exponent = _and(_bits("shift_right", bits, 23), 0xFF)
     rest = _and(bits, 0x7FFFFF)
@@ -148,5 +154,3 @@ def _and(value: Expr, mask: int) -> Expr:
 
 def _bits(function: str, value: Expr, amount: int) -> Expr:
     return of_bits(function, value, wrap(amount, DType.INT32))
-
-

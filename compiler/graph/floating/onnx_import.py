@@ -52,6 +52,12 @@ from .onnx_movement import (
     import_trilu,
 )
 from .onnx_normalizations import import_instance_normalization, import_layer_normalization
+from .onnx_plain_windows import (
+    import_plain_convolution,
+    import_plain_pool,
+    import_plain_transposed,
+    is_plain,
+)
 from .onnx_pointwise import NARY, UNARY, as_type, import_clip, import_nary, import_power, import_unary
 from .onnx_products import (
     import_batch_normalization,
@@ -205,9 +211,15 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
             "this operator is not supported",
             f"supported are {SUPPORTED}; move it out of the model or replace it",
         )
+    if node.op_type in PLAIN and _is_plain(context, node):
+        importer = PLAIN[node.op_type]
     if node.op_type not in HELD:
         for index, name in enumerate(node.inputs):
-            if name and context.resolve(name) in context.tensors and context.tensor(node, index).dtype.is_code:
+            if (
+                name
+                and context.resolve(name) in context.tensors
+                and context.tensor(node, index).dtype.is_code
+            ):
                 context.fail(
                     node,
                     f"its input '{name}' is {context.tensor(node, index).dtype}, which is only held and moved",
@@ -217,6 +229,13 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
         _in_float32(context, node, half, importer)
         return
     importer(context, node)
+
+
+def _is_plain(context: FloatContext, node: OnnxNode) -> bool:
+    """Whether windows are none of the templates'."""
+    if node.op_type in ("Conv", "ConvTranspose"):
+        return is_plain(context, node)
+    return node.op_type == "LpPool" or len(context.tensor(node, 0).shape) > 4
 
 
 def _half(context: FloatContext, node: OnnxNode) -> DType | None:
@@ -299,6 +318,7 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
         "InstanceNormalization": import_instance_normalization,
         "MaxPool": partial(on_planes, import_node=import_max_pool),
         "AveragePool": partial(on_planes, import_node=import_average_pool),
+        "LpPool": import_plain_pool,
         "GlobalMaxPool": partial(on_planes, import_node=import_global_pool),
         "GlobalAveragePool": partial(on_planes, import_node=import_global_pool),
         "CumSum": import_cumulative_sum,
@@ -342,6 +362,16 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
     }
 )
 """What each operator becomes where its inputs are not all known."""
+PLAIN: Mapping[str, Importer] = MappingProxyType(
+    {
+        "Conv": import_plain_convolution,
+        "ConvTranspose": import_plain_transposed,
+        "MaxPool": import_plain_pool,
+        "AveragePool": import_plain_pool,
+        "LpPool": import_plain_pool,
+    }
+)
+"""Importers of windows that the templates do not take."""
 TYPED = frozenset(
     [
         *STRUCTURE,
@@ -365,7 +395,17 @@ TYPED = frozenset(
 HELD = frozenset(
     [
         *STRUCTURE,
-        *("Cast", "CastLike", "Transpose", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND"),
+        *(
+            "Cast",
+            "CastLike",
+            "Transpose",
+            "Concat",
+            "Split",
+            "Slice",
+            "Gather",
+            "GatherElements",
+            "GatherND",
+        ),
         *("Expand", "Where", "BitCast", "QuantizeLinear", "DequantizeLinear"),
     ]
 )

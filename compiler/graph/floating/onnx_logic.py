@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
+import numpy as np
 from onnx import TensorProto, helper
 
 from ...ir.expr import Expr, cast, dtype_of, equal, not_equal, select
@@ -122,6 +123,10 @@ def _cast(context: FloatContext, node: OnnxNode) -> None:
     if data.dtype is to:
         context.renamed[node.outputs[0]] = data.name
         return
+    if context.is_constant(node, 0) and not to.is_code and not data.dtype.is_code:
+        with np.errstate(all="ignore"):
+            context.constants[node.outputs[0]] = context.constants[data.name].astype(to.numpy)
+        return
     add_elementwise(context, node, _converted(context, node, data.dtype, to), [data.name])
 
 
@@ -135,7 +140,10 @@ def _converted(context: FloatContext, node: OnnxNode, dtype: DType, to: DType) -
     held = dtype_of(x)
     if to in small_types.INTEGERS:
         return small_types.encoded(cast(x, DType.INT32), to)
-    if held not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT8, DType.UINT8) and not dtype.is_code:
+    if (
+        held not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT8, DType.UINT8)
+        and not dtype.is_code
+    ):
         # In float32 it would be rounded twice.
         context.fail(node, f"casts {dtype} to {to}", "cast it to float32 before")
     rounding = node.text("round_mode", "up")

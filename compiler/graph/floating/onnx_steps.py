@@ -141,7 +141,9 @@ def _local_response(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProt
     padded = s.add("Pad", squares, s.constant(pads, np.int64))
     parts = [s.add("Slice", padded, s.axes(i), s.axes(i + channels), s.axes(1)) for i in range(size)]
     total = s.add("Sum", *parts) if size > 1 else parts[0]
-    alpha, beta, bias = (float(node.attributes.get(k, v)) for k, v in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    alpha, beta, bias = (
+        float(node.attributes.get(k, v)) for k, v in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
     mean = s.add("Add", s.add("Mul", total, s.like(alpha / size)), s.like(bias))
     return s.done(s.add("Div", s.input(0), s.add("Pow", mean, s.constant(beta, np.float32))))
 
@@ -171,7 +173,9 @@ def _quantize(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     if not s.input(2) and node.integer("output_dtype", 0):
         to = DType(helper.tensor_dtype_to_np_dtype(node.integer("output_dtype", 0)).name)
     scale = _beside(s, 1)
-    quotient = s.add("Div", s.add("Cast", s.input(0), to=TensorProto.FLOAT), s.add("Cast", scale, to=TensorProto.FLOAT))
+    quotient = s.add(
+        "Div", s.add("Cast", s.input(0), to=TensorProto.FLOAT), s.add("Cast", scale, to=TensorProto.FLOAT)
+    )
     kind = helper.np_dtype_to_tensor_dtype(to.numpy)
     if to not in RANGES:
         if not to.is_code:

@@ -31,7 +31,9 @@ def test_codes(dtype: DType) -> None:
     back = np.empty_like(codes)
     code = program(codes.size, to, dtype, lambda x: encoded(x, dtype, saturate=False, rounding="down"))
     build(code)(X=numbers, Y=back)
-    np.testing.assert_array_equal(back.view(np.uint8)[~np.isnan(numbers)], codes.view(np.uint8)[~np.isnan(numbers)])
+    np.testing.assert_array_equal(
+        back.view(np.uint8)[~np.isnan(numbers)], codes.view(np.uint8)[~np.isnan(numbers)]
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -1,0 +1,146 @@
+"""Windows of any number of dimensions, element by element: sums that no template has, weights of run time too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ...ir.expr import Buffer, Const, Var, all_of, equal
+from ...ir.stmt import Alloc, Assign, Program, Reduce, nest, seq
+from ...ir.types import DType
+from ..merge import Shape
+
+FLOAT = DType.FLOAT32
+
+
+def plain_convolution(
+    batch: int,
+    groups: int,
+    weight: Shape,
+    sizes: Shape,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    *,
+    name: str = "plain_convolution",
+) -> Program:
+    """Y[n, g, o, p…] = sum over c, k… of X[n, g, c, p * stride + k * dilation…] * W[g, o, c, k…], float32.
+
+    Parameters X [batch, groups, channels of a group, *sizes], pads included, W [groups, *weight] with `weight` (filters
+    of a group, channels of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. Statement "sum".
+    """
+    filters, channels, *kernel = weight
+    outputs = outputs_of(sizes, kernel, strides, dilations)
+    x = Buffer(name="X", shape=(batch, groups, channels, *sizes), dtype=FLOAT)
+    w = Buffer(name="W", shape=(groups, *weight), dtype=FLOAT)
+    y = Buffer(name="Y", shape=(batch, groups, filters, *outputs), dtype=FLOAT)
+    n, g, o, c = (Var(v) for v in "ngoc")
+    at, taps = _loops("p", outputs), _loops("k", kernel)
+    place = [p * s + k * d for (p, _), s, (k, _), d in zip(at, strides, taps, dilations, strict=True)]
+    positions, offsets = [p for p, _ in at], [k for k, _ in taps]
+    total = Reduce(
+        name="sum",
+        op="add",
+        buffer=y,
+        indices=(n, g, o, *positions),
+        value=x[(n, g, c, *place)] * w[(g, o, c, *offsets)],
+        first=all_of(equal(c, 0), *[equal(k, 0) for k in offsets]),
+    )
+    loops = [(n, batch), (g, groups), (o, filters), *at, (c, channels), *taps]
+    return Program(name=name, parameters=(x, w, y), body=nest(loops, total))
+
+
+def plain_transposed(
+    batch: int,
+    groups: int,
+    weight: Shape,
+    sizes: Shape,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    before: Sequence[int],
+    outputs: Shape,
+    *,
+    name: str = "plain_transposed",
+) -> Program:
+    """Y[n, g, o, i * stride + k * dilation - before…] sums X[n, g, c, i…] * W[g, c, o, k…], 0 where nothing falls.
+
+    Parameters X [batch, groups, channels of a group, *sizes], W [groups, *weight] with `weight` (channels of a group,
+    filters of a group, *kernel), Y [batch, groups, filters of a group, *outputs]. `whole` between them has no pads.
+    """
+    channels, filters, *kernel = weight
+    whole_sizes = [
+        max((i - 1) * s + (k - 1) * d + 1, b + o)
+        for i, s, k, d, b, o in zip(sizes, strides, kernel, dilations, before, outputs, strict=True)
+    ]
+    x = Buffer(name="X", shape=(batch, groups, channels, *sizes), dtype=FLOAT)
+    w = Buffer(name="W", shape=(groups, *weight), dtype=FLOAT)
+    y = Buffer(name="Y", shape=(batch, groups, filters, *outputs), dtype=FLOAT)
+    whole = Buffer(name="whole", shape=(batch, groups, filters, *whole_sizes), dtype=FLOAT)
+    head = [(Var(f"begin.{v}"), size) for v, size in zip("ngo", whole.shape, strict=False)]
+    at = _loops("begin.p", tuple(whole_sizes))
+    place = tuple([var for var, _ in (*head, *at)])
+    begin = nest([*head, *at], Assign(name="begin", buffer=whole, indices=place, value=Const(0.0, FLOAT)))
+    n, g, o, c = (Var(v) for v in "ngoc")
+    inside, taps = _loops("i", sizes), _loops("k", kernel)
+    spread = [i * s + k * d for (i, _), s, (k, _), d in zip(inside, strides, taps, dilations, strict=True)]
+    total = Reduce(
+        name="sum",
+        op="add",
+        buffer=whole,
+        indices=(n, g, o, *spread),
+        value=x[(n, g, c, *[i for i, _ in inside])] * w[(g, c, o, *[k for k, _ in taps])],
+    )
+    summed = nest([(n, batch), (g, groups), (c, channels), (o, filters), *inside, *taps], total)
+    head = [(Var(f"cut.{v}"), size) for v, size in zip("ngo", whole.shape, strict=False)]
+    at = _loops("cut.p", outputs)
+    outer, positions = [var for var, _ in head], [var for var, _ in at]
+    value = whole[(*outer, *[p + b for p, b in zip(positions, before, strict=True)])]
+    cut = nest([*head, *at], Assign(name="cut", buffer=y, indices=(*outer, *positions), value=value))
+    return Program(name=name, parameters=(x, w, y), body=Alloc(buffer=whole, body=seq(begin, summed, cut)))
+
+
+def plain_pool(
+    outer: int,
+    sizes: Shape,
+    kernel: Shape,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    op: Literal["add", "max"],
+    *,
+    name: str = "plain_pool",
+) -> Program:
+    """Y[n, p…] = the sum or the greatest of X[n, p * stride + k * dilation…], float32, pads included in X.
+
+    Parameters X [outer, *sizes] and Y [outer, *outputs]. Statement "pool".
+    """
+    outputs = outputs_of(sizes, kernel, strides, dilations)
+    x = Buffer(name="X", shape=(outer, *sizes), dtype=FLOAT)
+    y = Buffer(name="Y", shape=(outer, *outputs), dtype=FLOAT)
+    n = Var("n")
+    at, taps = _loops("p", outputs), _loops("k", kernel)
+    place = [p * s + k * d for (p, _), s, (k, _), d in zip(at, strides, taps, dilations, strict=True)]
+    pooled = Reduce(
+        name="pool",
+        op=op,
+        buffer=y,
+        indices=(n, *[p for p, _ in at]),
+        value=x[(n, *place)],
+        first=all_of(*[equal(k, 0) for k, _ in taps]),
+    )
+    return Program(name=name, parameters=(x, y), body=nest([(n, outer), *at, *taps], pooled))
+
+
+def outputs_of(
+    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> Shape:
+    """How many windows there are along each dimension. ValueError where none fits."""
+    found = tuple(
+        (size - (k - 1) * d - 1) // s + 1
+        for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
+    )
+    if min(found) < 1:
+        raise ValueError(f"windows of {tuple(kernel)} do not fit into {tuple(sizes)}")
+    return found
+
+
+def _loops(prefix: str, sizes: Sequence[int]) -> list[tuple[Var, int]]:
+    return [(Var(f"{prefix}{d}"), size) for d, size in enumerate(sizes)]
