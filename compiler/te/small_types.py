@@ -1,7 +1,8 @@
 """Types of 8 bits and less that tensors hold as codes: what a code stands for, and the code of a number.
 
-Formats are those of the OCP specifications of 8-bit floats (2023) and microscaling (2023) and, with "uz" (no
-infinities, one zero), of Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022), as `ml_dtypes` has them.
+Formats are those of the OCP specifications of 8-bit floats (2023) and of microscaling (2023) and, with "uz" (no
+infinities, one zero), of Noune et al., "8-bit Numerical Formats for Deep Neural Networks" (2022), as `ml_dtypes` has
+them.
 """
 
 from __future__ import annotations

@@ -172,6 +172,10 @@ def _quantize(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     to = context.tensor(node, 2).dtype if s.input(2) else DType.UINT8
     if not s.input(2) and node.integer("output_dtype", 0):
         to = DType(helper.tensor_dtype_to_np_dtype(node.integer("output_dtype", 0)).name)
+    if context.is_constant(node, 1):
+        known = context.constants[context.resolve(node.inputs[1])]
+        if not (np.isfinite(known).all() and (known > 0).all()):
+            context.fail(node, "its scale is not a positive finite number", "calibrate the model again")
     scale = _beside(s, 1)
     quotient = s.add(
         "Div", s.add("Cast", s.input(0), to=TensorProto.FLOAT), s.add("Cast", scale, to=TensorProto.FLOAT)
