@@ -23,6 +23,7 @@ from .errors import ProgramError
 from .extensions import TAPS
 from .layout import PADS, REGISTERS, decode_uops, operand_shape, unpack_fields, uop_dtype
 from .parameters import is_power_of_two
+from .rows import MOST_ELEMENTS
 
 Values = Mapping[str, int]
 Indices = NDArray[np.int64]
@@ -103,6 +104,8 @@ def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
             return tuple(_store_out(trace, values))
         case "STORE.POST":
             return tuple(_store_post(trace, values))
+        case "ROWS":
+            return tuple(_rows(trace, values))
         case "LOAD.PATCH":
             return tuple(_patch(trace, values))
         case "FINISH" | "CONFIG":
@@ -381,12 +384,54 @@ def _store_out(trace: Trace, values: Values) -> Iterator[Access]:
 def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
     if values["y_size"] == 0 or values["x_size"] == 0:
         return
-    config, address, window = trace.config, trace.registers["ADDRESS"], trace.registers["WINDOW"]
+    config = trace.config
     rows, columns = values["y_size"], values["x_size"]
     entry = values["par_index"] + (rows - 1) * values["par_by_y"] + (columns - 1) * values["par_by_x"]
     _within("par_index", "parameter entry", entry, config.par_depth)
     if values["table"]:
-        _within("table_index", "table", values["table_index"], config.table_depth)
+        _within("table_index", "table", values["table_index"], config.tables)
+    if values["rows"]:
+        _row_entries(trace, values)
+    yield _read_accumulators(trace, values)
+    if values["combine"] and values["operand"]:
+        operand = trace.registers["OPERAND"]
+        first, pitch, width = operand_shape(values, operand)
+        if not values["chain"] and _reads_own_outputs(values, first, pitch, width):
+            raise AccessError(
+                f"register OPERAND.delta = {operand['delta']} reads what this very instruction wrote before; operands "
+                "are read ahead of the writes, so split the store in two"
+            )
+        for run in _vectors(trace, "reads", "register OPERAND.delta", rows, first, pitch, width):
+            yield Access(Resource.DRAM, False, run)
+    if values["chain"]:
+        yield _chained(config, values)
+        return
+    for run in _outputs(trace, values):
+        yield Access(Resource.DRAM, True, run)
+
+
+def _rows(trace: Trace, values: Values) -> Iterator[Access]:
+    """ROWS: what belongs to the store unit alone is checked too."""
+    if values["y_size"] == 0 or values["x_size"] == 0:
+        return
+    elements = values["y_size"] * trace.config.block_out
+    if elements > MOST_ELEMENTS:
+        raise AccessError(
+            f"y_size = {values['y_size']} makes rows of {elements} elements; at most {MOST_ELEMENTS}, so that no sum "
+            "overflows"
+        )
+    _row_entries(trace, values)
+    yield _read_accumulators(trace, values)
+
+
+def _row_entries(trace: Trace, values: Values) -> None:
+    last = trace.registers["ROWS"]["first"] + values["x_size"] - 1
+    _within("register ROWS.first", "entry of rows", last, trace.config.row_depth)
+
+
+def _read_accumulators(trace: Trace, values: Values) -> Access:
+    """What a STORE.POST or ROWS of some vectors reads, by registers ADDRESS and WINDOW."""
+    config, address, window = trace.config, trace.registers["ADDRESS"], trace.registers["WINDOW"]
     loops = (
         (values["y_size"], address["y_stride"]),
         (values["x_size"], address["x_stride"]),
@@ -413,22 +458,7 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
         for count, stride in loops:
             read = _sums(read, _steps(count, stride))
         found = trace.index_sets[key] = read
-    yield Access(Resource.ACC, False, (found + base) % config.acc_depth)
-    if values["combine"] and values["operand"]:
-        operand = trace.registers["OPERAND"]
-        first, pitch, width = operand_shape(values, operand)
-        if not values["chain"] and _reads_own_outputs(values, first, pitch, width):
-            raise AccessError(
-                f"register OPERAND.delta = {operand['delta']} reads what this very instruction wrote before; operands "
-                "are read ahead of the writes, so split the store in two"
-            )
-        for run in _vectors(trace, "reads", "register OPERAND.delta", rows, first, pitch, width):
-            yield Access(Resource.DRAM, False, run)
-    if values["chain"]:
-        yield _chained(config, values)
-        return
-    for run in _outputs(trace, values):
-        yield Access(Resource.DRAM, True, run)
+    return Access(Resource.ACC, False, (found + base) % config.acc_depth)
 
 
 def _chained(config: Config, values: Values) -> Access:

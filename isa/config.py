@@ -21,6 +21,7 @@ from .errors import ConfigError
 from .extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, TAPS
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 from .parameters import check_declared, is_power_of_two, later_defaults, parameter
+from .rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
 from .widths import SRAM_BASE_BITS, instruction_bytes, uop_bytes
 
 CLOCK_IS = "assumed"
@@ -28,6 +29,9 @@ CLOCK_IS = "assumed"
 rates that follow from the clock says so."""
 
 KIB = 1024
+
+ROW_BITS = VALUE_BITS + FACTOR_BITS + SHIFT_BITS + SUM_BITS + 4
+"""Bits that are kept of a row: whole bytes."""
 
 TABLE_BYTES = 256
 """Bytes of a look-up table: an int8 for every int8."""
@@ -137,6 +141,11 @@ class Config:
         "look-up tables of STORE.POST, with the extension `table`; of two, one is loaded while one is used",
         low=1, high=8, samples=(2, 1, 3), later=True,
     )  # fmt: skip
+    row_entries: int = parameter(
+        128,
+        "rows whose statistics are kept at a time, with the extension `rows`",
+        low=8, high=256, power_of_two=True, samples=(128, 8, 32), later=True,
+    )  # fmt: skip
     clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
     extensions: tuple[str, ...] = DEFAULT_EXTENSIONS
     memory: Memory = field(default_factory=Memory)
@@ -165,6 +174,11 @@ class Config:
             raise ConfigError(
                 f"extensions: depthwise needs block_in = block_out, here {self.block_in} and {self.block_out}; "
                 "leave 'depthwise' out of `extensions`"
+            )
+        if "rows" in self.extensions and self.batch != 1:
+            raise ConfigError(
+                f"extensions: rows needs batch = 1, here {self.batch}: a vector is of one row; leave 'rows' out of "
+                "`extensions`"
             )
         for name in self.extensions:
             needed = EXTENSION_TABLE[name].needs
@@ -393,8 +407,14 @@ class Config:
 
     @property
     def table_depth(self) -> int:
-        """Look-up tables that STORE.POST chooses from; 0 without the extension."""
-        return self.tables if self.has("table") else 0
+        """Tables of 256 bytes that LOAD.TABLE fills: `tables`, and the planes of the rows' table behind them; 0 without
+        the extension."""
+        return self.tables + PLANES * self.has("rows") if self.has("table") else 0
+
+    @property
+    def row_depth(self) -> int:
+        """Rows whose statistics are kept; 0 without the extension."""
+        return self.row_entries if self.has("rows") else 0
 
     @property
     def acc_bank_depth(self) -> int:
@@ -470,6 +490,10 @@ class Config:
         if self.has("table"):
             # Every lane of the arithmetic reads another entry in the same cycle, each from a copy of its own.
             listing["look-up tables"] = self.tables * TABLE_BYTES * self.out_bytes // self.post_passes
+        if self.has("rows"):
+            listing["table of rows"] = PLANES * TABLE_BYTES * self.block_out // self.post_passes
+            # Value and factor, and a sum that is under way.
+            listing["entries of rows"] = self.row_entries * ROW_BITS // 8
         if self.chain_buffer_bytes:
             listing["chain memory"] = self.chain_buffer_bytes
         return listing

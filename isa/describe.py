@@ -8,6 +8,7 @@ from .alu import alu_opcodes
 from .config import TABLE_BYTES, Config, Memory
 from .layout import (
     POST,
+    ROWS,
     TABLE,
     TOKEN_QUEUES,
     Field,
@@ -21,6 +22,7 @@ from .layout import (
 )
 from .parameters import declared
 from .program import INSTRUCTION_ALIGNMENT
+from .rows import ENTRY_BITS
 from .widths import VTA_INSTRUCTION_BYTES
 
 _KINDS = ("uop", "inp", "wgt", "acc", "acc8", "out", "post", "par", "patch")
@@ -110,6 +112,8 @@ def c_header(config: Config) -> str:
         ]
     if config.has("table"):
         lines += [_define("VDLA_TABLE_BYTES", TABLE_BYTES), _define("VDLA_TABLE_DEPTH", config.table_depth)]
+    if config.has("rows"):
+        lines += [_define(_macro("memory", "rows"), ROWS), _define("VDLA_ROW_DEPTH", config.row_depth)]
     for item in formats(config).values():
         lines += ["", f"/* {item.name} */", *_field_defines(_macro(item.name), item.fields, True)]
     lines += ["", "/* micro-op */", *_field_defines("VDLA_UOP", uop_fields(config), False)]
@@ -184,8 +188,14 @@ def markdown(config: Config) -> str:
         ]
     if config.has("table"):
         lines += [
-            f"{config.table_depth} look-up tables of {TABLE_BYTES} bytes, loaded by LOAD.TABLE; STORE.POST with "
+            f"{config.tables} look-up tables of {TABLE_BYTES} bytes, loaded by LOAD.TABLE; STORE.POST with "
             "`table` looks up in table `table_index`.",
+            "",
+        ]
+    if config.has("rows"):
+        lines += [
+            f"{config.row_depth} entries of rows, which ROWS fills and STORE.POST with `rows` uses; the rows' table of "
+            f"256 entries of {ENTRY_BITS} bits is tables {config.tables} to {config.table_depth - 1}, low bytes first.",
             "",
         ]
     lines += ["## Codes", ""]
@@ -196,7 +206,9 @@ def markdown(config: Config) -> str:
         ("unit", Unit),
     ):
         listing = ", ".join(f"{item.name} {item.value}" for item in codes)
-        shared = f", POST {POST} (stores), TABLE {TABLE} (loads)" if codes is MemoryType else ""
+        shared = (
+            f", POST {POST} and ROWS {ROWS} (stores), TABLE {TABLE} (loads)" if codes is MemoryType else ""
+        )
         lines += [f"- `{title}`: {listing}{shared}"]
     lines += ["", "## Instructions", ""]
     if config.instruction_bytes > VTA_INSTRUCTION_BYTES:

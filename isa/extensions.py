@@ -136,6 +136,18 @@ def _broadcast(config: Config) -> Block:
     )
 
 
+def _rows(config: Config) -> Block:
+    lanes = config.block_out // config.post_passes
+    return Block(
+        name="rows",
+        lanes=lanes,
+        multipliers=2 * lanes,
+        multiplier="9 x 14 and 25 x 17; for all lanes one of 14 x 30, one of 22 x 22, and steps of division and root",
+        ports="that of STORE.POST; a table read a lane and pass; entries: a read and a write each a cycle",
+        storage_bytes=config.extra_storage["table of rows"] + config.extra_storage["entries of rows"],
+    )
+
+
 def _chain(config: Config) -> Block:
     return Block(
         name="chain memory",
@@ -175,6 +187,12 @@ EXTENSION_TABLE: dict[str, Extension] = {
         default=False,
         needs="depthwise",
     ),
+    "rows": Extension(
+        meaning="statistics of rows, and stores that share out or normalize them (ROWS, STORE.POST with `rows`)",
+        block=_rows,
+        default=False,
+        needs="table",
+    ),
 }
 """Optional hardware beyond VTA, by name."""
 
@@ -187,7 +205,8 @@ DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if ite
 
 def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
     """Those of some extensions whose own needs are among them."""
-    return tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])
+    kept = tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])
+    return kept if len(kept) == len(extensions) else with_what_they_need(kept)
 
 
 def blocks(config: Config) -> tuple[Block, ...]:

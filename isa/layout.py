@@ -16,7 +16,8 @@ import numpy as np
 from .alu import alu_extension
 from .config import Config
 from .errors import EncodingError
-from .opcodes import POST, TABLE, MemoryType, Opcode, Unit
+from .opcodes import POST, ROWS, TABLE, MemoryType, Opcode, Unit
+from .rows import LENGTH_BITS
 from .widths import WORD_BITS
 
 
@@ -98,6 +99,7 @@ _POST = _pack(
     ("chain", 1),
 )
 _TABLE = (Field("table", 120, 1, extension="table"), Field("table_index", 121, 3))
+_ROWS = (Field("rows", 124, 1, extension="rows"),)
 
 
 def _box(config: Config) -> tuple[Field, ...]:
@@ -105,7 +107,13 @@ def _box(config: Config) -> tuple[Field, ...]:
 
 
 def _post(config: Config) -> tuple[Field, ...]:
-    return (*_MEMORY, Field("par_index", 58, 6), *_SIZES, *_POST, *_TABLE)
+    return (*_MEMORY, Field("par_index", 58, 6), *_SIZES, *_POST, *_TABLE, *_ROWS)
+
+
+def _statistics(config: Config) -> tuple[Field, ...]:
+    """ROWS: no memory but the accumulators."""
+    head = (*_COMMON, Field("memory_type", 7, 3), Field("sram_base", 10, 16), Field("maximum", 26, 1))
+    return (*head, *_pack(64, ("y_size", 16), ("x_size", 16)))
 
 
 def _loops(config: Config) -> tuple[tuple[str, int], ...]:
@@ -143,8 +151,8 @@ class Instruction:
     """One row of INSTRUCTIONS: assembler name, code, the unit that executes it, its group and its fields.
 
     Groups: `load`, `store` (names LOAD.ELEMENT, STORE.ELEMENT), `matrix` (one operation of the array a cycle, fields of
-    GEMM), `vector` (ALU), `control`. `unit` is None where a field names it. `extension` is the optional hardware
-    (`Config.extensions`) that it needs, None for what every machine has.
+    GEMM), `vector` (ALU), `rows`, `control`. `unit` is None where a field names it. `extension` is the optional
+    hardware (`Config.extensions`) that it needs, None for what every machine has.
     """
 
     name: str
@@ -167,6 +175,7 @@ INSTRUCTIONS = (
     Instruction("LOAD.TABLE", Opcode.LOAD, TABLE, Unit.STORE, "load", _box, "table"),
     Instruction("STORE.OUT", Opcode.STORE, MemoryType.OUT, Unit.STORE, "store", _box),
     Instruction("STORE.POST", Opcode.STORE, POST, Unit.STORE, "store", _post, "post"),
+    Instruction("ROWS", Opcode.STORE, ROWS, Unit.STORE, "rows", _statistics, "rows"),
     Instruction("GEMM", Opcode.GEMM, None, Unit.COMPUTE, "matrix", _matrix),
     Instruction("FINISH", Opcode.FINISH, None, Unit.COMPUTE, "control", lambda config: _COMMON),
     Instruction("ALU", Opcode.ALU, None, Unit.COMPUTE, "vector", _vector),
@@ -350,6 +359,19 @@ REGISTERS = (
         Field("own_stride", 48, 1, extension="broadcast"),
         Field("repeat", 49, 1, extension="broadcast"),
     ),
+    _register(
+        "ROWS",
+        Unit.STORE,
+        6,
+        Field("first", 0, 8),
+        Field("look_up", 8, 1),
+        Field("centre", 9, 1),
+        Field("zero_point", 10, 8, True),
+        Field("length", 18, LENGTH_BITS),
+        Field("epsilon", 32, 16),
+        Field("epsilon_shift", 48, 5),
+        extension="rows",
+    ),
 )
 """The configuration registers; `ratio_self`, `ratio_operand` and `offset` hold the bits of a float32."""
 
@@ -532,6 +554,8 @@ def format_names(words: np.ndarray) -> list[str]:
                 names.append("STORE.OUT")
             case Opcode.STORE if kind == POST:
                 names.append("STORE.POST")
+            case Opcode.STORE if kind == ROWS:
+                names.append("ROWS")
             case Opcode.STORE:
                 raise EncodingError(
                     f"instruction {index}: {Opcode(opcode).name} cannot name memory type {kind}"

@@ -19,7 +19,8 @@ class Opcode(IntEnum):
 
 
 class MemoryType(IntEnum):
-    """Bits 7..9 of LOAD and STORE. 6 and 7 are ours: a LOAD of 6 is PAR, a STORE to 6 is POST; a LOAD of 4 is TABLE."""
+    """Bits 7..9 of LOAD and STORE. 6 and 7 are ours: a LOAD of 6 is PAR, a STORE to 6 is POST; a LOAD of 4 is TABLE;
+    a STORE of 3 is ROWS."""
 
     UOP = 0
     WGT = 1
@@ -36,6 +37,9 @@ POST = 6
 
 TABLE = 4
 """Memory type of the LOAD of look-up tables (the same bits as OUT, which only a STORE can name)."""
+
+ROWS = 3
+"""Memory type of ROWS, an instruction of the store unit (the same bits as ACC, which only a LOAD can name)."""
 
 
 class Unit(IntEnum):

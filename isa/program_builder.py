@@ -146,7 +146,7 @@ def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
         case _ if name in _OPERATIONS:
             count = values.get("uop_end", 0) - values.get("uop_bgn", 0)
             return values.get("iter_out", 0) * values.get("iter_in", 0) * max(0, count)
-        case "STORE.POST":
+        case "STORE.POST" | "ROWS":
             window = registers["WINDOW"]
             area = (window["rows_minus_1"] + 1) * (window["columns_minus_1"] + 1)
             return values.get("y_size", 0) * values.get("x_size", 0) * area

@@ -31,6 +31,7 @@ from .layout import (
     operand_shape,
     unpack_fields,
 )
+from .reference_rows import row_shares, row_statistics
 from .scratchpads import Contents, typed_scratchpads
 
 Values = Mapping[str, int]
@@ -43,7 +44,8 @@ class ReferenceResult:
     `memory` uint8 (size,); `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt`
     int8 (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
     block_out): int32 biases, then float32 scales, as bits; `chain` int8 (chain_depth, batch, block_in); `table` int8
-    (table_depth, 256). `executed` counts instructions, FINISH included.
+    (table_depth, 256); `rows` uint32 (row_depth, 2): packed factors, values. `executed` counts
+    instructions, FINISH included.
     """
 
     memory: NDArray[np.uint8]
@@ -54,6 +56,7 @@ class ReferenceResult:
     par: NDArray[np.uint32]
     chain: NDArray[np.int8]
     table: NDArray[np.int8]
+    rows: NDArray[np.uint32]
     executed: int
 
 
@@ -68,6 +71,7 @@ class _Machine:
     par: NDArray[np.uint32]
     chain: NDArray[np.int8]
     table: NDArray[np.int8]
+    rows: NDArray[np.uint32]
     registers: dict[str, dict[str, int]]
     where: str = ""
 
@@ -122,6 +126,7 @@ def run_reference(
         par=start["par"],
         chain=start["chain"],
         table=start["table"],
+        rows=start["rows"],
         registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
     )
     names = format_names(instructions[:executed])
@@ -137,6 +142,7 @@ def run_reference(
         par=machine.par,
         chain=machine.chain,
         table=machine.table,
+        rows=machine.rows,
         executed=executed,
     )
 
@@ -156,6 +162,8 @@ def _execute(machine: _Machine, name: str, values: Values) -> None:
             _alu(machine, values)
         case "STORE.OUT":
             _store_out(machine, values)
+        case "ROWS":
+            row_statistics(machine, values, lambda y, x: _reduced(machine, values, y, x))
         case "STORE.POST":
             _store_post(machine, values)
         case "LOAD.PATCH":
@@ -359,19 +367,28 @@ def _store_out(machine: _Machine, values: Values) -> None:
             machine.write("dram_base", element * config.out_bytes, machine.acc[index].astype(np.int8))
 
 
+def _reduced(machine: _Machine, values: Values, y: int, x: int) -> NDArray[np.int64]:
+    """Maximum or sum of the window of vector (y, x) of a STORE.POST or ROWS; sums of a window may be wide."""
+    config, address, window = machine.config, machine.registers["ADDRESS"], machine.registers["WINDOW"]
+    corner = values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
+    machine.check("sram_base", corner, config.acc_depth, "accumulator")
+    vectors = []
+    for r in range(window["rows_minus_1"] + 1):
+        for c in range(window["columns_minus_1"] + 1):
+            index = corner + r * window["row_stride"] + c * window["column_stride"]
+            vectors.append(machine.acc[index % config.acc_depth].astype(np.int64))
+    reduced = np.sum(vectors, axis=0) if window["sum"] else np.max(vectors, axis=0)
+    return np.asarray(reduced)
+
+
 def _store_post(machine: _Machine, values: Values) -> None:
     config, registers = machine.config, machine.registers
-    address, window, first = registers["ADDRESS"], registers["WINDOW"], registers["REQUANTIZE"]
+    first = registers["REQUANTIZE"]
     for y in range(values["y_size"]):
         for x in range(values["x_size"]):
-            corner = values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
-            machine.check("sram_base", corner, config.acc_depth, "accumulator")
-            vectors = []
-            for r in range(window["rows_minus_1"] + 1):
-                for c in range(window["columns_minus_1"] + 1):
-                    index = corner + r * window["row_stride"] + c * window["column_stride"]
-                    vectors.append(machine.acc[index % config.acc_depth].astype(np.int64))
-            reduced = np.sum(vectors, axis=0) if window["sum"] else np.max(vectors, axis=0)
+            reduced = _reduced(machine, values, y, x)
+            if values["rows"]:
+                reduced = row_shares(machine, x, reduced)
             entry = values["par_index"] + y * values["par_by_y"] + x * values["par_by_x"]
             machine.check("par_index", entry, config.par_depth, "parameter entry")
             bias = machine.par[entry, 0].view(np.int32).astype(np.int64)
@@ -380,7 +397,7 @@ def _store_post(machine: _Machine, values: Values) -> None:
             q = requantize(total, scale, first["zero_point"], first["low"], first["high"])
             out = (values["dram_base"] + y * values["x_stride"] + x) * config.out_bytes
             if values["table"]:
-                place = machine.check("table_index", values["table_index"], config.table_depth, "table")
+                place = machine.check("table_index", values["table_index"], config.tables, "table")
                 q = machine.table[place][q.astype(np.int64) + 128]
             first_operand, pitch, width = operand_shape(values, registers["OPERAND"])
             result = _combine(machine, values, q, first_operand + y * pitch + (x if width > 1 else 0))

@@ -15,10 +15,18 @@ from numpy.typing import NDArray
 from .config import TABLE_BYTES, Config
 from .errors import ProgramError
 from .layout import uop_dtype
+from .rows import FACTOR_BITS, SHIFT_BITS, VALUE_BITS
 
-KINDS = ("uop", "inp", "wgt", "acc", "par", "chain", "table")
+KINDS = ("uop", "inp", "wgt", "acc", "par", "chain", "table", "rows")
 """The memories that programs fill; the parameter table is there with the extension `post`, the chain memory where
-`Config.chain_buffer_bytes` says so, the look-up tables with the extension `table`."""
+`Config.chain_buffer_bytes` says so, the look-up tables with the extension `table`, the entries of
+rows with the extension `rows`."""
+
+ROW_ENTRY_BYTES = 8
+"""Bytes of an entry of rows as contents have it: a packed factor, and a value."""
+
+ROW_MASKS = ((1 << FACTOR_BITS + SHIFT_BITS) - 1, (1 << VALUE_BITS) - 1)
+"""The bits of each that there are."""
 
 Contents = Mapping[str, NDArray[np.uint8]]
 
@@ -32,6 +40,8 @@ def scratchpad_sizes(config: Config) -> dict[str, int]:
         sizes["chain"] = config.chain_buffer_bytes
     if config.has("table"):
         sizes["table"] = config.table_depth * TABLE_BYTES
+    if config.has("rows"):
+        sizes["rows"] = config.row_depth * ROW_ENTRY_BYTES
     return sizes
 
 
@@ -40,8 +50,8 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
 
     `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth,
     block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out); `chain`
-    int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256). Raises ProgramError for a memory that `config`
-    has not, or has in another size.
+    int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256); `rows` uint32 (row_depth, 2): packed factor,
+    and the bits of the value. Raises ProgramError for a memory that `config` has not, or has in another size.
     """
     contents = {} if contents is None else contents
     sizes = scratchpad_sizes(config)
@@ -62,8 +72,12 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
         "par": ((config.par_depth, 2, config.block_out), np.uint32),
         "chain": ((config.chain_depth, config.batch, config.block_in), np.int8),
         "table": ((config.table_depth, TABLE_BYTES), np.int8),
+        "rows": ((config.row_depth, 2), np.uint32),
     }
-    return {
+    arrays: dict[str, NDArray[Any]] = {
         kind: contents[kind].copy().view(dtype).reshape(shape) if kind in contents else np.zeros(shape, dtype)
         for kind, (shape, dtype) in shapes.items()
     }
+    # There are no more bits.
+    arrays["rows"] &= np.array(ROW_MASKS, np.uint32)
+    return arrays

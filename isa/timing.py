@@ -95,6 +95,18 @@ def alu_cycles(opcode: int, use_imm: bool | int) -> int:
     return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
 
 
+ROW_CYCLES = 11
+"""Cycles between a reduction and its bias in machines with the extension `rows`: difference 1, table or product 2,
+choice 1, product 3, shift 2, rounding 1, bias 1."""
+
+
+ROW_VALUE_CYCLES = 4
+"""Cycles from a lane's accumulator to the element that goes into a sum: difference 1, table or product 2, choice 1."""
+
+ROW_FACTOR_CYCLES = 35
+"""Cycles from a row's sums to its factor: radicand 4, place of the first bit 3, division 18, root 9, packing 1.
+ROWS takes as long as its vectors take through the pipeline of STORE.POST, so no time of its own."""
+
 TABLE_CYCLES = 2
 """Cycles of a look-up: the word of a bus, and the byte of it."""
 
@@ -106,9 +118,11 @@ def post_latency(config: Config) -> int:
     and clamp 3; combine: differences 2, product 4, first sum 2, normalize 4, round 2, place 4, second sum 1, round to
     float32 and to an integer 5, clamp 2, write 1, and 1 to spare for the product of combine_multiply, which takes
     other ways; and the passes behind the first. A machine with look-up tables has TABLE_CYCLES more in front of the
-    combination, whether a store looks anything up or not.
+    combination, whether a store looks anything up or not; one with statistics of rows ROW_CYCLES more in front of the
+    bias.
     """
-    return 47 + TABLE_CYCLES * config.has("table") + config.post_passes
+    more = TABLE_CYCLES * config.has("table") + ROW_CYCLES * config.has("rows")
+    return 47 + more + config.post_passes
 
 
 STORE_LATENCY = 3

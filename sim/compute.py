@@ -51,6 +51,7 @@ class Pads(NamedTuple):
     acc: NDArray[np.int32]
     par: NDArray[np.uint32]
     table: NDArray[np.int8]
+    rows: NDArray[np.uint32]
 
 
 @compiled()

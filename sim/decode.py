@@ -81,6 +81,8 @@ _COLUMNS = {
     "chain": s.CHAIN,
     "table": s.TABLE,
     "table_index": s.TABLE_INDEX,
+    "rows": s.WITH_ROWS,
+    "maximum": s.MAXIMUM,
     "reset": s.RESET,
     "overwrite": s.OVERWRITE,
     "uop_bgn": s.UOP_BGN,

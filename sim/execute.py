@@ -34,6 +34,7 @@ from .loads import (
 )
 from .ports import load_size
 from .post import store_out, store_post
+from .rows import count_rows
 from .state import (
     CONFIG,
     FINISH,
@@ -49,6 +50,7 @@ from .state import (
     LOAD_WGT,
     OPERATIONS,
     REGISTERS_AT,
+    ROWS,
     SRAM_BASE,
     STORE_OUT,
 )
@@ -60,7 +62,8 @@ _LINE = 64  # bytes
 class Scratchpads:
     """Final contents: `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8
     (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out),
-    biases then scales as bits; `chain` int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256).
+    biases then scales as bits; `chain` int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256); `rows`
+    uint32 (row_depth, 2), packed factors and values.
     """
 
     uop: NDArray[np.unsignedinteger]
@@ -70,6 +73,7 @@ class Scratchpads:
     par: NDArray[np.uint32]
     chain: NDArray[np.int8]
     table: NDArray[np.int8]
+    rows: NDArray[np.uint32]
 
 
 @compiled()
@@ -106,8 +110,10 @@ def run_row(  # type: ignore[no-untyped-def]
         outcome = load_table(row, memory, pads.table)
     elif kind == STORE_OUT:
         outcome = store_out(row, memory, acc)
+    elif kind == ROWS:
+        outcome = count_rows(row, here, acc, scratch, pads.table, pads.rows)
     else:
-        outcome = store_post(row, here, memory, acc, par, scratch, pads.chain, pads.table)
+        outcome = store_post(row, here, memory, acc, par, scratch, pads.chain, pads.table, pads.rows)
     return outcome, used
 
 
@@ -198,6 +204,7 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
         acc=acc,
         par=par,
         table=start["table"],
+        rows=start["rows"],
     )
 
 
@@ -224,5 +231,6 @@ def execute(
         par=pads.par,
         chain=pads.chain.astype(np.int8).reshape(config.chain_depth, config.batch, config.block_in),
         table=pads.table,
+        rows=pads.rows,
     )
     return image, final, trace

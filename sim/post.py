@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from vdla.isa.rows import PLANES
 from vdla.util.machine_code import compiled
 
 from .decode import operand_shape
 from .kernels import combine_add, combine_multiply, requantize
 from .loads import DONE, OUTSIDE
+from .rows import share_rows
 from .state import (
     CHAIN,
     COMBINE,
@@ -22,6 +24,7 @@ from .state import (
     TABLE,
     TABLE_INDEX,
     UNSIGNED,
+    WITH_ROWS,
     X_PAD_0,
     X_PAD_1,
     X_SIZE,
@@ -30,6 +33,7 @@ from .state import (
     Y_PAD_1,
     Y_SIZE,
 )
+from .windows import reduce_window
 
 
 @compiled()
@@ -61,18 +65,19 @@ def _signed(word, low, width):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def store_post(row, here, memory, acc, par, reduced, chain, table):  # type: ignore[no-untyped-def]
+def store_post(row, here, memory, acc, par, reduced, chain, table, entries):  # type: ignore[no-untyped-def]
     """STORE.POST; `par` uint32 (depth, 2, block_out), `reduced` an int32 scratch vector (batch, block_out), `chain`
-    int16 (bytes of the chain memory,), `table` int8 (depth, 256).
+    int16 (bytes of the chain memory,), `table` int8 (depth, 256), `entries` uint32 (row_depth, 2).
     """
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return DONE
     y_stride, x_stride = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
-    rows, columns = (here[1] & 0xFF) + 1, (here[1] >> 8 & 0xFF) + 1
-    row_stride, column_stride, sums = here[1] >> 16 & 0xFFFF, here[1] >> 32 & 0xFFFF, here[1] >> 48 & 1
     top = row[SRAM_BASE] + (row[Y_SIZE] - 1) * y_stride + (row[X_SIZE] - 1) * x_stride
     entry = row[PAR_INDEX] + (row[Y_SIZE] - 1) * row[PAR_BY_Y] + (row[X_SIZE] - 1) * row[PAR_BY_X]
-    if top >= len(acc) or entry >= len(par) or (row[TABLE] and row[TABLE_INDEX] >= len(table)):
+    tables = len(table) - (PLANES if len(entries) else 0)
+    if top >= len(acc) or entry >= len(par) or (row[TABLE] and row[TABLE_INDEX] >= tables):
+        return OUTSIDE
+    if row[WITH_ROWS] and (here[6] & 0xFF) + row[X_SIZE] > len(entries):
         return OUTSIDE
     zero_point, low, high = _signed(here[2], 0, 16), _signed(here[2], 16, 8), _signed(here[2], 24, 8)
     own_zero_point = _signed(here[2], 48, 16) if row[TABLE] else zero_point
@@ -86,7 +91,9 @@ def store_post(row, here, memory, acc, par, reduced, chain, table):  # type: ign
             out = vector if row[CHAIN] else result[to : to + size]
             entry = row[PAR_INDEX] + y * row[PAR_BY_Y] + x * row[PAR_BY_X]
             bias, scale = par[entry, 0].view(np.int32), par[entry, 1].view(np.float32)
-            _reduce(acc, corner, rows, columns, row_stride, column_stride, sums, reduced)
+            reduce_window(acc, corner, here, reduced)
+            if row[WITH_ROWS]:
+                share_rows(reduced, x, here, table, entries)
             for b in range(reduced.shape[0]):
                 for j in range(reduced.shape[1]):
                     total = np.int32(np.int64(reduced[b, j]) + np.int64(bias[j]))
@@ -105,23 +112,6 @@ def store_post(row, here, memory, acc, par, reduced, chain, table):  # type: ign
             if row[CHAIN]:
                 chain[to : to + size] = vector
     return DONE
-
-
-@compiled()
-def _reduce(acc, corner, rows, columns, row_stride, column_stride, sums, reduced):  # type: ignore[no-untyped-def]
-    """Maximum or wrapping sum over a window, whose positions wrap at the scratchpad's end."""
-    reduced[:] = acc[corner]
-    for r in range(rows):
-        for c in range(columns):
-            if r == 0 and c == 0:
-                continue
-            vector = acc[(corner + r * row_stride + c * column_stride) % len(acc)]
-            for b in range(reduced.shape[0]):
-                for j in range(reduced.shape[1]):
-                    if sums:
-                        reduced[b, j] += vector[b, j]
-                    else:
-                        reduced[b, j] = max(reduced[b, j], vector[b, j])
 
 
 @compiled()

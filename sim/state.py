@@ -15,9 +15,21 @@ BLOCKED = -1
 KIND, UNIT, POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = range(6)
 REGISTERS_AT = 6  # row of the register log that the instruction sees
 SRAM_BASE, DRAM_BASE, Y_SIZE, X_SIZE, X_STRIDE, Y_PAD_0, Y_PAD_1, X_PAD_0, X_PAD_1 = range(7, 16)
-PAR_INDEX, COMBINE, OPERAND, MULTIPLY, SWAP, UNSIGNED, PAR_BY_X, PAR_BY_Y, CHAIN, TABLE, TABLE_INDEX = range(
-    12, 23
-)
+(
+    PAR_INDEX,
+    COMBINE,
+    OPERAND,
+    MULTIPLY,
+    SWAP,
+    UNSIGNED,
+    PAR_BY_X,
+    PAR_BY_Y,
+    CHAIN,
+    TABLE,
+    TABLE_INDEX,
+    WITH_ROWS,
+) = range(12, 24)
+MAXIMUM = 12  # ROWS
 UOP_BGN, UOP_END, ITER_OUT, ITER_IN, RESET, OVERWRITE = range(7, 13)
 DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = range(13, 19)
 ALU_OPCODE, USE_IMM, IMM = 17, 18, 19
@@ -25,7 +37,7 @@ REGISTER, VALUE = 7, 8
 LOAD_BEFORE = (
     20  # load unit: the load that must have ended for this one to have a place in the job queue, or -1
 )
-ROW_COLUMNS = 23
+ROW_COLUMNS = 24
 
 # Kinds of instruction: their places in the table of instructions.
 KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
@@ -40,6 +52,7 @@ KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
     LOAD_TABLE,
     STORE_OUT,
     STORE_POST,
+    ROWS,
     GEMM,
     FINISH,
     ALU,
@@ -59,7 +72,7 @@ KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
             "LOAD.PATCH",
             "LOAD.TABLE",
         ),
-        *("STORE.OUT", "STORE.POST", "GEMM", "FINISH", "ALU", "CONFIG", "DEPTHWISE", "TAPS"),
+        *("STORE.OUT", "STORE.POST", "ROWS", "GEMM", "FINISH", "ALU", "CONFIG", "DEPTHWISE", "TAPS"),
     )
 )
 MATRIX = tuple(KIND_NAMES.index(name) for name in names_of("matrix"))
@@ -185,7 +198,7 @@ U_SIZE = 12
     V_PORT,  # compute instruction whose accumulator reads are looked at
     V_WRITE_EARLIEST,  # first cycle in which a write burst may show
     V_REST,  # cycles between a vector's last read and the next one's first in which no read may happen
-    V_CHAIN,  # it writes the chain memory: no bursts, and no room needed
+    V_CHAIN,  # it writes the chain memory, or nothing (ROWS): no bursts, and no room needed
     V_WRITTEN,  # then: the cycle in which its last vector so far is written
     V_REPEAT,  # vectors that share an operand: 1, or those of a row
 ) = range(32)

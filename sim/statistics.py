@@ -26,6 +26,7 @@ from .state import (
     LOAD_ACC8,
     OPERATIONS,
     REGISTERS_AT,
+    ROWS,
     SRAM_BASE,
     STORE,
     STORE_OUT,
@@ -117,7 +118,7 @@ def _next_stores(rows, bank_depth):  # type: ignore[no-untyped-def]
     bank = np.int64(0)
     for i in range(len(rows) - 1, -1, -1):
         found[i] = bank
-        if rows[i, KIND] == STORE_OUT or rows[i, KIND] == STORE_POST:
+        if rows[i, KIND] == STORE_OUT or rows[i, KIND] == STORE_POST or rows[i, KIND] == ROWS:
             bank = rows[i, SRAM_BASE] // bank_depth
     return found
 

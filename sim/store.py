@@ -42,6 +42,7 @@ from .state import (
     R_FREE,
     R_START,
     REGISTERS_AT,
+    ROWS,
     SRAM_BASE,
     STORE,
     STORE_CLIENT,
@@ -130,7 +131,7 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
     V[V_Y_STRIDE] = row[X_SIZE]
     V[V_LATENCY] = P[P_STORE_LATENCY]
     V[V_REST] = 0
-    V[V_CHAIN] = row[CHAIN] if row[KIND] == STORE_POST else 0
+    V[V_CHAIN] = row[CHAIN] if row[KIND] == STORE_POST else row[KIND] == ROWS
     V[V_EARLIEST] = cycle + 1
     V[V_WRITE_EARLIEST] = first_request(row, cycle) - REQUEST_DELAY + WRITE_DELAY
     V[V_FIRST_BURST] = M[M_WRITE_SHOWN]
@@ -143,7 +144,7 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
         V[V_RUNS] = 0
     V[V_LEFT] = V[V_LENGTH]
     V[V_NEXT] = V[V_ADDRESS] + V[V_PITCH]
-    if row[KIND] == STORE_POST:
+    if row[KIND] in (STORE_POST, ROWS):
         here = registers[row[REGISTERS_AT]]
         V[V_Y_STRIDE] = here[0] & 0xFFFF
         V[V_X_STRIDE] = here[0] >> 16 & 0xFFFF
@@ -153,7 +154,7 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
         V[V_COLUMN_STRIDE] = here[1] >> 32 & 0xFFFF
         V[V_LATENCY] = P[P_POST_LATENCY]
         V[V_REST] = max(0, P[P_POST_PASSES] - V[V_ROWS] * V[V_COLUMNS])
-        if row[OPERAND]:
+        if row[KIND] == STORE_POST and row[OPERAND]:
             V[V_OPERAND] = 1
             begin, pitch, width = operand_shape(row, here[5])
             V[V_REPEAT] = row[X_SIZE] // width

@@ -20,6 +20,7 @@ from vdla.isa.layout import (
     registers_of,
     uop_fields,
 )
+from vdla.isa.rows import LENGTH_BITS
 from vdla.isa.timing import alu_cycles
 
 from .random_operands import TOTALS, combine_constants, log_uniform_int32, near_tie_totals
@@ -431,8 +432,16 @@ def store(source: Source, post: bool) -> dict[str, int]:
             values |= to_chain(source, values)
         if config.has("table") and source.chance(0.5):
             values["table"] = 1
-            values["table_index"] = source.number(config.table_depth - 1 if source.chance(0.98) else 7)
+            values["table_index"] = source.number(config.tables - 1 if source.chance(0.98) else 7)
+        if config.has("rows") and source.chance(0.3):
+            values["rows"] = 1
     return values
+
+
+def rows(source: Source) -> dict[str, int]:
+    """Fields of a ROWS."""
+    values = {name: size for name, size in _shape(source, 5, 8).items() if name != "x_stride"}
+    return {**values, "sram_base": _place(source, source.config.acc_depth), "maximum": source.number(1)}
 
 
 def to_chain(source: Source, values: dict[str, int]) -> dict[str, int]:
@@ -521,6 +530,17 @@ def register_values(source: Source, name: str) -> dict[str, int]:
         case "COMBINE":
             offset = float_bits(combine_constants(source.rng)[2])
             return {"offset": offset, "low": low, "high": high, "zero_point": _zero_point(source)}
+        case "ROWS":
+            far = source.chance(0.1)
+            return {
+                "first": number(config.row_depth - 1 if far else config.row_depth // 4),
+                "look_up": number(1),
+                "centre": number(1),
+                "zero_point": number(127, -128) * number(1),
+                "length": number((1 << LENGTH_BITS) - 1) if source.chance(0.3) else number(64),
+                "epsilon": number((1 << 16) - 1) * number(1),
+                "epsilon_shift": number(31) if source.chance(0.5) else number(8),
+            }
         case "OPERAND" if config.has("broadcast") and source.chance(0.7):
             delta = number(20, -200) if source.chance(0.5) else number(-200, -1200)
             shape = {"own_stride": number(1), "repeat": number(1)}
@@ -581,6 +601,8 @@ def random_instruction(source: Source) -> tuple[str, dict[str, int]]:
             return name, alu(source)
         case "STORE.OUT" | "STORE.POST":
             return name, store(source, name == "STORE.POST")
+        case "ROWS":
+            return name, rows(source)
         case "LOAD.PATCH":
             return name, _patch(source)
         case _:

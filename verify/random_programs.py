@@ -72,7 +72,9 @@ def random_config(seed: int) -> Config:
     extensions = tuple(
         name
         for name in EXTENSIONS
-        if _generator(seed, name).random() < 0.9 and (name != "depthwise" or block_in == block_out)
+        if _generator(seed, name).random() < 0.9
+        and (name != "depthwise" or block_in == block_out)
+        and (name != "rows" or batch == 1)
     )
     extensions = with_what_they_need(extensions)
     uop_depth, inp_depth, wgt_depth, acc_depth = pick(128, 512), pick(64, 128), pick(16, 64), pick(64, 128)

@@ -51,7 +51,7 @@ def near_ties(source: Source) -> list[Instruction]:
     ]
     for _ in range(source.number(_MANY, _MANY // 2) if source.chance(_SERIES) else source.number(_STORES, 1)):
         values = store(source, True) | _mode(source) | row | {"par_index": index, "sram_base": place}
-        values |= {"table": 0, "table_index": 0}
+        values |= {"table": 0, "table_index": 0, "rows": 0}
         values["dram_base"] = min(values["dram_base"], regions.end // config.out_bytes - TOTALS)
         if source.chance(0.7):
             chain += _worst(source, values, first, entry)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.layout import encode_uops
-from vdla.isa.scratchpads import scratchpad_sizes
+from vdla.isa.scratchpads import ROW_MASKS, scratchpad_sizes
 
 from .random_operands import log_uniform_int32, random_scales
 
@@ -36,4 +36,7 @@ def random_scratchpads(config: Config, seed: int) -> dict[str, NDArray[np.uint8]
         contents["par"] = (
             random_parameters(rng, config.par_depth, config.block_out).reshape(-1).view(np.uint8)
         )
+    if config.has("rows"):
+        entries = contents["rows"].view(np.uint32).reshape(-1, 2) & np.array(ROW_MASKS, np.uint32)
+        contents["rows"] = entries.reshape(-1).view(np.uint8)
     return contents

@@ -39,6 +39,8 @@ def random_sequence(source: Source) -> list[Instruction]:
         return _through_chain_memory(source)
     if source.config.has("broadcast") and source.chance(0.12):
         return _shaped_operands(source)
+    if source.config.has("rows") and source.chance(0.1):
+        return _shared_out(source)
     if source.chance(0.12):
         return _chain(source)
     if source.config.has("post") and source.chance(0.06):
@@ -149,6 +151,36 @@ def _shaped_operands(source: Source) -> list[Instruction]:
         setting("OPERAND", {"delta": first - values["dram_base"], **shape}),
         ("STORE.POST", values),
         setting("OPERAND", {"delta": source.number(0, -200)}),
+    ]
+
+
+def _shared_out(source: Source) -> list[Instruction]:
+    """Rows of bytes, their statistics, and stores of their shares or normalized elements, as networks have them."""
+    config = source.config
+    blocks, width = source.number(6, 1), source.number(6, 1)
+    place = source.number(max(0, config.acc_depth - blocks * width))
+    look_up = source.number(1)
+    load = {"y_size": blocks, "x_size": width, "x_stride": width, "sram_base": place}
+    load["dram_base"] = dram_base(source, "acc8")
+    register = {
+        "first": source.number(config.row_depth - width),
+        "look_up": look_up,
+        "centre": source.number(1),
+        "zero_point": source.number(127, -128),
+        "length": blocks * config.block_out,
+        "epsilon": source.number(999),
+        "epsilon_shift": source.number(10),
+    }
+    shape = {"y_size": blocks, "x_size": width, "sram_base": place}
+    stored = store(source, True) | shape | {"x_stride": width, "rows": 1, "par_by_y": source.number(1)}
+    return [
+        ("LOAD.ACC8", load),
+        setting("ADDRESS", {"y_stride": width, "x_stride": 1}),
+        setting("WINDOW", {}),
+        setting("ROWS", register),
+        *([("ROWS", shape | {"maximum": 1})] if look_up else []),
+        ("ROWS", dict(shape)),
+        ("STORE.POST", stored),
     ]
 
 

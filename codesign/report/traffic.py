@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.layout import (
+    ROWS,
     MemoryType,
     Opcode,
     extract,
@@ -123,7 +124,7 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
     post = layouts["STORE.POST"]
     is_post = (opcode == Opcode.STORE) & (kind == post.memory_type)
     chained = is_post & (extract(words, post.field("chain")) == 1)
-    which = np.flatnonzero((opcode == Opcode.STORE) & ~chained)
+    which = np.flatnonzero((opcode == Opcode.STORE) & (kind != ROWS) & ~chained)
     size = config.out_bytes
     pieces.append(_rows(which, "out", dram[which] * size, stride[which] * size, y[which], x[which] * size))
     which = np.flatnonzero(is_post & (extract(words, post.field("operand")) == 1))

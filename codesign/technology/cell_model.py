@@ -21,7 +21,7 @@ from .memories import Memory, memories_of
 
 LEFT_OUT = "wires, clock tree, pads, scan and test, empty area between cells"
 """What neither synthesis nor this model has (`hw.synthesis.cells.report` says the same)."""
-_UNFITTED = {"store.tables": "look-up tables"}
+_UNFITTED = {"store.tables": "look-up tables", "store.row_entries": "entries of rows"}
 """Units of modules that no machine of the fit had: the macro counts, the logic around it is not modelled yet."""
 Costs = Mapping[str, Mapping[str, float]]
 

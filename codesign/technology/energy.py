@@ -74,6 +74,6 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         found["chain memory"] = events.chained * each
     if config.has("table"):
         # Every lane reads a word of the bus from its copy.
-        each = components.sram_energy(config.table_depth * TABLE_BYTES, config.memory.bus_bytes)
+        each = components.sram_energy(config.tables * TABLE_BYTES, config.memory.bus_bytes)
         found["look-up tables"] = events.stored * lanes * each
     return {name: value / 1e6 for name, value in found.items()}

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
 from vdla.isa.config import TABLE_BYTES, Config
 from vdla.isa.extensions import TAPS
+from vdla.isa.rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
 from vdla.isa.timing import (
     LOADS_IN_FLIGHT,
     PATCH_WINDOW_BYTES,
     READ_BURST_BEATS,
+    ROW_CYCLES,
     TABLE_CYCLES,
     most_write_beats,
 )
@@ -124,7 +126,11 @@ def _store(config: Config) -> Iterator[_Row]:
         banks = max(1, out // bus)
         yield "store.operands", banks, config.fifo_bytes("operand") // bus // banks, 8 * bus + 1
         yield "store", 2, config.par_depth, 32 * config.block_out
-        stages = _STAGES_TO_B + TABLE_CYCLES * config.has("table")
+        stages = _STAGES_TO_B + TABLE_CYCLES * config.has("table") + ROW_CYCLES * config.has("rows")
         yield "store.pipeline", 1, 1 << (stages // config.post_passes + 1).bit_length(), 8 * out
     if config.has("table"):
-        yield "store.tables", out // config.post_passes, config.table_depth * TABLE_BYTES // bus, 8 * bus
+        yield "store.tables", out // config.post_passes, config.tables * TABLE_BYTES // bus, 8 * bus
+    if config.has("rows"):
+        yield "store.pipeline.row_lane", PLANES * out // config.post_passes, TABLE_BYTES // bus, 8 * bus
+        for bits in (VALUE_BITS, FACTOR_BITS + SHIFT_BITS, SUM_BITS):
+            yield "store.row_entries", 1, config.row_depth, bits

@@ -141,6 +141,6 @@ def _scratchpads(config: Config, events: Events, model: EventEnergy) -> dict[str
         found["parameter table"] = both(table, events.stored, read["par"] / config.par_bytes)
     if config.has("table"):
         # Every lane reads a word of its copy in each pass, whether what it finds is taken or not.
-        lanes, word = config.out_bytes, macro(config.table_depth * TABLE_BYTES // bus, bus)
+        lanes, word = config.out_bytes, macro(config.tables * TABLE_BYTES // bus, bus)
         found["look-up tables"] = events.stored * lanes * word.read_pj
     return found

@@ -55,6 +55,11 @@ _CHAIN_MODULE = re.compile(r"^module \\vdla\.chain ", re.MULTILINE)
 _CHAIN_MEMORY = 'public_flat_rw -module "*chain" -var "words"\n'
 """Where a machine has one; libraries of others are found under the names that they had before."""
 
+_ROWS_MODULE = re.compile(r"^module \\vdla\.store\S*\.row_lane ", re.MULTILINE)
+_ROWS_MEMORIES = """public_flat_rw -module "*row_lane" -var "plane_*"
+public_flat_rw -module "*row_entries*" -var "row_factors"
+public_flat_rw -module "*row_entries*" -var "row_values"
+"""
 _BANKED = re.compile(r"\bwords_\d+ \[\d")
 _BANKS = 'public_flat_rw -module "*inp" -var "words_*"\npublic_flat_rw -module "*chain" -var "words_*"\n'
 """Likewise, where inputs lie in banks."""
@@ -81,6 +86,8 @@ def _scratchpads(header: str) -> str:
         "par": r"store\w*__DOT__table_of_(?:biases|scales)",
         "chain": r"chain__DOT__words(?:_(\d+))?",
         "table": r"store\w*__DOT__tables__DOT__lane_(\d+)__DOT__words",
+        "planes": r"store\w*__DOT__row_(\d+)__DOT__plane_\d",
+        "rows": r"store\w*__DOT__row_entries\w*__DOT__row_(?:factors|values)",
     }
     lines = ["static const std::vector<Block> scratchpads(Vvdla___024root &root) { return {"]
     for kind, pattern in kinds.items():
@@ -121,6 +128,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     flags = (*_COMPILE, _OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}", *widths, timing)
     memories = _MEMORIES + (_CHAIN_MEMORY if _CHAIN_MODULE.search(prepared) else "")
     memories += _TABLE_MEMORY if _TABLE_MODULE.search(prepared) else ""
+    memories += _ROWS_MEMORIES if _ROWS_MODULE.search(prepared) else ""
     memories += _BANKS if _BANKED.search(prepared) else ""
     parts = (prepared, source, memories, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()

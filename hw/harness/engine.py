@@ -12,11 +12,12 @@ from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
-from vdla.isa.config import Config, Memory
+from vdla.isa.config import TABLE_BYTES, Config, Memory
 from vdla.isa.extensions import TAPS
 from vdla.isa.layout import Unit
 from vdla.isa.parameters import declared
 from vdla.isa.program import instruction_address
+from vdla.isa.rows import PLANES
 from vdla.isa.scratchpads import Contents, scratchpad_sizes, typed_scratchpads
 from vdla.util.user_cache import cached_or_made, find_cached
 
@@ -58,6 +59,12 @@ _PRESET_CYCLE = 8
 
 _BANKED = {"inp", "chain"}
 """Scratchpads that lie in banks where there is the extension `taps`."""
+
+_COPIED = {"table", "planes"}
+"""Those of which every lane of STORE.POST has a copy."""
+
+_BY_PART = {"par": "par_depth", "rows": "row_depth"}
+"""Those whose elements have two parts, with their depth: the RTL has all of the first parts, then the others."""
 
 _CHUNK = 200_000
 """Cycles between two looks at what the caller wants: an interrupt, or progress."""
@@ -193,8 +200,10 @@ class Machine:
     def fill_scratchpads(self, contents: Contents) -> None:
         """Sets all scratchpads to `contents` (`isa.scratchpads`), to zeros where it names none. Raises ProgramError."""
         arrays = typed_scratchpads(self._config, contents)
-        for kind, size in scratchpad_sizes(self._config).items():
-            data = np.ascontiguousarray(arrays[kind].swapaxes(0, 1) if kind == "par" else arrays[kind])
+        arrays["planes"] = arrays["table"][self._config.tables :]
+        arrays["table"] = arrays["table"][: self._config.tables]
+        for kind, size in self._sizes().items():
+            data = np.ascontiguousarray(arrays[kind].swapaxes(0, 1) if kind in _BY_PART else arrays[kind])
             if kind in _BANKED and self._config.has("taps"):
                 data = data[_by_bank(len(data))]
             data, size = np.tile(data.reshape(-1), self._copies(kind)), size * self._copies(kind)
@@ -204,19 +213,21 @@ class Machine:
     def read_scratchpads(self) -> dict[str, NDArray[np.uint8]]:
         """The bytes of every scratchpad. Raises RtlError where copies of one differ."""
         found = {}
-        for kind, size in scratchpad_sizes(self._config).items():
+        for kind, size in self._sizes().items():
             size *= self._copies(kind)
             found[kind] = np.zeros(size, np.uint8)
             there = self._library.vdla_copy(self._harness, kind.encode(), found[kind].ctypes.data, size)
             self._check_size(kind, there, size)
-        if "table" in found:
-            copies = found["table"].reshape(self._copies("table"), -1)
+        for kind in _COPIED & found.keys():
+            copies = found[kind].reshape(self._copies(kind), -1)
             if (copies != copies[0]).any():
                 raise RtlError("the RTL's lanes have different copies of the look-up tables")
-            found["table"] = copies[0]
-        if "par" in found:  # The RTL has all biases, then all scales.
-            halves = found["par"].reshape(2, self._config.par_depth, -1)
-            found["par"] = np.ascontiguousarray(halves.swapaxes(0, 1)).reshape(-1)
+            found[kind] = copies[0]
+        if "planes" in found:
+            found["table"] = np.concatenate([found["table"], found.pop("planes")])
+        for kind in _BY_PART.keys() & found.keys():
+            halves = found[kind].reshape(2, getattr(self._config, _BY_PART[kind]), -1)
+            found[kind] = np.ascontiguousarray(halves.swapaxes(0, 1)).reshape(-1)
         if self._config.has("taps"):
             for kind in _BANKED & found.keys():
                 banked = found[kind].reshape(-1, self._config.inp_bytes)
@@ -227,7 +238,15 @@ class Machine:
 
     def _copies(self, kind: str) -> int:
         """How many times the RTL holds a scratchpad: every lane of STORE.POST has the look-up tables."""
-        return self._config.out_bytes // self._config.post_passes if kind == "table" else 1
+        return self._config.out_bytes // self._config.post_passes if kind in _COPIED else 1
+
+    def _sizes(self) -> dict[str, int]:
+        """Bytes of the RTL's memories; the planes of the rows' table are apart from the other tables."""
+        sizes = scratchpad_sizes(self._config)
+        if self._config.has("rows"):
+            sizes["planes"] = PLANES * TABLE_BYTES
+            sizes["table"] -= sizes["planes"]
+        return sizes
 
     def watch_ports(self) -> None:
         """Keeps what all ports carry in every cycle from now on; what was kept before is dropped."""

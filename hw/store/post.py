@@ -7,27 +7,38 @@ from __future__ import annotations
 
 from functools import partial
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
-from amaranth.lib.wiring import In, Out
-from vdla.isa.config import Config
-from vdla.isa.timing import TABLE_CYCLES, post_latency
+from amaranth.lib.wiring import In, Member, Out
+from vdla.isa.config import TABLE_BYTES, Config
+from vdla.isa.rows import DIFFERENCE_BITS, FACTOR_BITS, PLANES, SHIFT_BITS, VALUE_BITS
+from vdla.isa.timing import ROW_CYCLES, TABLE_CYCLES, post_latency
 
 from ..copies import KINDS
 from ..layouts import register_layout, view
 from ..shared_modules import place
-from . import requantize
+from . import requantize, row_lanes
 from .combine import COMBINE_STAGES
 from .constants import Constants
 from .lanes import REDUCTION, STAGE_B, Reduction, StageB
 from .pipeline import register
 from .requantize import REQUANTIZE_STAGES, SCALE_STAGE, Requantize
+from .rows import row_flags
 
 SETTINGS = ("REQUANTIZE", "RATIO", "COMBINE")
 """Configuration registers that the pipeline reads."""
 
-_BEFORE = 3  # capture, reduction, bias
-_STAGE_A = _BEFORE + 1  # it begins this many cycles after the last read, in the first pass
+_REDUCED = 3  # capture, reduction, bias
+
+
+def _before(config: Config) -> int:
+    """Cycles from a vector's last read to its bias, in the first pass; stage A begins in the next one."""
+    return _REDUCED + (ROW_CYCLES if config.has("rows") else 0)
+
+
+def _in_parts(config: Config) -> bool:
+    """Whether a pass is a part of a row of [batch][block_out]."""
+    return config.post_passes > config.batch
 
 
 def flags_layout(config: Config) -> data.StructLayout:
@@ -41,8 +52,36 @@ def scales_after_biases(config: Config) -> int:
 
     Where a pass is a part of a row, one cycle less: the parts are chosen before.
     """
-    bias, parts = _BEFORE, config.post_passes > config.batch
-    return _STAGE_A + SCALE_STAGE - bias - parts
+    # With the extension `rows` the biases are in parts, too.
+    return SCALE_STAGE + 1 - (_in_parts(config) and not config.has("rows"))
+
+
+def biases_after_reads(config: Config) -> int:
+    """Cycles by which a vector's biases come later than in the second one after its last read."""
+    return ROW_CYCLES - _in_parts(config) if config.has("rows") else 0
+
+
+_TO_LANES = ("subtrahend", "offset", "factor", "shift")
+
+
+def row_members(lanes: int, config: Config) -> dict[str, Member]:
+    """What the pipeline has besides with the extension `rows`: `Rows` has most of it; the writes of the rows' table."""
+    return {
+        "row_flags": In(row_flags()),
+        "setting_of_rows": In(64),
+        "pass_valid": Out(1),
+        "pass_first": Out(1),
+        "pass_last": Out(1),
+        "differences": Out(DIFFERENCE_BITS * lanes),
+        "elements": Out(row_lanes.ELEMENT_BITS * lanes),
+        "subtrahend": In(signed(DIFFERENCE_BITS)),
+        "offset": In(signed(VALUE_BITS)),
+        "factor": In(FACTOR_BITS),
+        "shift": In(SHIFT_BITS),
+        "row_write": In(PLANES),
+        "row_at": In(range(TABLE_BYTES // config.memory.bus_bytes)),
+        "row_data": In(8 * config.memory.bus_bytes),
+    }
 
 
 class PostPipeline(wiring.Component):
@@ -50,10 +89,11 @@ class PostPipeline(wiring.Component):
 
     Members: `read` in cycle r, with `first` and `last` of its window; `data` the accumulators, in r + 2. `operand` is
     the vector that belongs to the window, taken with its first read if the flag `operand` is set. `biases` are a
-    window's in the second cycle after its last read, `scales` come `scales_after_biases` cycles later and stay for all
-    its passes; `flags` and the registers (by lower-case name) hold still until all vectors have left. `put`
-    with `vector`: post_latency - 1 cycles after a window's last read (the writer takes one more). On a machine with
-    look-up tables, `requantized` are the results of stage A, and `looked_up`, TABLE_CYCLES later, goes into stage B.
+    window's in the second cycle after its last read (`biases_after_reads` later), `scales` come `scales_after_biases`
+    cycles later and stay for all its passes; `flags` and the registers (by lower-case name) hold still until all
+    vectors have left. `put` with `vector`: post_latency - 1 cycles after a window's last read (the writer takes one
+    more). On a machine with look-up tables, `requantized` are the results of stage A, and `looked_up`, TABLE_CYCLES
+    later, goes into stage B.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -61,7 +101,8 @@ class PostPipeline(wiring.Component):
         self._config = config
         self._passes = config.post_passes
         self._lanes = config.out_bytes // self._passes
-        self._stage_b = _STAGE_A + REQUANTIZE_STAGES + (TABLE_CYCLES if config.has("table") else 0)
+        self._stage_a = _before(config) + 1
+        self._stage_b = self._stage_a + REQUANTIZE_STAGES + (TABLE_CYCLES if config.has("table") else 0)
         self._latency = self._stage_b + COMBINE_STAGES
         if post_latency(config) != self._latency + self._passes:
             raise ValueError(f"the pipeline cannot have {post_latency(config)} stages")
@@ -78,6 +119,7 @@ class PostPipeline(wiring.Component):
                 **{name.lower(): In(64) for name in SETTINGS},
                 "put": Out(1),
                 "vector": Out(8 * config.out_bytes),
+                **(row_members(self._lanes, config) if config.has("rows") else {}),
                 **(
                     {"requantized": Out(8 * self._lanes), "looked_up": In(8 * self._lanes)}
                     if config.has("table")
@@ -127,7 +169,11 @@ class PostPipeline(wiring.Component):
         operand = self._operands(m, read_2[0] & first_2[0], valid[self._stage_b - 2])
         operands = [operand.word_select(lane, 8) for lane in range(config.out_bytes)]
         operands = self._in_passes(m, operands, valid[self._stage_b - 2], "operand")
-        scales = self._scales(m, scales, valid[_STAGE_A + SCALE_STAGE - 3])
+        scales = self._scales(m, scales, valid[self._stage_a + SCALE_STAGE - 3], "scales")
+        of_reductions: Value = biases
+        if config.has("rows"):
+            of_reductions = Const(0, len(biases))
+            biases = self._scales(m, biases, valid[_before(config) - 3], "biases")
 
         totals: list[Value] = []
         for lane in range(config.out_bytes):
@@ -141,10 +187,12 @@ class PostPipeline(wiring.Component):
                 take=read_2[-1],
                 first=first_2[-1],
                 sum=flags.sum,
-                bias=biases.word_select(lane % config.block_out, 32),
+                bias=of_reductions.word_select(lane % config.block_out, 32),
             )
             totals.append(reduction.total)
-        totals = self._in_passes(m, totals, valid[_STAGE_A - 2], "total")
+        totals = self._in_passes(m, totals, valid[_REDUCED - 1], "total")
+        if config.has("rows"):
+            totals = self._rows(m, platform, totals, biases, valid)
 
         settings: dict[str, Value] = {
             "combine": flags.combine,
@@ -192,6 +240,45 @@ class PostPipeline(wiring.Component):
         m.d.comb += self.vector.eq(Cat(*reversed(passes)))
         return m
 
+    def _rows(
+        self, m: Module, platform: object, values: list[Signal], biases: Value, valid: Value
+    ) -> list[Signal]:
+        """What stage A takes: reductions, or the shares that rows make of them, and the biases."""
+        setting = view(register_layout("ROWS"), self.setting_of_rows)
+        passes = valid[_REDUCED : _REDUCED + self._passes]
+        m.d.comb += [
+            self.pass_valid.eq(passes.any()),
+            self.pass_first.eq(passes[0]),
+            self.pass_last.eq(passes[-1]),
+        ]
+        differences: list[Value] = []
+        elements: list[Value] = []
+        totals: list[Signal] = []
+        for lane, value in enumerate(values):
+            made = place(
+                m,
+                platform,
+                f"row_{lane}",
+                row_lanes.LANE,
+                partial(row_lanes.RowLane, config=self._config),
+                value=value,
+                look_up=setting["look_up"],
+                squares=self.row_flags.counts,
+                length=setting["length"],
+                shares=self.row_flags.shares,
+                **{name: getattr(self, name) for name in _TO_LANES},
+                write=self.row_write,
+                at=self.row_at,
+                data=self.row_data,
+            )
+            differences.append(made.difference)
+            elements.append(made.element)
+            total = Signal(signed(32), name=f"row_total_{lane}", reset_less=True)
+            m.d.sync += total.eq(made.result + biases.word_select(lane, 32))
+            totals.append(total)
+        m.d.comb += [self.differences.eq(Cat(*differences)), self.elements.eq(Cat(*elements))]
+        return totals
+
     def _own_zero_point(self, first: data.View) -> Value:
         """The zero point of what goes into stage B."""
         if not self._config.has("table"):
@@ -209,19 +296,19 @@ class PostPipeline(wiring.Component):
             late.append(register(m, value, f"{name}_{lane}"))
         return late[: -self._lanes - 1 : -1]
 
-    def _scales(self, m: Module, scales: Value, load: Value) -> Value:
-        """What stage A's lanes need of `scales`: from the second cycle after `load` on, one pass a cycle.
+    def _scales(self, m: Module, scales: Value, load: Value, name: str) -> Value:
+        """What the lanes need of `scales`, or of biases: from the second cycle after `load` on, one pass a cycle.
 
         Passes that are rows of [batch][block_out] all need the same.
         """
         parts = self._config.block_out // self._lanes
         if parts <= 1:
             return scales
-        part = Signal(range(self._passes), name="scales_part")
+        part = Signal(range(self._passes), name=f"{name}_part")
         # It stays at the last one: scales that changed for ever would keep the multipliers busy.
         m.d.sync += part.eq(Mux(load, 0, Mux(part == self._passes - 1, part, part + 1)))
         here = part[: (parts - 1).bit_length()]
-        return register(m, scales.word_select(here, 32 * self._lanes), "scales")
+        return register(m, scales.word_select(here, 32 * self._lanes), name)
 
     def _operands(self, m: Module, first_read: Value, used: Value) -> Signal:
         """Operands between the first read of their window, a cycle after it, and stage B; the oldest."""

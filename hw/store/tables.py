@@ -19,8 +19,8 @@ LANE = "table_lane"
 
 
 def table_words(config: Config) -> int:
-    """Words of a bus that all tables have."""
-    return config.table_depth * TABLE_BYTES // config.memory.bus_bytes
+    """Words of a bus that all tables have, that of rows apart."""
+    return config.tables * TABLE_BYTES // config.memory.bus_bytes
 
 
 class TableLane(wiring.Component):

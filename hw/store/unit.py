@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import connect, flipped
 from vdla.isa.config import TABLE_BYTES, Config
-from vdla.isa.layout import POST, REGISTERS, TABLE, Opcode, Unit
+from vdla.isa.layout import POST, ROWS, TABLE, Opcode, Unit, registers_of
+from vdla.isa.rows import PLANES
+from vdla.isa.timing import post_latency
 
 from ..config_registers import config_registers
 from ..element_writer import ElementWriter, job_layout, step_width
@@ -17,8 +19,9 @@ from ..memories import ANY_ON_COLLISION
 from ..read_requests import ReadRequests
 from .operand_fifo import OperandFifo
 from .pipeline import delay
-from .post import SETTINGS, PostPipeline, flags_layout, scales_after_biases
+from .post import SETTINGS, PostPipeline, biases_after_reads, flags_layout, scales_after_biases
 from .reader import Reader
+from .rows import Rows, row_flags
 from .tables import Tables
 from .writer import Writer
 
@@ -33,6 +36,7 @@ def _running_layout(config: Config) -> data.StructLayout:
         | {"flags": flags_layout(config), "par_by_x": 1, "par_by_y": 1}
         | ({"chain": 1} if config.chain_buffer_bytes else {})
         | ({"is_table": 1, "table_index": 3} if config.has("table") else {})
+        | ({"rows": row_flags()} if config.has("rows") else {})
     )
 
 
@@ -64,8 +68,11 @@ class StoreUnit(wiring.Component):
         chains = bool(config.chain_buffer_bytes)
         busy, running = Signal(), Signal(_running_layout(config))
         reserve = reader.read & reader.first
+        # ROWS stores nothing.
+        stores: Value = ~running.rows.counts if config.has("rows") else Const(1)
+        reserve = reserve & stores if config.has("rows") else reserve
         m.d.comb += writer.reserve.eq(reserve & ~running.chain if chains else reserve)
-        names = tuple(item.name for item in REGISTERS if item.unit == Unit.STORE)
+        names = tuple(item.name for item in registers_of(config) if item.unit == Unit.STORE)
         setting = view(instruction_layout(config, "CONFIG"), self.commands.payload)
         registers = config_registers(m, names, busy & running.is_config, setting)
         starting = self._decode(m, registers)
@@ -79,6 +86,7 @@ class StoreUnit(wiring.Component):
         if config.has("post"):
             pipeline = self._post(m, issue.begin, starting, running, reader, registers, load_done)
             put = pipeline.put & ~running.chain if chains else pipeline.put
+            put = put & stores if config.has("rows") else put
             m.d.comb += [
                 writer.put.eq(out_put[-1] | put),
                 writer.vector.eq(Mux(running.post, pipeline.vector, truncated)),
@@ -94,6 +102,12 @@ class StoreUnit(wiring.Component):
         stored: Value = writer.done
         if config.has("post") and chains:
             stored = writer.done | self._chain(m, issue.begin, running, pipeline)
+        if config.has("rows"):
+            last = reader.read & reader.last & reader.row_ends & reader.last_row & running.rows.counts
+            # Its vectors go through the pipeline like others.
+            counted = Signal(post_latency(config) + 1)
+            m.d.sync += counted.eq(Cat(last, counted))
+            stored = stored | counted[-1]
         m.d.comb += [
             end.eq(busy & (running.short | Mux(running.is_load, load_done, stored))),
             issue.condition.eq(~busy),
@@ -148,6 +162,15 @@ class StoreUnit(wiring.Component):
                 ]
             for name in ("combine", "operand", "multiply", "swap", "unsigned"):
                 m.d.sync += starting.flags[name].eq(is_post & post[name])
+            if self._config.has("rows"):
+                rows = view(instruction_layout(self._config, "ROWS"), words)
+                counts = is_store & (head["memory_type"] == ROWS)
+                m.d.sync += [
+                    starting.post.eq(is_post | counts),
+                    starting.rows.shares.eq(is_post & post["rows"]),
+                    starting.rows.counts.eq(counts),
+                    starting.rows.maximum.eq(rows["maximum"]),
+                ]
         return starting
 
     def _start(
@@ -172,13 +195,19 @@ class StoreUnit(wiring.Component):
             windows.y_stride.eq(Mux(starting.post, address["y_stride"], head["x_size"])),
             windows.x_stride.eq(Mux(starting.post, address["x_stride"], 1)),
             windows.paced.eq(starting.post),
-            writer.start.eq(stores & ~starting.chain if self._config.chain_buffer_bytes else stores),
+            writer.start.eq(self._written(stores, starting)),
             runs.kind.eq(Kind.OUT),
         ]
         with m.If(starting.post):
             for name in ("rows_minus_1", "columns_minus_1", "row_stride", "column_stride"):
                 m.d.comb += windows[name].eq(window[name])
         self._set_runs(m, runs, head["dram_base"], head, shift)
+
+    def _written(self, stores: Value, starting: data.View) -> Value:
+        """Whether a store that begins writes DRAM."""
+        if self._config.chain_buffer_bytes:
+            stores = stores & ~starting.chain
+        return stores & ~starting.rows.counts if self._config.has("rows") else stores
 
     def _set_runs(self, m: Module, runs: data.View, base: Value, head: data.View, shift: int) -> None:
         """The rows of `head` from element `base`, elements of 2^shift bytes; as one run if they touch (section 3)."""
@@ -273,20 +302,81 @@ class StoreUnit(wiring.Component):
         loader = self._parameters(m, begin, starting, entry, operands, pipeline, load_done)
         if config.has("table"):
             self._tables(m, running, loader, pipeline)
+        if config.has("rows"):
+            self._rows(m, begin, running, reader, registers["ROWS"], loader, pipeline)
         return pipeline
 
     def _tables(self, m: Module, running: data.View, loader: ElementWriter, pipeline: PostPipeline) -> None:
         """The look-up tables beside the pipeline; a step of their loads brings a word of the bus, to all lanes."""
         m.submodules.tables = tables = Tables(config=self._config)
-        part_bits = (TABLE_BYTES // self._config.memory.bus_bytes).bit_length() - 1
+        part_bits = self._table_part_bits
+        write: Value = loader.write & (loader.kind == 1)
+        if self._config.has("rows"):
+            # The planes of the rows' table lie behind them.
+            write = write & (loader.address < self._config.tables)
         m.d.comb += [
             tables.values.eq(pipeline.requantized),
             pipeline.looked_up.eq(tables.results),
             tables.used.eq(running.flags.table),
             tables.index.eq(running.table_index),
-            tables.write.eq(loader.write & (loader.kind == 1)),
+            tables.write.eq(write),
             tables.at.eq(Cat(loader.part[:part_bits], loader.address)),
             tables.data.eq(loader.data),
+        ]
+
+    @property
+    def _table_part_bits(self) -> int:
+        """Bits of the number of a bus word in a table."""
+        return (TABLE_BYTES // self._config.memory.bus_bytes).bit_length() - 1
+
+    def _rows(
+        self,
+        m: Module,
+        begin: Value,
+        running: data.View,
+        reader: Reader,
+        setting: Signal,
+        loader: ElementWriter,
+        pipeline: PostPipeline,
+    ) -> None:
+        """The entries of rows beside the pipeline, and the row of each vector: its number in a row of the reader."""
+        config = self._config
+        m.submodules.row_entries = rows = Rows(config=config)
+        first = view(register_layout("ROWS"), setting)["first"]
+        here = Signal.like(rows.row, name="row_here", reset_less=True)
+        starts = Signal(name="row_starts", reset_less=True)
+        with m.If(begin):
+            m.d.sync += [here.eq(first), starts.eq(1)]
+        with m.Elif(reader.read & reader.last):
+            m.d.sync += [
+                rows.row.eq(here),
+                rows.row_first.eq(starts),
+                rows.row_last.eq(reader.last_row),
+                here.eq(Mux(reader.row_ends, first, here + 1)),
+            ]
+            with m.If(reader.row_ends):
+                m.d.sync += starts.eq(0)
+        passing = ("pass_valid", "pass_first", "pass_last", "differences", "elements")
+        m.d.comb += [
+            rows.flags.eq(running.rows),
+            rows.setting.eq(setting),
+            pipeline.row_flags.eq(running.rows),
+            pipeline.setting_of_rows.eq(setting),
+            *(getattr(rows, name).eq(getattr(pipeline, name)) for name in passing),
+            *(
+                getattr(pipeline, name).eq(getattr(rows, name))
+                for name in ("subtrahend", "offset", "factor", "shift")
+            ),
+            pipeline.row_write.eq(
+                Cat(
+                    *(
+                        loader.write & (loader.kind == 1) & (loader.address == config.tables + plane)
+                        for plane in range(PLANES)
+                    )
+                )
+            ),
+            pipeline.row_at.eq(loader.part[: self._table_part_bits]),
+            pipeline.row_data.eq(loader.data),
         ]
 
     def _chain(self, m: Module, begin: Value, running: data.View, pipeline: PostPipeline) -> Signal:
@@ -402,8 +492,12 @@ class StoreUnit(wiring.Component):
             m.d.comb += job.kind.eq(starting.is_table)
             with m.If(starting.is_table):
                 m.d.comb += [job.offset.eq(0), job.pitch.eq(0)]
-        late = delay(m, entry, scales_after_biases(config), "entry_late")
-        for number, (name, place) in enumerate((("biases", entry), ("scales", late))):
+        late = entry if config.has("rows") else delay(m, entry, scales_after_biases(config), "entry_late")
+        of_biases = entry
+        if config.has("rows"):
+            of_biases = delay(m, entry, biases_after_reads(config), "entry_of_biases")
+            late = delay(m, of_biases, scales_after_biases(config), "entry_of_scales")
+        for number, (name, place) in enumerate((("biases", of_biases), ("scales", late))):
             m.submodules[f"table_of_{name}"] = table = memory.Memory(
                 shape=8 * half, depth=config.par_depth, init=[], attrs=ANY_ON_COLLISION
             )

@@ -23,6 +23,7 @@ _UNITS: Final = (
     ("compute", "compute"),
     ("store.pipeline", "post"),
     ("store.tables", "look-up tables"),
+    ("store.row_entries", "entries of rows"),
     ("store", "store"),
     ("load", "load"),
     ("fetch", "fetch"),

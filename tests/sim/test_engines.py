@@ -59,6 +59,9 @@ MACHINES = {
     "look-up tables": dataclasses.replace(
         TINY, batch=2, post_lanes=2, tables=3, extensions=("post", "depthwise", "table", "broadcast")
     ),
+    "rows, 2 passes": dataclasses.replace(
+        TINY, post_lanes=2, row_entries=8, extensions=("post", "table", "rows")
+    ),
     "edge8, 2 passes": load_config("edge8"),
     "one lane, 4 passes": dataclasses.replace(TINY, post_lanes=1),
     "one lane, 16 passes": dataclasses.replace(

@@ -32,6 +32,7 @@ from .observe import (
     CHAIN_SHAPES,
     DISTANCES,
     POST_MODES,
+    ROW_MODES,
     ZERO_POINTS,
     Bin,
     alignment,
@@ -146,6 +147,8 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
     yield from _chain_memory(machines, lacking)
     yield from _look_up_tables(machines)
     yield from _broadcast(machines)
+    for name in ROW_MODES:
+        yield "rows", name, _lacking(machines, "rows")
 
 
 def _broadcast(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
@@ -165,7 +168,7 @@ def _look_up_tables(machines: Sequence[Config]) -> Iterator[tuple[str, str, str 
         there = [config for config in there if part != "several passes" or config.post_passes > 1]
         yield group, f"store with {part}", missing or _lacking(there, "table")
     for index in range(8):
-        few = all(config.table_depth <= index for config in machines)
+        few = all(config.tables <= index for config in machines if config.has("table"))
         yield group, f"table {index}", missing or ("no machine has so many" if few else None)
 
 
@@ -277,7 +280,7 @@ def _operations(
                 else None
             )
             yield group, f"{name} {pad}", lacking[name] or never
-    for name in (*LOADS, *STORES, *MATRIX, "ALU"):
+    for name in (*LOADS, *STORES, *MATRIX, "ALU", "ROWS"):
         yield group, f"{name} empty", lacking[name]
 
 
@@ -351,7 +354,7 @@ def _hazards(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | N
             yield group, f"acc: {writer} -> {reader}, {when}", lacking[writer] or lacking[reader]
     for reader, when in product((*MATRIX, "ALU"), ("at once", "later")):
         yield group, f"uop: LOAD.UOP -> {reader}, {when}", lacking[reader]
-    for writer, reader in product(_COMPUTE_WRITERS, STORES):
+    for writer, reader in product(_COMPUTE_WRITERS, (*STORES, "ROWS")):
         yield group, f"acc: {writer} -> {reader}", lacking[writer] or lacking[reader]
         yield "write after read", f"acc: {reader} -> {writer}", lacking[writer] or lacking[reader]
     for resource, loads in (("inp", ("LOAD.INP", "LOAD.PATCH")), ("wgt", ("LOAD.WGT",))):

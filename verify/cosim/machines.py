@@ -4,8 +4,8 @@ A fixed list, so that their libraries are built once. Together: blocks from 4 to
 instructions of 128 and 256 bits, micro-ops of 32 and 64, memories of any depth,
 buses from 64 to 512 bits, every combination of the default extensions, each other one with and without, STORE.POST in
 one to four passes, chain memories where input vectors are as wide as output vectors, wider and narrower, one to eight
-look-up tables, one to eight accumulator banks, and queues and FIFOs from the smallest that the configuration allows
-(so that they fill) to those of the presets.
+look-up tables, statistics of rows, one to eight accumulator banks, and queues and FIFOs from the smallest that the
+configuration allows (so that they fill) to those of the presets.
 """
 
 from __future__ import annotations
@@ -437,8 +437,27 @@ def default_machines() -> tuple[Config, ...]:
             compute_fifo_bytes=128,
             operand_fifo_bytes=256,
             store_fifo_bytes=256,
-            extensions=("post", "patch", "table", "broadcast"),
+            row_entries=8,
+            extensions=("post", "patch", "table", "broadcast", "rows"),
             memory=Memory(bus_bytes=64, outstanding_reads=4, outstanding_writes=2),
+        ),
+        change(
+            small,
+            "4x4, rows in two passes",
+            post_lanes=2,
+            tables=1,
+            row_entries=32,
+            acc_banks=2,
+            par_buffer_bytes=32 * 9,
+            command_queue_depth=8,
+            token_queue_depth=4,
+            fetch_buffer_depth=8,
+            load_fifo_bytes=64,
+            compute_fifo_bytes=64,
+            operand_fifo_bytes=128,
+            store_fifo_bytes=64,
+            extensions=("post", "table", "rows"),
+            memory=Memory(bus_bytes=16, outstanding_reads=4, outstanding_writes=2),
         ),
         change(
             small,
@@ -474,7 +493,7 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
     for number in others[1::2]:
         mine = machines[number].extensions
         asked = [name for name in EXTENSIONS if name not in (*DEFAULT_EXTENSIONS, *mine)]
-        dealt = [name for name in asked if EXTENSION_TABLE[name].needs != "post"]
+        dealt = [name for name in asked if EXTENSION_TABLE[name].needs not in ("post", "table")]
         changes[number]["extensions"] = with_what_they_need((*mine, *dealt))
     return tuple(
         dataclasses.replace(machine, **changes.get(number, {})) for number, machine in enumerate(machines)

@@ -268,7 +268,9 @@ def _operation(rng: np.random.Generator, config: Config, chosen: list[Instructio
                 values["multiply"] = values["swap"] = 0
             if config.has("table"):
                 values["table"] = int(rng.integers(2))
-                values["table_index"] = int(rng.integers(config.table_depth)) * values["table"]
+                values["table_index"] = int(rng.integers(config.tables)) * values["table"]
+            if config.has("rows"):
+                values["rows"] = int(rng.integers(2))
             if config.chain_buffer_bytes and rng.random() < 0.4:
                 values["chain"] = 1
                 values["dram_base"] %= config.chain_buffer_bytes // config.out_bytes

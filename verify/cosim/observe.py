@@ -37,6 +37,17 @@ ZERO_POINTS = (
 )
 CHAIN_SHAPES = ("block_in = block_out", "block_in > block_out", "block_in < block_out")
 POST_MODES = ("requantize", "rescale", "add", "add swapped", "multiply", "multiply swapped")
+ROW_MODES = (
+    "maximum",
+    *(
+        f"{what} {kind}, {row}"
+        for what in ("sums", "shares")
+        for kind in ("of entries", "centred", "not centred")
+        for row in ("one vector a row", "several vectors a row")
+    ),
+    "maximum in several passes",
+    "sums in several passes",
+)
 DISTANCES = (1, 2, 3, 4, 5)
 """Operations between a write and a read of one accumulator: up to four are in the pipelines between the two stages."""
 
@@ -309,6 +320,8 @@ def _walk(
             yield from _window(config, trace.registers, values)
             yield from _look_up(config, trace.registers, values)
             yield from _broadcast(trace.registers, values)
+        if name in ("ROWS", "STORE.POST") and values["x_size"] and values["y_size"]:
+            yield from _rows(config, trace.registers["ROWS"], name, values)
         if config.chain_buffer_bytes:
             yield from _chain_memory(config, trace.registers, name, values, touched)
         for item in touched:
@@ -405,6 +418,19 @@ def _broadcast(registers: Mapping[str, Values], values: Values) -> Iterator[Bin]
         _, pitch, width = operand_shape(values, operand)
         shape = "one row" if values["y_size"] == 1 else "rows that touch" if pitch == width else "rows apart"
         yield "operands", f"{kind.strip()}, {shape}"
+
+
+def _rows(config: Config, register: Values, name: str, values: Values) -> Iterator[Bin]:
+    if name == "STORE.POST" and not values["rows"]:
+        return
+    what = "shares" if name == "STORE.POST" else "maximum" if values["maximum"] else "sums"
+    if what != "shares" and config.post_passes > 1:
+        yield "rows", f"{what} in several passes"
+    if what == "maximum":
+        yield "rows", what
+        return
+    kind = "of entries" if register["look_up"] else "centred" if register["centre"] else "not centred"
+    yield "rows", f"{what} {kind}, {'one vector' if values['y_size'] == 1 else 'several vectors'} a row"
 
 
 def _reads_too(name: str, values: Values, resource: Resource) -> bool:

@@ -1,4 +1,4 @@
-"""35 one-line faults in RTL and simulator, each of which co-simulation must notice."""
+"""38 one-line faults in RTL and simulator, each of which co-simulation must notice."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ SHORT: Final = "4x4 without extensions, smallest queues"
 ZEROS: Final = "4x8, 256-bit bus, patch"
 CHAIN: Final = "4x4, batch 2, chain memory"
 TABLES: Final = "4x4, batch 2, look-up tables"
+ROWS: Final = "4x4, rows in two passes"
 
 
 def _rtl(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
@@ -265,6 +266,30 @@ FAULTS: Final = (
         "first += PRODUCT_CYCLES",
         "an operand of one row waits for a product of lengths",
         TABLES,
+    ),
+    _rtl(
+        "sum of a row at once",
+        "store/rows.py",
+        "m.d.comb += again.eq(written_z & (row_z == row_a))",
+        "m.d.comb += again.eq(0)",
+        "the second pass of a vector misses what the first added to its row",
+        ROWS,
+    ),
+    _rtl(
+        "places of a radicand",
+        "store/row_factors.py",
+        "moves.eq(zeros & self.look_up if step == 1 else zeros),",
+        "moves.eq(zeros),",
+        "a root is taken of a number that was moved by an odd number of places",
+        ROWS,
+    ),
+    _simulator(
+        "mean of a row",
+        "rows.py",
+        "w -= value if register >> 9 & 1 else 0",
+        "w -= value",
+        "the sum comes off rows that keep their mean",
+        ROWS,
     ),
     _simulator(
         "look-up's zero point",

@@ -84,7 +84,7 @@ def execute(model: Model, instruction: Instruction, now: int) -> None:
     name = instruction.name
     if name.startswith("LOAD"):
         begin_load(model, instruction, now)
-    elif name.startswith("STORE"):
+    elif name.startswith(("STORE", "ROWS")):
         begin_store(model, instruction, now)
     elif name in ("GEMM", "DEPTHWISE", "TAPS", "ALU"):
         begin_operations(model, instruction, now)

@@ -27,6 +27,9 @@ def begin_store(model: Model, instruction: Instruction, now: int) -> None:
     if not model.vectors:
         finish(model, instruction, now + 1)
         return
+    if instruction.name == "ROWS":
+        model.store_bursts = []
+        return
     out = config.out_bytes
     start, length, pitch = values["dram_base"] * out, values["x_size"] * out, values["x_stride"] * out
     runs = [(start + y * pitch, length) for y in range(values["y_size"])]
@@ -73,10 +76,10 @@ def vector_positions(model: Model, instruction: Instruction) -> list[int]:
 def read_accumulators(model: Model, now: int) -> None:
     config, out = model.config, model.config.out_bytes
     store = next((i for i in model.units[Unit.STORE] if i.begin is not None and i.end is None), None)
-    if store is None or not store.name.startswith("STORE"):
+    if store is None or not store.name.startswith(("STORE", "ROWS")):
         return
     if model.vector == model.vectors:
-        if store.values.get("chain"):
+        if store.values.get("chain") or store.name == "ROWS":
             finish(model, store, max(model.vector_ready.values()))
         elif all(b.response is not None for b in model.store_bursts):
             finish(model, store, max(b.response or 0 for b in model.store_bursts))
@@ -91,7 +94,11 @@ def read_accumulators(model: Model, now: int) -> None:
     wanted = (model.vector // share + 1) * out
     if model.vector_read == 0:
         gone = sum(b.size for b in model.store_bursts if b.last is not None and b.last < now)
-        if not store.values.get("chain") and ahead - gone > config.fifo_bytes("store"):
+        if (
+            store.name != "ROWS"
+            and not store.values.get("chain")
+            and ahead - gone > config.fifo_bytes("store")
+        ):
             return
         if operand and not operand_there(model, store.bursts, wanted, now):
             return
@@ -105,7 +112,7 @@ def read_accumulators(model: Model, now: int) -> None:
                 burst.returned = now
     model.vector_read += 1
     if model.vector_read == len(positions):
-        if store.name == "STORE.POST":
+        if store.name != "STORE.OUT":
             passes = out // (config.post_lanes or out)
             model.next_read = now + max(1, passes - len(positions) + 1)
         latency = STORE_LATENCY if store.name == "STORE.OUT" else post_latency(config)

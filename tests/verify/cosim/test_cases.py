@@ -48,11 +48,11 @@ def test_the_machines_cover_what_the_list_promises():
 def test_programs_are_spread_over_machines_timings_and_kinds():
     groups = plan(MACHINES, 1000, 0)
     assert sum(len(group) for group in groups) == 1000
-    assert min(len(group) for group in groups) >= 11
+    assert min(len(group) for group in groups) >= 10
     items = [item for group in groups for item in group]
     for timing in range(len(TIMINGS)):
         mine = [item for item in items if item.timing == timing]
-        assert 325 <= len(mine) <= 345
+        assert 320 <= len(mine) <= 350
         assert 1 / 3 <= sum(item.mutated for item in mine) / len(mine) < 0.37
     assert 485 <= sum(item.random_state is not None for item in items) <= 515
     assert len({item.seed for item in items}) == 1000

@@ -40,7 +40,7 @@ def test_every_bin_that_programs_hit_is_declared_and_most_are_hit():
     coverage = measure(MACHINES, counts)  # a bin that is not declared raises
     assert coverage.unexpected == []
     # With every instruction there are more bins; the programs stay as many.
-    assert len(coverage.empty) < 0.05 * len(coverage.hits), coverage.empty
+    assert len(coverage.empty) < 0.06 * len(coverage.hits), coverage.empty
 
 
 def test_an_undeclared_bin_is_refused():

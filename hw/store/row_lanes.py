@@ -1,0 +1,122 @@
+"""One lane of the extension `rows`: from an accumulator to the element of a sum, and to its share (`vdla.isa.rows`)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import TABLE_BYTES, Config
+from vdla.isa.rows import (
+    DIFFERENCE_BITS,
+    ENTRY_BITS,
+    FACTOR_BITS,
+    LENGTH_BITS,
+    PLANES,
+    SHIFT_BITS,
+    VALUE_BITS,
+)
+from vdla.isa.timing import ROW_CYCLES, ROW_VALUE_CYCLES
+
+from ..memories import ANY_ON_COLLISION
+from .pipeline import delay, register
+
+LANE = "row_lane"
+"""Name of the one Verilog module that all lanes are."""
+
+OFFSET_STAGE, FACTOR_STAGE, SHIFT_STAGE = 3, 4, 7
+"""Cycles from `value` to those in which what comes off, the factor and its shift are used."""
+
+ELEMENT_BITS = ENTRY_BITS + 1
+_PRODUCT_BITS = ELEMENT_BITS + FACTOR_BITS + 1
+_FINE = 3  # bits of the shift that are done first
+_HALF = FACTOR_BITS // 2
+
+
+class RowLane(wiring.Component):
+    """A new `value` every cycle.
+
+    Members: `value` int32 of cycle t and `subtrahend`, which comes off it: `difference`, in t + 1. `element`, in t +
+    ROW_VALUE_CYCLES: the entry of the rows' table (`look_up`), or the difference times itself (`squares`) or `length`,
+    less `offset` (of t + OFFSET_STAGE). `result`, in t + ROW_CYCLES - 1: the element times `factor` (of t +
+    FACTOR_STAGE) and 2^-`shift` (of t + SHIFT_STAGE), or `value` itself unless `shares`. `write`, a bit a plane: the
+    word `at` of the table becomes `data`. Where there is no cycle named, members hold still while values are under way.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        """`config` gives the bus, in whose words the table is written."""
+        self._bus = config.memory.bus_bytes
+        self._words = TABLE_BYTES // self._bus
+        super().__init__(
+            {
+                "value": In(signed(32)),
+                "subtrahend": In(signed(DIFFERENCE_BITS)),
+                "look_up": In(1),
+                "squares": In(1),
+                "length": In(LENGTH_BITS),
+                "offset": In(signed(VALUE_BITS)),
+                "factor": In(FACTOR_BITS),
+                "shift": In(SHIFT_BITS),
+                "shares": In(1),
+                "difference": Out(signed(DIFFERENCE_BITS)),
+                "element": Out(signed(ELEMENT_BITS)),
+                "result": Out(signed(32)),
+                "write": In(PLANES),
+                "at": In(range(self._words)),
+                "data": In(8 * self._bus),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Names of registers end in the cycle that shows them."""
+        m = Module()
+        less = (self.value[:DIFFERENCE_BITS].as_signed() - self.subtrahend)[:DIFFERENCE_BITS].as_signed()
+        d = register(m, less, "difference_1")
+        m.d.comb += self.difference.eq(d)
+        factor = Signal(signed(LENGTH_BITS + 1))
+        m.d.comb += factor.eq(Mux(self.squares, d, self.length))
+        product_3 = delay(m, d * factor, 2, "product_3")
+        entry_3 = self._entry(m, d[:8])
+        whole = Mux(self.look_up, entry_3, product_3) - self.offset
+        element_4 = Signal(signed(ELEMENT_BITS), reset_less=True)
+        m.d.sync += element_4.eq(whole)
+        m.d.comb += self.element.eq(element_4)
+
+        low_5 = register(m, element_4 * self.factor[:_HALF], "low_5")
+        high_5 = register(m, element_4 * self.factor[_HALF:], "high_5")
+        product_6 = Signal(signed(_PRODUCT_BITS), reset_less=True)
+        # A place below the last one, for rounding.
+        m.d.sync += product_6.eq(((high_5 << _HALF) + low_5) << 1)
+        product_7 = register(m, product_6, "product_7")
+        coarse_8 = register(m, self.shift[_FINE:], "coarse_8")
+        shifted_8 = Signal(signed(_PRODUCT_BITS), reset_less=True)
+        shifted_9 = Signal(signed(_PRODUCT_BITS), reset_less=True)
+        m.d.sync += [
+            shifted_8.eq(product_7 >> self.shift[:_FINE]),
+            shifted_9.eq(shifted_8 >> Cat(*([0] * _FINE), coarse_8)),
+        ]
+        plain_9 = delay(m, self.value, ROW_CYCLES - 2, "plain_9")
+        share = (shifted_9[1:33] + shifted_9[0])[:32].as_signed()
+        m.d.sync += self.result.eq(Mux(self.shares, share, plain_9))
+        return m
+
+    def _entry(self, m: Module, place: Signal) -> Signal:
+        """The entry of the rows' table at `place`, two cycles later: a word of each plane, then a byte of it."""
+        low = self._bus.bit_length() - 1
+        found = []
+        for plane in range(PLANES):
+            m.submodules[f"plane_{plane}"] = words = memory.Memory(
+                shape=8 * self._bus, depth=self._words, init=[], attrs=ANY_ON_COLLISION
+            )
+            write, read = words.write_port(), words.read_port()
+            m.d.comb += [
+                write.addr.eq(self.at),
+                write.data.eq(self.data),
+                write.en.eq(self.write[plane]),
+                read.addr.eq(place[low:]),
+            ]
+            found.append(read.data)
+        byte = register(m, place[:low], "byte")
+        return register(m, Cat(*(word.word_select(byte, 8) for word in found)), "entry_3")
+
+
+assert FACTOR_STAGE == ROW_VALUE_CYCLES

@@ -1,0 +1,104 @@
+"""Statistics of rows and what STORE.POST makes of them: the one definition, in integers, for every engine.
+
+A row is the elements of one position: lanes of `y_size` accumulator vectors, up to MOST_ELEMENTS of them. An element
+is a 9-bit difference d = x - c, or what a table of 256 entries has at d mod 256. The machine keeps an entry for each
+of some rows: a *value* (the row's largest x, or the sum of its d) and a *factor* (what one over the sum of table
+entries, or one over the root of the sum of squares, is), with which
+
+    apply(w, factor) = round(w * factor), FRACTION_BITS binary places kept
+
+gives shares of a sum (softmax) or normalized elements (layer and RMS normalization) as int32. With n elements
+
+    softmax:        table[(x - max) mod 256] / sum over the row                        w = entry of the table
+    normalization:  (n*d - sum d) / sqrt(n * sum d^2 - (sum d)^2 + epsilon)            w = n*d - sum d
+    without mean:   n*d / sqrt(n * sum d^2 + epsilon)                                  (sqrt(n) times RMS normalization)
+
+where numerators and radicands are exact. A factor has 17 bits, rounded down: relative errors are below 2^-15.9.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_ELEMENTS = 8192
+"""Elements of a row: no sum then overflows."""
+
+DIFFERENCE_BITS = 9
+LENGTH_BITS = 14
+ENTRY_BITS = 24
+"""Bits of an entry of the rows' table, unsigned: PLANES tables of 256 bytes, the low one first."""
+PLANES = 3
+
+VALUE_BITS = 24
+"""Bits of a row's value, signed."""
+SUM_BITS = 37
+"""Bits of a sum of table entries, or of squares."""
+FACTOR_BITS = 17
+SHIFT_BITS = 6
+FRACTION_BITS = 16
+"""Binary places of what `apply` gives."""
+
+TOTAL_BITS = 48
+"""Bits of what a factor is made of."""
+MANTISSA_BITS = 24
+QUOTIENT_SHIFT = 56
+"""A mantissa's reciprocal is floor(2^QUOTIENT_SHIFT / mantissa)."""
+
+MAXIMUM, SUMS = 1, 0
+
+Int64Array = NDArray[np.int64]
+
+
+def difference(x: Int64Array | int, c: int) -> Any:
+    """x - c in DIFFERENCE_BITS bits, two's complement."""
+    half = 1 << (DIFFERENCE_BITS - 1)
+    return ((x - c + half) & (2 * half - 1)) - half
+
+
+def normalized(total: int, even: bool) -> tuple[int, int]:
+    """(mantissa, places): the first MANTISSA_BITS of max(total, 1) shifted to the left by `places`, as far as its
+    TOTAL_BITS bits allow, an even number if `even`.
+    """
+    total = max(total, 1)
+    places = TOTAL_BITS - total.bit_length()
+    if even:
+        places -= places & 1
+    return (total << places) >> (TOTAL_BITS - MANTISSA_BITS), places
+
+
+def _packed(factor: int, shift: int) -> int:
+    return min(factor, (1 << FACTOR_BITS) - 1) | shift << FACTOR_BITS
+
+
+def reciprocal(total: int) -> int:
+    """The packed factor of a sum of table entries: apply(w, it) = w * 2^FRACTION_BITS / total."""
+    mantissa, places = normalized(total, False)
+    return _packed((1 << QUOTIENT_SHIFT) // mantissa >> 16, TOTAL_BITS - places)
+
+
+def reciprocal_root(total: int) -> int:
+    """The packed factor of a sum of squares: apply(w, it) = w * 2^FRACTION_BITS / sqrt(total)."""
+    mantissa, places = normalized(total, True)
+    return _packed(isqrt((1 << QUOTIENT_SHIFT) // mantissa), (TOTAL_BITS - places) // 2)
+
+
+def radicand(length: int, squares: int, total: int, centre: bool, epsilon: int) -> int:
+    """What the root of is taken: length * squares - total^2 (only if `centre`) + epsilon, not below zero."""
+    return max(0, length * squares - (total * total if centre else 0) + epsilon)
+
+
+def apply(w: Int64Array, factor: int) -> NDArray[np.int32]:
+    """Round `w` (25 bits, signed) times a packed `factor`: half up, the low 32 bits."""
+    product = np.asarray(w, np.int64) * (factor & ((1 << FACTOR_BITS) - 1)) * 2
+    shifted = product >> np.int64(factor >> FACTOR_BITS)
+    return ((shifted >> 1) + (shifted & 1)).astype(np.int32)
+
+
+def signed_value(bits: int) -> int:
+    """A row's value from its VALUE_BITS bits."""
+    half = 1 << (VALUE_BITS - 1)
+    return ((bits + half) & (2 * half - 1)) - half

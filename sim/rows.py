@@ -1,0 +1,132 @@
+"""ROWS, and what STORE.POST with `rows` makes of a vector; `isa.rows` defines the arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.isa.rows import (
+    DIFFERENCE_BITS,
+    FACTOR_BITS,
+    MANTISSA_BITS,
+    MOST_ELEMENTS,
+    PLANES,
+    QUOTIENT_SHIFT,
+    TOTAL_BITS,
+    VALUE_BITS,
+)
+from vdla.util.machine_code import compiled
+
+from .loads import DONE, OUTSIDE
+from .state import MAXIMUM, SRAM_BASE, X_SIZE, Y_SIZE
+from .windows import reduce_window
+
+_HALF = 1 << (DIFFERENCE_BITS - 1)
+_DIFFERENCES = (1 << DIFFERENCE_BITS) - 1
+_LARGEST = (1 << FACTOR_BITS) - 1
+_VALUES = (1 << VALUE_BITS) - 1
+_MANTISSA_PLACE = TOTAL_BITS - MANTISSA_BITS
+
+
+@compiled()
+def _difference(x, c):  # type: ignore[no-untyped-def]
+    return ((x - c + _HALF) & _DIFFERENCES) - _HALF
+
+
+@compiled()
+def _entry(table, place):  # type: ignore[no-untyped-def]
+    """Entry `place` of the rows' table, in the last tables of `table` int8 (depth, 256)."""
+    entry = np.int64(0)
+    for plane in range(PLANES):
+        entry |= (np.int64(table[len(table) - PLANES + plane, place]) & 255) << (8 * plane)
+    return entry
+
+
+@compiled()
+def _signed_value(bits):  # type: ignore[no-untyped-def]
+    return np.int64(bits) << (64 - VALUE_BITS) >> (64 - VALUE_BITS)
+
+
+@compiled()
+def _root(value):  # type: ignore[no-untyped-def]
+    """The integer root of a value below 2^52."""
+    root = np.int64(np.sqrt(np.float64(value)))
+    while root * root > value:
+        root -= 1
+    while (root + 1) * (root + 1) <= value:
+        root += 1
+    return root
+
+
+@compiled()
+def _factor(total, root):  # type: ignore[no-untyped-def]
+    """`isa.rows.reciprocal_root` if `root`, else `isa.rows.reciprocal`."""
+    total, places = max(total, np.int64(1)), np.int64(0)
+    step = 2 if root else 1
+    while total << step < np.int64(1) << TOTAL_BITS:
+        total <<= step
+        places += step
+    quotient = (np.int64(1) << QUOTIENT_SHIFT) // (total >> _MANTISSA_PLACE)
+    if root:
+        return min(_root(quotient), _LARGEST) | (TOTAL_BITS - places) // 2 << FACTOR_BITS
+    return min(quotient >> 16, _LARGEST) | (TOTAL_BITS - places) << FACTOR_BITS
+
+
+@compiled()
+def share_rows(reduced, x, here, table, entries):  # type: ignore[no-untyped-def]
+    """The lanes `reduced` (batch, block_out) int32 of a vector of row `x` of an instruction become their shares."""
+    register = here[6]
+    entry = entries[(register & 0xFF) + x]
+    factor, shift, value = (
+        np.int64(entry[0]) & _LARGEST,
+        np.int64(entry[0]) >> FACTOR_BITS,
+        _signed_value(entry[1]),
+    )
+    zero_point, length = register << 46 >> 56, register >> 18 & 0x3FFF
+    for b in range(reduced.shape[0]):
+        for j in range(reduced.shape[1]):
+            if register >> 8 & 1:
+                w = _entry(table, _difference(np.int64(reduced[b, j]), value) & 255)
+            else:
+                w = length * _difference(np.int64(reduced[b, j]), zero_point)
+                w -= value if register >> 9 & 1 else 0
+            product = w * factor * 2 >> shift
+            reduced[b, j] = np.int32((product >> 1) + (product & 1))
+
+
+@compiled()
+def count_rows(row, here, acc, scratch, table, entries):  # type: ignore[no-untyped-def]
+    """ROWS; `scratch` int32 (batch, block_out), `entries` uint32 (row_depth, 2)."""
+    if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
+        return DONE
+    y_stride, x_stride, register = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF, here[6]
+    first = register & 0xFF
+    if row[Y_SIZE] * acc.shape[2] > MOST_ELEMENTS or first + row[X_SIZE] > len(entries):
+        return OUTSIDE
+    if row[SRAM_BASE] + (row[Y_SIZE] - 1) * y_stride + (row[X_SIZE] - 1) * x_stride >= len(acc):
+        return OUTSIDE
+    zero_point, length, looks_up = register << 46 >> 56, register >> 18 & 0x3FFF, register >> 8 & 1
+    epsilon = (register >> 32 & 0xFFFF) << (register >> 48 & 31)
+    for x in range(row[X_SIZE]):
+        entry = entries[first + x]
+        largest, total, squares = np.int64(-_HALF), np.int64(0), np.int64(0)
+        value = _signed_value(entry[1])
+        for y in range(row[Y_SIZE]):
+            reduce_window(acc, row[SRAM_BASE] + y * y_stride + x * x_stride, here, scratch)
+            for j in range(scratch.shape[1]):
+                element = np.int64(scratch[0, j])
+                if row[MAXIMUM]:
+                    largest = max(largest, _difference(element, 0))
+                elif looks_up:
+                    total += _entry(table, _difference(element, value) & 255)
+                else:
+                    d = _difference(element, zero_point)
+                    total += d
+                    squares += d * d
+        if row[MAXIMUM]:
+            entry[1] = largest & _VALUES
+        elif looks_up:
+            entry[0] = _factor(total, False)
+        else:
+            radicand = length * squares - (total * total if register >> 9 & 1 else 0) + epsilon
+            entry[0] = _factor(radicand, True)
+            entry[1] = total & _VALUES
+    return DONE

@@ -1,0 +1,24 @@
+"""The windows of STORE.POST and ROWS."""
+
+from __future__ import annotations
+
+from vdla.util.machine_code import compiled
+
+
+@compiled()
+def reduce_window(acc, corner, here, reduced):  # type: ignore[no-untyped-def]
+    """Maximum or wrapping sum over a window, whose positions wrap at the scratchpad's end."""
+    rows, columns = (here[1] & 0xFF) + 1, (here[1] >> 8 & 0xFF) + 1
+    row_stride, column_stride, sums = here[1] >> 16 & 0xFFFF, here[1] >> 32 & 0xFFFF, here[1] >> 48 & 1
+    reduced[:] = acc[corner]
+    for r in range(rows):
+        for c in range(columns):
+            if r == 0 and c == 0:
+                continue
+            vector = acc[(corner + r * row_stride + c * column_stride) % len(acc)]
+            for b in range(reduced.shape[0]):
+                for j in range(reduced.shape[1]):
+                    if sums:
+                        reduced[b, j] += vector[b, j]
+                    else:
+                        reduced[b, j] = max(reduced[b, j], vector[b, j])
