@@ -1,0 +1,103 @@
+"""Transformers on the CPU against ONNX Runtime, interleaved in one process; medians of ratios.
+
+    python benchmarks/transformers.py [--only NAME ...] [--rounds N] [--json] [--write]
+
+BERT-base (12 layers, 768, a sequence of 128), GPT-2 small with a prompt of 128 tokens, GPT-2 and a Llama with one token
+behind 127 others, whose keys and values are inputs and outputs. Weights are seeded; `vdla models NAME --form float
+--layers 12` writes the models. ratio = our time / the peer's, one thread each, thread CPU time; below 1 we are faster.
+`error` is max |a - b| / max |b| of the output that differs most, and must be within 1e-5. `compile_s` is the time of a
+compilation from the model's bytes, nothing kept, wall time and CPU time of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+
+import numpy as np
+from vdla.benchmarks.harness.case import relative_error
+from vdla.benchmarks.harness.peer import session
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign.models.transformers import build_transformer, token_inputs
+from vdla.codesign.timing import interleaved, ratio
+from vdla.compiler.cpu_driver import compile_cpu
+
+RESULTS_NAME = "transformers"
+CASES = {
+    "bert": ("bert", 128, 12),
+    "gpt2_prompt": ("gpt2", 128, 12),
+    "gpt2_decode": ("gpt2_decode", 127, 12),
+    "llama_decode": ("llama_decode", 127, 12),
+}
+"""A row's name; the model, its tokens and layers."""
+TOLERANCE = 1e-5
+"""Of the greatest value of an output."""
+
+
+def measure(name: str, rounds: int) -> dict[str, object]:
+    """A row."""
+    model, tokens, layers = CASES[name]
+    exported = build_transformer(model, tokens=tokens, layers=layers)
+    data, feeds = exported.SerializeToString(), token_inputs(exported)
+    began, cpu_began = time.perf_counter(), time.process_time()
+    network = compile_cpu(data)
+    compiled, cpu_compiled = time.perf_counter() - began, time.process_time() - cpu_began
+    try:
+        peer = session(exported)
+        got = network.run(feeds)
+        error = max(
+            relative_error(got[info.name], np.asarray(expected))
+            for info, expected in zip(exported.graph.output, peer.run(None, feeds), strict=True)
+        )
+        ours, theirs = interleaved(
+            time.thread_time, [lambda: network.run(feeds), lambda: peer.run(None, feeds)], rounds
+        )
+    finally:
+        network.close()
+    return {
+        "name": name,
+        "tokens": tokens,
+        "layers": layers,
+        "ours_ms": round(statistics.median(ours) * 1e3, 3),
+        "peer_ms": round(statistics.median(theirs) * 1e3, 3),
+        "ratio": round(ratio(ours, theirs), 3),
+        "error": error,
+        "right": error <= TOLERANCE,
+        "compile_s": round(compiled, 2),
+        "compile_cpu_s": round(cpu_compiled, 2),
+        "threads": 1,
+        "kernels": len(network.kernels),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES), metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/transformers.json")
+    arguments = parser.parse_args()
+    rows: list[dict[str, object]] = []
+    for name in arguments.only:
+        row = measure(name, arguments.rounds)
+        rows.append(row)
+        if not arguments.json:
+            print(
+                f"{name:14} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
+                f"error {row['error']:.1e}  compiled in {row['compile_s']} s ({row['compile_cpu_s']} s of CPU)",
+                flush=True,
+            )
+    if arguments.json:
+        print(json.dumps({"rows": rows}))
+    if arguments.write:
+        print(write_results(RESULTS_NAME, {"rows": rows}))
+    sys.exit(not all(row["right"] for row in rows))
+
+
+if __name__ == "__main__":
+    main()
