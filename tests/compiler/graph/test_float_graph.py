@@ -14,7 +14,7 @@ from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.operators import Convolution, Elementwise
+from vdla.compiler.graph.operators import Computed, Convolution, Elementwise
 from vdla.compiler.graph.printer import format_graph
 from vdla.compiler.graph.storage_plan import plan_storage
 
@@ -184,13 +184,14 @@ def test_a_dynamic_batch_becomes_what_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_an_input_that_holds_nothing_is_refused(axis: int) -> None:
+def test_what_holds_nothing_is_known(axis: int) -> None:
     net = FloatNetwork(1, 3)
     net.add("Relu")
     model = onnx.load_model_from_string(net.model())
-    model.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = 0
-    with pytest.raises(ModelError, match=rf"input 'x' holds nothing: dimension {axis} is 0;"):
-        import_float_model(model.SerializeToString())
+    for end in (model.graph.input[0], model.graph.output[0]):
+        end.type.tensor_type.shape.dim[axis].dim_value = 0
+    graph = import_float_model(model.SerializeToString())
+    assert not graph.nodes and graph.constants[graph.outputs[0].tensor].size == 0
 
 
 def test_integers_are_no_output() -> None:
@@ -212,10 +213,11 @@ def refused(net: FloatNetwork, *words: str) -> None:
 
 
 def test_an_unsupported_operator_is_named_with_its_node() -> None:
-    net = FloatNetwork(1, 4)
+    net = FloatNetwork(1, 2, 2)
     net.add("Det", inputs=["x"])
-    net.nodes[0] = helper.make_node("Hardmax", ["x"], [net.last], "choose")
-    refused(net, "'choose'", "Hardmax", "supported are")
+    net.nodes[0] = helper.make_node("Det", ["x"], [net.last], "choose")
+    net.shape = (1,)
+    refused(net, "'choose'", "Det", "supported are")
 
 
 def test_operators_of_other_domains_are_refused() -> None:
@@ -227,27 +229,27 @@ def test_operators_of_other_domains_are_refused() -> None:
         import_float_model(model.SerializeToString())
 
 
-def test_weights_that_are_computed_are_refused() -> None:
+def test_weights_that_are_computed_have_no_template() -> None:
     net = FloatNetwork(3, 3, 3, 3)
     weight = net.add("Relu")
     net.add("Conv", inputs=["x", weight])
     net.shape = (3, 3, 1, 1)
-    refused(net, "'n1'", "Conv", "not a constant", "initializer")
+    assert isinstance(import_float_model(net.model()).nodes[-1].operator, Computed)
 
 
 def test_other_types_are_refused() -> None:
     graph = helper.make_graph(
         [helper.make_node("Identity", ["x"], ["y"])],
         "net",
-        [helper.make_tensor_value_info("x", TensorProto.DOUBLE, [1])],
-        [helper.make_tensor_value_info("y", TensorProto.DOUBLE, [1])],
+        [helper.make_tensor_value_info("x", TensorProto.STRING, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.STRING, [1])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    with pytest.raises(ModelError, match="'x' has type double"):
+    with pytest.raises(ModelError, match="'x' has type string"):
         import_float_model(model.SerializeToString())
 
 
-def test_old_operator_sets_are_refused() -> None:
+def test_old_operator_sets_are_converted() -> None:
     net = FloatNetwork(1, 4, opset=9)
     net.add("Relu")
-    refused(net, "opset 9", "convert")
+    assert isinstance(import_float_model(net.model()).nodes[-1].operator, Elementwise)
