@@ -45,5 +45,5 @@ def needs(extension: str) -> tuple[str, str]:
     wide = " and block_in no larger than block_out" if extension == "broadcast" else ""
     return (
         f"needs the extension '{extension}'{wide}",
-        "add it to `extensions` of the configuration, or run it with `vdla run --device cpu`",
+        "add it to `extensions` of the configuration",
     )

@@ -136,15 +136,20 @@ class GraphInput:
     permutation: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GraphOutput:
-    """What the host reads as `name`; a float32 output of a quantized tensor is dequantized with `quantization`."""
+    """What the host reads as `name`; a float32 output of a quantized tensor is dequantized with `quantization`.
+
+    With `view`, int64 in the output's shape, its elements are those at these places of the tensor, counted row by row,
+    and zeros at -1; else they are all in their order.
+    """
 
     name: str
     tensor: str
     shape: Shape
     dtype: DType
     quantization: Quantization | None = None
+    view: np.ndarray | None = None
 
 
 def plain_input(tensor: Tensor) -> GraphInput:

@@ -59,7 +59,11 @@ def model_integers(stored: np.ndarray, dtype: str) -> np.ndarray:
 
 def load_output(output: GraphOutput, stored: np.ndarray) -> np.ndarray:
     """One output as the model declares it, from its stored tensor."""
-    values = stored.reshape(output.shape)
+    if output.view is None:
+        values = stored.reshape(output.shape)
+    else:
+        zero = 0 if output.quantization is None else output.quantization.stored_zero_point
+        values = np.where(output.view < 0, np.int8(zero), stored.reshape(-1)[output.view])
     if output.quantization is not None and output.dtype == "float32":
         return dequantize(values, output.quantization.scale, output.quantization.stored_zero_point)
     return model_integers(values, output.dtype)

@@ -15,6 +15,7 @@ from .graph import Graph, GraphInput, GraphOutput, Node, Tensor, plain_input, pl
 from .host import load_output
 from .int8_operators import Dequantize, Quantize
 from .names import unused
+from .onnx_views import permutation_of
 from .operators import Permute
 
 BLOCKS = (4, 8, 16)
@@ -119,16 +120,29 @@ class _State:
             self.constants[name] = load_output(output, self.graph.constants[output.tensor])
         else:
             grid = output.quantization or self.graph.tensors[output.tensor].grid
-            stored = self.names[output.tensor]
+            stored, loaded = self.names[output.tensor], name
+            axes = None if output.view is None else permutation_of(output.view)
+            if output.view is not None and axes is None:
+                raise ValueError(f"output {output.name} is not all of a tensor, transposed")
+            if axes is not None:
+                before = tuple([output.shape[axes.index(axis)] for axis in range(len(axes))])
+                loaded = self._declare(
+                    Tensor(name=f"{output.name} (as stored)", shape=before, dtype=output.dtype)
+                )
             self.nodes.append(
                 Node(
                     name=f"{output.name} (loaded)",
                     members=(),
                     operator=Dequantize(quantization=grid),
                     inputs=(stored,),
-                    output=name,
+                    output=loaded,
                 )
             )
+            if axes is not None:
+                permute = Permute(axes=axes)
+                self.nodes.append(
+                    Node(name=name, members=(), operator=permute, inputs=(loaded,), output=name)
+                )
         return plain_output(output.name, self.tensors[name])
 
     def add_constant(self, tensor: Tensor) -> None:

@@ -139,12 +139,20 @@ class Interleave:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Positions:
-    """Input: data. Position p of the output, (n, y, x), has all channels of position `index`[p] of the input, counted
-    over images, rows and columns; -1 stands for `fill` in all channels. `index` is int64 (N, OH, OW): slices, pads,
-    repeated and moved rows and columns."""
+    """Inputs: parts of as many channels. Position p of the output, (n, y, x), has all channels of position `index`[p]
+    of the parts, counted over these and their images, rows and columns; -1 stands for `fill` in all channels. `index`
+    is int64 (N, OH, OW): slices, pads, repeated and moved rows and columns, and joined ones."""
 
     index: np.ndarray
     fill: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swap:
+    """Input: data. out[n, p, c] = data[n, c, p], positions counted row by row: the first `positions` become channels,
+    and channels positions."""
+
+    positions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -190,6 +198,7 @@ Int8Operator = (
     | Interleave
     | Positions
     | Resample
+    | Swap
     | Quantize
     | Dequantize
 )

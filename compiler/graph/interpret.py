@@ -23,6 +23,7 @@ from .int8_operators import (
     Interleave,
     Positions,
     Resample,
+    Swap,
     Table,
 )
 
@@ -77,10 +78,13 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
         case Interleave():
             return _interleaved(operator, _four(operands[0]))
         case Positions(index=index, fill=fill):
-            flat = _four(operands[0]).transpose(1, 0, 2, 3)
-            flat = flat.reshape(len(flat), -1)
+            parts = [_four(part).transpose(1, 0, 2, 3) for part in operands]
+            flat = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
             moved = np.where(index < 0, np.int8(fill), flat[:, np.maximum(index, 0)])
             return moved.transpose(1, 0, 2, 3)
+        case Swap(positions=positions):
+            batch, channels = operands[0].shape[:2]
+            return operands[0].reshape(batch, channels, -1, 1).swapaxes(1, 2)[:, :positions]
         case Resample():
             return _resampled(operator, operands[0])
         case _:

@@ -117,6 +117,8 @@ class ImportContext(NodeErrors):
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
+    moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
+    """Tensors that were moved, by the tensor they come from, their shape and the elements' places there."""
 
     def value(self, node: OnnxNode, index: int) -> Value | None:
         """What input `index` stands for; None where an optional input is left out."""
@@ -172,8 +174,12 @@ class ImportContext(NodeErrors):
                 self.fail(
                     node, f"reshapes a constant quantized along axis {axis}", "reshape it before quantizing"
                 )
-            case Pending():
-                self.bind(node, replace(value, shape=shape, members=(*value.members, node.name)))
+            case Pending(view=view):
+                members = (*value.members, node.name)
+                view = None if view is None else view.reshape(shape)
+                self.bind(node, replace(value, shape=shape, members=members, view=view))
+            case Real(view=view) | Integer(view=view) if view is not None:
+                self.bind(node, replace(value, shape=shape, view=view.reshape(shape)))
             case _:
                 self.bind(node, replace(value, shape=shape))
 
@@ -246,7 +252,7 @@ class ImportContext(NodeErrors):
         if value.tensor in self.unscaled:
             self.unscaled.remove(value.tensor)
             self.tensors[value.tensor] = replace(tensor, quantization=quantization)
-        return Real(tensor=value.tensor, shape=value.shape, quantization=quantization)
+        return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
 
     def store_constant(self, name: str, stored: np.ndarray, quantization: Quantization) -> str:
         """Adds a constant tensor of stored int8 values; returns its name."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from .abilities import needs
@@ -10,6 +12,7 @@ from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import on_input_grid, real_operand
 from .onnx_products import finish_integer, integer_operand, quantized_constant, with_bias
 from .onnx_values import Constant, Integer, Maximum, Pairwise, Pending, QuantizedConstant, Real, Same
+from .onnx_views import elements_of, is_whole, lying_like, rows_of
 from .quantization import Quantization
 
 BROADCAST = "give both operands the same shape; only constants may be broadcast"
@@ -29,9 +32,23 @@ def import_pairwise(context: ImportContext, node: OnnxNode, kind: str) -> None:
     operands = [first, second]
     for index, value in enumerate(operands):
         if not isinstance(value, QuantizedConstant):
-            operands[index] = real_operand(context, node, index)
+            operands[index] = real_operand(context, node, index, viewed=True)
+    if any(_is_number(one) and _is_seen(other) for one, other in (operands, operands[::-1])):
+        # No constant tensor lies like one of which a part is seen.
+        from .onnx_tables import import_function
+
+        if import_function(context, node):
+            return
     a, b = (_stored(context, node, index, operands) for index in range(2))
     context.bind(node, pairwise(context, node, kind, a, b))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, QuantizedConstant) and value.integers.size == 1
+
+
+def _is_seen(value: object) -> bool:
+    return isinstance(value, Real) and value.view is not None
 
 
 def import_qlinear_pairwise(context: ImportContext, node: OnnxNode, kind: str) -> None:
@@ -56,9 +73,10 @@ def import_qlinear_pairwise(context: ImportContext, node: OnnxNode, kind: str) -
 
 def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real) -> Pending:
     """The pending sum or product of two tensors of equal shape."""
+    a, b = _lying_alike(context, node, a, b)
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     same = a.shape == b.shape and first.nchw == second.nchw
-    if not same and not _one_for_each_channel(a, first, b, second):
+    if not same and not _one_for_each_channel(first, second):
         context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
     if not same and not context.abilities.planes:
         context.fail(node, *needs("broadcast"))
@@ -70,17 +88,41 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
         operation=operation,
         natural=natural.shape,
         shape=whole.shape,
+        view=whole.view,
     )
 
 
-def _one_for_each_channel(a: Real, first: Tensor, b: Real, second: Tensor) -> bool:
+def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:
     """Whether one of two tensors has a single value for each plane of the other."""
-    return (
-        a.shape == first.nchw
-        and b.shape == second.nchw
-        and a.shape[:2] == b.shape[:2]
-        and (1, 1) in (a.shape[2:], b.shape[2:])
-    )
+    return first.nchw[:2] == second.nchw[:2] and (1, 1) in (first.nchw[2:], second.nchw[2:])
+
+
+def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
+    """Two operands, of which the second is moved where it does not lie like the first."""
+    first, second = context.tensors[a.tensor], context.tensors[b.tensor]
+    if first.nchw != second.nchw and _one_for_each_channel(first, second) and _over_channels(context, a, b):
+        return a, b
+    if a.shape != b.shape:
+        context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
+    if a.view is None and b.view is None and first.nchw == second.nchw:
+        return a, b
+    if not is_whole(context, a):
+        a, b = b, a
+        if not is_whole(context, a):
+            a = rows_of(context, node, a).data
+    return a, lying_like(context, node, b, a)
+
+
+def _over_channels(context: ImportContext, a: Real, b: Real) -> bool:
+    """Whether the operand of fewer elements, broadcast to the other's shape, is the same for all of a plane."""
+    whole, few = (a, b) if context.tensors[a.tensor].size >= context.tensors[b.tensor].size else (b, a)
+    _, channels, height, width = context.tensors[whole.tensor].nchw
+    over = elements_of(context, whole) // (height * width)
+    try:
+        mine = np.broadcast_to(elements_of(context, few), whole.shape)
+    except ValueError:
+        return False
+    return np.array_equal(over, mine) and channels == context.tensors[few.tensor].nchw[1]
 
 
 def _stored(context: ImportContext, node: OnnxNode, index: int, operands: list) -> Real:
@@ -104,8 +146,23 @@ def _stored(context: ImportContext, node: OnnxNode, index: int, operands: list) 
         )
     stored = (wide.astype(np.int16) - quantization.offset).astype(np.int8)
     name = f"{node.name}.constant"
-    tensor = context.store_constant(name, stored.reshape(context.tensors[other.tensor].shape), quantization)
-    return Real(tensor=tensor, shape=other.shape, quantization=quantization)
+    natural = context.tensors[other.tensor].shape
+    if other.view is not None:
+        if not is_whole(context, other):
+            other = operands[1 - index] = rows_of(context, node, other).data
+            natural = context.tensors[other.tensor].shape
+        there = np.empty_like(stored.reshape(-1))
+        there[elements_of(context, other).reshape(-1)] = stored.reshape(-1)
+        stored = there
+    batch, channels, height, width = context.tensors[other.tensor].nchw
+    planes = stored.reshape(batch, channels, height * width)
+    if context.abilities.planes and not context.abilities.processor and (planes == planes[..., :1]).all():
+        # Processors take it in with what comes before, and read as much as they compute.
+        few = context.store_constant(name, planes[..., :1].reshape(batch, channels, 1, 1), quantization)
+        view = elements_of(context, other) // (height * width)
+        return Real(tensor=few, shape=other.shape, quantization=quantization, view=view)
+    tensor = context.store_constant(name, stored.reshape(natural), quantization)
+    return replace(other, tensor=tensor, quantization=quantization)
 
 
 def import_clamp(context: ImportContext, node: OnnxNode) -> None:
@@ -118,11 +175,11 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
         # A maximum has no clamp of its own; it lies on its input's grid and becomes a tensor first.
         value = on_input_grid(context, node, value) or value
     if isinstance(value, Pending) and not isinstance(value.operation, Maximum):
-        members, operation, natural, shape = value.members, value.operation, value.natural, value.shape
+        members, operation, natural = value.members, value.operation, value.natural
         low, high = (min(max(bound, low), high) for bound in (value.low, value.high))
     elif isinstance(value, Real):
         members, operation = (), Same(data=value)
-        natural, shape = context.tensors[value.tensor].shape, value.shape
+        natural = context.tensors[value.tensor].shape
     elif isinstance(value, Integer):
         context.fail(node, "works on an integer tensor", "put it between DequantizeLinear and QuantizeLinear")
     else:
@@ -134,7 +191,8 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
             members=(*members, node.name),
             operation=operation,
             natural=natural,
-            shape=shape,
+            shape=value.shape,
+            view=value.view,
             low=low,
             high=high,
         ),

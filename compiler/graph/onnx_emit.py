@@ -41,6 +41,7 @@ from .onnx_values import (
     Same,
     Transposed,
 )
+from .onnx_views import settled
 from .quantization import Quantization
 
 
@@ -79,7 +80,7 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
         context.fail(node, problem, f"{way_out}, or leave it float")
     except ScaleError as error:
         context.fail(node, str(error), "calibrate the model again")
-    return Real(tensor=tensor, shape=pending.shape, quantization=result)
+    return Real(tensor=tensor, shape=pending.shape, quantization=result, view=pending.view)
 
 
 def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> Real | None:
@@ -249,17 +250,19 @@ def _emit_maximum(
     return emit_rescale(context, pending, data, output, result, clamp)
 
 
-def real_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
-    """Input `index` as a quantized tensor; fails with what it is instead."""
+def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: bool = False) -> Real:
+    """Input `index` as a quantized tensor; fails with what it is instead.
+
+    Where a node reads no tensor through a view (`viewed`), its elements are in their order.
+    """
     value = context.value(node, index)
-    if isinstance(value, Real):
-        return value
     if isinstance(value, Pending):
         real = on_input_grid(context, node, value)
         if real is not None:
-            context.values[node.inputs[index]] = real
-            return real
-    return context.refuse_float(node, index, value)
+            value = context.values[node.inputs[index]] = real
+    if not isinstance(value, Real):
+        return context.refuse_float(node, index, value)
+    return value if viewed else settled(context, node, value)
 
 
 def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[int, int]:

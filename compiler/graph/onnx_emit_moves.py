@@ -106,12 +106,16 @@ def emit_moved(
     result: Quantization,
     clamp: Clamp,
 ) -> str:
-    """What is moved has the input's grid, on which 0 is its zero point; it is rescaled before it becomes more."""
-    source = emit_rescale(context, pending, moved.data, f"{output}.source", result, clamp)
-    grid = context.tensors[source].grid
-    operator = Positions(index=moved.index, fill=grid.stored_zero_point)
-    tensor = context.declare(output, pending.natural, grid)
-    return append(context, pending, pending.members[0], operator, (source,), tensor)
+    """What is moved is rescaled before it becomes more."""
+    parts = tuple(
+        [
+            emit_rescale(context, pending, part, f"{output}.{i}", result, clamp)
+            for i, part in enumerate(moved.parts)
+        ]
+    )
+    operator = Positions(index=moved.index, fill=result.stored_zero_point)
+    tensor = context.declare(output, pending.natural, result)
+    return append(context, pending, pending.members[0], operator, parts, tensor)
 
 
 def emit_resampled(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import prod
 from types import MappingProxyType
 
 import numpy as np
@@ -41,6 +42,7 @@ from .onnx_resampling import import_resize
 from .onnx_structure import STRUCTURE
 from .onnx_transpose import import_transpose
 from .onnx_values import Constant, FloatInput, Function, Integer, Pending, QuantizedConstant, Real, Same
+from .onnx_views import natural_of, readable
 from .onnx_windows import (
     import_average_pool,
     import_global_average_pool,
@@ -133,6 +135,8 @@ def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | 
         )
     if isinstance(value, Pending):
         value = on_input_grid(context, node, value) or value
+    if isinstance(value, Real | Integer):
+        value = readable(context, node, value)
     match value:
         case Real(tensor=tensor, shape=shape, quantization=quantization):
             dtype = DType.FLOAT32
@@ -144,7 +148,9 @@ def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | 
             context.fail(
                 node, f"the model's output '{info.name}' does not depend on its input", "remove the output"
             )
-    return GraphOutput(name=info.name, tensor=tensor, shape=shape, dtype=dtype, quantization=quantization)
+    return GraphOutput(
+        name=info.name, tensor=tensor, shape=shape, dtype=dtype, quantization=quantization, view=value.view
+    )
 
 
 def import_node(context: ImportContext, node: OnnxNode) -> None:
@@ -217,22 +223,34 @@ def _import_quantize(context: ImportContext, node: OnnxNode) -> None:
     check_scale_axis(context, node, value.shape)
     match value:
         case FloatInput(name=name, declared=declared, permutation=permutation, shape=shape):
-            _check_rank(context, name, shape)
-            tensor = context.declare(output, shape, quantization)
+            view, natural = None, shape
+            if len(shape) == 3:
+                # Rows of channels: (N, S, C) lies as (N, C, S, 1), transposed by the host.
+                order = (0, 1, 2) if permutation is None else permutation
+                permutation = (order[0], order[2], order[1])
+                natural = natural_of(shape)
+                view = np.arange(prod(shape)).reshape(shape[0], shape[2], shape[1]).swapaxes(1, 2)
+            _check_rank(context, name, natural)
+            tensor = context.declare(output, natural, quantization)
             context.inputs.append(
                 GraphInput(
                     name=name, tensor=tensor, shape=declared, dtype=DType.FLOAT32, permutation=permutation
                 )
             )
-        case Real(tensor=stored, shape=shape):
+        case Real(tensor=stored, shape=shape, view=view):
             natural = context.tensors[stored].shape
             same = Pending(
-                name=output, members=(node.name,), operation=Same(data=value), natural=natural, shape=shape
+                name=output,
+                members=(node.name,),
+                operation=Same(data=value),
+                natural=natural,
+                shape=shape,
+                view=view,
             )
             tensor = emit(context, node, same, output, quantization).tensor
-        case Pending(shape=shape):
+        case Pending(shape=shape, view=view):
             tensor = emit(context, node, value, output, quantization).tensor
-    context.bind(node, Integer(tensor=tensor, shape=shape, dtype=quantization.dtype))
+    context.bind(node, Integer(tensor=tensor, shape=shape, dtype=quantization.dtype, view=view))
 
 
 def _quantize_constant(context: ImportContext, node: OnnxNode, value: Constant | QuantizedConstant) -> None:

@@ -11,6 +11,7 @@ from .onnx_axes import check_scale_axis
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_values import Bias, Constant, Integer, Pending, Product, QuantizedConstant, Real, Transposed
+from .onnx_views import Rows, rows_of, settled
 from .onnx_window_attributes import convolution_window, transposed_window
 
 CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
@@ -65,13 +66,15 @@ def import_qlinear_conv(context: ImportContext, node: OnnxNode) -> None:
 def import_matmul(context: ImportContext, node: OnnxNode) -> None:
     """MatMul of an activation (N, K) with constant weights (K, M)."""
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
-    context.bind(node, dense(context, node, real_operand(context, node, 0), weight.T, scale, None))
+    context.bind(
+        node, dense(context, node, real_operand(context, node, 0, viewed=True), weight.T, scale, None)
+    )
 
 
 def import_qlinear_matmul(context: ImportContext, node: OnnxNode) -> None:
     """QLinearMatMul: a, scale, zero point; b, scale, zero point; y scale, zero point."""
     weight, scale = weight_operand(context, node, _dequantized(context, node, 3, axis=1), channel_axis=1)
-    pending = dense(context, node, integer_operand(context, node, 0), weight.T, scale, None)
+    pending = dense(context, node, integer_operand(context, node, 0, viewed=True), weight.T, scale, None)
     finish_integer(context, node, pending, scale_index=6)
 
 
@@ -82,7 +85,14 @@ def import_gemm(context: ImportContext, node: OnnxNode) -> None:
     rows = weight if transposed else weight.T
     context.bind(
         node,
-        dense(context, node, real_operand(context, node, 0), rows, scale, bias_operand(context, node, 2)),
+        dense(
+            context,
+            node,
+            real_operand(context, node, 0, viewed=True),
+            rows,
+            scale,
+            bias_operand(context, node, 2),
+        ),
     )
 
 
@@ -95,7 +105,12 @@ def import_qgemm(context: ImportContext, node: OnnxNode) -> None:
     )
     rows = weight if transposed else weight.T
     pending = dense(
-        context, node, integer_operand(context, node, 0), rows, scale, bias_operand(context, node, 6)
+        context,
+        node,
+        integer_operand(context, node, 0, viewed=True),
+        rows,
+        scale,
+        bias_operand(context, node, 6),
     )
     if len(node.inputs) < 8 or not node.inputs[7]:
         context.fail(node, "gives a float result", QUANTIZE)
@@ -123,20 +138,18 @@ def convolution(
 def dense(
     context: ImportContext, node: OnnxNode, data: Real, rows: np.ndarray, scale: np.ndarray, bias: Bias
 ) -> Pending:
-    """The pending product of (N, K) with `rows` (M, K): a convolution whose kernel covers the stored
-    tensor."""
-    if len(data.shape) != 2 or rows.ndim != 2 or data.shape[1] != rows.shape[1]:
+    """The pending product of (..., K) with `rows` (M, K): a convolution whose kernel covers the stored tensor of
+    (N, K), or of 1x1 over one whose channels are the last axis."""
+    if len(data.shape) < 2 or rows.ndim != 2 or data.shape[-1] != rows.shape[1]:
         context.fail(
             node,
             f"multiplies {data.shape} with weights of {rows.shape[::-1]}",
-            "only (N, K) x (K, M) is supported: flatten the activation to two dimensions first",
-        )
-    batch, channels, height, width = context.tensors[data.tensor].nchw
-    if batch != data.shape[0]:
-        context.fail(
-            node, f"its input joins a batch of {batch} into {data.shape}", "flatten from dimension 1 on"
+            "only (..., K) x (K, M) is supported",
         )
     _check_bias(context, node, bias, rows.shape[0])
+    batch, channels, height, width = context.tensors[data.tensor].nchw
+    if data.view is not None or len(data.shape) != 2 or batch != data.shape[0]:
+        return _dense_rows(context, node, rows_of(context, node, data), rows, scale, bias)
     product = Product(
         data=data,
         weight=np.ascontiguousarray(rows.reshape(rows.shape[0], channels, height, width)),
@@ -146,6 +159,30 @@ def dense(
     )
     shape = (batch, rows.shape[0])
     return Pending(name=node.outputs[0], members=(node.name,), operation=product, natural=shape, shape=shape)
+
+
+def _dense_rows(
+    context: ImportContext, node: OnnxNode, data: Rows, rows: np.ndarray, scale: np.ndarray, bias: Bias
+) -> Pending:
+    """The pending product of each position's channels."""
+    batch, channels, height, width = context.tensors[data.data.tensor].nchw
+    product = Product(
+        data=data.data,
+        weight=np.ascontiguousarray(rows.reshape(-1, channels, 1, 1)),
+        weight_scale=scale,
+        bias=bias,
+        window=Window(kernel=(1, 1)),
+    )
+    natural = (batch, rows.shape[0], height, width)
+    view = data.view(natural)
+    return Pending(
+        name=node.outputs[0],
+        members=(node.name,),
+        operation=product,
+        natural=natural,
+        shape=view.shape,
+        view=view,
+    )
 
 
 def weight_operand(
@@ -175,8 +212,10 @@ def weight_operand(
     return centred.astype(np.int8, copy=False), scale
 
 
-def integer_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
-    """Activation `index` of a QOperator node with its scale and zero point in the two inputs that follow."""
+def integer_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: bool = False) -> Real:
+    """Activation `index` of a QOperator node with its scale and zero point in the two inputs that follow.
+
+    `viewed` as of `real_operand`."""
     value = context.value(node, index)
     if not isinstance(value, Integer):
         return context.refuse_float(node, index, value)
@@ -187,14 +226,17 @@ def integer_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
             f"its input '{node.inputs[index]}' is {value.dtype} but its zero point {quantization.dtype}",
             "export the model again",
         )
-    return context.seen_as(value, quantization)
+    real = context.seen_as(value, quantization)
+    return real if viewed else settled(context, node, real)
 
 
 def finish_integer(context: ImportContext, node: OnnxNode, pending: Pending, *, scale_index: int) -> None:
     """Rounds the result of a QOperator node with the scale and zero point at `scale_index`."""
     quantization = context.quantization(node, scale_index, scale_index + 1)
     real = emit(context, node, pending, node.outputs[0], quantization)
-    context.bind(node, Integer(tensor=real.tensor, shape=real.shape, dtype=quantization.dtype))
+    context.bind(
+        node, Integer(tensor=real.tensor, shape=real.shape, dtype=quantization.dtype, view=real.view)
+    )
 
 
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
@@ -207,8 +249,14 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
     ):
         return None
     shape = (1,) * (len(pending.shape) - len(constant.shape)) + constant.shape
-    channels = pending.shape[1]
-    if len(shape) != len(pending.shape) or shape[1] not in (1, channels) or np.prod(shape) != shape[1]:
+    channels = pending.natural[1]
+    if pending.view is not None:
+        # Rows of channels: their axis is the last.
+        of = pending.view // np.prod(pending.natural[2:]) % channels
+        rows = pending.shape[-1] == channels and (of == np.arange(channels)).all()
+        if not rows or shape[-1] not in (1, channels) or np.prod(shape) != shape[-1]:
+            return None
+    elif len(shape) != len(pending.shape) or shape[1] not in (1, channels) or np.prod(shape) != shape[1]:
         return None
     real = constant.real() if isinstance(constant, QuantizedConstant) else constant.array
     bias = Constant(array=np.broadcast_to(real.astype(np.float32).reshape(-1), (channels,)))
@@ -218,6 +266,7 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
         operation=replace(product, bias=bias),
         natural=pending.natural,
         shape=pending.shape,
+        view=pending.view,
     )
 
 

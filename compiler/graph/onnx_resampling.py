@@ -45,4 +45,4 @@ def moved(data: Real, positions: Sequence[np.ndarray], shape: Shape) -> Moved:
     """The rows and columns of every image (N, C, H, W) of `shape` at `positions`."""
     rows, columns = positions
     images = np.arange(shape[0])[:, None, None] * (shape[2] * shape[3])
-    return Moved(data=data, index=images + rows[:, None] * shape[3] + columns)
+    return Moved(parts=(data,), index=images + rows[:, None] * shape[3] + columns)

@@ -35,7 +35,7 @@ def _import_function(context: ImportContext, node: OnnxNode) -> bool:
     feeds: dict[str, np.ndarray | None] = {}
     data: Real | None = None
     members: tuple[str, ...] = ()
-    shape: tuple[int, ...] = ()
+    seen: Real | Pending | None = None
     for index, name in enumerate(node.inputs):
         value = context.value(node, index)
         match value:
@@ -57,10 +57,11 @@ def _import_function(context: ImportContext, node: OnnxNode) -> bool:
                 return False
         if data is not None and (data.tensor, data.quantization) != (read.tensor, read.quantization):
             return False
-        data, feeds[name] = read, values.astype(np.float32)
-        shape = value.shape
+        if seen is not None and not _seen_alike(seen, value):
+            return False
+        data, seen, feeds[name] = read, value, values.astype(np.float32)
         members = value.members if isinstance(value, Pending) else ()
-    if data is None:
+    if data is None or seen is None:
         return False
     with np.errstate(all="ignore"):
         result = evaluate_node(context, node, feeds, context.opset)[node.outputs[0]]
@@ -73,10 +74,18 @@ def _import_function(context: ImportContext, node: OnnxNode) -> bool:
         members=(*members, node.name),
         operation=Function(data=data, values=result.astype(np.float32)),
         natural=context.tensors[data.tensor].shape,
-        shape=shape,
+        shape=seen.shape,
+        view=seen.view,
     )
     context.bind(node, pending)
     return True
+
+
+def _seen_alike(a: Real | Pending, b: Real | Pending) -> bool:
+    """Whether two values have the same elements of one tensor at the same places."""
+    if a.view is None or b.view is None:
+        return a.view is b.view and a.shape == b.shape
+    return np.array_equal(a.view, b.view)
 
 
 def _real_values(data: Real) -> np.ndarray:

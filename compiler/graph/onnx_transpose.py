@@ -1,4 +1,4 @@
-"""Transpose in a quantized model: of the model's input, of dimensions of size 1, or of quantized weights."""
+"""Transpose in a quantized model: another view of a tensor, another order of the model's input, or of weights."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from .onnx_axes import permutation
 from .onnx_context import ImportContext, OnnxNode
-from .onnx_values import FloatInput, QuantizedConstant
+from .onnx_values import FloatInput, Integer, Pending, QuantizedConstant, Real
+from .onnx_views import elements_of, seen_as
 
 
 def import_transpose(context: ImportContext, node: OnnxNode) -> None:
-    """Transpose; none becomes a node. What cannot be expressed so is refused."""
+    """Transpose; none becomes a node by itself."""
     value = context.first(node)
     order, is_view = permutation(context, node, value.shape)
     shape = tuple(value.shape[axis] for axis in order)
@@ -23,11 +24,14 @@ def import_transpose(context: ImportContext, node: OnnxNode) -> None:
         case FloatInput(declared=declared, permutation=before) if value.shape == _permuted(declared, before):
             before = before or tuple(range(len(declared)))
             context.bind(node, replace(value, permutation=tuple(before[axis] for axis in order), shape=shape))
+        case Real() | Integer() | Pending():
+            # Nothing moves before an operator needs it so.
+            context.bind(node, seen_as(context, value, elements_of(context, value).transpose(order)))
         case _:
             context.fail(
                 node,
-                f"moves the dimensions {value.shape} to {shape} between two operators",
-                "export the model in (N, C, H, W) layout; only the model's input may be transposed",
+                f"moves the dimensions {value.shape} to {shape} of what is not quantized",
+                "quantize its input (QuantizeLinear, DequantizeLinear)",
             )
 
 

@@ -72,22 +72,25 @@ class FloatInput:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Integer:
-    """A quantized tensor; `shape` is ONNX's view of it, in C order of the tensor's own (N, C, H, W)."""
+    """A quantized tensor as ONNX sees it: in `shape`, the elements of the tensor's own (N, C, H, W) in their order, or
+    where `view` says (`onnx_views`)."""
 
     tensor: str
     shape: tuple[int, ...]
     dtype: ActivationType
+    view: np.ndarray | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Real:
-    """A quantized tensor behind DequantizeLinear."""
+    """A quantized tensor behind DequantizeLinear; `shape` and `view` as of `Integer`."""
 
     tensor: str
     shape: tuple[int, ...]
     quantization: Quantization
+    view: np.ndarray | None = None
 
 
 Bias = Constant | QuantizedConstant | None
@@ -164,9 +167,9 @@ class Transposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moved:
-    """Positions of a tensor, see `int8_operators.Positions`; what `index` leaves out is 0, the tensor's zero point."""
+    """Positions of tensors, see `int8_operators.Positions`; what `index` leaves out is 0, the result's zero point."""
 
-    data: Real
+    parts: tuple[Real, ...]
     index: np.ndarray
 
 
@@ -188,7 +191,7 @@ class Pending:
     """A float result that waits for its QuantizeLinear: `operation`, then a clamp to low..high in real
     numbers.
 
-    `natural` is the shape of the tensor to come, (N, C, H, W) or (N, K); `shape` is ONNX's view of it.
+    `natural` is the shape of the tensor to come, (N, C, H, W) or (N, K); `shape` and `view` as of `Integer`.
     """
 
     name: str
@@ -198,6 +201,7 @@ class Pending:
     shape: tuple[int, ...]
     low: float = -np.inf
     high: float = np.inf
+    view: np.ndarray | None = None
 
 
 Value = Constant | QuantizedConstant | FloatInput | Integer | Real | Pending

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..te.blocks import Pads, Pair, Window
 from .onnx_axes import reduced_axes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_products import finish_integer, integer_operand
 from .onnx_values import Average, Integer, Maximum, Pending, Real
+from .onnx_views import rows_of, settled
 from .onnx_window_attributes import pool_window
 
 
@@ -20,7 +23,8 @@ def import_max_pool(context: ImportContext, node: OnnxNode) -> None:
     value = context.value(node, 0)
     if isinstance(value, Integer):
         tensor = context.tensors[value.tensor]
-        data = Real(tensor=value.tensor, shape=value.shape, quantization=tensor.grid)
+        data = Real(tensor=value.tensor, shape=value.shape, quantization=tensor.grid, view=value.view)
+        data = settled(context, node, data)
         real = emit(context, node, _max_pool(context, node, data), node.outputs[0], tensor.grid)
         if value.tensor in context.unscaled:
             context.unscaled.add(real.tensor)
@@ -44,7 +48,7 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
 
     Axes are an attribute or an input. Dimensions of size 1 may be reduced, too, and planes may be seen as vectors.
     """
-    data = real_operand(context, node, 0)
+    data = real_operand(context, node, 0, viewed=True)
     rank = len(data.shape)
     found = reduced_axes(context, node, data.shape)
     axes = set(found or ())
@@ -52,8 +56,12 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
     shape = [1 if axis in axes else size for axis, size in enumerate(data.shape)]
     if not kept:
         shape = [size for axis, size in enumerate(data.shape) if axis not in axes]
-    batch, channels, height, width = context.tensors[data.tensor].nchw
     reduced = {axis for axis in axes if data.shape[axis] != 1}
+    if data.view is not None and rank - 1 not in reduced:
+        context.bind(node, _row_average(context, node, data, reduced, tuple(shape)))
+        return
+    data = settled(context, node, data)
+    batch, channels, height, width = context.tensors[data.tensor].nchw
     if data.shape == (batch, channels, height, width) and reduced <= {2, 3}:
         kernel = (height if 2 in axes else 1, width if 3 in axes else 1)
     elif data.shape[:2] == (batch, channels) and reduced in (set(), set(range(2, rank)) - _units(data.shape)):
@@ -67,6 +75,23 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
         )
     natural = (batch, channels, height - kernel[0] + 1, width - kernel[1] + 1)
     context.bind(node, _plane_average(node, data, kernel, natural, tuple(shape)))
+
+
+def _row_average(
+    context: ImportContext, node: OnnxNode, data: Real, axes: set[int], shape: tuple[int, ...]
+) -> Pending:
+    """Averages of all rows of channels of each image."""
+    rows = rows_of(context, node, data)
+    batch, channels, height, width = context.tensors[rows.data.tensor].nchw
+    images = np.moveaxis(rows.places // (height * width), sorted(axes), range(-len(axes), 0))
+    images = images.reshape(batch, -1) if images.size == batch * height * width else images.reshape(1, -1)
+    if len(images) != batch or not (images == np.arange(batch)[:, None]).all():
+        context.fail(
+            node,
+            f"averages the axes {sorted(axes)} of {data.shape}",
+            "average whole planes, or all rows of an image",
+        )
+    return _plane_average(node, rows.data, (height, width), (batch, channels, 1, 1), shape)
 
 
 def _units(shape: tuple[int, ...]) -> set[int]:

@@ -151,8 +151,8 @@ class SubmodelWriter:
         dtype = self.survey.types[name].dtype
         maker = self.makers.get(name)
         grid = None if maker is None else self.survey.nodes[maker].quantization
-        # The importer quantizes (N, C, H, W) and (N, K) only; it then refuses the reader, which goes to the CPU.
-        if accelerated and grid is not None and len(self.survey.types[name].shape) in (2, 4):
+        # The importer quantizes tensors of two to four dimensions; else it refuses the reader, which goes to the CPU.
+        if accelerated and grid is not None and len(self.survey.types[name].shape) in (2, 3, 4):
             integers, part.renamed[name] = (
                 part.name(f"{name}/{what}") for what in ("quantized", "dequantized")
             )

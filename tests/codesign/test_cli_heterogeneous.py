@@ -207,7 +207,7 @@ def test_a_kernel_counts_where_its_product_is(vdla, model: Path) -> None:
 
 def test_a_refused_model_names_the_way_out(vdla, model: Path) -> None:
     message = vdla("run", model, "--config", "tiny").message()
-    assert "(Sigmoid): this operator is not supported" in message
+    assert "(Sigmoid): needs the extension 'table'" in message
     assert "add --target vdla,llvm: the CPU then runs what the accelerator does not support" in message
 
 

@@ -156,7 +156,8 @@ def link(
                 addresses[layer.name, k, name] = image.constant(
                     f"{layer.name}.{k}.{name}", constant, sizes[name]
                 )
-    tensors = _place_tensors(config, graph, layouts, image, chained)
+    as_weights = any("W" in kernel.tensors for layer in layers for kernel in layer.kernels)
+    tensors = _place_tensors(config, graph, layouts, image, chained, as_weights=as_weights)
     emission = image.begin(config, (tensors.low, tensors.high))
     for group, layer in enumerate(layers):
         for k, kernel in enumerate(layer.kernels):
@@ -244,8 +245,13 @@ def _place_tensors(
     layouts: Mapping[str, Layout],
     image: Image,
     chained: Mapping[str, ChainBuffer],
+    *,
+    as_weights: bool,
 ) -> _Tensors:
-    """Inputs and outputs in segments of their own; all between, but what is `chained`, shares one planned arena."""
+    """Inputs and outputs in segments of their own; all between, but what is `chained`, shares one planned arena.
+
+    `as_weights`: the array reads some as weights, whose tiles lie at multiples of their size.
+    """
     sizes = {
         name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()
     }
@@ -266,7 +272,7 @@ def _place_tensors(
         for name, (first, last) in lives.items()
         if name not in addresses and name not in chained
     ]
-    plan = plan_memory(buffers, alignment=ALIGNMENT)
+    plan = plan_memory(buffers, alignment=image.alignment if as_weights else ALIGNMENT)
     arena = image.reserve("activations", "activation", plan.size)
     addresses |= {name: arena + offset for name, offset in plan.offsets.items()}
     return _Tensors(addresses, low, max(image.size, low))

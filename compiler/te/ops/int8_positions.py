@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ir.expr import Buffer, Call, Const, Expr, Var, cast, maximum, minimum, select
 from ...ir.stmt import Assign, Program, nest
 from ...ir.types import DType
@@ -11,26 +13,50 @@ from .unsigned import held
 Shape = tuple[int, ...]
 
 
-def int8_positions(data: Shape, result: Shape, *, fill: int, name: str = "int8_positions") -> Program:
-    """Y at position p is X at position I[p], or `fill` (an activation), as `graph.Positions` has it.
+def int8_positions(
+    parts: Sequence[Shape], result: Shape, *, fill: int, name: str = "int8_positions"
+) -> Program:
+    """Y at position p is position I[p] of the parts, or `fill` (an activation), as `graph.Positions` has it.
 
-    Parameters uint8 X of shape `data` [batch, blocks, height, width, block], int64 I [positions of Y], those of all
-    images, and uint8 Y of shape `result`, which has as many dimensions.
+    Parameters uint8 X0, X1, ... of the shapes of `parts` [batch, blocks, height, width, block], int64 I [positions of
+    Y], those of all images, and uint8 Y of shape `result`, which has as many dimensions.
     Loops n, o, p, j around "move".
     """
-    images, blocks, height, width, block = data
-    batch, _, oh, ow, _ = result
-    plane, places = height * width, oh * ow
-    x_in = Buffer(name="X", shape=(images, blocks, plane, block), dtype=DType.UINT8)
+    batch, blocks, oh, ow, block = result
+    places = oh * ow
     index = Buffer(name="I", shape=(batch * places,), dtype=DType.INT64)
     y_out = Buffer(name="Y", shape=(batch, blocks, places, block), dtype=DType.UINT8)
     n, o, p, j = (Var(v) for v in ("n", "o", "p", "j"))
     place = index[n * places + p]
-    inside = minimum(maximum(place, 0), images * plane - 1)
-    value = select(place < 0, Const(fill, DType.UINT8), x_in[inside // plane, o, inside % plane, j])
+    value: Expr = Const(fill, DType.UINT8)
+    inputs: list[Buffer] = []
+    start = 0
+    for i, (images, _, height, width, _) in enumerate(parts):
+        plane = height * width
+        x_in = Buffer(name=f"X{i}", shape=(images, blocks, plane, block), dtype=DType.UINT8)
+        inside = minimum(maximum(place - start, 0), images * plane - 1)
+        value = select(place < start, value, x_in[inside // plane, o, inside % plane, j])
+        start += images * plane
+        inputs.append(x_in)
     move = Assign(name="move", buffer=y_out, indices=(n, o, p, j), value=value)
     loops = list(zip((n, o, p, j), y_out.shape, strict=True))
-    return Program(name=name, parameters=(x_in, index, y_out), body=nest(loops, move))
+    return Program(name=name, parameters=(*inputs, index, y_out), body=nest(loops, move))
+
+
+def int8_swap(data: Shape, result: Shape, name: str = "int8_swap") -> Program:
+    """Y[n, p, c] = X[n, c, p], channels first: parameters uint8 X of shape `data` [batch, blocks, height, width, block]
+    and Y of shape `result`, which has as many dimensions. Loops n, o, c, j around "move"."""
+    images, blocks, height, width, block = data
+    batch, others, oh, ow, lanes = result
+    plane, channels = height * width, oh * ow
+    x_in = Buffer(name="X", shape=(images, blocks, plane, block), dtype=DType.UINT8)
+    y_out = Buffer(name="Y", shape=(batch, others, channels, lanes), dtype=DType.UINT8)
+    n, o, c, j = (Var(v) for v in ("n", "o", "c", "j"))
+    # Lanes beyond the positions hold the last one's values, which nothing reads.
+    value = x_in[n, c // block, minimum(o * lanes + j, plane - 1), c % block]
+    move = Assign(name="move", buffer=y_out, indices=(n, o, c, j), value=value)
+    loops = list(zip((n, o, c, j), y_out.shape, strict=True))
+    return Program(name=name, parameters=(x_in, y_out), body=nest(loops, move))
 
 
 def int8_resample(

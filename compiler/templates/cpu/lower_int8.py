@@ -22,6 +22,7 @@ from ...graph.int8_operators import (
     Positions,
     Quantize,
     Resample,
+    Swap,
     Table,
 )
 from ...ir.stmt import Program
@@ -42,7 +43,7 @@ from ...te.ops.int8_channels import (
     whole_runs,
 )
 from ...te.ops.int8_pool import int8_average_pool, int8_max_pool
-from ...te.ops.int8_positions import int8_positions, int8_resample
+from ...te.ops.int8_positions import int8_positions, int8_resample, int8_swap
 from ...te.ops.quantization import load_activation, store_activation
 from ...te.ops.unsigned import biases_of_unsigned, held, stored_value
 from ...te.post import Combination, combined
@@ -81,6 +82,8 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
             return _positions(graph, node, operator)
         case Resample():
             return _resample(graph, node, operator)
+        case Swap():
+            return _swap(graph, node)
         case Quantize():
             return _quantize(graph, node, operator)
         case Dequantize():
@@ -307,10 +310,17 @@ def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNod
 
 def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
     """Positions of all channels, moved."""
-    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
-    program = int8_positions(data.storage, out.storage, fill=operator.fill + UNSIGNED_OFFSET)
+    parts = [graph.tensors[name].storage for name in node.inputs]
+    fill = operator.fill + UNSIGNED_OFFSET
+    program = int8_positions(parts, graph.tensors[node.output].storage, fill=fill)
     index = {"I": operator.index.reshape(-1).astype(np.int64)}
-    return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]}, index)
+    return _lowered(node, program, movement_cpu.schedule, graph, _numbered(node), index)
+
+
+def _swap(graph: Graph, node: Node) -> LoweredCpuNode:
+    """Positions as channels."""
+    program = int8_swap(graph.tensors[node.inputs[0]].storage, graph.tensors[node.output].storage)
+    return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]})
 
 
 def _resample(graph: Graph, node: Node, operator: Resample) -> LoweredCpuNode:

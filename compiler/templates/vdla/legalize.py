@@ -25,6 +25,7 @@ from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
 from .pool import MAX_POOL, MOST_WINDOW
 from .pool_kernels import is_broadcast, max_pool_workload
 from .rolling_pool import PATCH_CONV2D_POOL
+from .swap_kernels import whole_blocks_of_positions
 from .workload import Workload
 
 
@@ -42,7 +43,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     Raises UserError for a node that needs an extension which the machine lacks.
     """
     _check_extensions(graph, config)
-    graph = fuse_phases(graph)
+    graph = whole_blocks_of_positions(fuse_phases(graph), config)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
     makers = graph.producers()
     graph = fuse_pool(

@@ -17,6 +17,7 @@ from ...graph.int8_operators import (
     Interleave,
     Positions,
     Resample,
+    Swap,
     Table,
 )
 from ...ir.printer import format_node
@@ -36,6 +37,7 @@ from .lowered_kernels import LoweredKernels, constants_of, key_of
 from .part_kernels import phase_kernels
 from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernels, table_kernel
 from .position_kernels import position_kernels, resample_kernels
+from .swap_kernels import swap_kernels
 from .table import template_of
 from .template import Kernel, Source
 from .workload import Workload
@@ -82,6 +84,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return (table_kernel(config, graph, node, table),)
         case Positions() as operator:
             return tuple(position_kernels(config, graph, node, operator))
+        case Swap():
+            return tuple(swap_kernels(config, graph, node))
         case Resample() as operator:
             return tuple(resample_kernels(config, graph, node, operator))
         case Channels() as operator:

@@ -28,27 +28,36 @@ from .workload import windowed
 
 def position_kernels(config: Config, graph: Graph, node: Node, operator: Positions) -> list[Kernel]:
     """One kernel for each box that the output consists of, in each image."""
-    if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (node.inputs[0], node.output)) > 1:
+    if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (*node.inputs, node.output)) > 1:
         raise UserError(
             f"node {node.name} ({node.kind}): moves positions of several images, whose vectors are neighbours on "
             f"configuration {config.name}; make batch 1"
         )
-    _, channels, height, width = graph.tensors[node.inputs[0]].nchw
-    plane, (rows, columns) = height * width, graph.tensors[node.output].nchw[2:]
+    _, channels, rows, columns = graph.tensors[node.output].nchw
+    # Each image of a part: its part, which of it, and the positions of its plane.
+    images = [
+        (name, image, height * width)
+        for name in node.inputs
+        for batch, _, height, width in (graph.tensors[name].nchw,)
+        for image in range(batch)
+    ]
+    ends = np.cumsum([plane for _, _, plane in images])
     # So far apart that no steps lead from one image to another.
-    apart = 4 * plane
+    apart = 4 * max(plane for _, _, plane in images)
     blocks = ceil_div(channels, Blocks.of(config).block)
     kernels: list[Kernel] = []
     for image, index in enumerate(operator.index):
-        places = np.where(index < 0, -1, index // plane * apart + index % plane)
-        for box in boxes_of(places, 2 * plane):
+        of = np.searchsorted(ends, index, side="right")
+        inside = index - np.concatenate([[0], ends])[of]
+        for box in boxes_of(np.where(index < 0, -1, of * apart + inside), apart // 2):
             post, source = PLAIN, box.source
             if source is None:
                 post, source = Post(low=operator.fill, high=operator.fill), Steps(start=0, down=0, along=0)
-            of, start = divmod(source.start, apart)
-            ends = (image * blocks * rows * columns, of * blocks * plane)
-            for part in _lines(box, source, start, (rows * columns, plane)):
-                kernels += _copies(config, node, channels, post, part, ends)
+            which, start = divmod(source.start, apart)
+            part, number, plane = images[which]
+            begins = (image * blocks * rows * columns, number * blocks * plane)
+            for lines in _lines(box, source, start, (rows * columns, plane)):
+                kernels += _copies(config, node, part, channels, post, lines, begins)
     return kernels
 
 
@@ -107,9 +116,9 @@ def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
 
 
 def _copies(
-    config: Config, node: Node, channels: int, post: Post, part: _Copy, ends: tuple[int, int]
+    config: Config, node: Node, source: str, channels: int, post: Post, part: _Copy, ends: tuple[int, int]
 ) -> list[Kernel]:
-    """A kernel for each of the output vectors of a block; `ends` are where images begin: here, and there."""
+    """A kernel for each of the output vectors of a block; `ends` are where images begin: here, and in `source`."""
     vectors, position = Blocks.of(config).outputs, config.batch * Blocks.of(config).block
     mine = channels_of_vectors(config, channels)
     (plane, (down, along)) = part.source.spread.plane, part.source.spread.steps
@@ -136,7 +145,7 @@ def _copies(
         Kernel(
             workload=workload,
             source=Source(workload=whole, details=details),
-            tensors={"X": node.inputs[0], "Y": node.output},
+            tensors={"X": source, "Y": node.output},
             constants={"P": identity_parameters(config, mine, 0)},
             recorded=False,
             offsets={

@@ -113,29 +113,27 @@ def test_integers_pass_between_operators_that_take_them() -> None:
     weights = net.constant(net.rng.integers(-127, 128, (4, 4, 1, 1)).astype(np.int8))
     scales = [net.constant(np.float32(0.01)), net.constant(np.int8(0))]
     integers = net.last
-    for permuted in (True, False):
+    for tiled in (True, False):
         net.add("QLinearConv", inputs=[integers, *grid, weights, *scales, *grid])
-        if permuted:
-            # The accelerator has no transposition; on the CPU integers are numbers of the same value.
-            net.add("Transpose", perm=[0, 1, 3, 2])
+        if tiled:
+            # The accelerator has no Tile; on the CPU integers are numbers of the same value.
+            net.add("Tile", net.constant(np.ones(4, np.int64)))
             net.add("DequantizeLinear", *grid)
             integers = net.add("QuantizeLinear", *grid)
     net.add("DequantizeLinear", *grid)
     model = net.model()
     partition = divide(model)
-    assert work(partition) == [["QLinearConv"], ["Transpose"], ["QLinearConv"]]
+    assert work(partition) == [["QLinearConv"], ["Tile"], ["QLinearConv"]]
     assert_pieces_are_the_whole(model, partition)
 
 
-@pytest.mark.parametrize("operator", ["Softmax", "Sigmoid", "Transpose", "normalization"])
+@pytest.mark.parametrize("operator", ["Softmax", "Sigmoid", "normalization"])
 def test_a_region_on_each_side_of_what_is_not_supported(operator: str) -> None:
     net = MixedNetwork(*SHAPE)
     net.pair()
     net.quantized_convolution(4)
     net.quantized_convolution(8)
     match operator:
-        case "Transpose":
-            net.other("Transpose", perm=[0, 1, 3, 2])
         case "normalization":
             net.layer_normalization()
         case _:

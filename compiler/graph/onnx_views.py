@@ -1,0 +1,266 @@
+"""Which element of a stored tensor stands where in an ONNX value: Transpose, Slice, Pad ... move nothing by themselves.
+
+A view is an int64 array in the value's shape, of places in the tensor's (N, C, H, W), counted row by row; -1 stands for
+a zero. A value without one has the tensor's elements in their order. Only an operator that cannot read a tensor through
+a view has its elements moved: `settled`, or `rows_of` for those that work along the last axis, which then are channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import permutations
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+
+from .int8_operators import Channels, Int8Operator, Positions, Swap
+from .onnx_append import append
+from .onnx_context import ImportContext, OnnxNode
+from .onnx_values import Integer, Pending, Real, Same
+
+Natural = tuple[int, int, int, int]
+
+
+def natural_of(shape: tuple[int, ...]) -> Natural:
+    """The shape of a tensor of rank 2, 3 or 4 as (N, C, H, W); of rank 3, (N, S, C), the last axis are channels."""
+    match shape:
+        case (batch, channels):
+            return batch, channels, 1, 1
+        case (batch, length, channels):
+            return batch, channels, length, 1
+        case (batch, channels, height, width):
+            return batch, channels, height, width
+        case _:
+            raise ValueError(f"a tensor of rank {len(shape)} is none of images or rows")
+
+
+Seen = TypeVar("Seen", bound=Real | Integer | Pending)
+
+
+def elements_of(context: ImportContext, value: Real | Integer | Pending) -> np.ndarray:
+    """The view of a value, where it has none too."""
+    if value.view is not None:
+        return value.view
+    size = prod(value.natural if isinstance(value, Pending) else context.tensors[value.tensor].shape)
+    return np.arange(size).reshape(value.shape)
+
+
+def seen_as(context: ImportContext, value: Seen, elements: np.ndarray) -> Seen:
+    """A value whose tensor is seen through another view."""
+    size = prod(value.natural if isinstance(value, Pending) else context.tensors[value.tensor].shape)
+    plain = elements.size == size and np.array_equal(elements.reshape(-1), np.arange(size))
+    return replace(value, shape=elements.shape, view=None if plain else elements)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """A value whose last axis are the channels of a tensor: `places` are the positions, counted over images, of its
+    other axes. Each position is there once."""
+
+    data: Real
+    places: np.ndarray
+
+    def view(self, natural: Natural) -> np.ndarray:
+        """The view of a tensor of shape `natural` with the same positions, the last axis again its channels."""
+        return rows_view(self.places, natural)
+
+
+def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
+    """The view of a tensor whose positions are `places`, and whose channels are one more axis."""
+    _, channels, height, width = natural
+    plane = height * width
+    first = places // plane * (channels * plane) + places % plane
+    return first[..., None] + np.arange(channels) * plane
+
+
+def rows_of(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
+    """A value with its last axis in the channels of a tensor, moved there where it is not."""
+    natural = context.tensors[data.tensor].nchw
+    batch, channels, height, width = natural
+    positions = batch * height * width
+    if data.shape[-1] == channels and prod(data.shape[:-1]) == positions:
+        elements, plane = elements_of(context, data), height * width
+        first = elements[..., 0]
+        places = first // (channels * plane) * plane + first % plane
+        if (
+            np.array_equal(elements, rows_view(places, natural))
+            and (np.bincount(places.reshape(-1), minlength=positions) == 1).all()
+        ):
+            return Rows(data=data, places=places)
+    *lead, last = data.shape
+    images = lead[0] if len(lead) > 1 else 1
+    wanted = (images, last, prod(lead) // images, 1)
+    elements = elements_of(context, data).reshape(images, -1, last).transpose(0, 2, 1)
+    moved = _arranged(context, node, data, elements.reshape(wanted))
+    places = np.arange(prod(lead)).reshape(lead)
+    return Rows(data=replace(moved, shape=data.shape, view=rows_view(places, wanted)), places=places)
+
+
+def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
+    """A value without a view: a tensor of its shape, with the elements in their order."""
+    natural = context.tensors[data.tensor].nchw
+    if data.view is None and (len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural):
+        return data
+    if len(data.shape) not in (2, 4):
+        context.fail(
+            node,
+            f"reads a tensor of shape {data.shape} that lies otherwise",
+            "make it (N, C, H, W) or (N, K) before",
+        )
+    shape = natural_of(data.shape)
+    moved = _arranged(context, node, data, elements_of(context, data).reshape(shape))
+    return replace(moved, shape=data.shape, view=None)
+
+
+def is_whole(context: ImportContext, value: Real) -> bool:
+    """Whether each element of a value's tensor is there once."""
+    if value.view is None:
+        return True
+    size = prod(context.tensors[value.tensor].shape)
+    places = value.view.reshape(-1)
+    return (
+        places.size == size and places.min() >= 0 and bool((np.bincount(places, minlength=size) == 1).all())
+    )
+
+
+def lying_like(context: ImportContext, node: OnnxNode, value: Real, other: Real) -> Real:
+    """A value of the shape of `other`, which is whole, in a tensor that lies like that one's."""
+    natural, theirs = context.tensors[other.tensor].nchw, elements_of(context, other)
+    elements = elements_of(context, value)
+    if natural == context.tensors[value.tensor].nchw and np.array_equal(theirs, elements):
+        return replace(value, view=other.view)
+    there = np.empty(theirs.size, np.int64)
+    there[theirs.reshape(-1)] = elements.reshape(-1)
+    moved = _arranged(context, node, value, there.reshape(natural))
+    return replace(moved, shape=other.shape, view=other.view)
+
+
+def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
+    """The axes by which a view transposes all elements of a tensor; None where it does something else."""
+    plain = np.arange(view.size)
+    for order in permutations(range(view.ndim)):
+        before = [view.shape[order.index(axis)] for axis in range(view.ndim)]
+        if np.array_equal(plain.reshape(before).transpose(order), view):
+            return order
+    return None
+
+
+def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> Real | Integer:
+    """An output of the model as its target hands it over: processors transpose whole tensors and nothing else."""
+    if value.view is None or not context.abilities.processor or permutation_of(value.view) is not None:
+        return value
+    real = value if isinstance(value, Real) else context.seen_as(value, context.tensors[value.tensor].grid)
+    images = len(value.shape) in (2, 4)
+    moved = settled(context, node, real) if images else rows_of(context, node, real).data
+    return replace(value, tensor=moved.tensor, view=moved.view)
+
+
+def _arranged(
+    context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
+) -> Real:
+    """A tensor of the elements (N, C, H, W) of another one: positions, then channels; both exchanged before where that
+    is needed."""
+    key = (data.tensor, elements.shape, elements.tobytes())
+    if key in context.moved:
+        return Real(tensor=context.moved[key], shape=elements.shape, quantization=data.quantization)
+    _, channels, height, width = context.tensors[data.tensor].nchw
+    plane, shape = height * width, elements.shape
+    flat = elements.reshape(shape[0], shape[1], -1).transpose(1, 0, 2).reshape(shape[1], -1)
+    image, channel, place = flat // (channels * plane), flat // plane % channels, flat % plane
+    filled = flat < 0
+    source = np.where(filled, -1, channel).max(axis=1)
+    if not (filled | (channel == source[:, None])).all():
+        places = np.where(filled, -1, image * plane + place)
+        if (places == places[:1]).all():
+            tensor = context.moved[key] = _gathered(
+                context, node, data, np.where(filled, 0, channel), places[0], shape
+            )
+            return Real(tensor=tensor, shape=shape, quantization=data.quantization)
+        if not again:
+            context.fail(
+                node,
+                f"its input has elements of a tensor {context.tensors[data.tensor].shape} in an order that no moves of "
+                "channels and positions make",
+                "export the model in (N, C, H, W) layout",
+            )
+        # Element n, c, p is n, p, c there.
+        there = np.where(filled, -1, (image * plane + place) * channels + channel)
+        there = there.reshape(shape[1], shape[0], -1).transpose(1, 0, 2).reshape(shape)
+        positions = shape[2:] if shape[2] * shape[3] == channels else (channels, 1)
+        return _arranged(context, node, _swapped(context, node, data, positions), there, again=False)
+    places = np.where(filled, -1, image * plane + place)
+    groups: dict[bytes, int] = {}
+    parts: list[str] = []
+    sources: list[tuple[int, int]] = []
+    for of, line in zip(source.tolist(), places, strict=True):
+        if (same := line.tobytes()) not in groups:
+            groups[same] = len(parts)
+            parts.append(_moved(context, node, data, line.reshape(shape[0], *shape[2:])))
+        sources.append((groups[same], max(of, 0)))
+    tensor = parts[0]
+    if len(parts) > 1 or sources != [(0, channel) for channel in range(channels)]:
+        joined = Channels(sources=tuple(sources))
+        tensor = _append(context, node, data, joined, tuple(parts), shape)
+    context.moved[key] = tensor
+    return Real(tensor=tensor, shape=shape, quantization=data.quantization)
+
+
+def _gathered(
+    context: ImportContext,
+    node: OnnxNode,
+    data: Real,
+    channel: np.ndarray,
+    places: np.ndarray,
+    shape: Natural,
+) -> str:
+    """The tensor of shape `shape` whose position p has channels `channel`[:, p] of position `places`[p] of another one:
+    channels of all positions for each choice of them, and of each what is wanted."""
+    batch, _, height, width = context.tensors[data.tensor].nchw
+    parts: dict[bytes, str] = {}
+    which = np.empty_like(places)
+    for position, column in enumerate(channel.T):
+        if (same := column.tobytes()) not in parts:
+            taken = Channels(sources=tuple([(0, of) for of in column.tolist()]))
+            natural = (batch, shape[1], height, width)
+            parts[same] = _append(context, node, data, taken, (data.tensor,), natural)
+        which[position] = list(parts).index(same)
+    index = np.where(places < 0, -1, which * (batch * height * width) + places)
+    operator = Positions(index=index.reshape(shape[0], *shape[2:]), fill=data.quantization.stored_zero_point)
+    return _append(context, node, data, operator, tuple(parts.values()), shape)
+
+
+def _moved(context: ImportContext, node: OnnxNode, data: Real, index: np.ndarray) -> str:
+    """The tensor of the positions `index` (N, H, W), counted over images, of another one; that one if these are all."""
+    batch, channels, height, width = context.tensors[data.tensor].nchw
+    if index.shape == (batch, height, width) and np.array_equal(index.reshape(-1), np.arange(index.size)):
+        return data.tensor
+    operator = Positions(index=index, fill=data.quantization.stored_zero_point)
+    shape = (index.shape[0], channels, index.shape[1], index.shape[2])
+    return _append(context, node, data, operator, (data.tensor,), shape)
+
+
+def _swapped(context: ImportContext, node: OnnxNode, data: Real, plane: tuple[int, int]) -> Real:
+    """Positions as channels, and channels as the positions of a plane."""
+    batch, _, height, width = context.tensors[data.tensor].nchw
+    shape = (batch, height * width, *plane)
+    key = (data.tensor, shape, b"")
+    if key not in context.moved:
+        context.moved[key] = _append(context, node, data, Swap(positions=shape[1]), (data.tensor,), shape)
+    return Real(tensor=context.moved[key], shape=shape, quantization=data.quantization)
+
+
+def _append(
+    context: ImportContext,
+    node: OnnxNode,
+    data: Real,
+    operator: Int8Operator,
+    inputs: tuple[str, ...],
+    shape: tuple[int, ...],
+) -> str:
+    kind = type(operator).__name__.lower()
+    tensor = context.declare(f"{node.name}.{kind}", shape, data.quantization)
+    pending = Pending(
+        name=tensor, members=(node.name,), operation=Same(data=data), natural=shape, shape=shape
+    )
+    return append(context, pending, f"{node.name}.{kind}", operator, inputs, tensor)
