@@ -73,8 +73,8 @@ def machine(
         extensions=(
             "post",
             "patch",
-            *(("depthwise",) if square else ()),
-            *(("taps",) if square and taps else ()),
+            *(("depthwise",) if square or taps else ()),
+            *(("taps",) if taps else ()),
         ),
         memory=Memory(
             bus_bytes=bus,

@@ -237,14 +237,16 @@ def banked_read(*, depth: int, width: int) -> Signature:
 
 def inp_read(config: Config) -> Signature:
     """Compute's read port of the input scratchpad: one vector, [batch][block_in] int8, first byte lowest; on machines
-    with `taps` one of each bank."""
-    read = banked_read if config.has("taps") else scratchpad_read
-    return read(depth=config.inp_depth, width=8 * config.inp_bytes)
+    with `taps` one position (`Config.position_inputs` vectors) of each bank."""
+    if not config.has("taps"):
+        return scratchpad_read(depth=config.inp_depth, width=8 * config.inp_bytes)
+    vectors = config.position_inputs
+    return banked_read(depth=config.inp_depth // vectors, width=8 * config.inp_bytes * vectors)
 
 
 def chain_read(config: Config) -> Signature:
-    """Compute's read port of the chain memory: a word, one or more input vectors, the first one lowest; with `taps`,
-    where a word is one vector, one of each bank."""
+    """Compute's read port of the chain memory: a word, one or more input vectors, the first one lowest; with `taps` one
+    of each bank."""
     depth = config.chain_buffer_bytes // config.chain_word_bytes
     read = banked_read if config.has("taps") else scratchpad_read
     return read(depth=depth, width=8 * config.chain_word_bytes)

@@ -4,7 +4,7 @@ compute unit reads them.
 
 from __future__ import annotations
 
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
 from vdla.isa.extensions import TAPS
@@ -52,40 +52,47 @@ class Scratchpad(wiring.Component):
 
 
 class BankedScratchpad(wiring.Component):
-    """A `Scratchpad` that is read by banks: word i is word i // TAPS of bank i mod TAPS, so that neighbouring words can
-    be read in one cycle."""
+    """A `Scratchpad` that is read by banks, so that neighbouring words can be read in one cycle.
 
-    def __init__(self, *, depth: int, width: int, lanes: int, repeats: int = 1) -> None:
-        """As of `Scratchpad`; every bank has two words at least."""
+    What is read are `parts` neighbouring words of those that are written; number i of these is number i // TAPS of bank
+    i mod TAPS.
+    """
+
+    def __init__(self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1) -> None:
+        """As of `Scratchpad`; every bank has two words at least, and `parts`, a power of two, divides `depth`."""
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
+        self._parts = parts
         super().__init__(
             {
                 "write": In(scratchpad_write(depth=depth, width=width, lanes=lanes, repeats=repeats)),
-                "read": In(banked_read(depth=depth, width=width)),
+                "read": In(banked_read(depth=depth // parts, width=parts * width)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         """A memory for each bank, zero at power-up."""
         m = Module()
-        bank_bits = TAPS.bit_length() - 1
-        address_bits = len(self.read.address) // TAPS
+        bank_bits, part_bits = TAPS.bit_length() - 1, self._parts.bit_length() - 1
+        address_bits, width = len(self.read.address) // TAPS, self._parts * self._width
+        place, part = self.write.address >> part_bits, self.write.address[:part_bits]
         for bank in range(TAPS):
             m.submodules[f"words_{bank}"] = words = memory.Memory(
-                shape=self._width,
-                depth=(self._depth - bank + TAPS - 1) // TAPS,
+                shape=width,
+                depth=(self._depth // self._parts - bank + TAPS - 1) // TAPS,
                 init=[],
                 attrs=ANY_ON_COLLISION,
             )
             write = words.write_port(granularity=self._width // self._lanes)
             read = words.read_port()
-            mine = self.write.address[:bank_bits] == bank
+            mine = place[:bank_bits] == bank
+            chosen = [mine & (part == number) if part_bits else mine for number in range(self._parts)]
+            enables = [self.write.enable & here.replicate(self._lanes) for here in chosen]
             m.d.comb += [
-                write.en.eq(self.write.enable & mine.replicate(len(self.write.enable))),
-                write.addr.eq(self.write.address >> bank_bits),
-                write.data.eq(self.write.data.replicate(self._repeats)),
+                write.en.eq(Cat(enables)),
+                write.addr.eq(place >> bank_bits),
+                write.data.eq(self.write.data.replicate(self._repeats * self._parts)),
                 read.en.eq(self.read.enable[bank]),
                 read.addr.eq(self.read.address.word_select(bank, address_bits)),
-                self.read.data.word_select(bank, self._width).eq(read.data),
+                self.read.data.word_select(bank, width).eq(read.data),
             ]
         return m

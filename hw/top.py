@@ -72,6 +72,7 @@ class Accelerator(wiring.Component):
         connect(m, units[Unit.STORE].write, port.write)
         connect(m, units[Unit.STORE].accumulators, units[Unit.COMPUTE].accumulators)
         inputs = BankedScratchpad if config.has("taps") else Scratchpad
+        positions = {"parts": config.position_inputs} if config.has("taps") else {}
         for name in ("inp", "wgt"):
             write = load_members(config)[name].signature.members
             width = 8 * getattr(config, f"{name}_bytes")
@@ -80,6 +81,7 @@ class Accelerator(wiring.Component):
                 width=width,
                 lanes=write["enable"].shape,
                 repeats=width // write["data"].shape,
+                **(positions if name == "inp" else {}),
             )
             m.submodules[name] = scratchpad
             connect(m, getattr(units[Unit.LOAD], name), scratchpad.write)

@@ -307,14 +307,16 @@ def _matrix(trace: Trace, name: str, values: Values) -> Iterator[Access]:
         return
     limit = config.chain_base + config.chain_depth if config.chain_buffer_bytes else config.inp_depth
     # TAPS reads the vectors behind, too: all of them lie in one memory.
-    more = TAPS - 1 if name == "TAPS" else 0
-    of = f"{'the first of four ' if more else ''}input vector{'s' if more else ''}"
-    src = _operand(trace, values, 1, "src", base["inp_base"], limit - more, of)
-    yield from _inputs(config, src, more)
+    # A position of DEPTHWISE and TAPS begins where its first vector lies.
+    position = 1 if name == "GEMM" else config.position_inputs
+    more = position * (TAPS if name == "TAPS" else 1) - 1
+    of = f"the first of {more + 1} input vectors" if more else "input vector"
+    src = _operand(trace, values, 1, "src", base["inp_base"], limit - more + position - 1, of)
+    yield from _inputs(config, np.unique(src // position * position), more)
     if name != "GEMM":
-        rows, first = config.block_out * config.wgt_depth, config.block_out * base["wgt_base"]
+        rows, first = config.tile_rows * config.wgt_depth, config.tile_rows * base["wgt_base"]
         row = _operand(trace, values, 2, "wgt", first, rows, "weight row")
-        yield Access(Resource.WGT, False, np.unique(row // config.block_out))
+        yield Access(Resource.WGT, False, np.unique(row // config.tile_rows))
     else:
         tile = _operand(trace, values, 2, "wgt", base["wgt_base"], config.wgt_depth, "weight tile")
         yield Access(Resource.WGT, False, tile)

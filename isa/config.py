@@ -170,10 +170,10 @@ class Config:
             raise ConfigError(f"extensions: {unknown[0]!r} is unknown; there are {', '.join(EXTENSIONS)}")
         if len(set(self.extensions)) != len(self.extensions):
             raise ConfigError("extensions: an extension is named twice")
-        if "depthwise" in self.extensions and self.block_in != self.block_out:
+        if "depthwise" in self.extensions and self.block_in != self.block_out and not self.has("taps"):
             raise ConfigError(
-                f"extensions: depthwise needs block_in = block_out, here {self.block_in} and {self.block_out}; "
-                "leave 'depthwise' out of `extensions`"
+                f"extensions: depthwise needs block_in = block_out, here {self.block_in} and {self.block_out}, or "
+                "taps beside it; add 'taps' to `extensions`, or leave 'depthwise' out"
             )
         if "rows" in self.extensions and self.batch != 1:
             raise ConfigError(
@@ -233,13 +233,21 @@ class Config:
             )
 
     def _check_taps(self) -> None:
-        """Every bank of input vectors holds two at least."""
-        for name, depth in (("inp", self.inp_depth), ("chain", self.chain_depth or 2 * TAPS)):
-            if depth < 2 * TAPS:
+        """Every bank of input vectors holds two positions at least, and whole ones."""
+        size = self.inp_bytes * self.position_inputs
+        for name in ("inp", "chain"):
+            value = getattr(self, f"{name}_buffer_bytes")
+            if name == "chain" and value == 0:
+                continue
+            if value < 2 * TAPS * size:
                 raise ConfigError(
-                    f"{name}_buffer_bytes = {getattr(self, f'{name}_buffer_bytes')}: taps needs at least {2 * TAPS} "
-                    f"vectors of {self.inp_bytes} bytes there; use {2 * TAPS * self.inp_bytes}, or leave 'taps' out of "
-                    "`extensions`"
+                    f"{name}_buffer_bytes = {value}: taps needs at least {2 * TAPS} positions of {size} bytes there; "
+                    f"use {2 * TAPS * size}, or leave 'taps' out of `extensions`"
+                )
+            if value % size:
+                raise ConfigError(
+                    f"{name}_buffer_bytes = {value}: taps needs a multiple of {size}, the bytes of a position; "
+                    f"{value // size * size} is one; or leave 'taps' out of `extensions`"
                 )
 
     def _check_buffers(self) -> None:
@@ -304,6 +312,21 @@ class Config:
     def wgt_bytes(self) -> int:
         """Bytes of one weight tile, [block_out][block_in] int8."""
         return self.block_out * self.block_in
+
+    @property
+    def position_inputs(self) -> int:
+        """Input vectors that have as many elements as an output vector; 1 where one has them."""
+        return max(1, self.block_out // self.block_in)
+
+    @property
+    def position_outputs(self) -> int:
+        """Output vectors that have as many elements as an input vector; 1 where one has them."""
+        return max(1, self.block_in // self.block_out)
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a weight tile as DEPTHWISE and TAPS count them: of as many weights as the shorter vector has."""
+        return max(self.block_in, self.block_out)
 
     @property
     def acc_bytes(self) -> int:

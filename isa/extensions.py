@@ -76,7 +76,7 @@ def _subtract(config: Config) -> Block:
 
 
 def _depthwise(config: Config) -> Block:
-    lanes = config.batch * config.block_in
+    lanes = config.batch * config.block_out
     return Block(
         name="depthwise",
         lanes=lanes,
@@ -88,7 +88,7 @@ def _depthwise(config: Config) -> Block:
 
 
 def _taps(config: Config) -> Block:
-    lanes = config.batch * config.block_in
+    lanes, position = config.batch * config.block_out, config.inp_bytes * config.position_inputs
     memories = "inp and chain memory" if config.chain_buffer_bytes else "inp"
     return Block(
         name="taps",
@@ -97,7 +97,7 @@ def _taps(config: Config) -> Block:
         multiplier=f"none of its own: {TAPS * lanes} of the array's",
         ports=f"those of the array; {memories} in {TAPS} banks, each with a read and an address of its own",
         # Behind the banks, and an element of the other vectors at each further multiplier.
-        storage_bytes=2 * (TAPS - 1) * lanes,
+        storage_bytes=(TAPS - 1) * position + (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes,
     )
 
 

@@ -288,7 +288,7 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
     """GEMM, DEPTHWISE or TAPS."""
     config, base = machine.config, machine.registers["BASE"]
     products = {"GEMM": _dot_products, "DEPTHWISE": _lane_products, "TAPS": _neighbour_products}[name]
-    first = base["wgt_base"] * (1 if name == "GEMM" else config.block_out)
+    first = base["wgt_base"] * (1 if name == "GEMM" else config.tile_rows)
     for y, x, dst, src, wgt in _operations(machine, values):
         d = base["acc_base"] + dst + _factor(values, "dst", y, x)
         machine.check("dst", d, config.acc_depth, "accumulator")
@@ -310,28 +310,42 @@ def _dot_products(machine: _Machine, s: int, w: int) -> NDArray[np.int64]:
 
 
 def _lane_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
-    """Input vector `s` with weight row `row`, lane by lane."""
-    vector = _input(machine, s)
-    vector, weights = _differences(machine, vector, _weight_row(machine, row))
-    return vector * weights
+    """The position of input vector `s` with weight row `row`, lane by lane."""
+    return _positions(machine, s, row, 1)
 
 
 def _neighbour_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
-    """TAPS input vectors from `s` on with the weight rows of the group of `row`, lane by lane; their sum."""
-    total = np.zeros((machine.config.batch, machine.config.block_out), np.int64)
-    machine.check("wgt", row, machine.config.wgt_depth * machine.config.block_out, "weight row")
-    for t in range(TAPS):
-        weights = _weight_row(machine, TAPS * (row // TAPS) + t)
-        vector, weights = _differences(machine, _input(machine, s + t, s), weights)
-        total += vector * weights
+    """TAPS positions from that of input vector `s` on with the weight rows of the group of `row`; their sum."""
+    return _positions(machine, s, row, TAPS)
+
+
+def _positions(machine: _Machine, s: int, row: int, count: int) -> NDArray[np.int64]:
+    """The sum over `count` positions, lane by lane.
+
+    Where an output vector has more elements than an input vector, a position is several input vectors and as many rows.
+    Where it has fewer, lanes are a part of an input vector, of which the last bits of `row` say the number.
+    """
+    config = machine.config
+    machine.check("wgt", row, config.wgt_depth * config.tile_rows, "weight row")
+    inputs, outputs = config.position_inputs, config.position_outputs
+    narrow, part = min(config.block_in, config.block_out), row % outputs
+    s, group = s // inputs * inputs, count * inputs * outputs
+    first = row // group * group
+    total = np.zeros((config.batch, config.block_out), np.int64)
+    for t in range(count):
+        for k in range(inputs):
+            vector = _input(machine, s + t * inputs + k, s)
+            weights = _weight_row(machine, first + (t * inputs + k) * outputs + part)
+            vector, weights = _differences(machine, vector[:, part * narrow : (part + 1) * narrow], weights)
+            total[:, k * narrow : (k + 1) * narrow] += vector * weights
     return total
 
 
 def _weight_row(machine: _Machine, row: int) -> NDArray[np.int8]:
-    """Row `row` of the weight scratchpad, block_in weights."""
-    block_out = machine.config.block_out
-    machine.check("wgt", row, machine.config.wgt_depth * block_out, "weight row")
-    return machine.wgt[row // block_out, row % block_out]
+    """Row `row` of the weight scratchpad, of as many weights as the shorter of an input and an output vector has."""
+    config = machine.config
+    tile, place = divmod(row, config.tile_rows)
+    return machine.wgt[tile].reshape(config.tile_rows, -1)[place]
 
 
 def _alu(machine: _Machine, values: Values) -> None:

@@ -186,7 +186,11 @@ def _any_tiles(indices, dst, src, wgt, inp, packed, acc, add, inp_zero, wgt_zero
 
 @compiled()
 def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # type: ignore[no-untyped-def]
-    """DEPTHWISE and TAPS; `wgt` int8 (depth, block_out, block_in), whose rows are counted one by one."""
+    """DEPTHWISE and TAPS; `wgt` int8 (depth, block_out, block_in), whose rows are counted one by one.
+
+    A row has as many weights as the shorter of an input and an output vector; a position is `inputs` input vectors, or
+    one of which `outputs` parts are lanes of an output vector.
+    """
     if _empty(row):
         return DONE
     if row[UOP_END] > len(uop):
@@ -195,12 +199,15 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
     taps = np.int64(POSITIONS if row[KIND] == TAPS else 1)
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     inp_zero, wgt_zero = zero_points(here)
-    wgt_base = (here[0] >> 32 & 0xFFFF) * wgt.shape[1]
-    weights = wgt.reshape((wgt.shape[0] * wgt.shape[1], wgt.shape[2]))
+    narrow, rows = min(wgt.shape[1], wgt.shape[2]), max(wgt.shape[1], wgt.shape[2])
+    inputs, outputs = wgt.shape[1] // narrow, wgt.shape[2] // narrow
+    wgt_base = (here[0] >> 32 & 0xFFFF) * rows
+    weights = wgt.reshape((wgt.shape[0] * rows, narrow))
+    more, group = taps * inputs - 1, taps * inputs * outputs
     if not _inside(row, indices, 0, acc_base, DST_OUT, DST_IN, len(acc)):
         return OUTSIDE
     if row[RESET] == 0 and not (
-        _inputs_inside(row, indices, inp_base, own, chain_base, len(inp), taps - 1)
+        _inputs_inside(row, indices, inp_base, own, chain_base, len(inp), more - (inputs - 1))
         and _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(weights))
     ):
         return OUTSIDE
@@ -214,13 +221,15 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
                     continue
                 s = inp_base + indices[k, 1] + y * row[SRC_OUT] + x * row[SRC_IN]
                 w = wgt_base + indices[k, 2] + y * row[WGT_OUT] + x * row[WGT_IN]
-                w -= w % taps
-                for t in range(taps):
-                    source, line = inp[s + t], weights[w + t]
+                part = w % outputs
+                s, w = s - s % inputs, w - w % group + part
+                for t in range(taps * inputs):
+                    source, line = inp[s + t], weights[w + t * outputs]
+                    to = t % inputs * narrow
                     for b in range(target.shape[0]):
-                        for j in range(target.shape[1]):
+                        for j in range(narrow):
                             weight = np.int32(line[j]) - wgt_zero
-                            target[b, j] += (np.int32(source[b, j]) - inp_zero) * weight
+                            target[b, to + j] += (np.int32(source[b, part * narrow + j]) - inp_zero) * weight
     return DONE
 
 

@@ -155,8 +155,9 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _tree(vector, tile, alone, tree):  # type: ignore[no-untyped-def]
-    """Products, and every level of sums; with `alone` the sums of a row take its own product only."""
+def _tree(vector, tile, alone, shift, tree):  # type: ignore[no-untyped-def]
+    """Products, and every level of sums; with `alone` the sums of row o take its own product only, of element o +
+    `shift`."""
     block_out, block_in = tile.shape
     for b in range(len(vector)):
         for o in range(block_out):
@@ -168,7 +169,7 @@ def _tree(vector, tile, alone, tree):  # type: ignore[no-untyped-def]
                 for k in range(width // 2):
                     left, right = line[start + 2 * k], line[start + 2 * k + 1]
                     if alone and start == 0:
-                        left, right = left * (2 * k == o), right * (2 * k + 1 == o)
+                        left, right = left * (2 * k == o + shift), right * (2 * k + 1 == o + shift)
                     line[start + width + k] = left + right
                 start += width
                 width //= 2
@@ -268,7 +269,11 @@ def observe_operations(  # type: ignore[no-untyped-def]
     lanes = batch * block_out
     depthwise = row[KIND] == DEPTHWISE or row[KIND] == TAPS
     taps = POSITIONS if row[KIND] == TAPS else 1
-    rows_a_tile = block_out if depthwise else 1
+    # Of as many weights as the shorter vector has; a position is several inputs, or lanes are a part of one.
+    narrow = min(block_in, block_out)
+    rows_a_tile = max(block_in, block_out) if depthwise else 1
+    inputs = block_out // narrow if depthwise else 1
+    parts = block_in // narrow if depthwise else 1
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     wgt_base = (here[0] >> 32 & 0xFFFF) * rows_a_tile
     inp_zero, wgt_zero = zero_points(here)
@@ -295,14 +300,17 @@ def observe_operations(  # type: ignore[no-untyped-def]
                 if row[RESET]:
                     sums[:] = 0
                 else:
-                    if s + taps - 1 >= len(inp) or w >= len(wgt) * rows_a_tile:
+                    part = w % parts
+                    s, w = s - s % inputs, w - w % (taps * inputs * parts)
+                    if s + taps * inputs - 1 >= len(inp) or w >= len(wgt) * rows_a_tile:
                         return -1
-                    w -= w % taps
                     sums[:] = 0
-                    for t in range(taps):
+                    for t in range(taps * inputs):
                         number = counts[0]
                         counts[0] += 1
-                        row_of_tile = wgt[w // rows_a_tile, (w + t) % block_out]
+                        to = t % inputs * narrow
+                        shift = part * narrow - to
+                        row_of_tile = wgt[w // rows_a_tile, (w // parts + t) % block_out]
                         for o in range(block_out):
                             for k in range(block_in):
                                 tile[o, k] = wgt[w // rows_a_tile, o, k]
@@ -310,8 +318,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
                             totals[_CHOSEN] += ones((np.int64(row_of_tile[k]) ^ state.chosen[k]) & 0xFF)
                             state.chosen[k] = row_of_tile[k]
                         if depthwise:
-                            for o in range(block_out):
-                                tile[o, o] = row_of_tile[o]
+                            for o in range(to, to + narrow):
+                                tile[o, o + shift] = row_of_tile[o + shift]
                         vector = inp[s + t]
                         for b in range(batch):
                             for k in range(block_in):
@@ -319,8 +327,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
                         if _chosen(number, share, counts[2]):
                             counts[1] += 1
                             if not filled:
-                                _tree(state.vector, state.tile, depthwise, state.trees[tree])
-                            _tree(vector, tile, depthwise, state.trees[1 - tree])
+                                _tree(state.vector, state.tile, depthwise, shift, state.trees[tree])
+                            _tree(vector, tile, depthwise, shift, state.trees[1 - tree])
                             _look(
                                 vector,
                                 tile,
@@ -336,9 +344,10 @@ def observe_operations(  # type: ignore[no-untyped-def]
                         for b in range(batch):
                             for o in range(block_out):
                                 total = np.int64(0)
-                                if depthwise:
-                                    total = (np.int64(vector[b, o]) - inp_zero) * (tile[o, o] - wgt_zero)
-                                else:
+                                own = o + shift
+                                if depthwise and to <= o < to + narrow:
+                                    total = (np.int64(vector[b, own]) - inp_zero) * (tile[o, own] - wgt_zero)
+                                elif not depthwise:
                                     for k in range(block_in):
                                         total += (np.int64(vector[b, k]) - inp_zero) * (tile[o, k] - wgt_zero)
                                 sums[b * block_out + o] += total

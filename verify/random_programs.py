@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import TABLE_BYTES, Config, Memory
-from vdla.isa.extensions import EXTENSIONS, with_what_they_need
+from vdla.isa.extensions import EXTENSIONS, TAPS, with_what_they_need
 from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, names_of, unit_of
 from vdla.isa.parameters import declared
 from vdla.isa.program import Program
@@ -72,10 +72,10 @@ def random_config(seed: int) -> Config:
     extensions = tuple(
         name
         for name in EXTENSIONS
-        if _generator(seed, name).random() < 0.9
-        and (name != "depthwise" or block_in == block_out)
-        and (name != "rows" or batch == 1)
+        if _generator(seed, name).random() < 0.9 and (name != "rows" or batch == 1)
     )
+    if block_in != block_out and "taps" not in extensions:
+        extensions = tuple(name for name in extensions if name != "depthwise")
     extensions = with_what_they_need(extensions)
     uop_depth, inp_depth, wgt_depth, acc_depth = pick(128, 512), pick(64, 128), pick(16, 64), pick(64, 128)
     match _generator(seed, "encoding").choice(("128", "128", "128", "alu", "loops", "micro-ops")):
@@ -92,8 +92,13 @@ def random_config(seed: int) -> Config:
             int(uneven.integers(-(-3 * depth // 4), depth + 1))
             for depth in (uop_depth, inp_depth, wgt_depth, acc_depth)
         )
+    if "taps" in extensions:  # which reads whole positions, and has two in each of its banks
+        position = max(1, block_out // block_in)
+        inp_depth = max(2 * TAPS, -(-inp_depth // position)) * position
     samples = _samples(Config, seed)
     if "post" not in extensions:
+        samples["chain_buffer_bytes"] = 0
+    if "taps" in extensions and samples["chain_buffer_bytes"] < 2 * TAPS * batch * max(block_in, block_out):
         samples["chain_buffer_bytes"] = 0
     inputs = inp_depth
     if chained := samples["chain_buffer_bytes"] // (batch * block_in):

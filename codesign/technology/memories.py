@@ -78,10 +78,12 @@ def _scratchpads(config: Config) -> Iterator[_Row]:
 
 def _inputs(module: str, config: Config, words: int, size: int) -> Iterator[_Row]:
     """A memory of input vectors, in banks where TAPS reads several at once."""
-    whole, rest = divmod(words, TAPS if config.has("taps") else 1)
     if not config.has("taps"):
         yield module, 1, words, 8 * size
         return
+    position = config.inp_bytes * config.position_inputs
+    words, size = words * size // position, position
+    whole, rest = divmod(words, TAPS)
     if rest:
         yield module, rest, whole + 1, 8 * size
     yield module, TAPS - rest, whole, 8 * size

@@ -108,17 +108,21 @@ def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np
 
 
 def pack_depthwise_weight(config: Config, weight: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) as rows [ceil(C / block), ceil(kh*kw / block), block (taps), block (channels)]."""
+    """int8 (C, kh, kw) as tiles [ceil(C / block), T, block_out, block_in], a row of block channels for each tap.
+
+    T = ceil(kh * kw / m), m such rows being a tile: the lesser of block_in and block_out.
+    """
     c, kh, kw = weight.shape
-    block = config.block_in
-    cb, tiles = -(-c // block), -(-kh * kw // block)
-    padded = np.zeros((cb * block, tiles * block), dtype=np.int8)
+    block, taps = Blocks.of(config).block, min(config.block_in, config.block_out)
+    cb, tiles = ceil_div(c, block), ceil_div(kh * kw, taps)
+    padded = np.zeros((cb * block, tiles * taps), dtype=np.int8)
     padded[:c, : kh * kw] = weight.reshape(c, kh * kw)
-    return np.ascontiguousarray(padded.reshape(cb, block, tiles, block).transpose(0, 2, 3, 1))
+    rows = padded.reshape(cb, block, tiles, taps).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(rows).reshape(cb, tiles, config.block_out, config.block_in)
 
 
 def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -> np.ndarray:
-    """int8 (C, kh, kw) as [ceil(C / block), T, block (rows), block (channels)], rows as `TapGroups` groups them.
+    """int8 (C, kh, kw) as `pack_depthwise_weight` packs them, taps as `TapGroups` groups them.
 
     `dilation` is int [1], that of columns. A row of the kernel is its groups, a group TAPS rows; T tiles hold them all.
     """

@@ -151,25 +151,38 @@ def _choice(index: Value, choices: list[Value]) -> Value:
     return choices[0]
 
 
+def _group_name(t: int, k: int, each: int) -> str:
+    return f"group_{t}" if each == 1 else f"group_{t}_{k}"
+
+
+def _chosen_name(k: int) -> str:
+    return f"chosen_{k}" if k else "chosen"
+
+
 class MultiplyArray(wiring.Component):
     """Operands of cycle t give `sums` in cycle t + `array_latency`; a new set every cycle.
 
     DEPTHWISE multiplies element j of the input vector by element j of row `row` of the tile. It uses the
     multiplier (j, j) of each batch row, whose weight comes from that row; the tree lets only its product through.
 
-    TAPS does that with TAPS neighbouring vectors and rows and adds up: lane j takes vector and row t to its multiplier
-    (j, j xor t), those that this number pairs being the same few for a few lanes. So a multiplexer stands in front of
-    TAPS - 1 elements of the vectors that a row takes; its weights are chosen behind the choice of the rows.
+    TAPS does that with TAPS neighbouring positions and rows and adds up: lane j takes position and row t to its
+    multiplier (j, j xor t), those that this number pairs being the same few for a few lanes. So a multiplexer stands in
+    front of TAPS - 1 elements of the vectors that a row takes; its weights are chosen behind the choice of the rows.
+
+    Where block_in and block_out differ, lane j of DEPTHWISE and TAPS is element j mod block_in of input vector j div
+    block_in of a position, or element j of that part of an input vector of which the last bits of `row` are the number;
+    so there is a multiplexer for t = 0 too, and j stands for the number of that element in the multiplexer's row.
 
     Members
     -------
     vector, tile, depthwise, row : In
         Operands: one input vector ([batch][block_in] int8), one tile ([block_out][block_in] int8), first element
         lowest, and how to combine them. They may come straight from a memory's output. On machines with `taps` there
-        are TAPS vectors, of which number `first` is the first one and those behind it follow, the last one's next being
-        number 0.
-    taps, first : In
-        There: the operation is TAPS (and `depthwise` as well), of the rows from `row`, a multiple of TAPS, on.
+        are TAPS positions, of which number `first` is the first one and those behind it follow, the last one's next
+        being number 0.
+    taps, first, part : In
+        There: the operation is TAPS (and `depthwise` as well), of a group of rows, `row` being the first one; which
+        vector of the first position GEMM takes, where a position has several.
     inp_zero, wgt_zero : In
         On machines with zero points: int8, what is taken off every element of the vector and of the tile.
     sums : Out
@@ -182,17 +195,30 @@ class MultiplyArray(wiring.Component):
     def __init__(self, *, config: Config) -> None:
         self.config = config
         self.diagonal, self.several = config.has("depthwise"), config.has("taps")
+        self.inputs = config.position_inputs if self.several else 1
+        self.outputs = config.position_outputs if self.several else 1
         super().__init__(
             {
-                "vector": In(8 * config.inp_bytes * (TAPS if self.several else 1)),
+                "vector": In(8 * config.inp_bytes * self.inputs * (TAPS if self.several else 1)),
                 **({"taps": In(1), "first": In(range(TAPS))} if self.several else {}),
+                **({"part": In(range(self.inputs))} if self.inputs > 1 else {}),
                 "tile": In(8 * config.wgt_bytes),
                 "depthwise": In(1),
-                "row": In(max(1, (config.block_out - 1).bit_length())),
+                "row": In(max(1, (config.tile_rows - 1).bit_length())),
                 **({"inp_zero": In(8), "wgt_zero": In(8)} if config.has("zero_points") else {}),
                 "sums": Out(config.batch * config.block_out * sum_bits(config)),
             }
         )
+
+    @property
+    def tap_bits(self) -> int:
+        """Where in `row` the number of the position in its group stands."""
+        return (self.inputs * self.outputs).bit_length() - 1
+
+    @property
+    def alike(self) -> bool:
+        """Whether input and output vectors have equally many elements."""
+        return self.config.block_in == self.config.block_out
 
     def elaborate(self, platform: object) -> Module:
         """Registers after the memories, the operand selection, and a row of columns for every output channel."""
@@ -212,13 +238,19 @@ class MultiplyArray(wiring.Component):
             zeros["zero"] = wgt_zero
         vectors = self._in_order(m, read_vector) if self.several else [read_vector]
         vectors = [_differences(item, inp_zero) for item in vectors]
+        own_vector: Value = vectors[0]
+        if self.inputs > 1:
+            part = Signal.like(self.part)
+            m.d.sync += part.eq(self.part)
+            own_vector = vectors[0].word_select(part, len(vector))
         m.d.sync += [
             read_vector.eq(self.vector),
-            vector.eq(vectors[0]),
+            vector.eq(own_vector),
             tile.eq(self.tile),
         ]
         rows = [tile.word_select(o, 8 * config.block_in) for o in range(config.block_out)]
         masks: list[Value] = []  # as DEPTHWISE passes the product registers, for every row
+        row: Value = Const(0)
         if self.diagonal:
             alone = Signal(
                 1 + config.multiplier_stages
@@ -226,27 +258,41 @@ class MultiplyArray(wiring.Component):
             row = Signal.like(self.row)
             m.d.sync += [alone.eq((alone << 1) | self.depthwise), row.eq(self.row)]
             masks = copies(m, alone[-1], config.block_out, "alone")
-            choices: list[Value] = rows
-            group: list[Value] = []
+            # What each position of a group of rows has: its rows, of which the number in `row` says the group.
+            groups: list[list[Value]] = []
+            low = self.tap_bits
             if self.several:
-                group = [Signal(8 * config.block_in, name=f"group_{t}") for t in range(TAPS)]
-                m.d.comb += [item.eq(_choice(row[2:], rows[t::TAPS])) for t, item in enumerate(group)]
-                choices = group
-            chosen = Signal(8 * config.block_in)
-            m.d.comb += chosen.eq(_choice(row, choices))
-            rows = [self._with_diagonal(o, own, chosen, alone[0]) for o, own in enumerate(rows)]
+                each, every = self.inputs, self.inputs * TAPS
+                groups = [
+                    [Signal(8 * config.block_in, name=_group_name(t, k, each)) for k in range(each)]
+                    for t in range(TAPS)
+                ]
+                chosen_group = row[low + TAPS.bit_length() - 1 :]
+                for t, items in enumerate(groups):
+                    for k, item in enumerate(items):
+                        m.d.comb += item.eq(_choice(chosen_group, rows[t * each + k :: every]))
+                alone_rows = [[items[k] for items in groups] for k in range(each)]
+            else:
+                alone_rows = [rows]
+            chosen = [Signal(8 * config.block_in, name=_chosen_name(k)) for k in range(len(alone_rows))]
+            m.d.comb += [item.eq(_choice(row[low:], of)) for item, of in zip(chosen, alone_rows, strict=True)]
+            own_rows = rows
+            rows = [self._with_diagonal(o, own, chosen, alone[0], row) for o, own in enumerate(own_rows)]
             if self.several:
                 taps, single = Signal(), Signal(1 + config.multiplier_stages)
                 m.d.sync += [taps.eq(self.taps), single.eq((single << 1) | (self.depthwise & ~self.taps))]
                 singles = copies(m, single[-1], config.block_out, "single")
-                rows = [self._with_taps(o, own, group, taps) for o, own in enumerate(rows)]
+                rows = [self._with_taps(o, own, groups, taps, row) for o, own in enumerate(rows)]
         for o, weights in enumerate(rows):
             inputs: dict[str, Value] = {"vectors": vector, "weights": weights, **zeros}
+            element = o % config.block_in
             if self.diagonal:
-                inputs["masks"] = Cat(masks[o] if i != o else Const(0) for i in range(config.block_in))
+                inputs["masks"] = Cat(masks[o] if i != element else Const(0) for i in range(config.block_in))
             if self.several:
-                inputs["vectors"] = self._own_vectors(m, o, vector, vectors, taps)
-                passed = {o ^ t: singles[o] if t else Const(0) for t in range(TAPS)}
+                inputs["vectors"] = self._own_vectors(
+                    m, o, vector, own_vector, vectors, (taps, alone[0]), row
+                )
+                passed = {element ^ t: singles[o] if t else Const(0) for t in range(TAPS)}
                 inputs["masks"] = Cat(passed.get(i, masks[o]) for i in range(config.block_in))
             made = place(m, platform, f"row_{o}", ROW, partial(Row, config=config), **inputs)
             for b in range(config.batch):
@@ -267,35 +313,64 @@ class MultiplyArray(wiring.Component):
             m.d.comb += vectors[t].eq(item)
         return vectors
 
-    def _own_vectors(self, m: Module, o: int, vector: Signal, vectors: list[Value], taps: Value) -> Value:
-        """What row `o` takes of the batch: `vector`, the register of the first of `vectors`, but with `taps` element o
-        of the others."""
+    def _own_vectors(
+        self,
+        m: Module,
+        o: int,
+        vector: Signal,
+        own_vector: Value,
+        vectors: list[Value],
+        modes: tuple[Value, Value],
+        row: Value,
+    ) -> Value:
+        """What row `o` takes of the batch: `vector`, the register of `own_vector`, but in `modes` TAPS and DEPTHWISE
+        the elements of its lane in the positions `vectors`."""
         config, bits = self.config, operand_bits(self.config)
+        element = o % config.block_in
         parts: list[Value] = []
         for b in range(config.batch):
             start = b * config.block_in
             for i in range(config.block_in):
-                if not 0 < i ^ o < TAPS:
+                t = i ^ element
+                if t >= TAPS or (t == 0 and self.alike):
                     parts.append(vector.word_select(start + i, bits))
                     continue
-                own = Signal(bits, name=f"own_{o}_{b}_{i ^ o}", reset_less=True)
-                there, here = (vectors[t].word_select(start + j, bits) for t, j in ((i ^ o, o), (0, i)))
-                m.d.sync += own.eq(Mux(taps, there, here))
+                own = Signal(bits, name=f"own_{o}_{b}_{t}", reset_less=True)
+                there = self._lane_of(vectors[t], o, b, bits, row)
+                m.d.sync += own.eq(Mux(modes[t == 0], there, own_vector.word_select(start + i, bits)))
                 parts.append(own)
         return Cat(*parts)
 
-    @staticmethod
-    def _with_taps(o: int, own: Value, group: list[Value], taps: Value) -> Value:
-        """The weights `own` of row `o`, with `taps` element o of each other row of `group` where `_own_vectors` has its
-        vector's."""
+    def _with_taps(self, o: int, own: Value, groups: list[list[Value]], taps: Value, row: Value) -> Value:
+        """The weights `own` of row `o`, with `taps` lane o's of each further position of `groups` where `_own_vectors`
+        has its vector's."""
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
+        element = o % self.config.block_in
         for t in range(1, TAPS):
-            elements[o ^ t] = Mux(taps, group[t].word_select(o, 8), elements[o ^ t])
+            elements[element ^ t] = Mux(taps, self._weight_of(groups[t], o, row), elements[element ^ t])
         return Cat(*elements)
 
-    @staticmethod
-    def _with_diagonal(o: int, own: Value, chosen: Value, alone: Value) -> Value:
-        """The weights `own` of row `o`, element o taken from `chosen` with `alone`."""
+    def _with_diagonal(self, o: int, own: Value, chosen: list[Signal], alone: Value, row: Value) -> Value:
+        """The weights `own` of row `o`, with `alone` that of lane o taken from the rows `chosen`."""
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
-        elements[o] = Mux(alone, chosen.word_select(o, 8), elements[o])
+        element = o % self.config.block_in
+        elements[element] = Mux(alone, self._weight_of(list(chosen), o, row), elements[element])
         return Cat(*elements)
+
+    def _weight_of(self, rows: list[Value], o: int, row: Value) -> Value:
+        """The weight of lane `o` in the rows of a position."""
+        config = self.config
+        if self.outputs == 1:
+            return rows[o // config.block_in].word_select(o % config.block_in, 8)
+        parts = [rows[0].word_select(q * config.block_out + o, 8) for q in range(self.outputs)]
+        return _choice(row[: self.tap_bits], parts)
+
+    def _lane_of(self, position: Value, o: int, b: int, bits: int, row: Value) -> Value:
+        """Lane `o` of the batch's vector `b` in a position."""
+        config = self.config
+        if self.outputs == 1:
+            k, element = divmod(o, config.block_in)
+            return position.word_select((k * config.batch + b) * config.block_in + element, bits)
+        start = b * config.block_in + o
+        parts = [position.word_select(start + q * config.block_out, bits) for q in range(self.outputs)]
+        return _choice(row[: self.tap_bits], parts)

@@ -44,7 +44,7 @@ def loop_layout(config: Config) -> data.StructLayout:
 
 def wgt_row_bits(config: Config) -> int:
     """Width of an index that counts rows of weight tiles, as DEPTHWISE does."""
-    return config.wgt_index_bits + (config.block_out - 1).bit_length()
+    return config.wgt_index_bits + (config.tile_rows - 1).bit_length()
 
 
 def src_bits(config: Config) -> int:

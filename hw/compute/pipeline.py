@@ -194,9 +194,18 @@ class Pipeline(wiring.Component):
             vector, from_inp = self._chain(m, multiplies, inp_address, uop.src, first.offset.src)
         if config.has("taps"):
             taps, array_taps, array_first = Signal(), Signal(), Signal.like(array.first, reset_less=True)
-            m.d.sync += [taps.eq(mode.taps), array_taps.eq(taps), array_first.eq(inp_address)]
-            with m.If(taps):  # It takes whole groups of rows.
-                m.d.sync += array_row[: len(array_first)].eq(0)
+            part_bits = config.position_inputs.bit_length() - 1
+            m.d.sync += [
+                taps.eq(mode.taps),
+                array_taps.eq(taps),
+                array_first.eq(inp_address >> part_bits),
+            ]
+            if part_bits:
+                array_part = Signal.like(array.part, reset_less=True)
+                m.d.sync += array_part.eq(inp_address)
+                m.d.comb += array.part.eq(array_part)
+            with m.If(taps):  # It takes whole groups of rows, the first one first.
+                m.d.sync += array_row.bit_select(array.tap_bits, len(array_first)).eq(0)
             m.d.comb += [array.taps.eq(array_taps), array.first.eq(array_first)]
             reads = (from_inp, multiplies & ~from_inp)
             self._banks(m, reads, taps, inp_address, uop.src, first.offset.src)
@@ -243,30 +252,30 @@ class Pipeline(wiring.Component):
         """
         config = self.config
         base_bits = config.chain_base.bit_length() - 1
-        place = Signal(range(config.chain_depth), name="chain_place", reset_less=True)
+        chained, arriving = index[base_bits:].any(), Signal(name="chain_arriving")
+        vector: Value = self.chain.data
+        with m.If(multiplies):
+            m.d.sync += arriving.eq(chained)
         if config.has("taps"):
-            pass  # `_banks` addresses it.
-        elif config.chain_depth <= config.chain_base:
+            # `_banks` addresses it, and the array takes its part of a position.
+            return Mux(arriving, vector, self.inp.data), multiplies & ~chained
+        place = Signal(range(config.chain_depth), name="chain_place", reset_less=True)
+        if config.chain_depth <= config.chain_base:
             m.d.comb += place.eq(index)
         else:
             # Beyond twice chain_base the lower bits are not enough; it is taken from the offset, a cycle earlier.
             offset = Signal.like(place, name="chain_offset", reset_less=True)
             m.d.sync += [offset.eq(next_offset - config.chain_base), place.eq(src + offset)]
-        chained, arriving = index[base_bits:].any(), Signal(name="chain_arriving")
         part_bits = (config.chain_word_bytes // config.inp_bytes).bit_length() - 1
-        vector: Value = self.chain.data
-        with m.If(multiplies):
-            m.d.sync += arriving.eq(chained)
         if part_bits:
             part = Signal(part_bits, name="chain_part", reset_less=True)
             with m.If(multiplies):
                 m.d.sync += part.eq(place)
             vector = vector.word_select(part, 8 * config.inp_bytes)
-        if not config.has("taps"):
-            m.d.comb += [
-                self.chain.enable.eq(multiplies & chained),
-                self.chain.address.eq(place >> part_bits),
-            ]
+        m.d.comb += [
+            self.chain.enable.eq(multiplies & chained),
+            self.chain.address.eq(place >> part_bits),
+        ]
         return Mux(arriving, vector, self.inp.data), multiplies & ~chained
 
     def _banks(
@@ -278,23 +287,25 @@ class Pipeline(wiring.Component):
         src: Value,
         next_offset: Value,
     ) -> None:
-        """Addresses the banks of the input scratchpad, or of the chain memory, as `reads` says: that of vector `index`,
-        or with `taps` all of them, for it and those behind.
+        """Addresses the banks of the input scratchpad, or of the chain memory, as `reads` says: that of the position of
+        vector `index`, or with `taps` all of them, for it and those behind.
 
-        Of these, bank b has the one at its address (index + TAPS - 1 - b) div TAPS: a sum of `src` and `next_offset`,
-        which are early as in `_chain`.
+        Of these, bank b has the one at its address (position + TAPS - 1 - b) div TAPS: a sum of `src` and
+        `next_offset`, which are early as in `_chain`, without its last bits.
         """
         config = self.config
-        bank_bits = TAPS.bit_length() - 1
+        bank_bits, vectors = TAPS.bit_length() - 1, config.position_inputs
+        part_bits = vectors.bit_length() - 1
         origin = config.chain_base if config.chain_depth > config.chain_base else 0
-        wanted = Cat(taps | (index[:bank_bits] == bank) for bank in range(TAPS))
+        wanted = Cat(taps | (index[part_bits : part_bits + bank_bits] == bank) for bank in range(TAPS))
         places: dict[int, list[Value]] = {}
         for start in sorted({0, origin}):
             for bank in range(TAPS):
                 offset = Signal(config.inp_index_bits, name=f"bank_offset_{start}_{bank}", reset_less=True)
                 place = Signal(config.inp_index_bits, name=f"bank_place_{start}_{bank}", reset_less=True)
-                m.d.sync += [offset.eq(next_offset + (TAPS - 1 - bank - start)), place.eq(src + offset)]
-                places.setdefault(start, []).append(place[bank_bits:])
+                ahead = (TAPS - 1 - bank) * vectors - start
+                m.d.sync += [offset.eq(next_offset + ahead), place.eq(src + offset)]
+                places.setdefault(start, []).append(place[part_bits + bank_bits :])
 
         ports = [(self.inp, 0), *([(self.chain, origin)] if config.chain_buffer_bytes else [])]
         for (port, start), read in zip(ports, reads, strict=False):

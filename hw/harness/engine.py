@@ -205,7 +205,8 @@ class Machine:
         for kind, size in self._sizes().items():
             data = np.ascontiguousarray(arrays[kind].swapaxes(0, 1) if kind in _BY_PART else arrays[kind])
             if kind in _BANKED and self._config.has("taps"):
-                data = data[_by_bank(len(data))]
+                words = data.reshape(-1, self._bank_bytes)
+                data = words[_by_bank(len(words))]
             data, size = np.tile(data.reshape(-1), self._copies(kind)), size * self._copies(kind)
             there = self._library.vdla_fill(self._harness, kind.encode(), data.ctypes.data, size)
             self._check_size(kind, there, size)
@@ -230,11 +231,16 @@ class Machine:
             found[kind] = np.ascontiguousarray(halves.swapaxes(0, 1)).reshape(-1)
         if self._config.has("taps"):
             for kind in _BANKED & found.keys():
-                banked = found[kind].reshape(-1, self._config.inp_bytes)
+                banked = found[kind].reshape(-1, self._bank_bytes)
                 found[kind] = np.empty_like(banked)
                 found[kind][_by_bank(len(banked))] = banked
                 found[kind] = found[kind].reshape(-1)
         return found
+
+    @property
+    def _bank_bytes(self) -> int:
+        """Bytes of a word of a bank of input vectors."""
+        return self._config.inp_bytes * self._config.position_inputs
 
     def _copies(self, kind: str) -> int:
         """How many times the RTL holds a scratchpad: every lane of STORE.POST has the look-up tables."""

@@ -76,7 +76,7 @@ def test_taps_read_vectors_of_one_memory():
     assert "inp element 3" in problems(race, config)[0]
     with pytest.raises(ConfigError, match="taps needs depthwise; add 'depthwise'"):
         dataclasses.replace(SQUARE, extensions=("post", "taps"))
-    with pytest.raises(ConfigError, match="chain_buffer_bytes = 16: taps needs at least 8 vectors"):
+    with pytest.raises(ConfigError, match="chain_buffer_bytes = 16: taps needs at least 8 positions"):
         dataclasses.replace(config, chain_buffer_bytes=16)
 
 

@@ -270,6 +270,33 @@ def test_taps_add_four_positions(mode):
     assert np.array_equal(result.acc, expected.astype(np.int32))
 
 
+@pytest.mark.parametrize(("name", "count"), [("DEPTHWISE", 1), ("TAPS", 4)])
+@pytest.mark.parametrize(("block_in", "block_out"), [(4, 16), (16, 4)])
+def test_positions_of_arrays_that_are_not_square(block_in, block_out, name, count):
+    """Channel c of a position is wherever the shorter vectors have it; one operation takes all of it, or a fourth."""
+    shape = {"block_in": block_in, "block_out": block_out, "inp_buffer_bytes": 2048, "wgt_buffer_bytes": 4096}
+    config = dataclasses.replace(WIDE, **shape, extensions=(*WIDE.extensions, "taps"))
+    memory = noise(65536)
+    put_uops(memory, config, [2], [8], [37])
+    inputs, outputs = config.position_inputs, config.position_outputs
+    loads = (
+        "LOAD.UOP y_size=1 x_size=1 x_stride=1\n"
+        "LOAD.INP dram_base=64 y_size=1 x_size=30 x_stride=30\n"
+        "LOAD.WGT dram_base=16 y_size=1 x_size=8 x_stride=8\n"
+    )
+    before = run(loads, memory, config)
+    result = run(f"{loads}CONFIG BASE wgt_base=3\n{name} uop_end=1 iter_out=1 iter_in=1", memory, config)
+    # Of 16 channels each: vector 8 begins position 8 or 2, tile 3 begins tap 12, and row 37 behind it is in tap 21.
+    first, tap, part = 8 // inputs, 21 // count * count, 37 % outputs
+    channels = before.inp.reshape(-1, inputs, WIDE.batch, block_in).transpose(0, 2, 1, 3)
+    channels = channels.reshape(len(channels), WIDE.batch, 16).astype(np.int64)
+    taps = before.wgt.reshape(-1, 16).astype(np.int64)
+    total = sum(channels[first + t] * taps[tap + t] for t in range(count))
+    expected = np.zeros_like(before.acc)
+    expected[2] = total[:, part * block_out : (part + 1) * block_out]
+    assert np.array_equal(result.acc, expected)
+
+
 # --- stores ---------------------------------------------------------------------------------------------
 
 

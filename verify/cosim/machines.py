@@ -423,7 +423,7 @@ def default_machines() -> tuple[Config, ...]:
         ),
         change(
             small,
-            "4x8, 512-bit bus, look-up tables and chain memory",
+            "4x8, 512-bit bus, look-up tables, chain memory and taps",
             block_out=8,
             wgt_buffer_bytes=4 * KIB,
             acc_banks=4,
@@ -438,7 +438,7 @@ def default_machines() -> tuple[Config, ...]:
             operand_fifo_bytes=256,
             store_fifo_bytes=256,
             row_entries=8,
-            extensions=("post", "patch", "table", "broadcast", "rows"),
+            extensions=("post", "patch", "depthwise", "taps", "table", "broadcast", "rows"),
             memory=Memory(bus_bytes=64, outstanding_reads=4, outstanding_writes=2),
         ),
         change(
@@ -461,7 +461,7 @@ def default_machines() -> tuple[Config, ...]:
         ),
         change(
             small,
-            "8x4, batch 8, eight look-up tables",
+            "8x4, batch 8, eight look-up tables and taps",
             batch=8,
             block_in=8,
             inp_buffer_bytes=2 * KIB,
@@ -471,7 +471,7 @@ def default_machines() -> tuple[Config, ...]:
             par_buffer_bytes=32 * 9,
             operand_fifo_bytes=64,
             store_fifo_bytes=64,
-            extensions=("post", "table", "broadcast"),
+            extensions=("post", "depthwise", "taps", "table", "broadcast"),
             memory=Memory(bus_bytes=16, outstanding_reads=2, outstanding_writes=1),
         ),
     )

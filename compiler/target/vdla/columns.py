@@ -179,8 +179,9 @@ class Access:
     """One operand: its start and extents, and the strides of its leading dimensions in elements.
 
     On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
-    addresses count elements from the buffer's address. `least` is the room that the innermost dimension takes even
-    where the buffer has less of it: the rows of a weight tile. A buffer without slots begins at element `begin`.
+    addresses count elements from the buffer's address. `least` is the room that the innermost dimensions take, the last
+    one first, even where the buffer has less of it: the rows of a weight tile. A buffer without slots begins at element
+    `begin`.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class Access:
         region: Region,
         slots: Mapping[str, tuple[int, ...]],
         element_dimensions: int,
-        least: int = 1,
+        least: tuple[int, ...] = (),
         begin: int = 0,
     ) -> None:
         buffer, self._begin = region.buffer, begin
@@ -198,7 +199,8 @@ class Access:
         strides, stride = [0] * leading, 1
         for d in range(leading - 1, -1, -1):
             strides[d] = stride
-            stride *= max(buffer.shape[d], least if d == leading - 1 else 1)
+            room = least[leading - 1 - d] if leading - 1 - d < len(least) else 1
+            stride *= max(buffer.shape[d], room)
         skip = 0 if self.slots is None else 1
         self._copy = evaluator(region.starts[0]) if skip else None
         self.strides = tuple(strides[skip:])

@@ -187,7 +187,9 @@ class LayerEmitter:
         self._sequences.append(words)
         return len(self._sequences) - 1
 
-    def access(self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: int = 1) -> Access:
+    def access(
+        self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: tuple[int, ...] = ()
+    ) -> Access:
         """An operand as addresses in this layer's slots."""
         place, config = self.chained(region.buffer), self.config
         start = 0 if place is None else config.chain_base + place.address // config.inp_bytes

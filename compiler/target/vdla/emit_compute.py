@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,9 @@ import numpy as np
 from vdla.isa import layout
 from vdla.isa.extensions import TAPS
 
-from ...ir.expr import FIRST, Expr, Var
-from ...ir.stmt import Intrinsic
+from ...ir.affine import quotient
+from ...ir.expr import FIRST, Const, Expr, Var
+from ...ir.stmt import Intrinsic, Region
 from ...ir.visit import free_vars
 from .columns import (
     Column,
@@ -81,9 +82,10 @@ def _emit_sums(
     name: str,
 ) -> None:
     """The instructions `name` of all positions, the first of which overwrites."""
-    row = 1 if name == "GEMM" else emitter.config.block_out
-    # TAPS reads the vectors behind the one that it names, too.
-    beyond = {"inp": TAPS - 1 if name == "TAPS" else 0}
+    row = 1 if name == "GEMM" else emitter.config.tile_rows
+    # Others read the vectors behind the one that they name, too.
+    vectors = 1 if name == "GEMM" else emitter.config.position_inputs
+    beyond = {"inp": vectors * (TAPS if name == "TAPS" else 1) - 1}
     bases = [access.base(inner.values) for access in plan.operands]
     starts = [access.offset(inner.values) for access in plan.operands]
     # Depthwise weights are relocated by whole tiles; the row inside the tile is the micro-ops' part.
@@ -145,8 +147,7 @@ def _plan(
 ) -> Plan:
     accumulator, data, weight = leaf.operands
     if leaf.declaration.name != "gemm":
-        # Its weights count in rows of a tile, all else in whole elements.
-        filters = emitter.access(weight, element_dimensions=1, least=emitter.config.block_out)
+        filters = _rows(emitter, weight)
     else:
         filters = emitter.access(weight)
     operands = (emitter.access(accumulator), emitter.access(data), filters)
@@ -179,6 +180,23 @@ def _plan(
         first=None if leaf.first is None else evaluator(_without(leaf.first)),
         factors=tuple(tuple((factors[names[i]] or (0, 0, 0))[k] for i in counted) for k in range(3)),
     )
+
+
+def _rows(emitter: LayerEmitter, weight: Region) -> Access:
+    """Depthwise weights: rows of a tile, of as many weights as the shorter vector has. Others count tiles."""
+    config, buffer = emitter.config, weight.buffer
+    parts = config.position_outputs
+    if parts == 1:
+        return emitter.access(weight, element_dimensions=1, least=(config.block_out,))
+    # A row of the buffer is several.
+    *outer, last = weight.starts
+    part = quotient(last, config.block_out)
+    if part is None:
+        raise ValueError(f"a part of a row of {buffer.name} begins between two parts")
+    apart = replace(buffer, shape=(*buffer.shape[:-1], parts, config.block_out))
+    extents = (*weight.extents[:-1], Const(1), Const(config.block_out))
+    region = Region(buffer=apart, starts=(*outer, part, Const(0)), extents=extents)
+    return emitter.access(region, element_dimensions=1, least=(parts, config.block_out))
 
 
 def _without(first: Expr) -> Expr:

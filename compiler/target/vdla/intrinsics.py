@@ -42,37 +42,36 @@ def _gemm(b_size: int, ci: int, co: int, scope: str) -> IntrinsicDeclaration:
     return IntrinsicDeclaration(name="gemm", parameters=(acc, inp, wgt), body=body)
 
 
-def depthwise(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
-    """acc int32[B, co] += inp int8[B, ci] * wgt int8[ci], lane by lane, or = where FIRST holds; ci equals co.
+def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> IntrinsicDeclaration:
+    """acc int32[B, co] += the sum over t < `positions` of inp int8[positions, B, co] * wgt int8[positions, co], lane by
+    lane, or = where FIRST holds: DEPTHWISE of one position, which is no dimension, TAPS of several.
 
-    `scope` as of `gemm`.
+    Where co is r times ci, a position is r input vectors and r rows of weights: inp int8[positions * r, B, ci]. Where
+    it is a part of ci, inp and wgt are that part of a vector and of a row. `scope` as of `gemm`.
     """
     b_size, lanes = config.batch, config.block_out
+    vectors, narrow = config.position_inputs, min(config.block_in, lanes)
+    count = positions * vectors
+    # One vector is no dimension.
+    of = () if count == 1 else (count,)
     acc = Buffer(name="acc", shape=(b_size, lanes), dtype=DType.INT32, scope="acc")
-    inp = Buffer(name="inp", shape=(b_size, lanes), dtype=DType.INT8, scope=scope)
-    wgt = Buffer(name="wgt", shape=(lanes,), dtype=DType.INT8, scope="wgt")
-    b, j = Var("b"), Var("j")
-    product = cast(inp[b, j], DType.INT32) * cast(wgt[j,], DType.INT32)
-    reduce = Reduce(name="depthwise", op="add", buffer=acc, indices=(b, j), value=product, first=FIRST)
-    body = nest([(b, b_size), (j, lanes)], reduce)
-    return IntrinsicDeclaration(name="depthwise", parameters=(acc, inp, wgt), body=body)
+    inp = Buffer(name="inp", shape=(*of, b_size, narrow), dtype=DType.INT8, scope=scope)
+    wgt = Buffer(name="wgt", shape=(*of, narrow), dtype=DType.INT8, scope="wgt")
+    t, b, j = Var("t"), Var("b"), Var("j")
+    number = t if vectors == 1 else (t * vectors + j // narrow if positions > 1 else j // narrow)
+    lane = j if vectors == 1 else j % narrow
+    at = () if count == 1 else (number,)
+    product = cast(inp[(*at, b, lane)], DType.INT32) * cast(wgt[(*at, lane)], DType.INT32)
+    name, loops, first = "depthwise", [(b, b_size), (j, lanes)], FIRST
+    if positions > 1:
+        name, loops, first = "taps", [(t, positions), *loops], all_of(FIRST, equal(t, 0))
+    reduce = Reduce(name=name, op="add", buffer=acc, indices=(b, j), value=product, first=first)
+    return IntrinsicDeclaration(name=name, parameters=(acc, inp, wgt), body=nest(loops, reduce))
 
 
 def taps(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
-    """acc int32[B, co] += the sum over t of inp int8[TAPS, B, ci] * wgt int8[TAPS, ci], lane by lane; ci equals co.
-
-    `scope` and FIRST as of `gemm`.
-    """
-    b_size, lanes = config.batch, config.block_out
-    acc = Buffer(name="acc", shape=(b_size, lanes), dtype=DType.INT32, scope="acc")
-    inp = Buffer(name="inp", shape=(TAPS, b_size, lanes), dtype=DType.INT8, scope=scope)
-    wgt = Buffer(name="wgt", shape=(TAPS, lanes), dtype=DType.INT8, scope="wgt")
-    t, b, j = Var("t"), Var("b"), Var("j")
-    product = cast(inp[t, b, j], DType.INT32) * cast(wgt[t, j], DType.INT32)
-    first = all_of(FIRST, equal(t, 0))
-    reduce = Reduce(name="taps", op="add", buffer=acc, indices=(b, j), value=product, first=first)
-    body = nest([(t, TAPS), (b, b_size), (j, lanes)], reduce)
-    return IntrinsicDeclaration(name="taps", parameters=(acc, inp, wgt), body=body)
+    """`depthwise` of TAPS positions."""
+    return depthwise(config, scope, TAPS)
 
 
 def post(

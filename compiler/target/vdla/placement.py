@@ -55,6 +55,8 @@ class Scratchpads:
         self._depth = scratchpad_depths(config)
         self._bank = config.acc_bank_depth
         self._next = dict.fromkeys(self._depth, 0)
+        # DEPTHWISE and TAPS take positions that begin at multiples of their size.
+        self._aligned = {"inp": config.position_inputs if config.has("taps") else 1}
 
     def place(self, buffers: list[Buffer], last_copy: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """First element of each copy (leading dimension) of each buffer of one layer.
@@ -84,9 +86,9 @@ class Scratchpads:
         if total > depth:
             listing = ", ".join(f"{name} {copies} x {size}" for name, size, copies in sizes)
             raise PlacementError(f"{scope} holds {depth} elements but the layer needs {total}: {listing}")
-        starts = self._rotate(
-            depth, [size for _, size, copies in sizes for _ in range(copies)], self._next[scope]
-        )
+        step = self._aligned.get(scope, 1)
+        first = -(-self._next[scope] // step) * step % depth
+        starts = self._rotate(depth, [size for _, size, copies in sizes for _ in range(copies)], first)
         slots: dict[str, tuple[int, ...]] = {}
         position = 0
         for name, size, copies in sizes:

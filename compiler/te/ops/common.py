@@ -149,7 +149,8 @@ def post_nest(
 ) -> Stmt:
     """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0].
 
-    With several output vectors in a block a loop "s" inside of them runs over those of a position; o counts blocks.
+    With several output vectors in a block a loop "s" inside of them runs over those of a position; o counts blocks, and
+    the accumulator may have a dimension for them behind that of blocks.
     With `area` only that part of the output is computed; y and x then count from its corner. `margins` are those of
     `output_buffers`. With `spread` the `area`, which there must be, lies spread over the output.
     """
@@ -168,6 +169,7 @@ def post_nest(
     if spread is not None:
         bottom, right, top, left, (down, along) = bottom - top, right - left, 0, 0, spread.steps
     vector = o if outputs == 1 else o * outputs + s
+    place = (o, s) if len(accumulator.shape) > 6 else (vector,)
 
     def at(buffer: Buffer, b: Expr, j: Expr):
         row, column = y * down + top, x * along + left
@@ -179,7 +181,7 @@ def post_nest(
 
     views = Views(
         out=lambda b, j: at(out, b, j),
-        accumulator=lambda r, c, b, j: accumulator[n, vector, y * strides[0] + r, x * strides[1] + c, b, j],
+        accumulator=lambda r, c, b, j: accumulator[(n, *place, y * strides[0] + r, x * strides[1] + c, b, j)],
         parameter=lambda row, j: parameters[vector, row, j],
         operand=None if operand is None else lambda b, j: at(operand, b, j),
         table=table_of(post),

@@ -7,20 +7,10 @@ from vdla.isa.extensions import TAPS
 from ...ir.expr import Buffer, Const, Var, all_of, cast, equal
 from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
-from ..blocks import Blocks, Pads, ceil_div
+from ..blocks import Blocks, Pads, Window, ceil_div
 from ..post import Post
 from ..taps import TapGroups
-from .common import (
-    Area,
-    Part,
-    Spread,
-    activation,
-    output_buffers,
-    padded_input,
-    parameters_of,
-    post_nest,
-    table_of,
-)
+from .common import Area, Part, Spread, output_buffers, padded_input, parameters_of, post_nest, table_of
 from .convolution import Convolution
 
 
@@ -47,54 +37,69 @@ def depthwise_conv2d(
 
     With `taps`, the groups of the window's columns, the loop kw becomes two, g over groups and t inside of one: row
     (kh * count + g) * TAPS + t holds the weight of column g * step + t. Shared weights are then those of kh = 0.
-    ValueError if block_in and block_out differ, if there is not one filter a channel, or if a window does not fit.
+
+    Where co is r times ci, r rows are one position's. Where it is a part of ci, the sums have a dimension more (loop q)
+    behind the blocks, for the parts. ValueError if there is not one filter a channel, or if a window does not fit.
     """
-    if blocks.block_in != blocks.block_out:
-        raise ValueError("a depthwise convolution needs block_in equal to block_out")
     if not convolution.groups == convolution.channels == convolution.filters:
         raise ValueError("a depthwise convolution has one filter a channel")
-    batch, channels = convolution.batch, convolution.channels
-    height, width = convolution.height, convolution.width
-    window = convolution.window if taps is None else taps.widened(convolution.window)
-    b_size, lanes = blocks.batch, blocks.block_out
-    nb, cb = ceil_div(batch, b_size), ceil_div(channels, lanes)
-    (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
-    part = Part.of(window, height, width, area)
+    nb, cb = ceil_div(convolution.batch, blocks.batch), ceil_div(convolution.channels, blocks.block)
+    own = convolution.window
+    wide = _in_vectors(blocks, own if taps is None else taps.widened(own))
+    height, width = convolution.height, convolution.width * blocks.inputs
+    part = Part.of(wide, height, width, area)
     oh, ow = part.outputs
-    n, o, y, x, b, j, kh = (Var(f"conv.{v}") for v in ("n", "o", "y", "x", "b", "j", "kh"))
-    # The operations of a row of the kernel; with TAPS each multiplies several rows of weights together.
-    step, count, together = (dx, kw_size, 1) if taps is None else (taps.step, taps.count, TAPS)
-    kw = Var("conv.kw" if taps is None else "conv.g")
+    vector, sums = (blocks.batch, blocks.block_in), (blocks.batch, blocks.block_out)
+    names = (
+        *(f"conv.{v}" for v in ("n", "o", "q", "y", "x", "b", "j", "kh")),
+        f"conv.{'g' if taps else 'kw'}",
+    )
+    n, o, q, y, x, b, j, kh, kw = (Var(name) for name in names)
+    # The operations of a row of the kernel; with TAPS each multiplies several positions together.
+    step, count, together = (
+        (own.dilations[1], own.kernel[1], 1) if taps is None else (taps.step, taps.count, TAPS)
+    )
     inner = [] if taps is None else [(Var("conv.t"), TAPS)]
-    # Of the weights' rows a tile has so many groups; those of an average pool are alike in all rows of the kernel.
-    of_tile = lanes // together
+    # Of the weights a tile has so many groups; those of an average pool are alike in all rows of the kernel.
+    rows = together * blocks.inputs
+    of_tile = blocks.block_out // rows
     group = kh * count + kw
-    tiles = ceil_div(kh_size * count, of_tile)
+    tiles = ceil_div(own.kernel[0] * count, of_tile)
     if shared_weights:
         group, tiles = (Const(0), 1) if taps is None else (kw, ceil_div(count, of_tile))
-    column, row = kw * step, group % of_tile * together
+    column, row = (x * own.strides[1] + kw * step), group % of_tile * rows
     for t, _ in inner:
-        column, row = column + t, row + t
+        column, row = column + t, row + t * blocks.inputs
+    lane = j
+    if blocks.inputs > 1:
+        column, row, lane = column * blocks.inputs + j // vector[1], row + j // vector[1], j % vector[1]
+    if blocks.outputs > 1:
+        lane = q * sums[1] + j
 
-    weight = Buffer(name="W", shape=(1 if shared_weights else cb, tiles, lanes, lanes), dtype=DType.INT8)
+    shape = (1 if shared_weights else cb, tiles, blocks.block_out, blocks.block_in)
+    weight = Buffer(name="W", shape=shape, dtype=DType.INT8)
     x_in, padded, pads = padded_input(
-        window, part, (nb, cb, height, width), (b_size, lanes), pad_value=pad_value, resident=resident
+        wide, part, (nb, cb, height, width), vector, pad_value=pad_value, resident=resident
     )
-    acc = activation("acc", (nb, cb, oh, ow), (b_size, lanes), DType.INT32)
-    data = padded[n, o, y * sy + kh * dy, x * sx + column, b, j]
-    filters = weight[0 if shared_weights else o, group // of_tile, row, j]
+    parts = [(q, blocks.outputs)] if blocks.outputs > 1 else []
+    acc_shape = (nb, cb, *(size for _, size in parts), oh, ow, *sums)
+    acc = Buffer(name="acc", shape=acc_shape, dtype=DType.INT32)
+    data = padded[n, o, y * own.strides[0] + kh * own.dilations[0], column, b, lane]
+    filters = weight[0 if shared_weights else o, group // of_tile, row, lane]
+    place = (n, o, *(var for var, _ in parts), y, x, b, j)
     conv = Reduce(
         name="conv",
         op="add",
         buffer=acc,
-        indices=acc[n, o, y, x, b, j].indices,
+        indices=acc[place].indices,
         value=cast(data, DType.INT32) * cast(filters, DType.INT32),
         first=all_of(*(equal(var, 0) for var in (kh, kw, *(t for t, _ in inner)))),
     )
     # The window's loops lie outside the lanes: one operation of the array is one position, or TAPS, for all lanes.
-    loops = [(n, nb), (o, cb), (y, oh), (x, ow), (kh, kh_size), (kw, count), *inner, (b, b_size), (j, lanes)]
-    size = window.outputs(height, width) if spread is None else spread.plane
-    outputs = output_buffers(blocks, (nb, cb, *size), post, margins=margins)
+    loops = [(n, nb), (o, cb), *parts, (y, oh), (x, ow), (kh, own.kernel[0]), (kw, count), *inner]
+    loops += [(b, blocks.batch), (j, sums[1])]
+    size = wide.outputs(height, width) if spread is None else spread.plane
+    outputs = output_buffers(blocks, (nb, cb * blocks.outputs, *size), post, margins=margins)
     parameters, out, operand = outputs
     finish = post_nest(blocks, acc, outputs, post, area=area, margins=margins, spread=spread)
     body = Alloc(buffer=acc, body=seq(*pads, nest(loops, conv), finish))
@@ -102,4 +107,18 @@ def depthwise_conv2d(
         name=name,
         parameters=parameters_of(x_in, weight, parameters, table_of(post), operand, out),
         body=body if resident else Alloc(buffer=padded, body=body),
+    )
+
+
+def _in_vectors(blocks: Blocks, window: Window) -> Window:
+    """The window over input vectors, several of which may be a position; then none of its columns is dilated."""
+    wide, (top, left, bottom, right) = blocks.inputs, window.pads
+    if wide == 1:
+        return window
+    columns = (window.kernel[1] - 1) * window.dilations[1] + 1
+    return Window(
+        kernel=(window.kernel[0], columns * wide),
+        strides=(window.strides[0], window.strides[1] * wide),
+        pads=(top, left * wide, bottom, right * wide),
+        dilations=(window.dilations[0], 1),
     )

@@ -19,7 +19,7 @@ from ...graph.layout import (
 )
 from ...te.blocks import Blocks, Window, ceil_div
 from .conv2d import CONV2D
-from .depthwise import DEPTHWISE_CONV2D, taps_of
+from .depthwise import DEPTHWISE_CONV2D, has_depthwise, taps_of
 from .patch_conv2d import PATCH_CONV2D
 from .patch_layouts import tiled_layout
 from .rolling_pool import PATCH_CONV2D_POOL, RollingShape
@@ -79,7 +79,7 @@ def _form(
 def blocked_form(config: Config, workload: Workload, operator: Int8Convolution) -> tuple[Workload, Constant]:
     """The workload of a convolution on blocks of channels as the array computes it, and the weights."""
     blocks = Blocks.of(config)
-    if operator.groups == workload.channels == workload.filters > 1 and config.has("depthwise"):
+    if operator.groups == workload.channels == workload.filters > 1 and has_depthwise(config):
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)
         # One that does not fit may do so as a convolution with many zeros: its weights need no row index.
         if DEPTHWISE_CONV2D.fits(config, alone):

@@ -23,7 +23,12 @@ from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, store_
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, one_point, tile_knobs, tile_space, window_axes
 from .tiles import CHUNK, INNERMOST, Tiles, divide, unrolled_micro_ops
-from .workload import LayerShape, Workload
+from .workload import LayerShape, Workload, of_vectors, vector_loops
+
+
+def has_depthwise(config: Config) -> bool:
+    """Whether the compiler takes depthwise operations for layers of a machine."""
+    return config.has("depthwise")
 
 
 def taps_of(config: Config, window: Window) -> TapGroups | None:
@@ -45,25 +50,34 @@ def widened(config: Config, workload: Workload) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:
-    """What the array does: the layer's `shape` as it reads it, and groups of columns, where it takes these."""
+    """What the array does: the layer's `shape` as it reads it, the kernel's own `columns`, and groups of columns, where
+    it takes these."""
 
     shape: LayerShape
+    columns: int
     taps: TapGroups | None
 
     @staticmethod
     def of(config: Config, workload: Workload) -> _Array:
         """Of a workload on one machine. ValueError if its window does not fit."""
         taps = taps_of(config, workload.window)
-        return _Array(shape=LayerShape.of(config, widened(config, workload)), taps=taps)
+        shape = LayerShape.of(config, of_vectors(config, widened(config, workload)))
+        return _Array(shape=shape, columns=workload.kernel[1], taps=taps)
 
     @property
     def operations(self) -> int:
         """Operations on a vector of outputs."""
-        return self.shape.kernel[0] * (self.shape.kernel[1] if self.taps is None else self.taps.count)
+        return self.shape.kernel[0] * (self.columns if self.taps is None else self.taps.count)
+
+    @property
+    def single(self) -> bool:
+        """Whether columns of the shape's window are operations: then it can be cut anywhere."""
+        return self.taps is None and self.columns == self.shape.kernel[1]
 
     def weight_tiles(self, config: Config) -> int:
-        """Tiles that hold the kernels of one block of channels, a position a row."""
-        return ceil_div(self.operations * (1 if self.taps is None else TAPS), config.block_out)
+        """Tiles that hold the kernels of one block of channels, a position a row as long as the longer vector."""
+        rows = self.operations * (1 if self.taps is None else TAPS)
+        return ceil_div(rows, min(config.block_in, config.block_out))
 
     def busiest(self, config: Config) -> float:
         """Cycles that the array, or the unit that stores, cannot do without: one operation on one block a cycle."""
@@ -81,7 +95,7 @@ def space(config: Config, workload: Workload) -> Space:
     array = _Array.of(config, workload)
     shape = array.shape
     rows, columns = window_axes(shape.kernel)
-    if array.taps is not None:
+    if not array.single:
         columns = Axis(name=columns.name, values=columns.values[-1:])
     data = 0.0 if workload.resident else least_data_beats(config, shape, config.inp_bytes)
     return tile_space(
@@ -119,7 +133,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         alike=False,
     )
     inputs = shape.images * shape.input_blocks * shape.height * shape.width * (not workload.resident)
-    rows = tiles.sizes["o"] * weight_tiles * config.block_out
+    rows = tiles.sizes["o"] * weight_tiles * config.tile_rows
     layer = ArrayLayer(
         shape=shape,
         tiles=tiles,
@@ -159,7 +173,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     shape, together = array.shape, array.taps is not None
     knobs = tile_knobs(values, _tiles(shape, one_point(values)), shape.kernel)
     s = Schedule(expression.program)
-    tiles = cut_tiles(s, knobs, ("b", "j"))
+    tiles = cut_tiles(s, knobs, vector_loops(shape))
     s.compute_at("conv", tiles.innermost)
     s.set_scope("acc", "acc")
     chunk: tuple[str, ...] = ()
@@ -167,15 +181,16 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     if knobs.window is not None:
         khc, kh = s.split(kh, knobs.window[0])
         chunk = (khc,)
-        if not together:
+        if array.single:
             kwc, kw = s.split(columns[0], knobs.window[1])
             chunk, columns = (khc, kwc), (kw,)
-    s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", kh, *columns, "conv.b", "conv.j")
+    part = ("conv.q",) if shape.vectors > 1 else ()
+    s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", *part, kh, *columns, "conv.b", "conv.j")
     if not workload.resident:
         s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1] if chunk else None))
         s.set_scope("padded", "inp")
     s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
-    s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
+    s.cache_read("P", tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth), "par")
     scope = CHAIN if workload.resident else "inp"
     if together:
         s.tensorize(columns[-1], intrinsics.taps(config, scope))

@@ -18,7 +18,7 @@ from ...te.ops import depthwise_conv2d
 from ...te.ops.common import Area
 from ...te.post import Combination, Post
 from .conv2d import CONV2D
-from .depthwise import DEPTHWISE_CONV2D, taps_of
+from .depthwise import DEPTHWISE_CONV2D, has_depthwise, taps_of
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
 from .template import Details, Expression, Kernel, Source, bound_tensors, identity_parameters, parameters
 from .workload import Workload, of_vectors, windowed, workload_of_area
@@ -180,8 +180,11 @@ def _multiplied_average(
     """An average by products with ones, one for all channels, or with the unit matrix."""
     block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)
-    if config.has("depthwise") and DEPTHWISE_CONV2D.fits(config, alone):
-        taps, ones = taps_of(config, pool.window), np.ones((1, 1, block, block), dtype=np.int8)
+    if has_depthwise(config) and DEPTHWISE_CONV2D.fits(config, alone):
+        taps, ones = (
+            taps_of(config, pool.window),
+            np.ones((1, 1, config.block_out, config.block_in), dtype=np.int8),
+        )
         if taps is not None:
             row = np.ones((block, 1, pool.kernel[1]), dtype=np.int8)
             ones = pack_taps_weight(config, row, np.array([pool.dilations[1]]))

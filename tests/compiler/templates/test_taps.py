@@ -26,16 +26,32 @@ MACHINES = {
     "tiny": replace(TINY, extensions=EXTENSIONS),
     "batch 2": replace(VTA, batch=2, acc_banks=2, extensions=EXTENSIONS),
     "odd depths": replace(TINY, batch=2, inp_buffer_bytes=8 * 61, acc_banks=1, extensions=EXTENSIONS),
+    "8x32": replace(
+        VTA,
+        block_in=8,
+        block_out=32,
+        inp_buffer_bytes=8 * 1500,
+        chain_buffer_bytes=8192,
+        extensions=EXTENSIONS,
+    ),
+    "4x8": replace(TINY, block_out=8, acc_banks=1, extensions=EXTENSIONS),
+    "32x8": replace(VTA, block_in=32, block_out=8, chain_buffer_bytes=65536, extensions=EXTENSIONS),
+    "16x4": replace(VTA, block_out=4, acc_buffer_bytes=16384, extensions=EXTENSIONS),
     "chained": replace(VTA, chain_buffer_bytes=64 * 1024, extensions=EXTENSIONS),
     "wide bus": replace(VTA, memory=Memory(bus_bytes=64), extensions=EXTENSIONS),
 }
 
 
-def depthwise_network(seed: int) -> Graph:
-    """Depthwise convolutions and average pools of any window, one of them behind the other, among dense ones."""
+def depthwise_network(seed: int, alone: bool = False) -> Graph:
+    """Depthwise convolutions and average pools of any window, one of them behind the other, among dense ones; of one
+    image where it is `alone`."""
     b = builder(seed)
     random = b.random
-    data = b.input(int(random.integers(1, 4)), int(random.choice([3, 16, 17, 40])), *_pair(random, 6, 15))
+    data = b.input(
+        1 if alone else int(random.integers(1, 4)), int(random.choice([3, 16, 17, 40])), *_pair(random, 6, 15)
+    )
+    if random.random() < 0.5:
+        data = b.convolution(data, int(random.integers(3, 40)), (1, 1))
     for _ in range(int(random.integers(1, 4))):
         _, channels, height, width = b.tensors[data].nchw
         kernel, strides, dilations = _pair(random, 1, 7), _pair(random, 1, 2), _pair(random, 1, 3)
@@ -51,7 +67,7 @@ def depthwise_network(seed: int) -> Graph:
             case _:
                 pads = (top, left, bottom, right)
                 data = b.convolution(data, channels, kernel, strides, pads, dilations, groups=channels)
-    return b.graph(data)
+    return b.graph(b.convolution(data, 5, (1, 1)))
 
 
 def _pair(random: np.random.Generator, low: int, high: int) -> tuple[int, int]:
@@ -61,10 +77,10 @@ def _pair(random: np.random.Generator, low: int, high: int) -> tuple[int, int]:
 @settings(max_examples=examples(8), deadline=None)
 @given(st.integers(0, 1 << 40), st.sampled_from(sorted(MACHINES)), st.integers(1, 3))
 def test_any_depthwise_layers_are_right(seed, name, virtual_threads):
+    config = MACHINES[name]
+    graph = depthwise_network(seed, config.block_in != config.block_out)
     try:
-        result = compile_graph(
-            fuse(depthwise_network(seed)), MACHINES[name], virtual_threads=virtual_threads, verify=True
-        )
+        result = compile_graph(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
     except CompileError as error:
         assert "no tile is small enough" in str(error)
         return
@@ -72,17 +88,29 @@ def test_any_depthwise_layers_are_right(seed, name, virtual_threads):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "dilation", "operations"), [(3, 1, 3), (5, 1, 10), (7, 1, 14), (3, 2, 6), (3, 5, 9)]
+    ("name", "kernel", "dilation", "operations"),
+    [
+        ("wide bus", 3, 1, 3),
+        ("wide bus", 5, 1, 10),
+        ("wide bus", 3, 2, 6),
+        ("wide bus", 3, 5, 9),
+        ("8x32", 5, 1, 10),
+        ("32x8", 7, 1, 4 * 14),
+    ],
 )
-def test_operations_of_a_window(kernel, dilation, operations):
-    """A kernel row takes one operation for every four columns; columns that lie apart take one each."""
+def test_operations_of_a_window(name, kernel, dilation, operations):
+    """A kernel row takes one operation for every four columns; columns that lie apart take one each.
+
+    Where an output vector is a fourth of an input vector, each of its four takes as many.
+    """
     b = builder(3)
     data = b.input(1, 32, 40, 40)
     pads = (dilation * (kernel // 2),) * 4
     graph = fuse(b.graph(b.convolution(data, 32, (kernel, kernel), (1, 1), pads, (dilation, dilation), 32)))
-    found = compile_graph(graph, MACHINES["wide bus"])
+    config = replace(MACHINES[name], memory=Memory(bus_bytes=64), chain_buffer_bytes=0)
+    found = compile_graph(graph, config)
     cycles = assert_right(found)
-    least = operations * 2 * 40 * 40
+    least = operations * 32 // max(config.block_in, config.block_out) * 40 * 40
     assert least < cycles < 1.3 * least
-    opcodes = set((found.program.instructions.reshape(-1, 2)[:, 0] & 7).tolist())
-    assert (Opcode.TAPS in opcodes) == (operations < kernel * kernel)
+    words = found.program.instructions.reshape(-1, config.instruction_words)
+    assert (Opcode.TAPS in set((words[:, 0] & 7).tolist())) == (dilation < 5)

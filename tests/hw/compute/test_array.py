@@ -19,14 +19,27 @@ SHAPES = [
     dataclasses.replace(
         TINY, batch=2, block_in=8, block_out=8, extensions=("depthwise", "taps", "zero_points")
     ),
+    dataclasses.replace(TINY, batch=2, block_out=8, extensions=("depthwise", "taps", "zero_points")),
+    dataclasses.replace(TINY, block_in=16, inp_buffer_bytes=2048, extensions=("depthwise", "taps")),
 ]
 
 
-def expected(vectors: np.ndarray, tile: np.ndarray, mode: int, row: int) -> np.ndarray:
-    """`mode`: 0 GEMM, 1 DEPTHWISE, 2 TAPS, which alone takes more than the first of the vectors."""
-    if mode:
-        return sum(vectors[t] * tile[row + t] for t in range(TAPS if mode == 2 else 1)).reshape(-1)
-    return (vectors[0] @ tile.T).reshape(-1)
+def expected(
+    positions: np.ndarray, tile: np.ndarray, mode: int, row: int, part: int, config: Config
+) -> np.ndarray:
+    """`mode`: 0 GEMM, 1 DEPTHWISE, 2 TAPS, which alone takes more than the first of the `positions`.
+
+    These are [position][vector][batch][block_in]; GEMM takes vector `part`.
+    """
+    if mode == 0:
+        return (positions[0, part] @ tile.T).reshape(-1)
+    inputs, outputs = config.position_inputs, config.position_outputs
+    # All lanes of a position, and the weights of as many: [..., batch, lanes] and [rows, lanes].
+    lanes = positions.transpose(0, 2, 1, 3).reshape(len(positions), config.batch, -1)
+    weights = tile.reshape(-1, config.tile_rows)
+    first, quarter = row // (inputs * outputs), row % outputs
+    total = sum(lanes[t] * weights[first + t] for t in range(TAPS if mode == 2 else 1))
+    return total[:, quarter * config.block_out :][:, : config.block_out].reshape(-1)
 
 
 def packed(numbers: np.ndarray) -> int:
@@ -40,13 +53,16 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     rng = np.random.default_rng(7)
     count = 60
     several = config.has("taps")
-    vectors = rng.integers(-128, 128, (count, TAPS if several else 1, config.batch, config.block_in))
+    inputs, outputs = config.position_inputs if several else 1, config.position_outputs if several else 1
+    vectors = rng.integers(-128, 128, (count, TAPS if several else 1, inputs, config.batch, config.block_in))
     tiles = rng.integers(-128, 128, (count, config.block_out, config.block_in))
     vectors[:3], tiles[:2], tiles[2] = -128, -128, 127  # the largest sums of either sign
     modes = rng.integers(0, 3 if several else 2, count) * config.has("depthwise")
     modes[:3] = 0
-    rows = rng.integers(0, config.block_out, count)
-    rows -= rows % TAPS * (modes == 2)
+    rows = rng.integers(0, config.tile_rows, count)
+    groups, quarters = TAPS * inputs * outputs, rows % outputs
+    rows = np.where(modes == 2, rows // groups * groups + quarters, rows // inputs * inputs)
+    parts = rng.integers(0, inputs, count)
     firsts = rng.integers(0, TAPS, count) * several
     zeros = rng.integers(-128, 128, (count, 2)) * config.has("zero_points")
     if config.has("zero_points"):
@@ -68,6 +84,8 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
                 if several:
                     ctx.set(array.taps, int(modes[cycle] == 2))
                     ctx.set(array.first, int(firsts[cycle]))
+                if inputs > 1:
+                    ctx.set(array.part, int(parts[cycle]))
                 ctx.set(array.row, int(rows[cycle]))
                 if config.has("zero_points"):
                     ctx.set(array.inp_zero, int(zeros[cycle, 0]) & 0xFF)
@@ -80,4 +98,5 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     simulator.run()
     for k in range(count):
         vector, tile = vectors[k] - zeros[k, 0], tiles[k] - zeros[k, 1]
-        assert got[k] == expected(vector, tile, int(modes[k]), int(rows[k])).tolist(), k
+        sums = expected(vector, tile, int(modes[k]), int(rows[k]), int(parts[k]), config)
+        assert got[k] == sums.tolist(), k
