@@ -11,7 +11,7 @@ gives shares of a sum (softmax) or normalized elements (layer and RMS normalizat
 
     softmax:        table[(x - max) mod 256] / sum over the row                        w = entry of the table
     normalization:  (n*d - sum d) / sqrt(n * sum d^2 - (sum d)^2 + epsilon)            w = n*d - sum d
-    without mean:   n*d / sqrt(n * sum d^2 + epsilon)                                  (sqrt(n) times RMS normalization)
+    without mean:   n*d / sqrt(n * sum d^2 + epsilon)                                  w = n*d
 
 where numerators and radicands are exact. A factor has 17 bits, rounded down: relative errors are below 2^-15.9.
 """
@@ -102,3 +102,38 @@ def signed_value(bits: int) -> int:
     """A row's value from its VALUE_BITS bits."""
     half = 1 << (VALUE_BITS - 1)
     return ((bits + half) & (2 * half - 1)) - half
+
+
+def exponentials(scale: float) -> Int64Array:
+    """The rows' table, int64 (256,), with which shares are a softmax of elements of `scale`: at d mod 256 stands
+    (2^ENTRY_BITS - 1) exp(scale * d) for d from 0 down to -255.
+    """
+    entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(-float(scale) * np.arange(256, dtype=np.float64)))
+    return np.roll(entries[::-1], 1).astype(np.int64)
+
+
+def planes_of(entries: Int64Array) -> NDArray[np.int8]:
+    """The PLANES tables of 256 bytes that hold a rows' table, int8 (PLANES, 256)."""
+    planes = [(entries >> (8 * plane) & 255).astype(np.uint8) for plane in range(PLANES)]
+    return np.stack(planes).view(np.int8)
+
+
+def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]:
+    """What the machine makes of int8 `rows` (any number of rows, elements) with a rows' table: int32 of their shape."""
+    x = rows.astype(np.int64)
+    w = entries[difference(x, 0) - x.max(axis=1, keepdims=True) & 255]
+    return np.stack([apply(own, reciprocal(int(own.sum()))) for own in w])
+
+
+def normalized_shares(rows: NDArray[Any], zero_point: int, centre: bool, epsilon: int) -> NDArray[np.int32]:
+    """What the machine makes of int8 `rows` (any number of rows, n elements) without a table, with `length` n."""
+    d = difference(rows.astype(np.int64), zero_point)
+    n = d.shape[1]
+    total, squares = d.sum(axis=1), (d * d).sum(axis=1)
+    w = n * d - (total[:, None] if centre else 0)
+    return np.stack(
+        [
+            apply(own, reciprocal_root(radicand(n, int(second), int(first), centre, epsilon)))
+            for own, first, second in zip(w, total, squares, strict=True)
+        ]
+    )

@@ -15,12 +15,14 @@ class Abilities:
 
     `processor`: those that only processors have (what follows `Table` in `int8_operators`). `tables`: functions of one
     tensor, which an accelerator with the extension `table` looks up. `planes`: an operand of one value for each plane,
-    which one with the extension `broadcast` repeats.
+    which one with the extension `broadcast` repeats. `rows`: softmax and normalization over
+    channels, with the extension `rows`.
     """
 
     processor: bool = False
     tables: bool = False
     planes: bool = False
+    rows: bool = False
 
     @staticmethod
     def of(config: Config) -> Abilities:
@@ -29,12 +31,13 @@ class Abilities:
         Where a block is several output vectors, one value for a plane is no vector that repeats.
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
-        return Abilities(tables=config.has("table"), planes=planes)
+        rows = config.has("rows") and Blocks.of(config).outputs == 1
+        return Abilities(tables=config.has("table"), planes=planes, rows=rows)
 
 
 PLAIN = Abilities()
 """Those of an accelerator without extensions."""
-ACCELERATOR = Abilities(tables=True, planes=True)
+ACCELERATOR = Abilities(tables=True, planes=True, rows=True)
 """Those of an accelerator with all extensions: what may run on one machine of many."""
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
 """Those of processors, and of the interpreter."""

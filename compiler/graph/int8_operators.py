@@ -172,6 +172,25 @@ class Resample:
     post: Post
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Input: data. A row is all channels of a position. out = stage A of `post`, of bias[c] + share, with scale[c].
+
+    Shares are those of `isa.rows`: `softmax_shares` with the table `entries`, int64 (256,), or without one
+    `normalized_shares`, where `zero_point` comes off the elements, `centre` says whether their mean does, and `epsilon`
+    is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or (1,). For accelerators with the
+    extension `rows`.
+    """
+
+    entries: np.ndarray | None
+    bias: np.ndarray
+    scale: np.ndarray
+    post: Post
+    zero_point: int = 0
+    centre: bool = False
+    epsilon: Pair = (0, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantize:
     """Input: what the host hands over: float32, or the model's own integers. Output: stored values of `quantization`,
@@ -199,6 +218,7 @@ Int8Operator = (
     | Positions
     | Resample
     | Swap
+    | Rows
     | Quantize
     | Dequantize
 )

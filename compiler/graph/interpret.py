@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
+from vdla.isa.rows import normalized_shares, softmax_shares
 
 from ..te.blocks import Pads, Window
 from ..te.post import Combination
@@ -23,6 +24,7 @@ from .int8_operators import (
     Interleave,
     Positions,
     Resample,
+    Rows,
     Swap,
     Table,
 )
@@ -85,6 +87,8 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
         case Swap(positions=positions):
             batch, channels = operands[0].shape[:2]
             return operands[0].reshape(batch, channels, -1, 1).swapaxes(1, 2)[:, :positions]
+        case Rows():
+            return _of_rows(operator, _four(operands[0]))
         case Resample():
             return _resampled(operator, operands[0])
         case _:
@@ -98,6 +102,19 @@ def _interleaved(operator: Interleave, data: np.ndarray) -> np.ndarray:
     phase = (y % sy)[:, None] * sx + x % sx
     channel = phase * operator.stride + np.arange(channels)[:, None, None]
     return data[:, channel, (y // sy)[:, None], x // sx]
+
+
+def _of_rows(operator: Rows, data: np.ndarray) -> np.ndarray:
+    rows = np.moveaxis(data, 1, -1)
+    flat, (mantissa, shift) = rows.reshape(-1, data.shape[1]), operator.epsilon
+    if operator.entries is not None:
+        shares = softmax_shares(flat, operator.entries)
+    else:
+        shares = normalized_shares(flat, operator.zero_point, operator.centre, mantissa << shift)
+    sums = wrap_int32(shares.astype(np.int64) + operator.bias)
+    post = operator.post
+    result = requantize(sums, operator.scale, post.zero_point, post.low, post.high)
+    return np.moveaxis(result.reshape(rows.shape), -1, 1)
 
 
 def _resampled(operator: Resample, data: np.ndarray) -> np.ndarray:

@@ -39,6 +39,7 @@ from .onnx_products import (
 )
 from .onnx_read import ReadModel, Source
 from .onnx_resampling import import_resize
+from .onnx_rows import import_rows
 from .onnx_structure import STRUCTURE
 from .onnx_transpose import import_transpose
 from .onnx_values import Constant, FloatInput, Function, Integer, Pending, QuantizedConstant, Real, Same
@@ -161,6 +162,8 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         _fold(context, node)
         return
     if (move := CHANNELS.get(node.op_type)) is not None and move(context, node):
+        return
+    if import_rows(context, node):
         return
     importer = OPERATORS.get(node.op_type)
     if (importer is None or _behind_function(context, node)) and _import_function(context, node):

@@ -183,7 +183,31 @@ class Resampled:
     columns: tuple[np.ndarray, np.ndarray]
 
 
-Operation = Product | Maximum | Average | Pairwise | Same | Function | Joined | Transposed | Moved | Resampled
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shared:
+    """Softmax over channels, or their normalization with `gain` and `offset`, float64 (C,): less their mean where
+    `centre`."""
+
+    data: Real
+    gain: np.ndarray | None = None
+    offset: np.ndarray | None = None
+    centre: bool = False
+    epsilon: float = 0.0
+
+
+Operation = (
+    Product
+    | Maximum
+    | Average
+    | Pairwise
+    | Same
+    | Function
+    | Joined
+    | Transposed
+    | Moved
+    | Resampled
+    | Shared
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

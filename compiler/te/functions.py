@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from vdla.isa import arithmetic
+from vdla.isa import arithmetic, rows
 
 
 def float32_from_bits(bits: ArrayLike) -> NDArray[np.float32]:
@@ -29,6 +29,15 @@ def requantize(
     return arithmetic.requantize(
         np.asarray(total, np.int32), scale, zero_point, int(_one(low)), int(_one(high))
     )
+
+
+def row_share(w: ArrayLike, total: ArrayLike, root: ArrayLike) -> NDArray[np.int32]:
+    """`w` times one over `total`, or over its `root`, as `isa.rows.apply` has it."""
+    make = rows.reciprocal_root if bool(_one(root)) else rows.reciprocal
+    shape = np.broadcast_shapes(np.shape(w), np.shape(total))
+    pairs = zip(np.broadcast_to(w, shape).flat, np.broadcast_to(total, shape).flat, strict=True)
+    shares = [rows.apply(np.asarray(own, np.int64), make(int(of))) for own, of in pairs]
+    return np.array(shares, np.int32).reshape(shape)
 
 
 def rescale(
@@ -169,6 +178,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "combine_add": combine_add,
         "combine_multiply": combine_multiply,
         "quantize": quantize,
+        "row_share": row_share,
         # A quotient of two float32 in float64 has enough bits that rounding it once more changes nothing.
         "divide": _divide,
         "exp": _float32(np.exp),

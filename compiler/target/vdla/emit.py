@@ -266,7 +266,7 @@ class LayerEmitter:
         )
 
     def _emit(self, chain: Chain, around: Iterations) -> None:
-        from . import emit_compute, emit_copies, emit_loads, emit_stores, emit_vectors
+        from . import emit_compute, emit_copies, emit_loads, emit_rows, emit_stores, emit_vectors
 
         leaf = chain.leaf
         if isinstance(leaf, Copy):
@@ -280,6 +280,8 @@ class LayerEmitter:
                 emit_compute.emit_matrix(self, chain, leaf, around)
             case "post" | "post_rows":
                 emit_stores.emit_post(self, chain, leaf, around)
+            case "rows":
+                emit_rows.emit_rows(self, chain, leaf, around)
             case "patch":
                 emit_loads.emit_patch(self, chain, leaf, around)
             case name if name in VECTORS:

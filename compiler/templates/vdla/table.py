@@ -13,6 +13,7 @@ from .depthwise import DEPTHWISE_CONV2D
 from .patch_conv2d import PATCH_CONV2D
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
 from .rolling_pool import PATCH_CONV2D_POOL
+from .rows import ROWS
 from .template import VdlaTemplate
 from .workload import Workload
 
@@ -24,6 +25,7 @@ TEMPLATES: Mapping[str, VdlaTemplate] = table_of(
     MAX_POOL,
     AVERAGE_POOL,
     ELEMENTWISE,
+    ROWS,
 )
 
 

@@ -1,0 +1,78 @@
+"""Shares of rows: a tile of positions becomes ROWS, and STORE.POST of as many blocks as have parameters at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vdla.isa.config import TABLE_BYTES
+from vdla.isa.rows import PLANES
+
+from ...ir.stmt import Intrinsic
+from .columns import Column, Iterations, item
+from .machine import Span
+
+if TYPE_CHECKING:
+    from .emit import Chain, LayerEmitter
+
+
+def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
+    """One tile an iteration. The store unit's instructions are in order, so its entries and parameters serve all."""
+    config, element = emitter.config, emitter.config.out_bytes
+    attributes = {name: int(value) for name, value in leaf.attributes}
+    operands = dict(zip([formal.name for formal in leaf.declaration.parameters], leaf.operands, strict=True))
+    inner = chain.iterations(around)
+    out, accumulators = emitter.access(operands["out"]), emitter.access(operands["acc"])
+    at, first = inner.values, inner.position[:1]
+    count, positions = (item(extent(at), 0) for extent in accumulators.extents[-2:])
+    down, pitch = accumulators.strides[-2], out.strides[-2]
+    corner = accumulators.base(at) + accumulators.offset(at)
+    base = emitter.dram(operands["out"].buffer).address // element + out.offset(at)
+    parameters = emitter.dram(operands["par"].buffer).address // config.par_bytes
+    entries = operands["par"].buffer.shape[0]
+    if attributes["look_up"] and not emitter.table_loaded:
+        emitter.table_loaded = True
+        address = emitter.dram(operands["table"].buffer).address // TABLE_BYTES
+        planes: dict[str, Column] = {"sram_base": config.tables, "dram_base": address, "y_size": 1}
+        emitter.add("LOAD.TABLE", first, {**planes, "x_size": PLANES, "x_stride": PLANES})
+    registers: dict[str, dict[str, Column]] = {
+        "ADDRESS": {"y_stride": down, "x_stride": 1},
+        "WINDOW": {},
+        "ROWS": {
+            "zero_point": attributes["row_zero_point"],
+            **{
+                name: attributes[name] for name in ("look_up", "centre", "length", "epsilon", "epsilon_shift")
+            },
+        },
+        "REQUANTIZE": {name: attributes[name] for name in ("zero_point", "low", "high")},
+    }
+    for name, fields in registers.items():
+        emitter.set_register(name, inner.position, fields)
+    reads = (Span("acc", corner, corner + (count - 1) * down + positions),)
+    shape: dict[str, Column] = {"sram_base": corner, "y_size": count, "x_size": positions}
+    if attributes["look_up"]:
+        emitter.add("ROWS", inner.position, {**shape, "maximum": 1}, reads=reads)
+    emitter.add("ROWS", inner.position, shape, reads=reads)
+    together = count if entries == 1 else min(count, config.par_depth)
+    for start in range(0, count, together):
+        size = min(together, count - start)
+        own = 1 if entries == 1 else size
+        load: dict[str, Column] = {"dram_base": parameters + (0 if entries == 1 else start), "y_size": 1}
+        # As one load for the layer where all parameters fit.
+        where = first if together == count else inner.position
+        emitter.add("LOAD.PAR", where, {**load, "x_size": own, "x_stride": own})
+        to = base + start * pitch
+        emitter.add(
+            "STORE.POST",
+            inner.position,
+            {
+                "sram_base": corner + start * down,
+                "dram_base": to,
+                "y_size": size,
+                "x_size": positions,
+                "x_stride": pitch,
+                "rows": 1,
+                **({"par_by_y": 1} if own > 1 else {}),
+            },
+            reads=reads,
+            writes=emitter.emission.dram_span(to * element, ((size - 1) * pitch + positions) * element),
+        )

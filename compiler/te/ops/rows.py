@@ -1,0 +1,162 @@
+"""Shares of rows: softmax and normalization over all channels of each position, tile by tile of positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.expr import Buffer, Call, Const, Expr, Var, all_of, cast, equal, maximum
+from ...ir.stmt import (
+    Alloc,
+    Assign,
+    Copy,
+    Intrinsic,
+    IntrinsicDeclaration,
+    Program,
+    Reduce,
+    Stmt,
+    nest,
+    region,
+    seq,
+    whole,
+)
+from ...ir.types import DType
+from ..blocks import Blocks
+from ..post import Post, post_value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """What shares are: of a sum of table entries (`look_up`), or normalized elements; see `graph.int8_operators.Rows`.
+
+    `length` are the elements of a row. With `own` each channel has parameters of its own, else all have the same.
+    """
+
+    look_up: bool
+    length: int
+    own: bool
+    zero_point: int = 0
+    centre: bool = False
+    epsilon: int = 0
+    epsilon_shift: int = 0
+
+
+def rows_declaration(
+    blocks: Blocks, count: int, positions: int, shares: Shares, post: Post
+) -> IntrinsicDeclaration:
+    """A tile: out int8[count, positions, 1, co] of acc int32 like it, par int32[count or 1, 2, co] and, where shares
+    look up, table int8[768].
+    """
+    lanes = (count, positions, blocks.batch, blocks.block_out)
+    out = Buffer(name="out", shape=lanes, dtype=DType.INT8)
+    acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
+    par = Buffer(name="par", shape=(count if shares.own else 1, 2, blocks.block_out), dtype=DType.INT32)
+    table = Buffer(name="table", shape=(768,), dtype=DType.INT8)
+    value, total = (
+        Buffer(name=name, shape=(1,), dtype=DType.INT64, scope="register") for name in ("value", "total")
+    )
+    p, o, j = Var("p"), Var("o"), Var("j")
+
+    def over_row(name: str, make: Stmt) -> Stmt:
+        return nest([(Var(f"{name}.o"), count), (Var(f"{name}.j"), blocks.block_out)], make)
+
+    def element(name: str) -> Expr:
+        return cast(acc[Var(f"{name}.o"), p, 0, Var(f"{name}.j")], DType.INT64)
+
+    def first(name: str) -> Expr:
+        return all_of(equal(Var(f"{name}.o"), 0), equal(Var(f"{name}.j"), 0))
+
+    def entry(x: Expr) -> Expr:
+        place = (x - value[0]) % 256
+        planes = [cast(table[place + 256 * plane,], DType.INT64) % 256 for plane in range(3)]
+        return planes[0] + planes[1] * 256 + planes[2] * 65536
+
+    def reduce(name: str, op, buffer: Buffer, what: Expr) -> Stmt:
+        return over_row(
+            name, Reduce(name=name, op=op, buffer=buffer, indices=(Const(0),), value=what, first=first(name))
+        )
+
+    x = cast(acc[o, p, 0, j], DType.INT64)
+    if shares.look_up:
+        statistics = seq(
+            reduce("largest", "max", value, element("largest")),
+            reduce("sum", "add", total, entry(element("sum"))),
+        )
+        w, root, below = entry(x), False, total[0]
+    else:
+        d = element("squares") - shares.zero_point
+        statistics = seq(
+            reduce("differences", "add", value, element("differences") - shares.zero_point),
+            reduce("squares", "add", total, d * d),
+        )
+        mean = value[0] * int(shares.centre)
+        w = (x - shares.zero_point) * shares.length - mean
+        below = maximum(total[0] * shares.length - mean * mean + (shares.epsilon << shares.epsilon_shift), 0)
+        root = True
+    share = Call("row_share", (w, below, Const(root, DType.BOOL)), DType.INT32)
+    own = o if shares.own else Const(0)
+    result = post_value(share + par[own, 0, j], par[own, 1, j], None, post)
+    finish = nest(
+        [(o, count), (j, blocks.block_out)],
+        Assign(name="share", buffer=out, indices=(o, p, Const(0), j), value=result),
+    )
+    body = nest([(p, positions)], Alloc(buffer=value, body=Alloc(buffer=total, body=seq(statistics, finish))))
+    parameters = (out, acc, par, table) if shares.look_up else (out, acc, par)
+    return IntrinsicDeclaration(name="rows", parameters=parameters, body=body)
+
+
+def rows(
+    *,
+    blocks: Blocks,
+    images: int,
+    count: int,
+    positions: int,
+    tile: int,
+    shares: Shares,
+    post: Post,
+    name: str = "rows",
+) -> Program:
+    """Y = post(bias + share of X), rows being all channels of a position; tiles of `tile` positions, and a last one.
+
+    Parameters X int8[images, count, positions, 1, co], P int32[count or 1, 2, co], T int8[768] where shares look up,
+    and Y like X. A tile lies in the accumulators as a whole (statement "widen").
+    """
+    lanes = (blocks.batch, blocks.block_out)
+    shape = (images, count, positions, *lanes)
+    x_in, y_out = (Buffer(name=n, shape=shape, dtype=DType.INT8) for n in ("X", "Y"))
+    parameters = Buffer(name="P", shape=(count if shares.own else 1, 2, lanes[1]), dtype=DType.INT32)
+    table = Buffer(name="T", shape=(768,), dtype=DType.INT8)
+    attributes = (
+        ("look_up", int(shares.look_up)),
+        ("centre", int(shares.centre)),
+        ("row_zero_point", shares.zero_point),
+        ("length", 0 if shares.look_up else shares.length),
+        ("epsilon", shares.epsilon),
+        ("epsilon_shift", shares.epsilon_shift),
+        ("zero_point", post.zero_point),
+        ("low", post.low),
+        ("high", post.high),
+    )
+
+    def part(suffix: str, first: Expr, size: int, loops: list[tuple[Var, int]]) -> Stmt:
+        n = loops[0][0]
+        acc = Buffer(name=f"acc{suffix}", shape=(count, size, *lanes), dtype=DType.INT32, scope="acc")
+        box = [(n, 1), (0, count), (first, size), *((0, lane) for lane in lanes)]
+        widen = Copy(name=f"widen{suffix}", destination=whole(acc), source=region(x_in, *box))
+        operands = [region(y_out, *box), whole(acc), whole(parameters)]
+        share = Intrinsic(
+            name=f"rows{suffix}",
+            declaration=rows_declaration(blocks, count, size, shares, post),
+            operands=(*operands, *([whole(table)] if shares.look_up else [])),
+            attributes=attributes,
+        )
+        return nest(loops, Alloc(buffer=acc, body=seq(widen, share)), "virtual_thread")
+
+    whole_tiles, rest = divmod(positions, tile)
+    parts: list[Stmt] = []
+    if whole_tiles:
+        t = Var("t")
+        parts.append(part("", t * tile, tile, [(Var("n"), images), (t, whole_tiles)]))
+    if rest:
+        parts.append(part(".rest", Const(whole_tiles * tile), rest, [(Var("n.rest"), images)]))
+    buffers = (x_in, parameters, table, y_out) if shares.look_up else (x_in, parameters, y_out)
+    return Program(name=name, parameters=buffers, body=seq(*parts))

@@ -1,0 +1,63 @@
+"""Kernels of softmax and of normalizations over channels."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.isa.config import Config
+from vdla.isa.rows import planes_of
+from vdla.util.errors import UserError
+
+from ...graph.constants import Constant, unpacked
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Rows
+from ...te.blocks import Blocks, Window
+from ...te.ops.rows import Shares, rows
+from .rows import ROWS, RowsExpression
+from .template import Kernel, bound_tensors, parameters
+from .workload import windowed
+
+
+def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kernel:
+    """The kernel of a node.
+
+    Raises UserError where the last block of channels is not full: its other lanes would count.
+    """
+    sizes = graph.tensors[node.inputs[0]].nchw
+    batch, channels, height, width = sizes
+    if channels % config.block_out:
+        raise UserError(
+            f"node {node.name} ({node.kind}): its rows of {channels} elements do not fill blocks of {config.block_out} "
+            "on this machine; use a multiple, or run it with `vdla run --device cpu`"
+        )
+    shares = Shares(
+        look_up=operator.entries is not None,
+        length=channels,
+        own=len(operator.bias) > 1,
+        zero_point=operator.zero_point,
+        centre=operator.centre,
+        epsilon=operator.epsilon[0],
+        epsilon_shift=operator.epsilon[1],
+    )
+    workload = windowed(ROWS.name, sizes, channels, Window(kernel=(1, 1)), operand=shares.own)
+    program = rows(
+        blocks=Blocks.of(config),
+        images=batch,
+        count=channels // config.block_out,
+        positions=height * width,
+        tile=height * width,
+        shares=shares,
+        post=operator.post,
+        name=node.name,
+    )
+    lanes = channels if shares.own else config.block_out
+    bias, scale = (np.broadcast_to(part, (lanes,)) for part in (operator.bias, operator.scale))
+    constants = {"P": parameters(config, bias.copy(), scale.copy())}
+    if operator.entries is not None:
+        constants["T"] = Constant(form=unpacked, arrays=(planes_of(operator.entries).reshape(-1),))
+    return Kernel(
+        workload=workload,
+        source=RowsExpression(program=program, post=operator.post, shares=shares),
+        tensors=bound_tensors(node),
+        constants=constants,
+        recorded=False,
+    )

@@ -1,0 +1,117 @@
+"""Softmax and normalization over channels on the accelerator: tiles of positions in the accumulators, rows whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from vdla.isa.config import Config
+from vdla.isa.rows import MOST_ELEMENTS
+from vdla.isa.timing import post_latency
+
+from ...ir.stmt import Program
+from ...schedule import Schedule
+from ...te.blocks import Blocks, ceil_div
+from ...te.ops.rows import Shares, rows
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from .estimate import Fitted
+from .template import Details, Expression, VdlaTemplate
+from .tile_space import up_to
+from .workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsExpression(Expression):
+    """With what the shares are, which the expression of each tile needs."""
+
+    shares: Shares
+
+
+def space(config: Config, workload: Workload) -> Space:
+    """All sizes of tiles that the entries of rows hold, and one or two copies of a tile."""
+    positions = workload.height * workload.width
+    most = max(1, min(positions, config.row_depth, config.acc_depth // _count(config, workload)))
+    return Space(
+        template=workload.template,
+        axes=(Axis(name="positions", values=up_to(most)), Axis(name="data_copies", values=(1, 2))),
+        account=partial(cost, config, workload, fitted=None),
+        floor=1.0,
+        slack=np.inf,
+        capacities=frozenset(("the accumulators", "the entries of rows", "the elements of a row")),
+        candidates=({},),
+    )
+
+
+def _count(config: Config, workload: Workload) -> int:
+    return ceil_div(workload.channels, config.block_out)
+
+
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
+    """Cycles of loads, passes and outputs; with two copies loads and passes overlap."""
+    count, positions = _count(config, workload), workload.height * workload.width
+    tile, copies = values["positions"], values["data_copies"]
+    tiles = workload.batch * -(-positions // tile)
+    vectors = workload.batch * count * positions
+    beats = config.out_bytes / config.memory.bus_bytes
+    moved = vectors * max(1.0, beats)
+    passes = (2 if workload.operand else 3) * vectors * config.post_passes
+    groups = ceil_div(count, config.par_depth) if workload.operand else 1
+    parameters = tiles * (count * config.par_bytes / config.memory.bus_bytes + groups * 50) * workload.operand
+    alone = tiles * (4 * post_latency(config) + config.memory.read_latency) + parameters
+    loading = np.where(copies > 1, 0.0, moved + tiles * config.memory.read_latency)
+    cycles = np.maximum(passes, 2 * moved) + loading + alone
+    ones = np.ones_like(tile, dtype=bool)
+    return Account(
+        limits={
+            "the accumulators": tile * copies * count <= config.acc_depth,
+            "the entries of rows": tile <= config.row_depth,
+            "the elements of a row": ones & (count * config.block_out <= MOST_ELEMENTS),
+        },
+        bound=np.maximum(passes, 2 * vectors * beats) * np.ones(np.shape(tile)),
+        quantities={ESTIMATE: cycles},
+        effective=values,
+    )
+
+
+def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
+    """The expression of tiles; there is nothing else to decide."""
+    shares = expression.shares if isinstance(expression, RowsExpression) else _plain(workload)
+    return Schedule(_program(config, workload, shares, expression, values["positions"]))
+
+
+def _plain(workload: Workload) -> Shares:
+    return Shares(look_up=not workload.operand, length=workload.channels, own=workload.operand)
+
+
+def _program(
+    config: Config, workload: Workload, shares: Shares, expression: Expression, tile: int
+) -> Program:
+    return rows(
+        blocks=Blocks.of(config),
+        images=workload.batch,
+        count=_count(config, workload),
+        positions=workload.height * workload.width,
+        tile=tile,
+        shares=shares,
+        post=expression.post,
+        name=expression.program.name,
+    )
+
+
+def _express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+    return rows(
+        images=workload.batch,
+        count=_count(config, workload),
+        positions=workload.height * workload.width,
+        tile=workload.height * workload.width,
+        shares=_plain(workload),
+        **common,
+    )
+
+
+# A workload with an operand has parameters of its own for each channel: a normalization, not a softmax.
+ROWS = VdlaTemplate(
+    name="rows", space=space, schedule=schedule, cost=cost, express=_express, copies={"data_copies": "acc"}
+)
