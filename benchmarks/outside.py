@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +23,13 @@ from typing import Any
 
 from vdla.benchmarks import outside_networks
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
-from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnxruntime_outputs, sample_arrays
+from vdla.codesign.evaluate import (
+    compare_layers,
+    interpreter_outputs,
+    largest_difference,
+    onnxruntime_outputs,
+    sample_arrays,
+)
 from vdla.codesign.models.originals import NAMES, build_original, original
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import Abilities
@@ -90,6 +97,7 @@ def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, A
             row |= {
                 "interpreter_steps": largest_difference(compiled.graph, ours, own),
                 "onnxruntime_steps": largest_difference(compiled.graph, ours, theirs),
+                "layer_steps": compare_layers(path, [arrays])[0],
                 "cycles": cycles,
                 "utilization": sum(layer.roofline_cycles for layer in layers_of(compiled)) / cycles,
             }
@@ -101,13 +109,31 @@ def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, A
     return row
 
 
+def geomean(values: Sequence[float]) -> float | None:
+    """The geometric mean; None of nothing."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else None
+
+
 def line(row: dict[str, Any]) -> str:
     """A row as text."""
     first = row.get("first")
     why = f"{first['operator']} {first['node']}: {first['reason']}" if first else row.get("error", "")
-    use = f"{row['utilization']:.2f}" if "utilization" in row else ""
     verdict = "whole" if row["whole"] else "stops"
-    return f"{row['name']:20}{row['size']:5} {verdict:6}{row.get('regions', ''):>5} {use:5} {why}"
+    if "utilization" in row:
+        why = (
+            f"{row['cycles']:>11,} cycles, {row['utilization']:.2f} of the roofline, steps from the interpreter "
+            f"{row['interpreter_steps']}, from ONNX Runtime {row['onnxruntime_steps']}, of a layer {row['layer_steps']}"
+        )
+    return f"{row['name']:20}{row['size']:5} {verdict:6}{row.get('regions', ''):>5} {why}"
+
+
+def size_of(name: str, wanted: int | None) -> int:
+    """Rows and columns of a network's images: those that are wanted, or the least above that it takes."""
+    network = original(name)
+    if wanted is None:
+        return network.size
+    least = max(wanted, network.least)
+    return -(-least // network.multiple) * network.multiple
 
 
 def main() -> None:
@@ -115,7 +141,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; else all")
-    parser.add_argument("--size", type=int, help="rows and columns of the images; else the original's")
+    parser.add_argument(
+        "--size",
+        type=int,
+        help="rows and columns of the images, or the least that a network takes; else the original's",
+    )
     parser.add_argument("--run", action="store_true", help="simulate what compiles whole")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/outside.json")
     parser.add_argument("--again", action="store_true", help="measure rows that are there anew")
@@ -135,7 +165,7 @@ def main() -> None:
     if arguments.write and (RESULTS / f"{RESULTS_NAME}.json").exists():
         rows = {row["name"]: row for row in read_results(RESULTS_NAME)["rows"]}
     for name in arguments.names or NAMES:
-        size = arguments.size or original(name).size
+        size = size_of(name, arguments.size)
         if arguments.again or rows.get(name, {}).get("size") != size:
             rows[name] = measure(name, config, size, arguments.run)
         print(line(rows[name]), flush=True)
@@ -144,6 +174,7 @@ def main() -> None:
             document = {
                 "extensions": list(config.extensions),
                 "whole": whole,
+                "utilization": geomean([row["utilization"] for row in rows.values() if "utilization" in row]),
                 "networks": len(rows),
                 "rows": list(rows.values()),
             }
