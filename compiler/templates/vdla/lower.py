@@ -33,6 +33,7 @@ from ...te.post import Post
 from ..space import EmptySpaceError, Values
 from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
+from .grouped_kernels import grouped_kernels
 from .legalize import Legalized
 from .lowered_kernels import LoweredKernels, constants_of, key_of
 from .part_kernels import phase_kernels
@@ -75,6 +76,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return tuple(phase_kernels(config, graph, node, operator, phases))
         case Int8Convolution() as operator:
             layout = legalized.layouts[node.inputs[0]]
+            if operator.groups > 1 and (several := grouped_kernels(config, graph, node, operator)):
+                return tuple(several)
             return (convolution_kernel(config, graph, layout, node, operator),)
         case Int8MaxPool(window=window):
             return tuple(max_pool_kernels(config, graph, node, window))

@@ -1,0 +1,81 @@
+"""Kernels of grouped convolutions: one for each run of groups that fill whole blocks of channels, in and out.
+
+Between the groups of a run there are zeros, which are multiplied; between runs nothing is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd, lcm
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ...graph.constants import Constant, unpacked
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Convolution
+from ...te.blocks import Blocks, ceil_div
+from .conv2d import CONV2D
+from .convolution_kernels import blocked_form
+from .template import Details, Kernel, Source, bound_tensors, parameters
+from .workload import Workload, windowed
+
+
+def grouped_kernels(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> list[Kernel]:
+    """The kernels of a convolution's runs of groups, image by image; none where it is better computed as one."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
+    filters, inside = operator.weight.shape[:2]
+    groups, block = operator.groups, Blocks.of(config).block
+    if groups == channels == filters and config.has("depthwise"):
+        return []
+    outside = filters // groups
+    together = lcm(block // gcd(block, inside), block // gcd(block, outside))
+    if together >= groups:
+        return []
+    kernels: list[Kernel] = []
+    plane = config.batch * block
+    sizes = (plane * height * width, plane * int(np.prod(operator.window.outputs(height, width))))
+    scale = np.broadcast_to(operator.scale, (filters,))
+    for image in range(0, batch, config.batch):
+        for first in range(0, groups, together):
+            count = min(together, groups - first)
+            rows = slice(first * outside, (first + count) * outside)
+            part = replace(
+                operator,
+                weight=operator.weight[rows],
+                bias=operator.bias[rows],
+                scale=scale[rows],
+                groups=count,
+            )
+            shape = (min(config.batch, batch - image), count * inside, height, width)
+            workload = windowed(
+                CONV2D.name, shape, count * outside, operator.window, operand=operator.post.has_operand
+            )
+            begins = [
+                (image // config.batch * ceil_div(all_of, block) + first * each // block) * size
+                for all_of, each, size in zip((channels, filters), (inside, outside), sizes, strict=True)
+            ]
+            kernels.append(_kernel(config, node, part, workload, (begins[0], begins[1])))
+    recorded = len({kernel.workload for kernel in kernels}) == 1
+    return [replace(kernel, recorded=recorded) for kernel in kernels]
+
+
+def _kernel(
+    config: Config, node: Node, operator: Int8Convolution, workload: Workload, begins: tuple[int, int]
+) -> Kernel:
+    """The kernel of a run, whose channels begin at these bytes of the input and of the output."""
+    form, weight = blocked_form(config, workload, operator)
+    constants = {"P": parameters(config, operator.bias, operator.scale), "W": weight}
+    if operator.table is not None:
+        constants["T"] = Constant(form=unpacked, arrays=(operator.table,))
+    tensors = bound_tensors(node)
+    return Kernel(
+        workload=form,
+        source=Source(
+            workload=form,
+            details=Details(post=operator.post, pad_value=operator.pad_value, name=node.name),
+        ),
+        tensors=tensors,
+        constants=constants,
+        offsets={name: begins[0] if name == "X" else begins[1] for name in tensors},
+    )
