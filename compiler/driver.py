@@ -143,7 +143,16 @@ def compile_graph(
                 kept=kept,
             )
         )
-    linked = link(config, graph, layouts, lowered, chained=chained.places, data=data, kept=kept.drafts)
+    linked = link(
+        config,
+        graph,
+        layouts,
+        lowered,
+        chained=chained.places,
+        inside=legalized.places,
+        data=data,
+        kept=kept.drafts,
+    )
     if dump_passes is not None:
         _dump_program(dump_passes, linked.program)
     return Compiled(

@@ -7,7 +7,7 @@ over unrounded sums pays is the target's decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..te.post import Combination
 from .cost import count_macs
 from .graph import Graph, Node, Tensor
 from .int8_operators import (
+    Channels,
     Int8AveragePool,
     Int8Convolution,
     Int8Elementwise,
@@ -32,6 +33,7 @@ def fuse(graph: Graph) -> Graph:
     """Clamps into the node before them, stage B into convolutions; drops dead nodes; flattens model
     inputs."""
     graph = flatten_inputs(remove_dead(graph))
+    graph = remove_dead(fuse_channels(graph))
     while True:
         fused = fuse_combines(fuse_tables(fuse_clamps(graph)))
         if len(fused.nodes) == len(graph.nodes):
@@ -100,6 +102,32 @@ def fuse_clamps(graph: Graph) -> Graph:
         return _joined(first, second, operator)
 
     return _merge_pairs(graph, merge)
+
+
+def fuse_channels(graph: Graph) -> Graph:
+    """Channels of channels are taken from where those come from."""
+    made: dict[str, Node] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if isinstance(node.operator, Channels):
+            node = _from_the_first(node, node.operator, made)
+            made[node.output] = node
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _from_the_first(node: Node, operator: Channels, made: Mapping[str, Node]) -> Node:
+    places: list[tuple[str, int]] = []
+    for part, channel in operator.sources:
+        name = node.inputs[part]
+        before = made.get(name)
+        if before is not None and isinstance(before.operator, Channels):
+            part, channel = before.operator.sources[channel]
+            name = before.inputs[part]
+        places.append((name, channel))
+    inputs = tuple(dict.fromkeys(name for name, _ in places))
+    sources = tuple([(inputs.index(name), channel) for name, channel in places])
+    return replace(node, operator=Channels(sources=sources), inputs=inputs)
 
 
 def fuse_tables(graph: Graph) -> Graph:

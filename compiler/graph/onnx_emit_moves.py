@@ -126,11 +126,14 @@ def emit_resampled(
     result: Quantization,
     clamp: Clamp,
 ) -> str:
-    """Rows, rounded to the input's own grid, and then columns; what stays as it is adds nothing."""
+    """Columns, rounded to the input's own grid, and then rows; what stays as it is adds nothing.
+
+    Columns lie side by side, so an accelerator stores fewer of them one by one where rows are made last.
+    """
     source, tensor = resampled.data.quantization, resampled.data.tensor
     passes = [
         (axis, first, integer_weights(fraction))
-        for axis, (first, fraction) in enumerate((resampled.rows, resampled.columns))
+        for axis, (first, fraction) in ((1, resampled.columns), (0, resampled.rows))
         if not np.array_equal(first, np.arange(context.tensors[tensor].nchw[axis + 2])) or fraction.any()
     ]
     shape = list(context.tensors[tensor].nchw)

@@ -138,13 +138,15 @@ def link(
     layouts: Mapping[str, Layout],
     layers: Sequence[LoweredLayer],
     *,
+    inside: Mapping[str, tuple[str, int]],
     chained: Mapping[str, ChainBuffer] = NOTHING_CHAINED,
     data: bool = True,
     kept: KeptDrafts | None = None,
 ) -> Linked:
     """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
 
-    Tensors that are `chained` lie in the chain memory and not in DRAM. Kernels whose drafts are `kept` are not emitted
+    Tensors that are `chained` lie in the chain memory and not in DRAM; those `inside` of others begin so many bytes
+    behind their first one. Kernels whose drafts are `kept` are not emitted
     again.
     """
     image = Image(alignment_of(config))
@@ -157,7 +159,7 @@ def link(
                     f"{layer.name}.{k}.{name}", constant, sizes[name]
                 )
     as_weights = any("W" in kernel.tensors for layer in layers for kernel in layer.kernels)
-    tensors = _place_tensors(config, graph, layouts, image, chained, as_weights=as_weights)
+    tensors = _place_tensors(config, graph, layouts, image, chained, inside, as_weights=as_weights)
     emission = image.begin(config, (tensors.low, tensors.high))
     for group, layer in enumerate(layers):
         for k, kernel in enumerate(layer.kernels):
@@ -245,6 +247,7 @@ def _place_tensors(
     layouts: Mapping[str, Layout],
     image: Image,
     chained: Mapping[str, ChainBuffer],
+    inside: Mapping[str, tuple[str, int]],
     *,
     as_weights: bool,
 ) -> _Tensors:
@@ -266,7 +269,13 @@ def _place_tensors(
     for item in graph.outputs:
         if item.tensor not in addresses:
             addresses[item.tensor] = image.reserve(f"output {item.name}", "output", sizes[item.tensor])
-    lives = lifetimes(graph)
+
+    def root(name: str) -> str:
+        while name in inside:
+            name = inside[name][0]
+        return name
+
+    lives = lifetimes(graph, root)
     buffers = [
         PlannedBuffer(name=name, size=sizes[name], first=first, last=last)
         for name, (first, last) in lives.items()
@@ -275,4 +284,10 @@ def _place_tensors(
     plan = plan_memory(buffers, alignment=image.alignment if as_weights else ALIGNMENT)
     arena = image.reserve("activations", "activation", plan.size)
     addresses |= {name: arena + offset for name, offset in plan.offsets.items()}
+    for name in inside:
+        at, offset = name, 0
+        while at in inside:
+            offset += inside[at][1]
+            at = inside[at][0]
+        addresses[name] = addresses[at] + offset
     return _Tensors(addresses, low, max(image.size, low))

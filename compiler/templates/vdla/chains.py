@@ -87,6 +87,8 @@ def _candidates(config: Config, graph: Graph, kernels: Kernels) -> dict[str, _Ca
 
 def _keeper(kernels: Sequence[Kernel]) -> Kernel | None:
     """The kernel of a node, if it is one that can write to the chain memory."""
+    if not kernels:
+        return None
     kernel, source = kernels[0], kernels[0].source
     if len(kernels) > 1 or kernel.offsets or not isinstance(source, Source):
         return None

@@ -7,7 +7,7 @@ it stored. Both are exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -21,6 +21,7 @@ from ...graph.layout import pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.post import PLAIN, Combination, Post
 from .conv2d import CONV2D
+from .joined_tensors import Inside
 from .pool import ELEMENTWISE
 from .pool_kernels import sizes_of_vectors
 from .template import Details, Kernel, Source, identity_parameters
@@ -65,8 +66,13 @@ class _Image:
         return (self.batch, blocks * lanes, *self.graph.tensors[self.node.output].nchw[2:])
 
 
-def channel_kernels(config: Config, graph: Graph, node: Node, operator: Channels) -> list[Kernel]:
-    """One kernel for each run of blocks that are copied; for the others one for each tensor that they come from."""
+def channel_kernels(
+    config: Config, graph: Graph, node: Node, operator: Channels, inside: Mapping[str, Inside]
+) -> list[Kernel]:
+    """One kernel for each run of blocks that are copied; for the others one for each tensor that they come from.
+
+    What lies `inside` of the output already is not copied.
+    """
     batch = graph.tensors[node.output].nchw[0]
     kernels: list[Kernel] = []
     for index in range(ceil_div(batch, config.batch)):
@@ -79,7 +85,10 @@ def channel_kernels(config: Config, graph: Graph, node: Node, operator: Channels
         )
         for run in _runs(operator.sources, Blocks.of(config).block):
             if run.copied is not None:
-                kernels.append(_copy(image, run, *run.copied))
+                part, block = run.copied
+                there = inside.get(node.inputs[part])
+                if there is None or (there.tensor, there.block) != (node.output, run.first - block):
+                    kernels.append(_copy(image, run, part, block))
                 continue
             for position, part in enumerate(run.parts):
                 kernels.append(_selection(image, run, operator.sources, part, added=position > 0))
@@ -101,8 +110,25 @@ def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
 
     for (parts, ahead), group in groupby(range(ceil_div(len(sources), lanes)), key=origin):
         blocks = list(group)
-        copied = None if ahead is None else (ahead[0], blocks[0] + ahead[1])
-        yield _Run(first=blocks[0], last=blocks[-1] + 1, parts=parts, copied=copied)
+        if ahead is not None:
+            yield _Run(
+                first=blocks[0], last=blocks[-1] + 1, parts=parts, copied=(ahead[0], blocks[0] + ahead[1])
+            )
+            continue
+        alone = [[block] for block in blocks]
+        # A kernel costs about as much as two tiles of a matrix.
+        if _tiles(sources, lanes, blocks) <= sum(_tiles(sources, lanes, each) + 2 for each in alone) - 2:
+            alone = [blocks]
+        for each in alone:
+            yield _Run(first=each[0], last=each[-1] + 1, parts=parts, copied=None)
+
+
+def _tiles(sources: Sequence[tuple[int, int]], lanes: int, blocks: Sequence[int]) -> int:
+    """Tiles of the selection matrices of blocks that are computed together."""
+    taken: dict[int, set[int]] = {}
+    for part, channel in sources[blocks[0] * lanes : (blocks[-1] + 1) * lanes]:
+        taken.setdefault(part, set()).add(channel // lanes)
+    return len(blocks) * sum(max(of) - min(of) + 1 for of in taken.values())
 
 
 def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:

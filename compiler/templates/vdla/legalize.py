@@ -6,13 +6,14 @@ What decides are plain questions to the templates: does the least tile fit this 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
 from ...graph.abilities import Abilities, needs
+from ...graph.crop_taps import crop_taps
 from ...graph.fuse import fuse_lookups, fuse_phases, fuse_pool
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Table
@@ -20,6 +21,7 @@ from ...graph.layout import Layout
 from ...graph.split_pools import split_max_pools
 from ...te.blocks import Window
 from .convolution_kernels import patch_workload, pooled_workload
+from .joined_tensors import Inside, joined_tensors
 from .patch_conv2d import PATCH_CONV2D
 from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
 from .pool import MAX_POOL, MOST_WINDOW
@@ -31,10 +33,16 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Legalized:
-    """A graph in the form that is lowered node by node, and how each of its tensors lies in memory."""
+    """A graph in the form that is lowered node by node, how its tensors lie in memory, and which lie in others."""
 
     graph: Graph
     layouts: Mapping[str, Layout]
+    inside: Mapping[str, Inside] = field(default_factory=dict[str, Inside])
+
+    @property
+    def places(self) -> dict[str, tuple[str, int]]:
+        """The tensor in which each of those lies, and the byte at which it begins there."""
+        return {name: (item.tensor, item.offset) for name, item in self.inside.items()}
 
 
 def legalize(graph: Graph, config: Config) -> Legalized:
@@ -43,7 +51,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     Raises UserError for a node that needs an extension which the machine lacks.
     """
     _check_extensions(graph, config)
-    graph = whole_blocks_of_positions(fuse_phases(graph), config)
+    graph = whole_blocks_of_positions(crop_taps(fuse_phases(graph)), config)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
     makers = graph.producers()
     graph = fuse_pool(
@@ -66,7 +74,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
         graph = fuse_lookups(graph)
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
     layouts |= dict.fromkeys(interleaved, "interleaved")
-    return Legalized(graph=graph, layouts=layouts)
+    return Legalized(graph=graph, layouts=layouts, inside=joined_tensors(graph, config))
 
 
 def _check_extensions(graph: Graph, config: Config) -> None:

@@ -96,7 +96,7 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
         case Resample() as operator:
             return tuple(resample_kernels(config, graph, node, operator))
         case Channels() as operator:
-            return tuple(channel_kernels(config, graph, node, operator))
+            return tuple(channel_kernels(config, graph, node, operator, legalized.inside))
         case _:
             raise ValueError(f"{node.name} ({node.kind}) is for processors: import the model without it")
 

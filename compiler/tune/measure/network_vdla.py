@@ -99,6 +99,7 @@ class NetworkTrials:
             layouts,
             layers,
             chained=self._chained.places,
+            inside=self._legalized.places,
             data=False,
             kept=self._kept.drafts,
         ).program

@@ -102,7 +102,7 @@ def test_drafts_are_kept_as_long_as_there_is_room() -> None:
         lower_node(TINY, name, kernels[name], points[name], virtual_threads=2, kept=kept) for name in kernels
     ]
     programs = [
-        link(TINY, legalized.graph, legalized.layouts, layers, kept=given).program
+        link(TINY, legalized.graph, legalized.layouts, layers, inside=legalized.places, kept=given).program
         for given in (None, drafts, drafts, kept.drafts, kept.drafts)
     ]
     assert 0 < drafts.rows <= 100 < kept.drafts.rows

@@ -120,7 +120,7 @@ def compiled(
         values = choose(kernels[0].workload) if kernels[0].recorded else None
         points = choose_points(config, {node.name: kernels}, {node.name: values or {}}, 2)[node.name]
         layers.append(lower_node(config, node.name, kernels, points, virtual_threads=2, check=True))
-    linked = link(config, legalized.graph, legalized.layouts, layers)
+    linked = link(config, legalized.graph, legalized.layouts, layers, inside=legalized.places)
     return replace(result, program=linked.program, addresses=linked.addresses)
 
 

@@ -1,0 +1,60 @@
+"""Tensors that are joined where they are made: parts of a concatenation lie in it, and nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from vdla.isa.config import Config
+
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Channels, Swap
+from ...te.blocks import Blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """Where a tensor lies in another one: `block` is the first of that one's blocks of channels, `offset` its byte."""
+
+    tensor: str
+    block: int
+    offset: int
+
+
+def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
+    """The tensors that can lie in the concatenation that reads them, which other nodes may read, too.
+
+    Each is made by a node, in blocks of channels that are whole, of images that are computed at once.
+    """
+    if not graph.nodes or graph.tensors[graph.nodes[0].output].nchw[0] > config.batch:
+        return {}
+    kept = {item.tensor for item in (*graph.inputs, *graph.outputs)} | graph.constants.keys()
+    # Tiles of weights lie at multiples of their size.
+    kept |= {node.inputs[0] for node in graph.nodes if isinstance(node.operator, Swap)}
+    found: dict[str, Inside] = {}
+    for node in graph.nodes:
+        if isinstance(node.operator, Channels) and graph.tensors[node.output].nchw[0] <= config.batch:
+            for name, block in _whole_parts(graph, node, node.operator, Blocks.of(config).block):
+                if name not in kept and name not in found:
+                    _, _, height, width = graph.tensors[node.output].nchw
+                    size = prod((height, width, config.batch, Blocks.of(config).block))
+                    found[name] = Inside(tensor=node.output, block=block, offset=block * size)
+    return found
+
+
+def _whole_parts(graph: Graph, node: Node, operator: Channels, lanes: int) -> list[tuple[str, int]]:
+    """Parts whose channels are all there once, in their order, in blocks of their own, and the first of these."""
+    places: dict[int, list[tuple[int, int]]] = {}
+    for place, (part, channel) in enumerate(operator.sources):
+        places.setdefault(part, []).append((place, channel))
+    found: list[tuple[str, int]] = []
+    for part, taken in places.items():
+        name = node.inputs[part]
+        channels, first = graph.tensors[name].nchw[1], taken[0][0]
+        last = first + channels
+        whole = taken == [(first + channel, channel) for channel in range(channels)]
+        apart = first % lanes == 0 and (channels % lanes == 0 or last == len(operator.sources))
+        if whole and apart and node.inputs.count(name) == 1:
+            found.append((name, first // lanes))
+    return found
