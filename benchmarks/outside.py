@@ -44,8 +44,8 @@ from vdla.util.errors import UserError
 from vdla.util.user_cache import cache_directory
 
 RESULTS_NAME = "outside"
-NEEDED = ("table", "broadcast")
-"""Extensions that gates, activations other than ReLU and squeeze-and-excitation need."""
+NEEDED = ("table", "broadcast", "rows")
+"""Extensions that gates, activations other than ReLU, squeeze-and-excitation, softmax and normalizations need."""
 
 
 def quantized(name: str, size: int) -> Path:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 from numpy.typing import DTypeLike, NDArray
-from vdla.compiler.graph.abilities import PROCESSOR
+from vdla.compiler.graph.abilities import EVERYTHING
 from vdla.compiler.graph.graph import Graph, Tensor
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret
@@ -236,7 +236,7 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
     DequantizeLinear; end to end its last bits, one a layer, add up (docs/measures.md). Raises CheckError.
     """
     content = read_model(model).whole()
-    graph = import_model(model, abilities=PROCESSOR)
+    graph = import_model(model, abilities=EVERYTHING)
     produced = {name for node in content.graph.node for name in node.output}
     names = [name for name in graph.tensors if name in produced]
     known = {output.name for output in content.graph.output}
@@ -248,7 +248,7 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
     ):
         stored = {**graph.constants, **store_inputs(graph, arrays)}
         for name, values in zip(names, results, strict=True):
-            stored[name] = _stored(graph.tensors[name], values)
+            stored[name] = _stored(graph.tensors[name], values, graph.views.get(name))
         for node in graph.nodes:
             shape = graph.tensors[node.output].shape
             ours = evaluate(node, [stored[name] for name in node.inputs]).reshape(shape).astype(np.int16)
@@ -260,13 +260,20 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
     return largest, agree
 
 
-def _stored(tensor: Tensor, values: NDArray[Any]) -> NDArray[np.int8]:
-    """ONNX Runtime's values of a tensor as the accelerator stores them: integers, or float32 numbers of its grid."""
+def _stored(tensor: Tensor, values: NDArray[Any], view: NDArray[Any] | None) -> NDArray[np.int8]:
+    """ONNX Runtime's values of a tensor as the accelerator stores them: integers, or float32 numbers of its grid.
+
+    `view` is that of the model's tensor (`Graph.views`).
+    """
     if values.dtype.kind == "f":
         grid = tensor.grid
         integers = quantize(values.astype(np.float32), grid.scale, grid.stored_zero_point)
     else:
         integers = (values.astype(np.int16) - (128 if values.dtype == np.uint8 else 0)).astype(np.int8)
+    if view is not None:
+        there = np.empty(tensor.size, np.int8)
+        there[view.reshape(-1)] = integers.reshape(-1)
+        integers = there
     return integers.reshape(tensor.shape)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from vdla.compiler.graph.abilities import PROCESSOR
+from vdla.compiler.graph.abilities import EVERYTHING
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import is_quantized
@@ -97,7 +97,7 @@ def _layers_agree(model: Path, inputs: Mapping[str, np.ndarray], outputs: Mappin
     End to end one rounding may become many steps, or most of a small output. False where not all is quantized.
     """
     try:
-        graph = import_model(model, abilities=PROCESSOR)
+        graph = import_model(model, abilities=EVERYTHING)
     except ModelError:
         return False
     arrays = {name: np.asarray(array) for name, array in inputs.items()}

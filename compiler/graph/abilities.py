@@ -40,7 +40,9 @@ PLAIN = Abilities()
 ACCELERATOR = Abilities(tables=True, planes=True, rows=True)
 """Those of an accelerator with all extensions: what may run on one machine of many."""
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
-"""Those of processors, and of the interpreter."""
+"""Those of processors."""
+EVERYTHING = Abilities(processor=True, tables=True, planes=True, rows=True)
+"""Those of the interpreter."""
 
 
 def needs(extension: str) -> tuple[str, str]:

@@ -166,7 +166,8 @@ def plain_output(name: str, tensor: Tensor) -> GraphOutput:
 class Graph:
     """A whole model: nodes in topological order, `tensors` by name, `constants` by tensor name.
 
-    Constants are listed in `tensors` too, and lie as `Tensor.storage` says.
+    Constants are listed in `tensors` too, and lie as `Tensor.storage` says. `views` are those of the model's tensors of
+    the same name, as of `GraphOutput`, where these have other orders; nothing is computed by them.
     """
 
     name: str
@@ -175,6 +176,7 @@ class Graph:
     nodes: tuple[Node, ...]
     tensors: Mapping[str, Tensor]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    views: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def input_names(self) -> tuple[str, ...]:

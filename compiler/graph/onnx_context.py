@@ -117,6 +117,7 @@ class ImportContext(NodeErrors):
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
+    views: dict[str, np.ndarray] = field(default_factory=dict)
     moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
     """Tensors that were moved, by the tensor they come from, their shape and the elements' places there."""
 

@@ -16,7 +16,7 @@ from ...graph.abilities import Abilities, needs
 from ...graph.crop_taps import crop_taps
 from ...graph.fuse import fuse_lookups, fuse_phases, fuse_pool
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Table
+from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Rows, Table
 from ...graph.layout import Layout
 from ...graph.split_pools import split_max_pools
 from ...te.blocks import Window
@@ -86,6 +86,8 @@ def _check_extensions(graph: Graph, config: Config) -> None:
             problem = needs("table")
         elif is_broadcast(graph, node) and not abilities.planes:
             problem = needs("broadcast")
+        elif isinstance(node.operator, Rows) and not abilities.rows:
+            problem = needs("rows")
         if problem is not None:
             raise UserError(f"node {node.name} ({node.kind}): {'; '.join(problem)}")
 
