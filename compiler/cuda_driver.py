@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .gpu_lowering import GpuLowering
-from .graph.onnx_read import Source
+from .graph.errors import ModelError
+from .graph.onnx_read import Source, model_label
 from .ir.printer import format_node
 from .kernel_driver import Dump, Maker, Told, lower_model, make_launches
 from .runtime.cpu_network import CpuNetwork
@@ -29,6 +30,7 @@ from .target.cpu.module import lower as lower_for_cpu
 from .target.cuda.background import background
 from .target.cuda.cubin_cache import cached_cubin
 from .target.cuda.emulate import emulate
+from .target.cuda.errors import LoweringError
 from .target.cuda.machine import CudaTarget
 from .target.cuda.module import CudaModule, lower
 from .target.cuda.prepare import prepare
@@ -74,7 +76,14 @@ def compile_cuda(
 
         def make(node: LoweredCudaNode, schedule: Schedule, number: int, dump: Dump | None) -> _Compiling:
             name = f"{node.node.kind.lower()}{number}"
-            module = lower(prepare(schedule.program, target, dump=dump), target, name=name)
+            try:
+                module = lower(prepare(schedule.program, target, dump=dump), target, name=name)
+            except LoweringError as error:
+                # Of functions and types that only processors have.
+                raise ModelError(
+                    f"{model_label(model)}: node '{node.node.name}' has no code for {target.described['kind']}: "
+                    f"{error}; run it on a processor"
+                ) from None
             cubin = pool.submit(assemble, module.source)
             return _Compiling(name=name, module=module, cubin=cubin)
 

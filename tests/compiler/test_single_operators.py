@@ -10,6 +10,8 @@ import onnxruntime
 import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
+from vdla.compiler import cuda_driver
+from vdla.compiler.target.cuda.options import parse_target
 from vdla.util.errors import UserError
 
 import vdla
@@ -90,6 +92,19 @@ def test_operator(name: str) -> None:
         assert got[result].dtype == wanted.dtype and got[result].shape == wanted.shape
         tolerance = 1e-3 if wanted.dtype == np.float16 else 2e-6
         np.testing.assert_allclose(got[result], wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_what_gpus_have_no_code_for_is_refused_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "_assembler", lambda target: lambda source: b"")
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (4,)) for name in ("x", "z", "y")]
+    graph = helper.make_graph(
+        [helper.make_node("Pow", ["x", "z"], ["y"], name="raise")], "one", ends[:2], ends[2:]
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(
+        UserError, match=r"node 'raise' has no code for cuda: function power .* on a processor"
+    ):
+        cuda_driver.compile_cuda(made.SerializeToString(), parse_target("cuda -arch=sm_80"))
 
 
 def test_turns_of_a_body() -> None:

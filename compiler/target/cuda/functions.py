@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.types import DType
+from ...te.scalars import DOUBLES
 from . import bulk_copies, mma_functions, wgmma_emit
 from .dialect import Dialect
 from .errors import LoweringError
@@ -121,7 +122,11 @@ _NAMES = frozenset(
     {*FUNCTIONS, *wgmma_emit.NAMES, *bulk_copies.NAMES, "to_float", "to_float16", "to_bfloat16"}
 )
 """What the definitions call theirs."""
-_MATH = {"exp": "expf", "tanh": "tanhf", "log": "logf", "sqrt": "sqrtf", "erf": "erff"}
+_MATH = {
+    **{name: f"{name}f" for name in ("exp", "tanh", "log", "sqrt", "erf", *DOUBLES, "floor", "ceil")},
+    "round_even": "rintf",
+    "truncate": "truncf",
+}
 """Functions of te.scalars that the math library has."""
 _OURS = ("sigmoid", "round_tf32")
 """Those that a dialect may define as functions."""

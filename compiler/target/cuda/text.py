@@ -85,6 +85,8 @@ _KEYWORDS = """
     this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
     while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 int2 int4 uint2 uint4 float2 float4
     double2 size_t min max abs exp log tanh erf sqrt fmaf expf logf tanhf erff sqrtf fabsf shared tx ty tz
+    sin cos tan asin acos atan sinh cosh asinh acosh atanh floor ceil rint trunc sinf cosf tanf asinf acosf atanf
+    sinhf coshf asinhf acoshf atanhf floorf ceilf rintf truncf
 """
 _RESERVED = frozenset(_KEYWORDS.split())
 """Words of C++, and what CUDA C++ and our texts have in every kernel; other dialects have `names` besides."""

@@ -7,6 +7,7 @@ where the device can, which `runtime.opencl_device` asks for.
 from __future__ import annotations
 
 from ...ir.types import DType
+from ...te.scalars import DOUBLES
 from ..cuda.dialect import Dialect
 
 # clang, which all makers' compilers are built on, lets functions of one name differ by their arguments.
@@ -74,7 +75,11 @@ OPENCL = Dialect(
     wide_suffix="L",
     float_of_bits="as_float",
     float_of_int="as_float",
-    math={name: name for name in ("exp", "tanh", "log", "sqrt", "erf")},
+    math={
+        **{name: name for name in ("exp", "tanh", "log", "sqrt", "erf", *DOUBLES, "floor", "ceil")},
+        "round_even": "rint",
+        "truncate": "trunc",
+    },
     fused="fma",
     spaces={"global": "global ", "shared": "local ", "register": ""},
     restrict="restrict",
