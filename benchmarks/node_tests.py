@@ -7,7 +7,8 @@ training, strings, sequences and optional, which are counted only. A case is rig
 (`vdla.compile`, target `llvm`) compiles it and all outputs have the shape, the type and, within the case's tolerances,
 the values that it asks for; it is refused where a UserError says so, and crashed where anything else is raised.
 `share` is of the cases as they are. Many hand in at run time what models have as constants (axes, pads, a shape):
-`share_fixed` counts a case as well if it is right with such parameters as initializers.
+`share_fixed` counts a case as well if it is right with such parameters as constants, as `vdla.compile(constants=...)`
+and `--constant NAME=VALUE,...` have them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from vdla.benchmarks.harness.node_cases import (
     Judged,
     NodeCase,
     apart,
+    cause_of,
     judge,
     judge_fixed,
     node_cases,
@@ -64,6 +66,11 @@ def figures(rows: Sequence[tuple[Judged, Judged | None]], left: Counter[str]) ->
         for item in pair
         if item is not None and item.verdict in ("wrong", "crashed")
     ]
+    causes = Counter(
+        cause_of((judged if other is None else other).message)
+        for judged, other in rows
+        if judged.verdict == "refused" and (other is None or other.verdict == "refused")
+    )
     return {
         "cases": len(rows),
         "apart": dict(left),
@@ -72,6 +79,7 @@ def figures(rows: Sequence[tuple[Judged, Judged | None]], left: Counter[str]) ->
         "share": round(plain["right"] / len(rows), 4) if rows else 0.0,
         "share_fixed": round((plain["right"] + fixed) / len(rows), 4) if rows else 0.0,
         "broken": broken,
+        "causes": dict(causes.most_common()),
         "operators": dict(sorted(operators.items())),
     }
 
@@ -83,6 +91,8 @@ def text(document: dict[str, Any]) -> str:
         f"{name:28}{of['right']:7}{of['right_fixed']:9}{of['wrong']:7}{of['refused']:9}{of['crashed']:9}"
         for name, of in document["operators"].items()
     ]
+    lines.append("refused, also with parameters as constants, by cause:")
+    lines += [f"{count:6}  {cause}" for cause, count in document["causes"].items()]
     for item in document["broken"]:
         lines.append(f"{item['verdict']}: {item['name']}: {item['message']}")
     apart_text = ", ".join(f"{count} {kind}" for kind, count in document["apart"].items())

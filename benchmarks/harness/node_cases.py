@@ -158,6 +158,12 @@ def _same(model: onnx.ModelProto, names: Sequence[str]) -> list[str]:
     return [info.name for info in model.graph.input if info.name in names]
 
 
+def cause_of(message: str) -> str:
+    """What a refusal says, without the names and the way out."""
+    problem = re.sub(r"^model: (node '[^']*' )?", "", message).partition(";")[0]
+    return re.sub(r"'[^']*'", "'…'", problem)[:110]
+
+
 def array(value: Any) -> np.ndarray:
     """An input or output of a case as an array."""
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
