@@ -23,6 +23,7 @@ HALF = X.astype(np.float16)
 WHOLE = RNG.integers(-9, 9, (2, 5, 3)).astype(np.int8)
 DIVISORS = np.where(WHOLE == 0, 3, WHOLE[::-1]).astype(np.int8)
 DIVISORS[DIVISORS == 0] = -2
+GATES = RNG.standard_normal((1, 16, 3)).astype(np.float32)
 PLACES = RNG.integers(-5, 5, (2, 4, 3))
 CASES: dict[str, tuple[str, list[Any], dict[str, Any], dict[str, Any]]] = {
     "last of the least": ("ArgMin", [TIES], {"axis": 1, "select_last_index": 1, "keepdims": 0}, {}),
@@ -57,6 +58,23 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], dict[str, Any]]] = {
     "powers": ("Pow", [np.abs(X), TIES], {}, {}),
     "whole numbers": ("Round", [X * 4], {}, {}),
     "wave": ("Sin", [X * 50], {}, {}),
+    "product of integers": ("MatMul", [WHOLE.astype(np.int64), np.arange(6).reshape(3, 2)], {}, {}),
+    "einsum": ("Einsum", [X, X[:, :4]], {"equation": "bij,bkj->kbi"}, {}),
+    "einsum of three": ("Einsum", [X[0, :3], X[1, 0], X[1, 1]], {"equation": "ii,i,...i->...i"}, {}),
+    "gru": (
+        "GRU",
+        [X, GATES[:, :12], GATES[:, :12, [0, 1, 2, 0]]],
+        {"hidden_size": 4, "linear_before_reset": 1},
+        {},
+    ),
+    "lstm": ("LSTM", [X, GATES, GATES[..., [0, 1, 2, 0]]], {"hidden_size": 4, "clip": 0.5}, {}),
+    "convolution": ("Conv", [X[..., None], X[1:, :, :1, None]], {"pads": [1, 0, 1, 0]}, {}),
+    "cubes": (
+        "AveragePool",
+        [X[None, None]],
+        {"kernel_shape": [2, 2, 2], "pads": [1, 0, 1, 0, 1, 0], "ceil_mode": 1},
+        {},
+    ),
     "nothing": ("ReduceSum", [X[:, :0]], {"keepdims": 0}, {"axes": np.array([1])}),
 }
 BY_REFERENCE = {"shift", "scatter_nd", "scatter", "nothing"}

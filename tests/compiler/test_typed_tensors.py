@@ -102,8 +102,8 @@ def test_an_operator_of_float32_alone_says_what_to_do() -> None:
     inputs = {"x": np.zeros((2, 3), np.int64)}
     outputs = {"y": np.zeros((2, 2), np.int64)}
     inputs["w"] = np.zeros((3, 2), np.int64)
-    made = model([helper.make_node("MatMul", ["x", "w"], ["y"], name="share")], inputs, outputs)
+    made = model([helper.make_node("Gemm", ["x", "w"], ["y"], name="share")], inputs, outputs)
     with pytest.raises(
-        UserError, match=r"'share' \(MatMul\): its input 'x' is int64; .* put a Cast to float32"
+        UserError, match=r"'share' \(Gemm\): its input 'x' is int64; .* put a Cast to float32"
     ):
         vdla.compile(made, target="llvm")

@@ -34,6 +34,7 @@ from .onnx_choices import (
 )
 from .onnx_context import HALVES, TYPES, FloatContext
 from .onnx_control import CONTROL, import_control
+from .onnx_einsum import einsum_steps
 from .onnx_functions import function_body
 from .onnx_gemm import import_gemm
 from .onnx_lines import on_planes
@@ -67,6 +68,7 @@ from .onnx_products import (
 )
 from .onnx_quantization import check_integers, import_dequantize, import_quantize
 from .onnx_recurrent import import_lstm
+from .onnx_recurrent_steps import is_plain_lstm, recurrent_steps
 from .onnx_reductions import import_cumulative_sum, import_logarithm, import_reduction, import_softmax
 from .onnx_resize import import_resize
 from .onnx_steps import BODIES, OTHERWISE
@@ -199,7 +201,7 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
 def _import_operator(context: FloatContext, node: OnnxNode) -> None:
     importer = OPERATORS.get(node.op_type)
     if importer is None or _is_more(context, node):
-        ours = (BODIES if importer is None else OTHERWISE).get(node.op_type)
+        ours = (_BODIES if importer is None else _OTHERWISE).get(node.op_type)
         body = function_body(context, node) if ours is None else ours(context, node)
         if body is not None:
             for index, proto in enumerate(body):
@@ -290,6 +292,8 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
         case "Softmax" | "LogSoftmax":
             # Rounded after each step, as whoever computes in 16 bits has it.
             return _half(context, node) is not None and context.opset >= 13
+        case "LSTM":
+            return not is_plain_lstm(context, node)
         case "BatchNormalization" | "InstanceNormalization":
             return not all(context.is_constant(node, i) for i in range(1, len(node.inputs)))
         case "QuantizeLinear":
@@ -372,6 +376,8 @@ PLAIN: Mapping[str, Importer] = MappingProxyType(
     }
 )
 """Importers of windows that the templates do not take."""
+_BODIES = {**BODIES, "RNN": recurrent_steps, "GRU": recurrent_steps, "Einsum": einsum_steps}
+_OTHERWISE = {**OTHERWISE, "LSTM": recurrent_steps}
 TYPED = frozenset(
     [
         *STRUCTURE,

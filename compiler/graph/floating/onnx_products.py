@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...ir.types import DType
 from ...te.epilogue import Epilogue
 from ...te.merge import broadcast
+from ...te.ops.plain_windows import plain_product
 from ..graph import Shape, Tensor
 from ..onnx_batch_norm import batch_norm_factors
 from ..onnx_context import OnnxNode
 from ..onnx_window_attributes import convolution_window, transposed_window
-from ..operators import BatchNormalization, Convolution, Dense, MatrixProduct
+from ..operators import BatchNormalization, Computed, Convolution, Dense, MatrixProduct
 from .onnx_context import FloatContext
 
 
@@ -56,6 +58,9 @@ def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None
 
 def import_matmul(context: FloatContext, node: OnnxNode) -> None:
     """MatMul; by a constant matrix, all dimensions of the data but the last are rows. A vector is a row or a column."""
+    if context.tensor(node, 0).dtype is not DType.FLOAT32:
+        _import_plain_product(context, node)
+        return
     data, weight = context.operand(node, 0), context.operand(node, 1)
     if len(data.shape) == 1 or len(weight.shape) == 1:
         _import_vector_product(context, node, data, weight)
@@ -93,6 +98,28 @@ def _import_vector_product(context: FloatContext, node: OnnxNode, a: Tensor, b: 
         *(() if right is not b.shape else right[-1:]),
     )
     context.view(node, context.tensors[product], kept)
+
+
+def _import_plain_product(context: FloatContext, node: OnnxNode) -> None:
+    """Of integers or float64, which no template has."""
+    a, b = context.tensor(node, 0), context.tensor(node, 1)
+    if a.dtype is not b.dtype or a.dtype is DType.BOOL or a.dtype.is_code:
+        context.refuse(node, f"multiplies {a.dtype} by {b.dtype}", "export the model again")
+    if not a.shape or not b.shape or a.shape[-1] != b.shape[0 if len(b.shape) == 1 else -2]:
+        context.refuse(node, f"multiplies {a.shape} by {b.shape}", "export the model again")
+    left = (1, *a.shape) if len(a.shape) == 1 else a.shape
+    right = (*b.shape, 1) if len(b.shape) == 1 else b.shape
+    try:
+        batch = broadcast([left[:-2], right[:-2]])
+    except ValueError as error:
+        context.refuse(node, str(error), "export the model again")
+    program = plain_product(left[:-2], right[:-2], left[-2], left[-1], right[-1], a.dtype)
+    shape = (
+        *batch,
+        *(left[-2:-1] if len(a.shape) > 1 else ()),
+        *(right[-1:] if len(b.shape) > 1 else ()),
+    )
+    context.add(node, Computed(program=program), (a.name, b.name), shape, dtype=a.dtype)
 
 
 def _viewed(context: FloatContext, node: OnnxNode, tensor: Tensor, shape: Shape, what: str) -> str:

@@ -204,6 +204,21 @@ def _dequantize(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     return s.done(s.add("Cast", product, to=to))
 
 
+def _integer_product(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """MatMulInteger: products of integers less their zero points, in int32."""
+    s = Steps(context=context, node=node)
+    factors: list[str] = []
+    for index in (0, 1):
+        factor = s.add("Cast", s.input(index), to=TensorProto.INT32)
+        if s.input(index + 2):
+            point = s.add("Cast", s.input(index + 2), to=TensorProto.INT32)
+            if index == 0 and len(s.shape(2)) == 1 and s.shape(2) != (1,):
+                point = s.add("Unsqueeze", point, s.axes(1))
+            factor = s.add("Sub", factor, point)
+        factors.append(factor)
+    return s.done(s.add("MatMul", *factors))
+
+
 def _beside(s: Steps, index: int) -> str:
     """A scale or zero point in a shape that broadcasts: one for all, one along the axis, or one for each block."""
     shape, given, axis = s.shape(0), s.shape(index), s.node.integer("axis", 1)
@@ -229,6 +244,7 @@ BODIES: Mapping[str, Body] = MappingProxyType(
         "Mean": _mean,
         "LRN": _local_response,
         "ReverseSequence": _reverse_sequence,
+        "MatMulInteger": _integer_product,
     }
 )
 """Of operators that have no importer."""

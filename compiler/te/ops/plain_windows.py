@@ -8,7 +8,7 @@ from typing import Literal
 from ...ir.expr import Buffer, Const, Var, all_of, equal
 from ...ir.stmt import Alloc, Assign, Program, Reduce, nest, seq
 from ...ir.types import DType
-from ..merge import Shape
+from ..merge import Shape, merge_broadcast
 
 FLOAT = DType.FLOAT32
 
@@ -127,6 +127,43 @@ def plain_pool(
         first=all_of(*[equal(k, 0) for k, _ in taps]),
     )
     return Program(name=name, parameters=(x, y), body=nest([(n, outer), *at, *taps], pooled))
+
+
+def plain_product(
+    batch_x: Shape,
+    batch_w: Shape,
+    rows: int,
+    depth: int,
+    columns: int,
+    dtype: DType,
+    *,
+    name: str = "plain_product",
+) -> Program:
+    """Y = X @ W of any type, whose batches broadcast; integers wrap.
+
+    Parameters X [*BX, rows, depth], W [*BW, depth, columns] and Y [*BY, rows, columns] with the batches of
+    `te.merge.merge_broadcast`. Statement "sum". ValueError where the batches do not broadcast.
+    """
+    batch, (of_x, of_w) = merge_broadcast([batch_x, batch_w])
+    x = Buffer(name="X", shape=(*of_x, rows, depth), dtype=dtype)
+    w = Buffer(name="W", shape=(*of_w, depth, columns), dtype=dtype)
+    y = Buffer(name="Y", shape=(*batch, rows, columns), dtype=dtype)
+    b, (i, j, k) = _loops("b", batch), (Var(v) for v in "ijk")
+    at = [var for var, _ in b]
+    x_at, w_at = (
+        [0 if size == 1 else var for size, var in zip(shape, at, strict=True)] for shape in (of_x, of_w)
+    )
+    total = Reduce(
+        name="sum",
+        op="add",
+        buffer=y,
+        indices=(*at, i, j),
+        value=x[(*x_at, i, k)] * w[(*w_at, k, j)],
+        first=equal(k, 0),
+    )
+    return Program(
+        name=name, parameters=(x, w, y), body=nest([*b, (i, rows), (k, depth), (j, columns)], total)
+    )
 
 
 def outputs_of(

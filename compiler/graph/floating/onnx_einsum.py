@@ -1,0 +1,133 @@
+"""Einsum in words of simpler operators: a product of matrices where two tensors are summed over, products else."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import onnx
+
+from ..budgets import too_large
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+from .onnx_steps import Steps
+
+
+def einsum_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """The nodes of an Einsum."""
+    s = Steps(context=context, node=node)
+    terms, result = _read(context, node, [s.shape(i) for i in range(len(node.inputs))])
+    sizes: dict[str, int] = {}
+    names: list[str] = []
+    for index, letters in enumerate(terms):
+        for letter, size in zip(letters, s.shape(index), strict=True):
+            if sizes.setdefault(letter, size) != size and 1 not in (size, sizes[letter]):
+                context.refuse(
+                    node, f"has {letter} of {sizes[letter]} and of {size}", "export the model again"
+                )
+            sizes[letter] = max(sizes[letter], size)
+        name, letters = _diagonal(s, s.input(index), letters, s.shape(index))
+        terms[index] = letters
+        names.append(name)
+    if len(terms) == 2 and all(_whole(s, i, terms[i], sizes) for i in (0, 1)):
+        return s.done(_matrix_product(s, names, terms, result, sizes))
+    return s.done(_products(s, names, terms, result, sizes))
+
+
+def _read(context: FloatContext, node: OnnxNode, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
+    """The letters of each input and of the result; those of an ellipsis are upper-case ones that the text lacks."""
+    text = node.text("equation", "").replace(" ", "")
+    given, arrow, result = text.partition("->")
+    terms = given.split(",")
+    if len(terms) != len(shapes) or not all(set(t.replace("...", "")) <= _LETTERS for t in (*terms, result)):
+        context.refuse(node, f"has the equation '{text}' for {len(shapes)} inputs", "export the model again")
+    spare = [letter for letter in sorted(_LETTERS) if letter not in text]
+    widest = 0
+    for index, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
+        extra = len(shape) - len(term.replace("...", "")) if "..." in term else 0
+        if extra < 0 or len(term.replace("...", "")) + extra != len(shape) or extra > len(spare):
+            context.refuse(node, f"has the term '{term}' for a tensor of shape {shape}", "export it again")
+        widest = max(widest, extra)
+        terms[index] = term.replace("...", "".join(spare[:extra][::-1]))
+    dots = "".join(spare[:widest][::-1])
+    if not arrow:
+        once = [c for c in sorted(set("".join(terms))) if "".join(terms).count(c) == 1 and c not in dots]
+        return terms, dots + "".join(once)
+    result = result.replace("...", dots)
+    if len(set(result)) != len(result) or not set(result) <= set("".join(terms)):
+        context.refuse(node, f"has the equation '{text}'", "export the model again")
+    return terms, result
+
+
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+def _diagonal(s: Steps, name: str, letters: str, shape: tuple[int, ...]) -> tuple[str, str]:
+    """A tensor whose letters are all different: of those that are there twice only the diagonal is left."""
+    for letter in dict.fromkeys(letters):
+        while letters.count(letter) > 1:
+            i = letters.index(letter)
+            j = letters.index(letter, i + 1)
+            order = [d for d in range(len(letters)) if d not in (i, j)]
+            moved = s.add("Transpose", name, perm=[*order, i, j])
+            rest, size = [shape[d] for d in order], shape[i]
+            flat = s.add("Reshape", moved, s.constant([*rest, size * size], np.int64))
+            name = s.add("Gather", flat, s.constant(np.arange(size) * (size + 1), np.int64), axis=len(rest))
+            letters = "".join(letters[d] for d in order) + letter
+            shape = (*rest, size)
+    return name, letters
+
+
+def _whole(s: Steps, index: int, letters: str, sizes: dict[str, int]) -> bool:
+    """Whether no dimension of an input is 1 and repeated."""
+    return s.context.tensor(s.node, index).size >= prod(sizes[letter] for letter in letters)
+
+
+def _matrix_product(s: Steps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:
+    """Batches, rows, what is summed over, and columns: MatMul between two transpositions."""
+    a, b = terms
+    for k, (own, other) in enumerate(((a, b), (b, a))):
+        alone = [d for d, letter in enumerate(own) if letter not in other and letter not in result]
+        if alone:
+            names[k] = s.add("ReduceSum", names[k], s.axes(*alone), keepdims=0)
+            terms[k] = "".join(letter for d, letter in enumerate(own) if d not in alone)
+    a, b = terms
+    batch = [c for c in a if c in b and c in result]
+    depth = [c for c in a if c in b and c not in result]
+    rows, columns = [c for c in a if c not in b], [c for c in b if c not in a]
+
+    def matrix(name: str, own: str, *groups: list[str]) -> str:
+        order = [own.index(c) for group in groups for c in group]
+        moved = s.add("Transpose", name, perm=order) if order != sorted(order) else name
+        shape = [*[sizes[c] for c in groups[0]], *[prod(sizes[c] for c in group) for group in groups[1:]]]
+        return s.add("Reshape", moved, s.constant(shape, np.int64))
+
+    product = s.add(
+        "MatMul", matrix(names[0], a, batch, rows, depth), matrix(names[1], b, batch, depth, columns)
+    )
+    made = [*batch, *rows, *columns]
+    full = s.add("Reshape", product, s.constant([sizes[c] for c in made], np.int64))
+    order = [made.index(c) for c in result]
+    return s.add("Transpose", full, perm=order) if order != sorted(order) else full
+
+
+def _products(s: Steps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:
+    """All tensors side by side, multiplied and then summed."""
+    made = result + "".join(sorted({c for term in terms for c in term} - set(result)))
+    if problem := too_large([sizes[c] for c in made], 4):
+        s.context.fail(
+            s.node,
+            f"multiplies tensors whose product {problem}",
+            "write it as several Einsums of two tensors",
+        )
+    factors: list[str] = []
+    for name, term in zip(names, terms, strict=True):
+        order = sorted(range(len(term)), key=lambda d, term=term: made.index(term[d]))
+        moved = s.add("Transpose", name, perm=order) if order != sorted(order) else name
+        missing = [d for d, c in enumerate(made) if c not in term]
+        factors.append(s.add("Unsqueeze", moved, s.axes(*missing)) if missing else moved)
+    total = factors[0]
+    for factor in factors[1:]:
+        total = s.add("Mul", total, factor)
+    summed = list(range(len(result), len(made)))
+    return s.add("ReduceSum", total, s.axes(*summed), keepdims=0) if summed else total

@@ -1,0 +1,210 @@
+"""RNN, GRU and LSTM in words of simpler operators, step by step: with weights of run time, and in every variant.
+
+Equations are those of ONNX's operator pages, whose names they use: W, R, B and P of one direction, h and c, gates in
+the order "zrh" (GRU) and "iofc" (LSTM).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from ...ir.types import DType
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+from .onnx_steps import Steps
+
+MOST_STEPS = 256
+"""Of all directions together: each is some twenty nodes."""
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
+"""Activations without numbers of their own."""
+
+
+def recurrent_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """The nodes of all steps."""
+    s = Steps(context=context, node=node)
+    backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(
+        node.text("direction", "forward")
+    )
+    if backwards is None or len(s.shape(0)) != 3 or any(not s.input(i) for i in range(3)):
+        context.refuse(node, "has no known direction, or lacks X, W or R", "export the model again")
+    first = bool(node.integer("layout", 0))
+    steps, batch = (s.shape(0)[1], s.shape(0)[0]) if first else s.shape(0)[:2]
+    if steps * len(backwards) > MOST_STEPS:
+        context.fail(
+            node,
+            f"takes {steps * len(backwards)} steps, more than {MOST_STEPS}",
+            "export the model for shorter sequences, or with constant weights",
+        )
+    x = s.add("Transpose", s.input(0), perm=[1, 0, 2]) if first else s.input(0)
+    outputs: list[list[str]] = []
+    finals: list[list[str]] = []
+    for number, back in enumerate(backwards):
+        direction = _Direction(s, number, len(backwards), batch, first)
+        listed, last = direction.run(x, steps, back)
+        outputs.append(listed)
+        finals.append(last)
+    # Y is [steps, directions, batch, hidden], or with layout 1 [batch, steps, directions, hidden].
+    both = [
+        s.add("Concat", *[s.add("Unsqueeze", of[t], s.axes(0)) for of in outputs], axis=0)
+        for t in range(steps)
+    ]
+    y = s.add("Concat", *[s.add("Unsqueeze", item, s.axes(0)) for item in both], axis=0)
+    s.done(s.add("Transpose", y, perm=[2, 0, 1, 3]) if first else y)
+    for index in range(len(finals[0])):
+        held = s.add("Concat", *[s.add("Unsqueeze", last[index], s.axes(0)) for last in finals], axis=0)
+        s.done(s.add("Transpose", held, perm=[1, 0, 2]) if first else held, index + 1)
+    return s.nodes
+
+
+class _Direction:
+    """One direction of a node: its weights, activations and states."""
+
+    def __init__(self, s: Steps, number: int, count: int, batch: int, batch_first: bool) -> None:
+        self.s, self.node, self.number = s, s.node, number
+        self.kind = s.node.op_type
+        self.hidden = s.shape(2)[-1]
+        gates = GATES[self.kind]
+        self.w, self.r = (s.add("Transpose", self.of(i), perm=[1, 0]) for i in (1, 2))
+        self.wb = self.rb = ""
+        if s.input(3):
+            size = gates * self.hidden
+            self.wb, self.rb = (self.part(self.of(3), 0, k, size) for k in (0, 1))
+        self.batch_first = batch_first
+        zeros = s.constant(np.zeros((batch, self.hidden)), np.float32)
+        self.h = self.state(5) if s.input(5) else zeros
+        self.c = (self.state(6) if s.input(6) else zeros) if self.kind == "LSTM" else ""
+        self.peepholes = self.of(7) if self.kind == "LSTM" and s.input(7) else ""
+        self.activations = self._activations(count)
+        self.clip = float(self.node.attributes.get("clip", 0.0))
+
+    def of(self, index: int) -> str:
+        """An input's part of this direction."""
+        place = self.s.constant(self.number, np.int64)
+        return self.s.add("Gather", self.s.input(index), place, axis=0)
+
+    def state(self, index: int) -> str:
+        """An initial state, [batch, hidden]."""
+        place = self.s.constant(self.number, np.int64)
+        return self.s.add("Gather", self.s.input(index), place, axis=1 if self.batch_first else 0)
+
+    def part(self, data: str, axis: int, number: int, size: int) -> str:
+        """One of equal parts along an axis."""
+        starts, ends = self.s.axes(number * size), self.s.axes((number + 1) * size)
+        return self.s.add("Slice", data, starts, ends, self.s.axes(axis))
+
+    def gate(self, data: str, number: int) -> str:
+        """[batch, hidden] of all gates."""
+        return self.part(data, 1, number, self.hidden)
+
+    def _activations(self, count: int) -> tuple[str, ...]:
+        """The names of this direction's functions; fails for those that take numbers."""
+        default = DEFAULTS[self.kind]
+        given = self.node.attributes.get("activations", default * count)
+        names = [a.decode(errors="replace") if isinstance(a, bytes) else str(a) for a in given]
+        known = {name.lower(): name for name in FUNCTIONS}
+        own = names[self.number * len(default) : (self.number + 1) * len(default)]
+        if len(own) != len(default) or any(name.lower() not in known for name in own):
+            self.s.context.fail(
+                self.node, f"has the activations {', '.join(names)}", f"there are {', '.join(FUNCTIONS)}"
+            )
+        return tuple(known[name.lower()] for name in own)
+
+    def apply(self, index: int, *terms: str) -> str:
+        """An activation of a sum, clipped where the node says so."""
+        s = self.s
+        terms = tuple(term for term in terms if term)
+        total = terms[0]
+        for term in terms[1:]:
+            total = s.add("Add", total, term)
+        if self.clip:
+            bounds = (s.constant(value, np.float32) for value in (-self.clip, self.clip))
+            total = s.add("Clip", total, *bounds)
+        return s.add(self.activations[index], total)
+
+    def run(self, x: str, steps: int, back: bool) -> tuple[list[str], list[str]]:
+        """The hidden state behind each step, and the final states."""
+        s = self.s
+        listed = [""] * steps
+        lengths = s.input(4)
+        for t in reversed(range(steps)) if back else range(steps):
+            now = s.add("Gather", x, s.constant(t, np.int64), axis=0)
+            h, c = self.step(now)
+            if lengths:
+                # Behind a sequence's end the state stays and the output is 0.
+                inside = s.add("Less", s.constant(t, np.int32), s.add("Unsqueeze", lengths, s.axes(1)))
+                listed[t] = s.add("Where", inside, h, s.constant(0, np.float32))
+                h = s.add("Where", inside, h, self.h)
+                c = s.add("Where", inside, c, self.c) if c else ""
+            else:
+                listed[t] = h
+            self.h, self.c = h, c
+        return listed, [self.h, self.c] if self.c else [self.h]
+
+    def step(self, now: str) -> tuple[str, str]:
+        """The states behind a step."""
+        s = self.s
+        from_input = s.add("MatMul", now, self.w)
+        if self.wb:
+            from_input = s.add("Add", from_input, self.wb)
+        if self.kind == "GRU":
+            return self._gru(from_input), ""
+        from_state = s.add("MatMul", self.h, self.r)
+        if self.rb:
+            from_state = s.add("Add", from_state, self.rb)
+        if self.kind == "RNN":
+            return self.apply(0, from_input, from_state), ""
+        return self._lstm(s.add("Add", from_input, from_state))
+
+    def _gru(self, from_input: str) -> str:
+        s = self.s
+        parts = [self.part(self.r, 1, k, self.hidden) for k in range(3)]
+        biases = [self.part(self.rb, 0, k, self.hidden) if self.rb else "" for k in range(3)]
+        z, r = (
+            self.apply(0, self.gate(from_input, k), s.add("MatMul", self.h, parts[k]), biases[k])
+            for k in (0, 1)
+        )
+        if self.node.integer("linear_before_reset", 0):
+            inner = s.add("MatMul", self.h, parts[2])
+            inner = s.add("Mul", r, s.add("Add", inner, biases[2]) if biases[2] else inner)
+            new = self.apply(1, self.gate(from_input, 2), inner)
+        else:
+            inner = s.add("MatMul", s.add("Mul", r, self.h), parts[2])
+            new = self.apply(1, self.gate(from_input, 2), inner, biases[2])
+        kept = s.add("Mul", z, self.h)
+        return s.add("Add", s.add("Mul", s.add("Sub", s.constant(1, np.float32), z), new), kept)
+
+    def _lstm(self, gates: str) -> tuple[str, str]:
+        s = self.s
+        i, o, f, c = (self.gate(gates, k) for k in range(4))
+        p_i, p_o, p_f = ("",) * 3
+        if self.peepholes:
+            p_i, p_o, p_f = (self.part(self.peepholes, 0, k, self.hidden) for k in range(3))
+        i = self.apply(0, i, s.add("Mul", p_i, self.c) if p_i else "")
+        if self.node.integer("input_forget", 0):
+            f = s.add("Sub", s.constant(1, np.float32), i)
+        else:
+            f = self.apply(0, f, s.add("Mul", p_f, self.c) if p_f else "")
+        cell = s.add("Add", s.add("Mul", f, self.c), s.add("Mul", i, self.apply(1, c)))
+        o = self.apply(0, o, s.add("Mul", p_o, cell) if p_o else "")
+        return s.add("Mul", o, s.add(self.activations[2], cell)), cell
+
+
+def is_plain_lstm(context: FloatContext, node: OnnxNode) -> bool:
+    """Whether an LSTM is one of the template's: constant weights, no peepholes, clips or layout of its own."""
+    constants = all(
+        context.is_constant(node, i) for i in range(1, min(len(node.inputs), 5)) if node.inputs[i]
+    )
+    variants = node.integer("layout", 0) or node.integer("input_forget", 0) or "clip" in node.attributes
+    peepholes = len(node.inputs) > 7 and node.inputs[7]
+    float32 = context.tensor(node, 0).dtype is DType.FLOAT32
+    given = [a.decode() if isinstance(a, bytes) else str(a) for a in node.attributes.get("activations", ())]
+    usual = [name.lower() for name in given] == [name.lower() for name in DEFAULTS["LSTM"]] * (
+        len(given) // 3
+    )
+    if not (constants and float32 and usual) or variants or peepholes:
+        return False
+    lengths = context.array(node, 4, "sequence_lens")
+    return lengths is None or bool((lengths == context.tensor(node, 0).shape[0]).all())
