@@ -12,6 +12,7 @@ from .tables_exploration import EXPLORATION
 from .tables_gpu import GPU
 from .tables_headlines import HEADLINES
 from .tables_processor import FUSION, PROCESSOR
+from .tables_transformers import NODE_TESTS, TRANSFORMERS, node_tests_text, transformers_text
 from .tables_tuning import TUNING
 
 PAGES = ("README.md", "docs/results.md", "docs/tutorials/read_a_report.md", "hw/synthesis.md")
@@ -25,6 +26,8 @@ BLOCKS: Blocks = MappingProxyType(
         "exploration": EXPLORATION,
         "processor": PROCESSOR,
         "outside": Text(OUTSIDE, outside_text),
+        "transformers": Text(TRANSFORMERS, transformers_text),
+        "node_tests": Text(NODE_TESTS, node_tests_text),
         "fusion": FUSION,
         "tuning": TUNING,
         "gpu": GPU,
