@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from vdla.codesign.dimensions import parse_dimensions
+from vdla.codesign.dimensions import parse_constants, parse_dimensions
 from vdla.util.errors import UserError
 
 HIDDEN = 4
@@ -148,3 +148,39 @@ def test_names_with_an_equals_sign() -> None:
     assert parse_dimensions(["a=b=3"]) == {"a=b": 3}
     with pytest.raises(UserError, match="NAME=SIZE"):
         parse_dimensions(["=3"])
+
+
+def test_inputs_that_decide_shapes_get_their_values(vdla, tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("ReduceSum", ["x", "axes"], ["y"], "sum", keepdims=0)],
+        "net",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 3]),
+            helper.make_tensor_value_info("axes", TensorProto.INT64, [1]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
+    )
+    path, inputs, outputs = (tmp_path / name for name in ("net.onnx", "in.npz", "out.npz"))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.savez(inputs, x=x)
+    given = ["run", path, "--device", "cpu", "--inputs", inputs, "--outputs", outputs, "--dim", "rows=2"]
+    assert "or give its values: --constant axes=VALUE,..." in vdla(*given).message()
+    assert vdla(*given, "--constant", "axes=1").code == 0
+    np.testing.assert_array_equal(np.load(outputs)["y"], x.sum(1))
+
+
+@pytest.mark.parametrize("text", ["axes", "=1", "axes=one", "axes=1,,2"])
+def test_what_is_no_value(text: str) -> None:
+    with pytest.raises(UserError, match=f"--constant {text}: write NAME=VALUE"):
+        parse_constants([text])
+
+
+def test_values_are_numbers() -> None:
+    assert parse_constants(["axes=0,-1", "scale=0.5", "none="]) == {
+        "axes": [0, -1],
+        "scale": [0.5],
+        "none": [],
+    }
+    with pytest.raises(UserError, match="given twice"):
+        parse_constants(["axes=0", "axes=1"])

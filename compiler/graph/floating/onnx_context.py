@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,8 +29,8 @@ HALVES = (DType.FLOAT16, DType.BFLOAT16)
 class FloatContext(NodeErrors):
     """Collects the graph; used by one call of `import_float_model` and then dropped.
 
-    `renamed` leads from the outputs of nodes that compute nothing to what they are. `quantized` holds the
-    float32 tensors that stand for integers, with their type.
+    `given` are the names of the model's inputs. `renamed` leads from the outputs of nodes that compute nothing to what
+    they are. `quantized` holds the float32 tensors that stand for integers, with their type.
     """
 
     opset: int
@@ -40,6 +41,7 @@ class FloatContext(NodeErrors):
     renamed: dict[str, str] = field(default_factory=dict)
     quantized: dict[str, str] = field(default_factory=dict)
     node_names: set[str] = field(default_factory=set)
+    given: set[str] = field(default_factory=set)
 
     def resolve(self, name: str) -> str:
         """The tensor or constant that a name of the file stands for."""
@@ -52,9 +54,10 @@ class FloatContext(NodeErrors):
         name = self.resolve(node.inputs[index])
         if name in self.constants:
             return self.constants[name]
-        return self.fail(
-            node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
-        )
+        way_out = "make it an initializer"
+        if name in self.given:
+            way_out += f", or give its values: --constant {shlex.quote(name)}=VALUE,..."
+        return self.fail(node, f"its {what} '{node.inputs[index]}' is not a constant", way_out)
 
     def input_shape(self, node: OnnxNode) -> Shape:
         """The shape of the first input; fails where it is missing."""

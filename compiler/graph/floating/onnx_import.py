@@ -115,6 +115,7 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
     for info in model.graph.input:
         if info.name not in context.constants:
             inputs.append(_input(context, info))
+            context.given.add(info.name)
     for index, proto in enumerate(model.graph.node):
         _import_node(context, read_node(proto, index))
     for entry in inputs:
