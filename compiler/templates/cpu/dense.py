@@ -8,7 +8,6 @@ epilogue runs on registers as well.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
 from typing import Literal
 
 from ...ir.stmt import Program
@@ -19,20 +18,14 @@ from .borders import parallel_loop, peel_ragged
 from .partial_sums import part_size, sum_in_parts
 from .register_tile import MAXIMUM_ROWS, choose_tile
 
-PAGE = 4096
-"""Bytes after which addresses fall into the same sets of a first-level cache of 64 sets of 64 bytes: in one of 32 KiB 8
-lines a set (Zen 2-4, Intel before Sunny Cove), of 48 KiB 12."""
-STAGED_ROWS = 12
-"""Rows of a tile from which on staging pays where they share sets: 8 and 9 rows of 8 lines a set lose 1% to 8% by it
-(of six sizes on a Zen 4), as their lines are read from end to end at once."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
     """A register tile is `rows` x `vectors` vectors; `row_block` rows, a multiple of `rows`, share a panel of weights.
 
     `stage`: a block's rows of X are copied first, in pieces of one vector, so that the rows of a tile are neighbours in
-    memory. It pays where they would all fall into the same sets of the cache. `column_block` columns (None: all), a
+    memory. Even where they all fall into the same sets of the cache it lost 1% to 11% (9 sizes on a Zen 4).
+    `column_block` columns (None: all), a
     multiple of a tile's, are done at a time; `blocks` says which blocks are outside, `tiles` which tiles of a block.
     `unroll` steps of the sum, a divisor of the depth, are written out; `part` terms, a multiple of these, are a part of
     the sum (None: `partial_sums.part_size`). A vector has `lanes` lanes (None: all). `inner`: what a step goes through
@@ -56,12 +49,11 @@ def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knob
     """Defaults for any size, from the sizes of registers and caches alone."""
     tile_rows, vectors = matrix_tile(target, rows, columns, depth, DType.FLOAT32)
     row_bytes = depth * DType.FLOAT32.bits // 8
-    sets = PAGE // gcd(row_bytes, PAGE)
     return Knobs(
         rows=tile_rows,
         vectors=vectors,
         row_block=row_block(target, rows, tile_rows, row_bytes),
-        stage=tile_rows >= max(STAGED_ROWS, target.cache_bytes[0] // PAGE * sets),
+        stage=False,
     )
 
 

@@ -92,16 +92,6 @@ def test_dense_with_staged_rows():
     check(program, dense_cpu.schedule(target, program, knobs), target)
 
 
-def test_rows_a_page_apart_are_staged_where_they_share_too_few_lines():
-    small, large = [
-        replace(host_target(), vector_registers=32, cache_bytes=(kib * 1024, 512 * 1024)) for kib in (32, 48)
-    ]
-    assert dense_cpu.choose_knobs(small, 1024, 4096, 1024).rows == 9
-    assert dense_cpu.choose_knobs(small, 1024, 4096, 1024).stage
-    assert not dense_cpu.choose_knobs(large, 1024, 4096, 1024).stage
-    assert not dense_cpu.choose_knobs(small, 1024, 1000, 1024).stage
-
-
 @pytest.mark.parametrize(
     "target",
     [*TARGETS, *([NARROW_DOTS] if runs_here(NARROW_DOTS) else [])],
