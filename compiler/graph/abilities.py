@@ -16,13 +16,16 @@ class Abilities:
     `processor`: those that only processors have (what follows `Table` in `int8_operators`). `tables`: functions of one
     tensor, which an accelerator with the extension `table` looks up. `planes`: an operand of one value for each plane,
     which one with the extension `broadcast` repeats. `rows`: softmax and normalization over
-    channels, with the extension `rows`.
+    channels, with the extension `rows`. `products`: those of two activations, on square arrays with batch 1, whose
+    `zero_points` the array takes off with that extension.
     """
 
     processor: bool = False
     tables: bool = False
     planes: bool = False
     rows: bool = False
+    products: bool = False
+    zero_points: bool = False
 
     @staticmethod
     def of(config: Config) -> Abilities:
@@ -32,12 +35,19 @@ class Abilities:
         """
         planes = config.has("broadcast") and Blocks.of(config).outputs == 1
         rows = config.has("rows") and Blocks.of(config).outputs == 1
-        return Abilities(tables=config.has("table"), planes=planes, rows=rows)
+        square = config.batch == 1 and config.block_in == config.block_out
+        return Abilities(
+            tables=config.has("table"),
+            planes=planes,
+            rows=rows,
+            products=square,
+            zero_points=config.has("zero_points"),
+        )
 
 
 PLAIN = Abilities()
 """Those of an accelerator without extensions."""
-ACCELERATOR = Abilities(tables=True, planes=True, rows=True)
+ACCELERATOR = Abilities(tables=True, planes=True, rows=True, products=True, zero_points=True)
 """Those of an accelerator with all extensions: what may run on one machine of many."""
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
 """Those of processors."""

@@ -172,6 +172,36 @@ class Resample:
     post: Post
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One product of `Products`: at which channel and position it begins in a, b and the output; `image` of all."""
+
+    image: int
+    a: Pair
+    b: Pair
+    output: Pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Products:
+    """Inputs: a, b. For each group, with the (channel, position) at which it begins in each tensor, for i below `rows`
+    and j below `columns`
+
+        out[channel + j, position + i] = stage A of `post` of sum over k below `depth` of
+            (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])
+
+    with `scale`; positions are counted over a plane. The groups fill the output. For the accelerator.
+    """
+
+    groups: tuple[Group, ...]
+    rows: int
+    columns: int
+    depth: int
+    zero_points: Pair
+    scale: np.float32
+    post: Post
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
     """Input: data. A row is all channels of a position. out = stage A of `post`, of bias[c] + share, with scale[c].
@@ -219,6 +249,7 @@ Int8Operator = (
     | Resample
     | Swap
     | Rows
+    | Products
     | Quantize
     | Dequantize
 )

@@ -23,6 +23,7 @@ from .int8_operators import (
     Int8MaxPool,
     Interleave,
     Positions,
+    Products,
     Resample,
     Rows,
     Swap,
@@ -87,6 +88,8 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
         case Swap(positions=positions):
             batch, channels = operands[0].shape[:2]
             return operands[0].reshape(batch, channels, -1, 1).swapaxes(1, 2)[:, :positions]
+        case Products():
+            return _products(operator, operands)
         case Rows():
             return _of_rows(operator, _four(operands[0]))
         case Resample():
@@ -102,6 +105,22 @@ def _interleaved(operator: Interleave, data: np.ndarray) -> np.ndarray:
     phase = (y % sy)[:, None] * sx + x % sx
     channel = phase * operator.stride + np.arange(channels)[:, None, None]
     return data[:, channel, (y // sy)[:, None], x // sx]
+
+
+def _products(operator: Products, operands: list[np.ndarray]) -> np.ndarray:
+    a, b = (_four(x).reshape(*x.shape[:2], -1).astype(np.int64) for x in operands)
+    groups, depth = operator.groups, operator.depth
+    images = 1 + max(group.image for group in groups)
+    ends = [max(group.output[axis] for group in groups) for axis in (0, 1)]
+    out = np.empty((images, ends[0] + operator.columns, ends[1] + operator.rows, 1), np.int8)
+    for group in groups:
+        (ca, pa), (cb, pb), (co, po) = group.a, group.b, group.output
+        left = a[group.image, ca : ca + depth, pa : pa + operator.rows] - operator.zero_points[0]
+        right = b[group.image, cb : cb + depth, pb : pb + operator.columns] - operator.zero_points[1]
+        post, sums = operator.post, wrap_int32(right.T @ left)
+        made = requantize(sums, operator.scale, post.zero_point, post.low, post.high)
+        out[group.image, co : co + operator.columns, po : po + operator.rows, 0] = made
+    return out
 
 
 def _of_rows(operator: Rows, data: np.ndarray) -> np.ndarray:

@@ -27,13 +27,14 @@ from .int8_operators import (
 from .onnx_append import Clamp, append, append_elementwise, bias_of, bias_step, emit_rescale, same_integers
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit_moves import emit_moved, emit_resampled, emit_transposed
-from .onnx_emit_rows import emit_shared
+from .onnx_emit_rows import emit_multiplied, emit_shared
 from .onnx_values import (
     Average,
     Function,
     Joined,
     Maximum,
     Moved,
+    Multiplied,
     Pairwise,
     Pending,
     Product,
@@ -73,6 +74,8 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
                 tensor = emit_transposed(context, pending, product, output, result, (low, high))
             case Moved() as moved:
                 tensor = emit_moved(context, pending, moved, output, result, (low, high))
+            case Multiplied() as multiplied:
+                tensor = emit_multiplied(context, pending, multiplied, output, result, (low, high))
             case Shared() as shared:
                 tensor = emit_shared(context, pending, shared, output, result, (low, high))
             case Resampled() as resampled:

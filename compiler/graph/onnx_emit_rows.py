@@ -1,16 +1,17 @@
-"""Softmax and normalizations over channels as nodes of the integer graph."""
+"""Softmax and normalizations over channels, and products of two activations, as nodes of the integer graph."""
 
 from __future__ import annotations
 
 import numpy as np
+from vdla.isa.arithmetic import requantize_scale
 from vdla.isa.rows import FRACTION_BITS, exponentials
 
 from ..te.blocks import Pair
 from ..te.post import Post
-from .int8_operators import Rows
+from .int8_operators import Products, Rows
 from .onnx_append import Clamp, append
 from .onnx_context import ImportContext
-from .onnx_values import Pending, Shared
+from .onnx_values import Multiplied, Pending, Shared
 from .quantization import Quantization
 
 LARGEST_BIAS = 1 << 30
@@ -61,3 +62,27 @@ def epsilon_of(epsilon: float, scale: float, length: int) -> Pair:
     whole = round(epsilon * (length / scale) ** 2)
     shift = max(0, whole.bit_length() - 16)
     return min(whole >> shift, (1 << 16) - 1), min(shift, 31)
+
+
+def emit_multiplied(
+    context: ImportContext,
+    pending: Pending,
+    product: Multiplied,
+    output: str,
+    result: Quantization,
+    clamp: Clamp,
+) -> str:
+    """Adds the node of products of two activations; returns its output."""
+    a, b = product.a.quantization, product.b.quantization
+    operator = Products(
+        groups=product.groups,
+        rows=product.rows,
+        columns=product.columns,
+        depth=product.depth,
+        zero_points=(a.stored_zero_point, b.stored_zero_point),
+        scale=np.float32(requantize_scale(a.scale, b.scale, result.scale)),
+        post=Post(zero_point=result.stored_zero_point, low=clamp[0], high=clamp[1]),
+    )
+    tensor = context.declare(output, pending.natural, result)
+    inputs = (product.a.tensor, product.b.tensor)
+    return append(context, pending, pending.members[0], operator, inputs, tensor)

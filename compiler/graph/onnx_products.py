@@ -10,6 +10,7 @@ from ..te.blocks import Window
 from .onnx_axes import check_scale_axis
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
+from .onnx_multiplied import import_multiplied
 from .onnx_values import Bias, Constant, Integer, Pending, Product, QuantizedConstant, Real, Transposed
 from .onnx_views import Rows, rows_of, settled
 from .onnx_window_attributes import convolution_window, transposed_window
@@ -64,7 +65,9 @@ def import_qlinear_conv(context: ImportContext, node: OnnxNode) -> None:
 
 
 def import_matmul(context: ImportContext, node: OnnxNode) -> None:
-    """MatMul of an activation (N, K) with constant weights (K, M)."""
+    """MatMul of an activation (..., K) with constant weights (K, M), or of two activations."""
+    if import_multiplied(context, node):
+        return
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
     context.bind(
         node, dense(context, node, real_operand(context, node, 0, viewed=True), weight.T, scale, None)

@@ -1,57 +1,57 @@
-"""Softmax, LayerNormalization and RMSNormalization over channels, for accelerators with statistics of rows."""
+"""Softmax and normalizations along the last axis (softmax: or channels), for machines with statistics of rows."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_values import Constant, Pending, QuantizedConstant, Real, Shared
+from .onnx_views import rows_of, settled
+
+OPERATORS = ("Softmax", "LayerNormalization", "RMSNormalization")
 
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     """Binds the output of a node that is one of these on this target; whether it was."""
-    if not context.abilities.rows or len([name for name in node.outputs if name]) > 1:
+    if node.op_type not in OPERATORS or not context.abilities.rows:
         return False
     data = context.value(node, 0)
-    if not isinstance(data, Real) or not _along_channels(context, node, data):
+    if not isinstance(data, Real) or len([name for name in node.outputs if name]) > 1:
         return False
-    match node.op_type:
-        case "Softmax":
-            operation = Shared(data=data)
-        case "LayerNormalization" | "RMSNormalization":
-            found = _normalization(context, node, data)
-            if found is None:
-                return False
-            operation = found
-        case _:
-            return False
-    stored = context.tensors[data.tensor]
+    rank = len(data.shape)
+    axis = node.integer("axis", -1) % rank
+    if node.op_type == "Softmax" and context.opset < 13 and axis != rank - 1:
+        return False  # It flattened what lies behind its axis.
+    if axis != rank - 1 and (axis, rank, node.op_type) != (1, 4, "Softmax"):
+        return False
+    operation = Shared(data=data) if node.op_type == "Softmax" else _normalization(context, node, data)
+    if operation is None:
+        return False
+    if axis == rank - 1 and not (rank == 2 and data.view is None):
+        rows = rows_of(context, node, data)
+        data, natural = rows.data, context.tensors[rows.data.tensor].nchw
+        view = rows.view(natural)
+    else:
+        data = settled(context, node, data)
+        natural, view = context.tensors[data.tensor].shape, None
     context.bind(
         node,
         Pending(
             name=node.outputs[0],
             members=(node.name,),
-            operation=operation,
-            natural=stored.shape,
+            operation=replace(operation, data=data),
+            natural=natural,
             shape=data.shape,
+            view=view,
         ),
     )
     return True
 
 
-def _along_channels(context: ImportContext, node: OnnxNode, data: Real) -> bool:
-    """Whether a node works along the channels of a tensor that is seen as it is stored."""
-    rank = len(data.shape)
-    if data.shape != context.tensors[data.tensor].shape:
-        return False
-    # Before opset 13 softmax flattened what lies behind its axis.
-    plain = node.op_type != "Softmax" or context.opset >= 13
-    axis = node.integer("axis", -1) % rank
-    return axis == 1 and (plain or rank == 2) and (node.op_type == "Softmax" or rank == 2)
-
-
 def _normalization(context: ImportContext, node: OnnxNode, data: Real) -> Shared | None:
-    channels = data.shape[1]
+    channels = data.shape[-1]
     parts: list[np.ndarray] = []
     for index, default in ((1, 1.0), (2, 0.0)):
         value = context.value(node, index) if index < len(node.inputs) else None

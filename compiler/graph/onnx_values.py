@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..te.blocks import Pads, Pair, Window
+from .int8_operators import Group
 from .quantization import ActivationType, Quantization
 
 
@@ -183,6 +184,18 @@ class Resampled:
     columns: tuple[np.ndarray, np.ndarray]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multiplied:
+    """Products of two tensors, see `int8_operators.Products`."""
+
+    a: Real
+    b: Real
+    groups: tuple[Group, ...]
+    rows: int
+    columns: int
+    depth: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared:
     """Softmax over channels, or their normalization with `gain` and `offset`, float64 (C,): less their mean where
@@ -207,6 +220,7 @@ Operation = (
     | Moved
     | Resampled
     | Shared
+    | Multiplied
 )
 
 

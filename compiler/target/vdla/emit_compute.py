@@ -70,6 +70,9 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
         inner = inner.expanded(chain.names[i], count, chain.positions[i])
         extents = [pick(extent, np.repeat(rows, count)) for extent in extents]
     if len(inner):
+        if emitter.config.has("zero_points"):
+            zeros = {"inp_zero": 0, "wgt_zero": 0} | {name: int(value) for name, value in leaf.attributes}
+            emitter.set_register("ZERO", inner.position, {**zeros})
         _emit_sums(emitter, plan, chain.names, extents, inner, leaf.declaration.name.upper())
 
 

@@ -20,21 +20,28 @@ from ...te.ops.ring import INT32_MIN
 from ...te.post import PoolOperator, Post, Views, post_point, rolling_point
 
 
-def gemm(config: Config, scope: str = "inp") -> IntrinsicDeclaration:
+def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> IntrinsicDeclaration:
     """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci], or = where FIRST holds.
 
-    `scope` is that of inp: the input scratchpad, or the chain memory.
+    `scope` is that of inp: the input scratchpad, or the chain memory. `zero_points` come off inp and wgt; use
+    `gemm_attributes` with them.
     """
-    return _gemm(config.batch, config.block_in, config.block_out, scope)
+    return _gemm(config.batch, config.block_in, config.block_out, scope, zero_points)
+
+
+def gemm_attributes(zero_points: Pair) -> tuple[tuple[str, int], ...]:
+    """What emission needs of the zero points of a `gemm` intrinsic."""
+    return tuple(zip(("inp_zero", "wgt_zero"), zero_points, strict=True)) if any(zero_points) else ()
 
 
 @lru_cache(maxsize=16)
-def _gemm(b_size: int, ci: int, co: int, scope: str) -> IntrinsicDeclaration:
+def _gemm(b_size: int, ci: int, co: int, scope: str, zero_points: Pair) -> IntrinsicDeclaration:
     acc = Buffer(name="acc", shape=(b_size, co), dtype=DType.INT32, scope="acc")
     inp = Buffer(name="inp", shape=(b_size, ci), dtype=DType.INT8, scope=scope)
     wgt = Buffer(name="wgt", shape=(co, ci), dtype=DType.INT8, scope="wgt")
     b, j, k = Var("b"), Var("j"), Var("k")
-    product = cast(inp[b, k], DType.INT32) * cast(wgt[j, k], DType.INT32)
+    left = cast(inp[b, k], DType.INT32) - zero_points[0]
+    product = left * (cast(wgt[j, k], DType.INT32) - zero_points[1])
     reduce = Reduce(
         name="gemm", op="add", buffer=acc, indices=(b, j), value=product, first=all_of(FIRST, equal(k, 0))
     )

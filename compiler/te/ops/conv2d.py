@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.expr import Buffer, Var, all_of, cast, equal
 from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
-from ..blocks import Blocks, Pads, Window, ceil_div
+from ..blocks import Blocks, Pads, Pair, Window, ceil_div
 from ..post import Post
 from .common import (
     Area,
@@ -34,6 +34,8 @@ def conv2d(
     resident: bool = False,
     margins: Pads | None = None,
     spread: Spread | None = None,
+    tiles: int | None = None,
+    zero_points: Pair = (0, 0),
     name: str = "conv2d",
 ) -> Program:
     """Y = post(bias + sum over the window of W * X), positions outside X reading as `pad_value`.
@@ -49,7 +51,9 @@ def conv2d(
     With `area` (not together with `pool`) only that part of Y is computed; with `spread` as well it is spread over Y,
     which has the size that this says. With `resident` X lies in the chain memory,
     pads included, and is read there: there is no `padded`. With `margins` Y lies in the chain memory
-    (`common.output_buffers`). ValueError if a window does not fit.
+    (`common.output_buffers`). With `tiles` W is an activation, int8[CB, tiles, KH, KW, co, ci]: as many tiles for each
+    block of channels, the first OB of which are meant. `zero_points` come off X and W. ValueError if a window does not
+    fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window
@@ -59,7 +63,8 @@ def conv2d(
     part = Part.of(window, height, width, area)
     oh, ow = part.outputs
 
-    weight = Buffer(name="W", shape=(ob, cb, kh_size, kw_size, co, ci), dtype=DType.INT8)
+    order = (ob, cb) if tiles is None else (cb, tiles)
+    weight = Buffer(name="W", shape=(*order, kh_size, kw_size, co, ci), dtype=DType.INT8)
     x_in, padded, pads = padded_input(
         window, part, (nb, cb, height, width), (b_size, ci), pad_value=pad_value, resident=resident
     )
@@ -68,13 +73,15 @@ def conv2d(
     acc = activation("acc", (nb, ob, *ring.shape), (b_size, co), DType.INT32)
     n, o, y, x, b, j = (Var(f"conv.{v}") for v in ("n", "o", "y", "x", "b", "j"))
     ic, kh, kw, k = (Var(f"conv.{v}") for v in ("ic", "kh", "kw", "k"))
+    at = (o, ic) if tiles is None else (ic, o)
     data = padded[n, ic, y * sy + kh * dy, x * sx + kw * dx, b, k]
     conv = Reduce(
         name="conv",
         op="add",
         buffer=acc,
         indices=acc[n, o, y + ring.top, x + ring.left, b, j].indices,
-        value=cast(data, DType.INT32) * cast(weight[o, ic, kh, kw, j, k], DType.INT32),
+        value=(cast(data, DType.INT32) - zero_points[0])
+        * (cast(weight[(*at, kh, kw, j, k)], DType.INT32) - zero_points[1]),
         first=all_of(equal(ic, 0), equal(kh, 0), equal(kw, 0), equal(k, 0)),
     )
     spatial = [(n, nb), (o, ob), (y, ring.rows), (x, ring.columns), (b, b_size), (j, co)]

@@ -152,7 +152,12 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
         s.set_scope("padded", "inp")
     s.cache_read("W", tiles.at(knobs.weights_level, chunk[-1]), "wgt")
     s.cache_read("P", tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth), "par")
-    s.tensorize("conv.b", intrinsics.gemm(config, CHAIN if workload.resident else "inp"))
+    zeros = expression.zero_points
+    s.tensorize(
+        "conv.b",
+        intrinsics.gemm(config, CHAIN if workload.resident else "inp", zeros),
+        intrinsics.gemm_attributes(zeros),
+    )
     finish = intrinsics.post(config, expression.post, chained=workload.margins is not None)
     s.tensorize("b", finish, intrinsics.post_attributes(expression.post))
     for loop in (*tiles.names, *chunk):
@@ -169,6 +174,8 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
         resident=workload.resident,
         margins=workload.margins,
         spread=details.spread,
+        tiles=details.tiles,
+        zero_points=details.zero_points,
         **common,
     )
 

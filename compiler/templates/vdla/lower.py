@@ -16,6 +16,7 @@ from ...graph.int8_operators import (
     Int8MaxPool,
     Interleave,
     Positions,
+    Products,
     Resample,
     Rows,
     Swap,
@@ -39,6 +40,7 @@ from .lowered_kernels import LoweredKernels, constants_of, key_of
 from .part_kernels import phase_kernels
 from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernels, table_kernel
 from .position_kernels import position_kernels, resample_kernels
+from .product_kernels import product_kernels
 from .row_kernels import row_kernel
 from .swap_kernels import swap_kernels
 from .table import template_of
@@ -91,6 +93,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return tuple(position_kernels(config, graph, node, operator))
         case Swap():
             return tuple(swap_kernels(config, graph, node))
+        case Products() as operator:
+            return tuple(product_kernels(config, graph, node, operator))
         case Rows() as operator:
             return (row_kernel(config, graph, node, operator),)
         case Resample() as operator:

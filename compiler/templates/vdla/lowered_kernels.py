@@ -83,6 +83,8 @@ def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) 
             details.planes,
             details.spread,
             details.taken,
+            details.tiles,
+            details.zero_points,
             constants,
             details.post is None,
             looks_up,

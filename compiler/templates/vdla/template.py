@@ -33,7 +33,8 @@ class Details:
     outside of the input, `area` the part of the output that is computed (None: all), `apart` how many vectors lie from
     one position to the next (pools), `planes` whether the operand has one vector for each plane, `spread` how an area
     lies in the output (None: side by side), `taken` the steps from one row and column of the input to the next that is
-    copied (None: the workload's strides), `name` that of the program (None: the template's).
+    copied (None: the workload's strides), `tiles` and `zero_points` those of products of two activations
+    (`te.ops.conv2d`), `name` that of the program (None: the template's).
     """
 
     post: Post | None = None
@@ -43,6 +44,8 @@ class Details:
     planes: bool = False
     spread: Spread | None = None
     taken: Pair | None = None
+    tiles: int | None = None
+    zero_points: Pair = (0, 0)
     name: str | None = None
 
 
@@ -56,10 +59,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """What is scheduled: a tensor expression, and the post-processing at its end."""
+    """What is scheduled: a tensor expression, the post-processing at its end, and what comes off inputs and weights."""
 
     program: Program
     post: Post
+    zero_points: Pair = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,7 +92,8 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
             "post": post,
             "name": self.name if details.name is None else details.name,
         }
-        return Expression(program=self.express(config, workload, details, common), post=post)
+        program = self.express(config, workload, details, common)
+        return Expression(program=program, post=post, zero_points=details.zero_points)
 
     def copies_by_scope(self, values: Values, parameters: int) -> dict[str, int]:
         """The copies of buffers in each scratchpad at a point; `parameters` are those of the parameter table."""

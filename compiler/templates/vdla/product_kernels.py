@@ -1,0 +1,86 @@
+"""Kernels of products of two activations: convolutions of 1x1 whose weights are an activation as it lies in memory.
+
+A block of channels at as many positions is a tile of weights: each position is a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from vdla.isa.config import Config
+from vdla.util.errors import UserError
+
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Products
+from ...te.blocks import Window, ceil_div
+from ...te.ops.common import Spread
+from .conv2d import CONV2D
+from .template import Details, Kernel, Source, parameters
+from .workload import windowed
+
+
+def product_kernels(config: Config, graph: Graph, node: Node, operator: Products) -> list[Kernel]:
+    """One kernel for each group. Raises UserError where blocks of channels or tiles of weights are not whole."""
+    lanes = config.block_out
+    sizes = [graph.tensors[name].nchw for name in (*node.inputs, node.output)]
+    planes = [height * width for _, _, height, width in sizes]
+    _check(config, node, operator, planes[1])
+    blocks = [ceil_div(channels, lanes) for _, channels, _, _ in sizes]
+    workload = windowed(
+        CONV2D.name, (1, operator.depth, 1, operator.rows), operator.columns, Window(kernel=(1, 1))
+    )
+    source = Source(
+        workload=replace(workload, width=planes[0]),
+        details=Details(
+            post=operator.post,
+            area=(0, 0, 1, operator.rows),
+            spread=Spread(plane=(1, planes[2]), steps=(1, 1)),
+            tiles=planes[1] // lanes,
+            zero_points=operator.zero_points,
+            name=node.name,
+        ),
+    )
+    bias = np.zeros(operator.columns, np.int32)
+    constants = {"P": parameters(config, bias, np.full(operator.columns, operator.scale, np.float32))}
+    kernels: list[Kernel] = []
+    for group in operator.groups:
+        offsets = {
+            name: ((group.image * count + channel // lanes) * plane + position) * lanes
+            for name, count, plane, (channel, position) in zip(
+                ("X", "W", "Y"), blocks, planes, (group.a, group.b, group.output), strict=True
+            )
+        }
+        tensors = {"X": node.inputs[0], "W": node.inputs[1], "Y": node.output}
+        kernels.append(
+            Kernel(
+                workload=workload,
+                source=source,
+                tensors=tensors,
+                constants=constants,
+                recorded=False,
+                offsets=offsets,
+            )
+        )
+    return kernels
+
+
+def _check(config: Config, node: Node, operator: Products, plane: int) -> None:
+    lanes = config.block_out
+    if config.batch > 1 or config.block_in != lanes:
+        raise UserError(
+            f"node {node.name} ({node.kind}): multiplies two activations, which takes batch 1 and block_in equal to "
+            f"block_out; configuration {config.name} has {config.batch}, {config.block_in} and {lanes}"
+        )
+    if any(operator.zero_points) and not config.has("zero_points"):
+        raise UserError(
+            f"node {node.name} ({node.kind}): needs the extension 'zero_points'; add it to `extensions`, or quantize "
+            "its inputs symmetrically"
+        )
+    starts = [place for group in operator.groups for place in (group.a[0], *group.b, group.output[0])]
+    whole = (operator.depth, operator.columns, plane, *starts)
+    if any(size % lanes for size in whole):
+        raise UserError(
+            f"node {node.name} ({node.kind}): products of {operator.depth} channels and {operator.columns} columns do "
+            f"not fill blocks of {lanes} on this machine; use multiples, or run it with `vdla run --device cpu`"
+        )
