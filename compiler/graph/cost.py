@@ -17,7 +17,7 @@ from ..ir.visit import walk_expr
 from ..te.blocks import Pair, Window
 from .geometry import plane_read
 from .graph import Graph, Node
-from .int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
+from .int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool, Products
 from .operators import AveragePool, Convolution, Dense, Elementwise, LstmSteps, MatrixProduct, MaxPool
 
 
@@ -29,7 +29,9 @@ def convolution_shape(graph: Graph, node: Node, operator: Int8Convolution) -> tu
 
 def count_macs(graph: Graph, node: Node) -> int:
     """Multiplies of the ONNX convolution or matrix product in a node."""
-    if not isinstance(operator := node.operator, Int8Convolution):
+    if isinstance(operator := node.operator, Products):
+        return len(operator.groups) * operator.rows * operator.columns * operator.depth
+    if not isinstance(operator, Int8Convolution):
         return 0
     batch, outputs, height, width = convolution_shape(graph, node, operator)
     if (phases := operator.phases) is not None:
@@ -70,7 +72,9 @@ def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
 def compulsory_bytes(graph: Graph, node: Node) -> int:
     """Bytes that the ONNX convolution or matrix product in a node cannot avoid to move: the input elements that some
     window reads, weights, output and biases."""
-    if not isinstance(operator := node.operator, Int8Convolution):
+    if isinstance(operator := node.operator, Products):
+        return sum(prod(graph.tensors[name].shape) for name in (*node.inputs, node.output))
+    if not isinstance(operator, Int8Convolution):
         return 0
     batch, outputs, height, width = convolution_shape(graph, node, operator)
     weights = operator.weight.size

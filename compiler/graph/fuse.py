@@ -23,6 +23,7 @@ from .int8_operators import (
     Int8MaxPool,
     Int8Operator,
     Interleave,
+    Products,
     Table,
 )
 from .interpret import evaluate
@@ -152,16 +153,19 @@ def fuse_tables(graph: Graph) -> Graph:
 
 
 def fuse_lookups(graph: Graph) -> Graph:
-    """A table that alone reads a convolution without stage B and pool is looked up in its store. For accelerators that
-    have look-up tables: it is the last step, since nothing else is merged with such convolutions."""
+    """A table that alone reads a product, or a convolution without stage B and pool, is looked up in its store.
+
+    For accelerators that have look-up tables: it is the last step, since nothing else is merged with such nodes."""
 
     def merge(first: Node, second: Node) -> Node | None:
         operator, table = first.operator, second.operator
-        if not isinstance(operator, Int8Convolution) or not isinstance(table, Table):
+        if not isinstance(operator, Int8Convolution | Products) or not isinstance(table, Table):
             return None
         if graph.tensors[first.output].nchw != graph.tensors[second.output].nchw:
             return None
-        if operator.post.combination is not None or operator.pool is not None or operator.table is not None:
+        if operator.post.combination is not None or operator.table is not None:
+            return None
+        if isinstance(operator, Int8Convolution) and operator.pool is not None:
             return None
         looked_up = replace(operator, post=replace(operator.post, table=True), table=table.table)
         return _joined(first, second, looked_up)

@@ -182,7 +182,7 @@ class Group:
     output: Pair
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
     """Inputs: a, b. For each group, with the (channel, position) at which it begins in each tensor, for i below `rows`
     and j below `columns`
@@ -190,7 +190,8 @@ class Products:
         out[channel + j, position + i] = stage A of `post` of sum over k below `depth` of
             (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])
 
-    with `scale`; positions are counted over a plane. The groups fill the output. For the accelerator.
+    with `scale`; positions are counted over a plane. The groups fill the output. `table` as of `Int8Convolution`. For
+    the accelerator.
     """
 
     groups: tuple[Group, ...]
@@ -200,6 +201,7 @@ class Products:
     zero_points: Pair
     scale: np.float32
     post: Post
+    table: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -119,6 +119,8 @@ def _products(operator: Products, operands: list[np.ndarray]) -> np.ndarray:
         right = b[group.image, cb : cb + depth, pb : pb + operator.columns] - operator.zero_points[1]
         post, sums = operator.post, wrap_int32(right.T @ left)
         made = requantize(sums, operator.scale, post.zero_point, post.low, post.high)
+        if operator.table is not None:
+            made = operator.table[made.astype(np.int16) + 128]
         out[group.image, co : co + operator.columns, po : po + operator.rows, 0] = made
     return out
 

@@ -53,21 +53,35 @@ def bert(seed: int, batch: int, sequence: int, sizes: BertSizes = BertSizes()) -
     data = _embedded(w, sequence, width, sizes.vocabulary)
     data = w.layer_norm("embeddings.norm", data, width, EPSILON)
     for layer in range(sizes.layers):
-        name = f"layer{layer}"
-        query, key, value = (
-            w.linear(f"{name}.{part}", data, width, width) for part in ("query", "key", "value")
-        )
-        context = _attention(w, name, (query, key, value), mask, rows, sizes.heads, width // sizes.heads)
-        attended = w.linear(f"{name}.attended", context, width, width)
-        data = w.layer_norm(f"{name}.norm1", w.node("Add", f"{name}.sum1", [attended, data]), width, EPSILON)
-        inner = _gelu(w, f"{name}.gelu", w.linear(f"{name}.inner", data, width, sizes.inner))
-        outer = w.linear(f"{name}.outer", inner, sizes.inner, width)
-        data = w.layer_norm(f"{name}.norm2", w.node("Add", f"{name}.sum2", [outer, data]), width, EPSILON)
+        data = _layer(w, f"layer{layer}", data, mask, rows, sizes)
     w.graph.node("Identity", "last", [data], "last_hidden_state")
     first = w.node("Gather", "first", [data, w.graph.constant("zero", 0, np.int64)], axis=1)
     w.graph.node("Tanh", "tanh", [w.linear("pooler", first, width, width)], "pooler_output")
     outputs = {"last_hidden_state": floats((*rows, width)), "pooler_output": floats((batch, width))}
     return w.finish("bert_float", _inputs(rows), outputs)
+
+
+def bert_encoder(seed: int, batch: int, sequence: int, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
+    """The layers of `bert` alone, where all tokens count: ``embeddings``, float32 [batch, sequence, width], to
+    ``last_hidden_state``, like it."""
+    w, rows = Writer(rng=np.random.default_rng(seed)), (batch, sequence)
+    data = "embeddings"
+    for layer in range(sizes.layers):
+        data = _layer(w, f"layer{layer}", data, None, rows, sizes)
+    w.graph.node("Identity", "last", [data], "last_hidden_state")
+    end = floats((*rows, sizes.width))
+    return w.finish("bert_encoder_float", {"embeddings": end}, {"last_hidden_state": end})
+
+
+def _layer(w: Writer, name: str, data: str, mask: str | None, rows: tuple[int, int], sizes: BertSizes) -> str:
+    width = sizes.width
+    query, key, value = (w.linear(f"{name}.{part}", data, width, width) for part in ("query", "key", "value"))
+    context = _attention(w, name, (query, key, value), mask, rows, sizes.heads, width // sizes.heads)
+    attended = w.linear(f"{name}.attended", context, width, width)
+    data = w.layer_norm(f"{name}.norm1", w.node("Add", f"{name}.sum1", [attended, data]), width, EPSILON)
+    inner = _gelu(w, f"{name}.gelu", w.linear(f"{name}.inner", data, width, sizes.inner))
+    outer = w.linear(f"{name}.outer", inner, sizes.inner, width)
+    return w.layer_norm(f"{name}.norm2", w.node("Add", f"{name}.sum2", [outer, data]), width, EPSILON)
 
 
 def mobilebert(
@@ -144,7 +158,7 @@ def _attention(
     w: Writer,
     name: str,
     parts: tuple[str, str, str],
-    mask: str,
+    mask: str | None,
     rows: tuple[int, int],
     heads: int,
     size: int,
@@ -155,7 +169,7 @@ def _attention(
     value = w.heads(f"{name}.value", parts[2], rows, heads, size)
     scores = w.node("MatMul", f"{name}.products", [query, key])
     scaled = w.node("Div", f"{name}.scaled", [scores, w.number(float(np.sqrt(size)))])
-    masked = w.node("Add", f"{name}.masked", [scaled, mask])
+    masked = scaled if mask is None else w.node("Add", f"{name}.masked", [scaled, mask])
     shares = w.node("Softmax", f"{name}.shares", [masked], axis=-1)
     context = w.node("MatMul", f"{name}.context", [shares, value])
     return w.joined(f"{name}.context", context, rows, heads * size)

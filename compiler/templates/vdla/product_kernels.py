@@ -11,6 +11,7 @@ import numpy as np
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
+from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Products
 from ...te.blocks import Window, ceil_div
@@ -43,6 +44,8 @@ def product_kernels(config: Config, graph: Graph, node: Node, operator: Products
     )
     bias = np.zeros(operator.columns, np.int32)
     constants = {"P": parameters(config, bias, np.full(operator.columns, operator.scale, np.float32))}
+    if operator.table is not None:
+        constants["T"] = Constant(form=unpacked, arrays=(operator.table,))
     kernels: list[Kernel] = []
     for group in operator.groups:
         offsets = {

@@ -65,7 +65,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     ones = np.ones_like(tile, dtype=bool)
     return Account(
         limits={
-            "the accumulators": tile * copies * count <= config.acc_depth,
+            # The last tile is another buffer.
+            "the accumulators": (tile * copies + positions % tile) * count <= config.acc_depth,
             "the entries of rows": tile <= config.row_depth,
             "the elements of a row": ones & (count * config.block_out <= MOST_ELEMENTS),
         },
