@@ -1,0 +1,159 @@
+"""BERT's encoder, quantized by ONNX Runtime, on the accelerator: cycles of each layer, and what is no product.
+
+    python benchmarks/encoders.py [--layers N] [--width N] [--heads N] [--sequence N] [--json] [--write]
+
+BERT-base's shape with seeded weights, from embeddings on, all tokens counting (`codesign.models.transformers`), is
+quantized as a new user would (QDQ, uint8 activations, int8 weights by channel, after ONNX Runtime's own preprocessing)
+and compiled for `vta` with the extensions `table`, `broadcast`, `zero_points` and `rows`. Measured on the simulator:
+cycles by layer of the compiled network; `utilization`, the roofline of all products over all cycles; `no_product`, the
+share of cycles of layers that have no product; `attention`, the same utilization of scores, softmax, context and what
+is moved for them alone. `interpreter_steps` and `onnxruntime_steps` are the largest differences of the outputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnxruntime_outputs
+from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
+from vdla.codesign.report.split import layer_boundaries
+from vdla.compiler.driver import compile_model
+from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.layers import layers_of
+from vdla.isa.config import load_config
+
+RESULTS_NAME = "encoders"
+EXTENSIONS = ("table", "broadcast", "zero_points", "rows")
+CALIBRATIONS, SEED = 4, 5
+ATTENTION = ("Products", "Rows", "Swap", "Table")
+"""Kinds of layers that attention alone consists of, between its first and its last product."""
+
+
+def quantized(sizes: BertSizes, sequence: int, folder: Path) -> Path:
+    """The quantized encoder's file."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    plain, prepared, out = (folder / f"{name}.onnx" for name in ("plain", "prepared", "quantized"))
+    plain.write_bytes(bert_encoder(0, 1, sequence, sizes).SerializeToString())
+    rng = np.random.default_rng(SEED)
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.data: Iterator[dict[str, np.ndarray]] = iter(
+                [embeddings(rng, sequence, sizes.width) for _ in range(CALIBRATIONS)]
+            )
+
+        def get_next(self) -> Any:
+            return next(self.data, None)
+
+    quant_pre_process(str(plain), str(prepared), skip_symbolic_shape=True)
+    quantize_static(
+        str(prepared),
+        str(out),
+        Reader(),
+        quant_format=QuantFormat.QDQ,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+    )
+    return out
+
+
+def embeddings(rng: np.random.Generator, sequence: int, width: int) -> dict[str, np.ndarray]:
+    """Normal numbers."""
+    return {"embeddings": rng.standard_normal((1, sequence, width), dtype=np.float32)}
+
+
+def measure(sizes: BertSizes, sequence: int) -> dict[str, Any]:
+    """All figures."""
+    vta = load_config("vta")
+    config = replace(vta, extensions=(*vta.extensions, *EXTENSIONS))
+    with tempfile.TemporaryDirectory() as folder:
+        path = quantized(sizes, sequence, Path(folder))
+        compiled = compile_model(path, config)
+        arrays = embeddings(np.random.default_rng(SEED + 1), sequence, sizes.width)
+        theirs = onnxruntime_outputs(path, compiled.graph, [arrays])[0]
+    result = run(compiled, arrays)
+    ours, graph = dict(result.outputs), compiled.graph
+    cycles, layers = result.simulation.cycles, layers_of(compiled)
+    bounds = layer_boundaries(compiled.program, result.simulation.end, cycles)
+    rows = [
+        {
+            "layer": layer.name,
+            "operator": layer.op,
+            "cycles": int(after - before),
+            "roofline": layer.roofline_cycles,
+        }
+        for layer, before, after in zip(layers, bounds, bounds[1:], strict=False)
+    ]
+    products = [place for place, row in enumerate(rows) if row["operator"] == "Products"]
+    pairs = list(zip(products[::2], products[1::2], strict=True))
+    alone = [row for first, last in pairs for row in rows[first : last + 1] if row["operator"] in ATTENTION]
+    return {
+        "layers": sizes.layers,
+        "width": sizes.width,
+        "heads": sizes.heads,
+        "sequence": sequence,
+        "extensions": list(config.extensions),
+        "cycles": cycles,
+        "utilization": sum(row["roofline"] for row in rows) / cycles,
+        "no_product": sum(row["cycles"] for row in rows if not row["roofline"]) / cycles,
+        "attention": sum(row["roofline"] for row in alone) / sum(row["cycles"] for row in alone),
+        "interpreter_steps": largest_difference(graph, ours, interpreter_outputs(graph, arrays)),
+        "onnxruntime_steps": largest_difference(graph, ours, theirs),
+        "rows": rows,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    base = BertSizes()
+    for name, default in (("layers", base.layers), ("width", base.width), ("heads", base.heads)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--sequence", type=int, default=128)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--write", action="store_true", help=f"write benchmarks/results/{RESULTS_NAME}.json")
+    arguments = parser.parse_args()
+    sizes = BertSizes(
+        layers=arguments.layers,
+        width=arguments.width,
+        heads=arguments.heads,
+        inner=4 * arguments.width,
+    )
+    figures = measure(sizes, arguments.sequence)
+    if arguments.write:
+        write_results(RESULTS_NAME, figures)
+    if arguments.json:
+        print(json.dumps(figures, indent=2))
+        return
+    for row in figures["rows"]:
+        part = f"{row['roofline'] / row['cycles']:.2f}" if row["roofline"] and row["cycles"] else ""
+        print(f"{row['operator']:12}{row['layer']:44}{row['cycles']:>10,} {part}")
+    for name in (
+        "cycles",
+        "utilization",
+        "no_product",
+        "attention",
+        "interpreter_steps",
+        "onnxruntime_steps",
+    ):
+        print(
+            f"{name:20}{figures[name]:,.4g}"
+            if isinstance(figures[name], float)
+            else f"{name:20}{figures[name]:,}"
+        )
+
+
+if __name__ == "__main__":
+    main()
