@@ -10,8 +10,8 @@ templates' own choices and no records, and with 2, 3 or 4 virtual threads, which
 Utilization is roofline over exact cycles (docs/measures.md). With `--write` the cells go to
 benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target. `--large`: ResNet-50 on
 128x128 behind 64 bytes and 30 cycles, one image, and eight that share each weight tile (batch 8), to grid_large.json.
-`--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with the extension `taps`, and on
-`vta` with it, to grid_mobilenets.json.
+`--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with the extension `taps` and
+store FIFOs for layers that store more than they load, and on `vta` with it, to grid_mobilenets.json.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from vdla.codesign.explore.networks import Network, load_network
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.runtime.layers import layers_of
 from vdla.isa.config import Config, Memory, load_config
+from vdla.isa.fifos import write_rate
 from vdla.isa.timing import READ_BURST_BEATS
 from vdla.sim import simulate
 
@@ -48,6 +49,8 @@ WIDE, CHAIN_BYTES = 32, 448 * KIB
 but the first of whose inputs it holds. Blocks of 128 channels are half empty there, so it is as many positions."""
 IMAGE = 224
 """Rows and columns of the images of networks that others publish."""
+STORED = 0.9
+"""The part of the bus that stores alone must be able to keep busy on machines for MobileNets."""
 LEAST = 0.88
 """What no cell should be below."""
 
@@ -82,6 +85,17 @@ def machine(
             outstanding_reads=max(8, -(-(latency + READ_BURST_BEATS) // READ_BURST_BEATS) + 2),
         ),
     )
+
+
+def for_stores(config: Config) -> Config:
+    """The machine with a store FIFO that can keep the bus busy: layers that expand channels store more than they load.
+
+    By default stores are expected to share the bus with as many loads (isa/fifos.py).
+    """
+    size = config.fifo_bytes("store")
+    while write_rate(config, size // config.memory.bus_bytes) < STORED:
+        size *= 2
+    return replace(config, store_fifo_bytes=size)
 
 
 def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
@@ -178,13 +192,16 @@ def main() -> None:
         networks = [network_of(name, Path(folder)) for name in names]
         if options.mobilenets:
             vta = load_config("vta")
-            own = cell(replace(vta, name="vta", extensions=(*vta.extensions, "taps")), networks)
-            figures["vta"] = own
-            if not options.json:
-                print(f"vta with taps: {shown(own, names)}", flush=True)
+            vta = replace(vta, extensions=(*vta.extensions, "taps"))
+            for item in (vta, replace(vta, name="vta, store FIFO of 1 KiB", store_fifo_bytes=KIB)):
+                figures[item.name] = cell(item, networks)
+                if not options.json:
+                    print(f"{item.name}, with taps: {shown(figures[item.name], names)}", flush=True)
         axes = product(arrays, map(int, options.buses.split(",")), map(int, options.latencies.split(",")))
         for (block_in, block_out), bus, latency in axes:
             config = machine(block_in, block_out, bus, latency, taps=options.mobilenets)
+            if options.mobilenets:
+                config = for_stores(config)
             cells.append(cell(config, networks))
             if not options.json:
                 what = f"{config.name:>6} {bus:3} bytes, latency {latency:3}"

@@ -64,8 +64,8 @@ def activation_bytes(config: Config, shape: tuple[int, int, int, int], layout: L
 def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
     """int8 (O, C, kh, kw) as tiles [OB, CB, kh, kw, block_out, block_in], of whole blocks of filters and of channels.
 
-    With several input vectors in a block the tiles of a tap follow one another: [OB, CB, kh, kw * inputs, ...]. A view
-    of `weight` where it has whole blocks: it is copied once, to where it is wanted.
+    With several input vectors in a block the tiles of a tap follow one another, [OB, CB, kh, kw * inputs, ...], inputs
+    being `Blocks.inputs_read`. A view of `weight` where it has whole blocks: it is copied once, to where it is wanted.
     """
     o, c, kh, kw = weight.shape
     shape = Blocks.of(config)
@@ -75,8 +75,9 @@ def pack_weight(config: Config, weight: np.ndarray) -> np.ndarray:
         padded = np.zeros((of, cb * shape.block, kh, kw), dtype=np.int8)
         padded[:o, :c] = weight
     split = padded.reshape(-1, config.block_out, cb, inputs, config.block_in, kh, kw)
-    tiles = split.transpose(0, 2, 5, 6, 3, 1, 4)
-    return tiles.reshape(len(tiles), cb, kh, kw * inputs, config.block_out, config.block_in)
+    read = shape.inputs_read(c, (kh, kw))
+    tiles = split.transpose(0, 2, 5, 6, 3, 1, 4)[:, :, :, :, :read]
+    return tiles.reshape(len(tiles), cb, kh, kw * read, config.block_out, config.block_in)
 
 
 def pack_patch_weight(config: Config, weight: np.ndarray, cut: np.ndarray) -> np.ndarray:

@@ -37,6 +37,15 @@ class Blocks:
         """Output vectors of a position of a block."""
         return self.block // self.block_out
 
+    def inputs_read(self, channels: int, kernel: Pair) -> int:
+        """Input vectors of a position that a convolution with weights for every channel multiplies.
+
+        Windows of one position on one block leave out those without channels; others take all.
+        """
+        if kernel != (1, 1) or channels > self.block:
+            return self.inputs
+        return ceil_div(channels, self.block_in)
+
     @staticmethod
     def of(config: Config) -> Blocks:
         """The blocks of a configuration."""

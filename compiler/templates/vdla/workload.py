@@ -124,18 +124,22 @@ def of_vectors(config: Config, workload: Workload) -> Workload:
     """A convolution as the array computes it, filters filled up to whole blocks of activations.
 
     Where a position of an input block is several vectors, they are columns: a window is as many times as wide, and so
-    are its strides. Dilated columns become zeros of the kernel (`dilated_columns`).
+    are its strides. Dilated columns become zeros of the kernel (`dilated_columns`). Dense windows of one position end
+    behind the last vector that holds channels.
     """
     blocks, filters = Blocks.of(config), filled_up(config, workload.filters)
     if blocks.inputs == 1:
         return replace(workload, filters=filters)
     wide, (top, left, bottom, right) = blocks.inputs, workload.pads
+    columns = ((workload.kernel[1] - 1) * workload.dilations[1] + 1) * wide
+    if workload.template == "conv2d":
+        columns -= wide - blocks.inputs_read(workload.channels, workload.kernel)
     return replace(
         workload,
         channels=ceil_div(workload.channels, blocks.block) * blocks.block_in,
         width=workload.width * wide,
         filters=filters,
-        kernel=(workload.kernel[0], ((workload.kernel[1] - 1) * workload.dilations[1] + 1) * wide),
+        kernel=(workload.kernel[0], columns),
         strides=(workload.strides[0], workload.strides[1] * wide),
         pads=(top, left * wide, bottom, right * wide),
         dilations=(workload.dilations[0], 1),
