@@ -33,7 +33,7 @@ from vdla.codesign.explore.networks import Network, load_network
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.runtime.layers import layers_of
 from vdla.isa.config import Config, Memory, load_config
-from vdla.isa.fifos import write_rate
+from vdla.isa.fifos import FIFO_WORDS, write_rate
 from vdla.isa.timing import READ_BURST_BEATS
 from vdla.sim import simulate
 
@@ -92,8 +92,8 @@ def for_stores(config: Config) -> Config:
 
     By default stores are expected to share the bus with as many loads (isa/fifos.py).
     """
-    size = config.fifo_bytes("store")
-    while write_rate(config, size // config.memory.bus_bytes) < STORED:
+    size, wanted = config.fifo_bytes("store"), min(STORED, write_rate(config, FIFO_WORDS))
+    while write_rate(config, size // config.memory.bus_bytes) < wanted:
         size *= 2
     return replace(config, store_fifo_bytes=size)
 
