@@ -149,6 +149,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
             "chunks that load something": by_chunk | (tiles.chunks == 1),
         },
         innermost=innermost(workload),
+        store_bound=True,
     )
     return array_cost(config, layer, values, fitted)
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 from vdla.isa.config import Config
-from vdla.isa.timing import FIFO_LATENCY, WRITE_DELAY, post_latency
+from vdla.isa.timing import FIFO_LATENCY, REQUEST_DELAY, STEP_LATENCY, WRITE_DELAY, post_latency
 
 from ...target.vdla.machine import scratchpad_depths
 from ..space import ESTIMATE, Account, Columns, Deferred
@@ -45,6 +45,9 @@ class Fitted:
     traffic: float = 0.01
     """Cycles that a beat of the bus counts even where it is hidden."""
 
+
+LOAD_LATENCY = REQUEST_DELAY + FIFO_LATENCY + STEP_LATENCY
+"""Cycles of a load beside those of the memory and of its elements."""
 
 FITTED = Fitted()
 NO_COLUMNS: Columns = MappingProxyType({})
@@ -208,6 +211,16 @@ def store_cycles(
     return stores * beyond + busy
 
 
+def beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: LayerShape) -> np.ndarray:
+    """Cycles of the store unit for what is no store: loads of parameters, for each of which it waits, and the bus.
+
+    Reads and writes that are ready take turns, so that outputs wait for as many of the beats that are `loaded`.
+    """
+    fills = tiles.parameter_fills(config.par_depth)
+    turns = 0.0 if shape.kept else np.minimum(loaded, shape.stored_beats(config))
+    return fills * (config.memory.read_latency + LOAD_LATENCY) + turns
+
+
 def array_instructions(
     tiles: Tiles, buffers: Mapping[str, BufferFill], sums_copies: np.ndarray, overwriting: bool
 ) -> np.ndarray:
@@ -229,6 +242,7 @@ class ArrayLayer:
     `data` and `weights` are the buffers of inputs and weights. `compute` are the cycles that the busiest unit cannot do
     without, `micro_ops` those of all sequences, `least_fills` the fills of scratchpads that no program can do without,
     `limits` the template's own. `overwriting`: see `array_instructions`. `innermost` is the data's innermost level.
+    `store_bound`: the store unit may well be the busiest, so that what it does beside storing counts.
     """
 
     shape: LayerShape
@@ -241,6 +255,7 @@ class ArrayLayer:
     overwriting: bool = True
     limits: Mapping[str, np.ndarray] = field(default_factory=dict)
     innermost: int = CHUNK
+    store_bound: bool = False
 
 
 def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> Account:
@@ -253,13 +268,16 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
     instructions = instructions + stores + data.loads + weights.loads
     instructions = instructions + tiles.parameter_fills(config.par_depth)
     stored = shape.stored_beats(config)
+    storing = store_cycles(config, tiles, stores, tiles.count * store_reads(config, sums), shape)
+    if layer.store_bound:
+        storing = storing + beside_stores(config, tiles, data.beats + weights.beats, shape)
     work = TiledWork(
         tiles=tiles,
         buffers=buffers,
         compute=layer.compute,
         traffic=data.beats + weights.beats + stored,
         loading=data.fills * data.exposed + weights.beats,
-        storing=store_cycles(config, tiles, stores, tiles.count * store_reads(config, sums), shape),
+        storing=storing,
         sums_copies=sums_copies,
         instructions=instructions,
         last_beats=sums * (1.0 if shape.kept else max(1.0, config.out_bytes / config.memory.bus_bytes)),
