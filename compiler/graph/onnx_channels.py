@@ -15,7 +15,7 @@ from .onnx_axes import joined_shape, one_axis, sliced_positions, split_sizes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
 from .onnx_values import Integer, Joined, Moved, Pending, QuantizedConstant, Real
-from .onnx_views import elements_of, natural_of, rows_of, rows_view, seen_as, settled
+from .onnx_views import check_size, elements_of, natural_of, rows_of, rows_view, seen_as, settled
 from .quantization import Quantization
 
 
@@ -195,6 +195,9 @@ def _import_pad(context: ImportContext, node: OnnxNode) -> bool:
         context.fail(node, "has no pads of 0 or more for each axis", "give it constant pads")
     pads = np.zeros((rank, 2), np.int64)
     pads[of] = amounts.reshape(2, -1).T
+    check_size(
+        context, node, [size + sum(ends) for size, ends in zip(data.shape, pads.tolist(), strict=True)]
+    )
     if pads.any():
         elements = np.pad(elements_of(context, data), pads, constant_values=-1)
         images = data.view is None and rank != 3

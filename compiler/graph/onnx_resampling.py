@@ -12,6 +12,7 @@ from .graph import Shape
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import plane_operand, real_operand
 from .onnx_values import Moved, Operation, Pending, Real, Resampled
+from .onnx_views import check_size
 
 
 def import_resize(context: ImportContext, node: OnnxNode) -> None:
@@ -19,6 +20,7 @@ def import_resize(context: ImportContext, node: OnnxNode) -> None:
     data = real_operand(context, node, 0)
     plane = plane_operand(context, node, data)
     resize, shape = read_resize(context, node, data.shape)
+    check_size(context, node, (shape[0], *shape[2:]))
     rows, columns = (
         axis_table(
             size,

@@ -7,6 +7,7 @@ a view has its elements moved: `settled`, or `rows_of` for those that work along
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import prod
@@ -14,6 +15,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from ..ir.limits import MOST_CONSTANT_BYTES
+from .budgets import SMALLER
 from .int8_operators import Channels, Int8Operator, Positions, Swap
 from .onnx_append import append
 from .onnx_context import ImportContext, OnnxNode
@@ -33,6 +36,13 @@ def natural_of(shape: tuple[int, ...]) -> Natural:
             return batch, channels, height, width
         case _:
             raise ValueError(f"a tensor of rank {len(shape)} is none of images or rows")
+
+
+def check_size(context: ImportContext, node: OnnxNode, shape: Sequence[int]) -> None:
+    """Refuses a result of so many elements, or positions, that their places would be too large a constant."""
+    size, most = prod(shape), MOST_CONSTANT_BYTES // np.dtype(np.int64).itemsize
+    if size > most:
+        context.fail(node, f"moves {size:,} elements, more than the {most:,} whose places are known", SMALLER)
 
 
 Seen = TypeVar("Seen", bound=Real | Integer | Pending)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from vdla.isa.config import Config
-from vdla.util.errors import UserError
 
 from ...graph.abilities import Abilities, needs
 from ...graph.crop_taps import crop_taps
+from ...graph.errors import node_error
 from ...graph.fuse import fuse_lookups, fuse_phases, fuse_pool
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Rows, Table
@@ -48,7 +48,7 @@ class Legalized:
 def legalize(graph: Graph, config: Config) -> Legalized:
     """A fused graph with layouts, pools in their convolutions where that works, and pools cut that do not fit.
 
-    Raises UserError for a node that needs an extension which the machine lacks.
+    Raises NodeError for a node that needs an extension which the machine lacks.
     """
     _check_extensions(graph, config)
     graph = whole_blocks_of_positions(crop_taps(fuse_phases(graph)), config)
@@ -89,7 +89,8 @@ def _check_extensions(graph: Graph, config: Config) -> None:
         elif isinstance(node.operator, Rows) and not abilities.rows:
             problem = needs("rows")
         if problem is not None:
-            raise UserError(f"node {node.name} ({node.kind}): {'; '.join(problem)}")
+            member = node.members[0] if node.members else node.name
+            raise node_error(f"configuration {config.name}", member, node.kind, *problem)
 
 
 def _max_pools(graph: Graph) -> list[tuple[Node, Window]]:

@@ -6,16 +6,17 @@ are depthwise convolutions, one for each set of weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from vdla.isa.config import Config
-from vdla.util.errors import UserError
 
+from ...graph.errors import node_error
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Positions, Resample
 from ...graph.position_boxes import Box, Steps, boxes_of
+from ...ir.limits import MOST_RUNS
 from ...te.blocks import Blocks, Pair, Window, ceil_div
 from ...te.ops.common import Spread
 from ...te.post import PLAIN, Post
@@ -29,9 +30,12 @@ from .workload import windowed
 def position_kernels(config: Config, graph: Graph, node: Node, operator: Positions) -> list[Kernel]:
     """One kernel for each box that the output consists of, in each image."""
     if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (*node.inputs, node.output)) > 1:
-        raise UserError(
-            f"node {node.name} ({node.kind}): moves positions of several images, whose vectors are neighbours on "
-            f"configuration {config.name}; make batch 1"
+        raise node_error(
+            f"configuration {config.name}",
+            node.members[0],
+            node.kind,
+            f"moves positions of several images, whose vectors are neighbours where batch = {config.batch}",
+            "make batch 1",
         )
     _, channels, rows, columns = graph.tensors[node.output].nchw
     # Each image of a part: its part, which of it, and the positions of its plane.
@@ -58,7 +62,19 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
             begins = (image * blocks * rows * columns, number * blocks * plane)
             for lines in _lines(box, source, start, (rows * columns, plane)):
                 kernels += _copies(config, node, part, channels, post, lines, begins)
+                _check_count(config, node, kernels)
     return kernels
+
+
+def _check_count(config: Config, node: Node, kernels: Sequence[Kernel]) -> None:
+    if len(kernels) > MOST_RUNS:
+        raise node_error(
+            f"configuration {config.name}",
+            node.members[0],
+            node.kind,
+            f"moves more than {MOST_RUNS:,} pieces, each by a kernel of its own",
+            "export the model for smaller inputs",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +198,7 @@ def resample_kernels(config: Config, graph: Graph, node: Node, operator: Resampl
             spread = Spread(plane=plane, steps=(1, step) if along else (step, 1))
             starts = {"X": start * (1 if along else width), "Y": first * (1 if along else plane[1])}
             kernels.append(part_kernel(config, graph, node, convolution, area, spread, starts))
+            _check_count(config, node, kernels)
     return kernels
 
 

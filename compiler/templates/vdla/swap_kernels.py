@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 from vdla.isa.config import Config
-from vdla.util.errors import UserError
 
 from ...graph.constants import Constant, unpacked
+from ...graph.errors import node_error
 from ...graph.graph import Graph, Node, Tensor
 from ...graph.int8_operators import Positions, Swap
 from ...graph.names import unused
@@ -53,9 +53,13 @@ def swap_kernels(config: Config, graph: Graph, node: Node) -> list[Kernel]:
     """One kernel for each block of channels of each image."""
     lanes, blocks = Blocks.of(config).block, Blocks.of(config)
     if config.batch > 1 or blocks.inputs > 1 or blocks.outputs > 1:
-        raise UserError(
-            f"node {node.name} ({node.kind}): exchanges channels and positions, which takes batch 1 and block_in equal "
-            f"to block_out; configuration {config.name} has {config.batch}, {config.block_in} and {config.block_out}"
+        raise node_error(
+            f"configuration {config.name}",
+            node.members[0],
+            node.kind,
+            f"exchanges channels and positions, not with batch = {config.batch}, block_in = {config.block_in} and "
+            f"block_out = {config.block_out}",
+            "make batch 1, and the blocks equal",
         )
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     positions, unit = height * width, np.eye(lanes, dtype=np.int8)
