@@ -44,8 +44,8 @@ from vdla.util.errors import UserError
 from vdla.util.user_cache import cache_directory
 
 RESULTS_NAME = "outside"
-NEEDED = ("table", "broadcast", "rows")
-"""Extensions that gates, activations other than ReLU, squeeze-and-excitation, softmax and normalizations need."""
+NEEDED = ("table", "broadcast", "rows", "zero_points")
+"""Extensions that activations other than ReLU, squeeze-and-excitation, normalizations, softmax and attention need."""
 
 
 def quantized(name: str, size: int) -> Path:
