@@ -69,7 +69,10 @@ def _function(context: FloatContext, node: OnnxNode, schema: Any) -> onnx.Functi
         return None
     function = onnx.FunctionProto()
     function.ParseFromString(text)
-    version = max((e.version for e in function.opset_import if e.domain in ("", "ai.onnx")), default=0)
+    # Previews name their own domain alone: the rest is of the model's opset.
+    version = max(
+        (e.version for e in function.opset_import if e.domain in ("", "ai.onnx")), default=context.opset
+    )
     for inner in function.node:
         if _since(inner, version) != _since(inner, context.opset):
             return None

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 import onnx
 
-from ...ir.expr import cast
 from ...ir.types import DType
 from ...te.ops.reduction import Kind
-from ...te.scalars import argument
 from ..errors import ModelError
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ..onnx_constants import evaluate_node
@@ -21,7 +18,6 @@ from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
 from ..onnx_structure import STRUCTURE
-from ..operators import Elementwise
 from .onnx_bits import BITS, import_bits
 from .onnx_choices import (
     import_extreme,
@@ -32,11 +28,12 @@ from .onnx_choices import (
     import_scatter,
     import_top_k,
 )
-from .onnx_context import HALVES, TYPES, FloatContext
+from .onnx_context import TYPES, FloatContext
 from .onnx_control import CONTROL, import_control
 from .onnx_einsum import einsum_steps
 from .onnx_functions import function_body
 from .onnx_gemm import import_gemm
+from .onnx_halves import half_type, held_type, in_float32
 from .onnx_lines import on_planes
 from .onnx_logic import LOGIC, import_logic
 from .onnx_movement import (
@@ -59,7 +56,7 @@ from .onnx_plain_windows import (
     import_plain_transposed,
     is_plain,
 )
-from .onnx_pointwise import NARY, UNARY, as_type, import_clip, import_nary, import_power, import_unary
+from .onnx_pointwise import NARY, UNARY, import_clip, import_nary, import_power, import_unary
 from .onnx_products import (
     import_batch_normalization,
     import_convolution,
@@ -183,6 +180,10 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
 def _import_node(context: FloatContext, node: OnnxNode) -> None:
     """Binds the outputs of one node."""
     if node.domain not in ("", "ai.onnx"):
+        body = function_body(context, node)
+        if body is not None:
+            _import_body(context, body)
+            return
         context.fail(node, f"is of the unknown domain '{node.domain}'", f"supported are {SUPPORTED}")
     if node.op_type in CONTROL:
         import_control(context, node, _import_node)
@@ -199,14 +200,18 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
         context.quantized.update((context.resolve(name), integers) for name in node.outputs if name)
 
 
+def _import_body(context: FloatContext, body: list[onnx.NodeProto]) -> None:
+    for index, proto in enumerate(body):
+        _import_node(context, read_node(proto, index))
+
+
 def _import_operator(context: FloatContext, node: OnnxNode) -> None:
     importer = OPERATORS.get(node.op_type)
     if importer is None or _is_more(context, node):
         ours = (_BODIES if importer is None else _OTHERWISE).get(node.op_type)
         body = function_body(context, node) if ours is None else ours(context, node)
         if body is not None:
-            for index, proto in enumerate(body):
-                _import_node(context, read_node(proto, index))
+            _import_body(context, body)
             return
     if importer is None:
         context.fail(
@@ -216,20 +221,12 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
         )
     if node.op_type in PLAIN and _is_plain(context, node):
         importer = PLAIN[node.op_type]
-    if node.op_type not in HELD:
-        for index, name in enumerate(node.inputs):
-            if (
-                name
-                and context.resolve(name) in context.tensors
-                and context.tensor(node, index).dtype.is_code
-            ):
-                context.fail(
-                    node,
-                    f"its input '{name}' is {context.tensor(node, index).dtype}, which is only held and moved",
-                    "put a Cast to float32 before it",
-                )
-    if node.op_type not in TYPED and (half := _half(context, node)) is not None:
-        _in_float32(context, node, half, importer)
+    if node.op_type not in HELD and (held := held_type(context, node)) is not None:
+        context.fail(
+            node, f"works on {held}, which is only held and moved", "put a Cast to float32 before it"
+        )
+    if node.op_type not in TYPED and (half := half_type(context, node)) is not None:
+        in_float32(context, node, half, importer)
         return
     importer(context, node)
 
@@ -239,47 +236,6 @@ def _is_plain(context: FloatContext, node: OnnxNode) -> bool:
     if node.op_type in ("Conv", "ConvTranspose"):
         return is_plain(context, node)
     return node.op_type == "LpPool" or len(context.tensor(node, 0).shape) > 4
-
-
-def _half(context: FloatContext, node: OnnxNode) -> DType | None:
-    """The 16-bit float among the types of a node's inputs, if there is one."""
-    for index, name in enumerate(node.inputs):
-        resolved = context.resolve(name)
-        if name and (resolved in context.constants or resolved in context.tensors):
-            dtype = context.tensor(node, index).dtype
-            if dtype in HALVES:
-                return dtype
-    return None
-
-
-def _in_float32(context: FloatContext, node: OnnxNode, half: DType, importer: Importer) -> None:
-    """Imports a node whose 16-bit floats become float32 and whose float32 results become 16-bit floats again."""
-    inputs: list[str] = []
-    for index, name in enumerate(node.inputs):
-        resolved = context.resolve(name)
-        known = bool(name) and (resolved in context.constants or resolved in context.tensors)
-        tensor = context.tensor(node, index) if known else None
-        if tensor is None or tensor.dtype not in HALVES:
-            inputs.append(name)
-        elif resolved in context.constants:
-            array = context.constants[resolved].astype(np.float32)
-            inputs.append(context.store(context.temporary(node, f"input{index}"), array))
-        else:
-            inputs.append(as_type(context, node, tensor, DType.FLOAT32))
-    outputs = tuple(name and context.temporary(node, f"wide{i}") for i, name in enumerate(node.outputs))
-    importer(context, replace(node, inputs=tuple(inputs), outputs=outputs))
-    for name, wide in zip(node.outputs, outputs, strict=True):
-        if not name:
-            continue
-        resolved = context.resolve(wide)
-        if resolved in context.constants and resolved not in context.tensors:
-            context.constants[name] = context.constants[resolved]
-        elif context.tensors[resolved].dtype is DType.FLOAT32:
-            tensor = context.tensors[resolved]
-            body = cast(argument(0), half)
-            context.add(node, Elementwise(body=body), (resolved,), tensor.shape, output=name, dtype=half)
-        else:
-            context.renamed[name] = resolved
 
 
 def _is_more(context: FloatContext, node: OnnxNode) -> bool:
@@ -292,7 +248,7 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
             return any(node.outputs[1:]) or not constants
         case "Softmax" | "LogSoftmax":
             # Rounded after each step, as whoever computes in 16 bits has it.
-            return _half(context, node) is not None and context.opset >= 13
+            return half_type(context, node) is not None and context.opset >= 13
         case "LSTM":
             return not is_plain_lstm(context, node)
         case "BatchNormalization" | "InstanceNormalization":

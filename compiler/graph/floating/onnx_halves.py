@@ -1,0 +1,67 @@
+"""Floats of 16 bits: operators that compute take float32 instead, and round their results once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ...ir.expr import cast
+from ...ir.types import DType
+from ...te.scalars import argument
+from ..onnx_context import OnnxNode
+from ..operators import Elementwise
+from .onnx_context import HALVES, TYPES, FloatContext
+from .onnx_pointwise import as_type
+
+
+def _types(context: FloatContext, node: OnnxNode) -> Iterator[DType]:
+    """The types of those inputs that are known and held in tensors."""
+    for name in map(context.resolve, filter(None, node.inputs)):
+        if name in context.tensors:
+            yield context.tensors[name].dtype
+        elif name in context.constants and context.constants[name].dtype.name in TYPES:
+            yield DType(context.constants[name].dtype.name)
+
+
+def half_type(context: FloatContext, node: OnnxNode) -> DType | None:
+    """The 16-bit float among the types of a node's inputs, if there is one."""
+    return next((dtype for dtype in _types(context, node) if dtype in HALVES), None)
+
+
+def held_type(context: FloatContext, node: OnnxNode) -> DType | None:
+    """The type among those of a node's inputs that is only held, if there is one."""
+    return next((dtype for dtype in _types(context, node) if dtype.is_code), None)
+
+
+def in_float32(
+    context: FloatContext, node: OnnxNode, half: DType, importer: Callable[[FloatContext, OnnxNode], None]
+) -> None:
+    """Imports a node whose 16-bit floats become float32 and whose float32 results become 16-bit floats again."""
+    inputs: list[str] = []
+    for index, name in enumerate(node.inputs):
+        resolved = context.resolve(name)
+        known = bool(name) and (resolved in context.constants or resolved in context.tensors)
+        tensor = context.tensor(node, index) if known else None
+        if tensor is None or tensor.dtype not in HALVES:
+            inputs.append(name)
+        elif resolved in context.constants:
+            array = context.constants[resolved].astype(np.float32)
+            inputs.append(context.store(context.temporary(node, f"input{index}"), array))
+        else:
+            inputs.append(as_type(context, node, tensor, DType.FLOAT32))
+    outputs = tuple(name and context.temporary(node, f"wide{i}") for i, name in enumerate(node.outputs))
+    importer(context, replace(node, inputs=tuple(inputs), outputs=outputs))
+    for name, wide in zip(node.outputs, outputs, strict=True):
+        if not name:
+            continue
+        resolved = context.resolve(wide)
+        if resolved in context.constants and resolved not in context.tensors:
+            context.constants[name] = context.constants[resolved]
+        elif context.tensors[resolved].dtype is DType.FLOAT32:
+            tensor = context.tensors[resolved]
+            body = cast(argument(0), half)
+            context.add(node, Elementwise(body=body), (resolved,), tensor.shape, output=name, dtype=half)
+        else:
+            context.renamed[name] = resolved
