@@ -75,6 +75,12 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], dict[str, Any]]] = {
         {"kernel_shape": [2, 2, 2], "pads": [1, 0, 1, 0, 1, 0], "ceil_mode": 1},
         {},
     ),
+    "sampled": (
+        "GridSample",
+        [RNG.standard_normal((1, 2, 5, 4)).astype(np.float32), X[:1, :, :2].reshape(1, 1, 5, 2) * 1.5],
+        {"mode": "cubic", "padding_mode": "reflection"},
+        {},
+    ),
     "nothing": ("ReduceSum", [X[:, :0]], {"keepdims": 0}, {"axes": np.array([1])}),
 }
 BY_REFERENCE = {"shift", "scatter_nd", "scatter", "nothing"}

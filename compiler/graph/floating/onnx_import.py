@@ -67,7 +67,7 @@ from .onnx_quantization import check_integers, import_dequantize, import_quantiz
 from .onnx_recurrent import import_lstm
 from .onnx_recurrent_steps import is_plain_lstm, recurrent_steps
 from .onnx_reductions import import_cumulative_sum, import_logarithm, import_reduction, import_softmax
-from .onnx_resize import import_resize
+from .onnx_resize import import_grid_sample, import_resize
 from .onnx_steps import BODIES, OTHERWISE
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
@@ -317,6 +317,7 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
         "Expand": import_expand,
         "Pad": import_pad,
         "Resize": import_resize,
+        "GridSample": import_grid_sample,
         **STRUCTURE,
         "QuantizeLinear": import_quantize,
         "DequantizeLinear": import_dequantize,

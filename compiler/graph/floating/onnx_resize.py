@@ -9,9 +9,10 @@ from types import MappingProxyType
 import numpy as np
 
 from ...ir.limits import MOST_POSITIONS
+from ...te.ops.grid_sample import Outside, Sampling, grid_sample
 from ...te.ops.resize import Coordinates, Rounding
 from ..onnx_context import NodeContext, OnnxNode
-from ..operators import Resize
+from ..operators import Computed, Resize
 from .onnx_context import FloatContext
 
 COORDINATES: Mapping[str, Coordinates] = MappingProxyType(
@@ -106,3 +107,31 @@ def _outputs(
             "resize to less",
         )
     return tuple(outputs), factors
+
+
+def import_grid_sample(context: FloatContext, node: OnnxNode) -> None:
+    """GridSample of two or three dimensions; cubic of two."""
+    data, grid = context.operand(node, 0), context.operand(node, 1)
+    modes: dict[str, Sampling] = {
+        "nearest": "nearest",
+        "linear": "linear",
+        "cubic": "cubic",
+        "bilinear": "linear",
+        "bicubic": "cubic",
+    }
+    outsides: dict[str, Outside] = {"zeros": "zeros", "border": "border", "reflection": "reflection"}
+    mode = modes.get(node.text("mode", "linear"))
+    outside = outsides.get(node.text("padding_mode", "zeros"))
+    rank = len(data.shape) - 2
+    fits = len(grid.shape) == rank + 2 and grid.shape[0] == data.shape[0] and grid.shape[-1] == rank
+    if mode is None or outside is None or rank not in (2, 3) or not fits or (mode == "cubic" and rank == 3):
+        context.fail(
+            node,
+            f"samples {data.shape} at {grid.shape} in mode {node.text('mode', 'linear')}",
+            "give it (N, C, H, W) or (N, C, D, H, W), and nearest, linear or, of two dimensions, cubic",
+        )
+    outputs = grid.shape[1:-1]
+    program = grid_sample(
+        data.shape, outputs, mode, outside, align_corners=bool(node.integer("align_corners", 0))
+    )
+    context.add(node, Computed(program=program), (data.name, grid.name), (*data.shape[:2], *outputs))

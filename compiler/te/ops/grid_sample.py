@@ -1,0 +1,122 @@
+"""Images read at places that other data give: ONNX's GridSample, of two or three dimensions."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Literal
+
+from ...ir.expr import Buffer, Const, Expr, Var, cast, equal, maximum, minimum, select, wrap
+from ...ir.stmt import Assign, Program, nest
+from ...ir.types import DType
+from ..merge import Shape
+from ..scalars import absolute, divide, whole
+
+Sampling = Literal["nearest", "linear", "cubic"]
+Outside = Literal["zeros", "border", "reflection"]
+CUBIC = -0.75
+"""The coefficient of the cubic kernel (Keys, "Cubic Convolution Interpolation", 1981), as ONNX has it."""
+FLOAT = DType.FLOAT32
+
+
+def grid_sample(
+    shape: Shape,
+    outputs: Shape,
+    mode: Sampling,
+    outside: Outside,
+    *,
+    align_corners: bool,
+    name: str = "grid_sample",
+) -> Program:
+    """Y[n, c, p] = X[n, c, …] around the place G[n, p], whose coordinates go from -1 to 1, the last dimension's first.
+
+    Parameters X of `shape` (N, C, *sizes), G [N, positions, number of sizes] and Y [N, C, positions] with the product
+    of `outputs`. With `align_corners` -1 and 1 are the centers of the first and last element, else their outer edges.
+    """
+    batch, channels, *sizes = shape
+    count = prod(outputs)
+    x = Buffer(name="X", shape=shape, dtype=FLOAT)
+    grid = Buffer(name="G", shape=(batch, count, len(sizes)), dtype=FLOAT)
+    y = Buffer(name="Y", shape=(batch, channels, count), dtype=FLOAT)
+    n, c, p = Var("n"), Var("c"), Var("p")
+    taps = [
+        _taps(
+            _place(grid[n, p, len(sizes) - 1 - d], size, outside, align_corners),
+            size,
+            mode,
+            outside,
+            align_corners,
+        )
+        for d, size in enumerate(sizes)
+    ]
+    total: Expr | None = None
+    for chosen in product(*taps):
+        term: Expr = x[(n, c, *[index for index, _ in chosen])]
+        for _, weight in chosen:
+            term = term if weight is None else term * weight
+        total = term if total is None else total + term
+    assert total is not None
+    sample = Assign(name="sample", buffer=y, indices=(n, c, p), value=total)
+    body = nest([(n, batch), (c, channels), (p, count)], sample)
+    return Program(name=name, parameters=(x, grid, y), body=body)
+
+
+def _place(coordinate: Expr, size: int, outside: Outside, align_corners: bool) -> Expr:
+    """The coordinate in elements, brought inside where pads do so."""
+    if align_corners:
+        place = (coordinate + 1.0) * (0.5 * (size - 1))
+    else:
+        place = ((coordinate + 1.0) * float(size) - 1.0) * 0.5
+    if outside == "border":
+        return minimum(maximum(place, 0.0), float(size - 1))
+    return _reflected(place, size, align_corners) if outside == "reflection" else place
+
+
+def _reflected(place: Expr, size: int, align_corners: bool) -> Expr:
+    """Mirrored at both ends as often as it takes."""
+    low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
+    if high == low:
+        return place * 0.0
+    distance = absolute(place - low)
+    turns = whole("floor", divide(distance, high - low))
+    rest = distance - turns * (high - low)
+    even = equal(whole("floor", turns * 0.5) * 2.0, turns)
+    return select(even, rest + low, wrap(high, FLOAT) - rest)
+
+
+def _taps(
+    place: Expr, size: int, mode: Sampling, outside: Outside, align_corners: bool
+) -> list[tuple[Expr, Expr | None]]:
+    """Elements along a dimension, as indices that lie inside, and their weights."""
+
+    def tap(at: Expr, weight: Expr | None) -> tuple[Expr, Expr | None]:
+        if outside == "zeros":
+            one: Expr = Const(1.0, FLOAT) if weight is None else weight
+            weight = select(wrap(0.0, FLOAT) <= at, select(at <= float(size - 1), one, 0.0), 0.0)
+        elif outside == "reflection":
+            at = _reflected(at, size, align_corners)
+        return cast(minimum(maximum(at, 0.0), float(size - 1)), DType.INT64), weight
+
+    if mode == "nearest":
+        return [_bounded(tap(whole("round_even", place), None), size)]
+    first = whole("floor", place)
+    rest = place - first
+    if mode == "linear":
+        pair = (tap(first, wrap(1.0, FLOAT) - rest), tap(first + 1.0, rest))
+        return [_bounded(item, size) for item in pair]
+    weights = [_far(rest + 1.0), _near(rest), _near(wrap(1.0, FLOAT) - rest), _far(wrap(2.0, FLOAT) - rest)]
+    return [_bounded(tap(first + (k - 1.0), weight), size) for k, weight in enumerate(weights)]
+
+
+def _bounded(item: tuple[Expr, Expr | None], size: int) -> tuple[Expr, Expr | None]:
+    """What is inside already, so that it can be proven: of NaN the index is 0."""
+    index, weight = item
+    return minimum(maximum(index, 0), size - 1), weight
+
+
+def _near(x: Expr) -> Expr:
+    return (x * (CUBIC + 2.0) - (CUBIC + 3.0)) * x * x + 1.0
+
+
+def _far(x: Expr) -> Expr:
+    return ((x * CUBIC - 5.0 * CUBIC) * x + 8.0 * CUBIC) * x - 4.0 * CUBIC
