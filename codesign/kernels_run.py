@@ -121,13 +121,18 @@ def is_compiled(path: Path) -> bool:
 
 
 def sample_inputs(network: Executable) -> dict[str, np.ndarray]:
-    """Seeded inputs by name: of a normal distribution, for integers evenly distributed ones."""
+    """Seeded inputs by name: of a normal distribution, for integers of 8 and 16 bits evenly distributed ones.
+
+    Truth values and integers of more bits are 0 and 1: ids, masks and indices may be no others for all we know.
+    """
     generator = np.random.default_rng(0)
     arrays: dict[str, np.ndarray] = {}
     for port in network.inputs:
-        if port.dtype == np.float32:
-            arrays[port.name] = generator.standard_normal(port.shape, dtype=np.float32)
-        else:
+        if port.dtype.kind in "iu" and port.dtype.itemsize <= 2:
             limits = np.iinfo(port.dtype)
             arrays[port.name] = generator.integers(limits.min, limits.max + 1, port.shape, dtype=port.dtype)
+        elif port.dtype.kind in "iub":
+            arrays[port.name] = generator.integers(0, 2, port.shape).astype(port.dtype)
+        else:
+            arrays[port.name] = generator.standard_normal(port.shape, dtype=np.float32).astype(port.dtype)
     return arrays

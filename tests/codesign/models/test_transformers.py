@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from vdla.codesign.kernels_run import sample_inputs
 from vdla.codesign.models import TRANSFORMERS, build
 from vdla.codesign.models.transformers import (
     BertSizes,
@@ -20,6 +24,8 @@ from vdla.codesign.models.transformers import (
     mobilebert,
     token_inputs,
 )
+from vdla.compiler.ir.types import DType
+from vdla.compiler.runtime.executable import Executable, Port
 from vdla.util.errors import UserError
 
 import vdla
@@ -90,3 +96,12 @@ def test_what_is_refused() -> None:
             build("bert", form, size=size, layers=layers)
     with pytest.raises(UserError, match="has its own layers"):
         build("mlp", layers=2)
+
+
+def test_samples_of_every_type() -> None:
+    """What `vdla run` makes up: ids that every vocabulary has, numbers of any type."""
+    types = [dtype.numpy for dtype in DType]
+    ports = tuple(Port(name=dtype.name, dtype=dtype, shape=(9,)) for dtype in types)
+    samples = sample_inputs(cast(Executable, SimpleNamespace(inputs=ports)))
+    assert all(samples[dtype.name].dtype == dtype for dtype in types)
+    assert set(samples["int64"].tolist()) == {0, 1}
