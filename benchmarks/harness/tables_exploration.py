@@ -17,6 +17,11 @@ def _utilizations(cells: Sequence[Document]) -> str:
     return ", ".join(f"{cell['resnet50']['utilization']:.3f}" for cell in cells)
 
 
+def _mobilenets(cell: Document) -> str:
+    """Of both versions on one machine."""
+    return ", ".join(f"{cell[name]['utilization']:.3f}" for name in ("mobilenet", "mobilenet_v2"))
+
+
 def _medians(document: Document) -> str:
     return ", ".join(
         f"{value['median']:.2f}" for name, value in document.items() if name.startswith("times faster")
@@ -39,6 +44,20 @@ EXPLORATION = Table(
             "the same, ResNet-50 on 128x128 with one image, with eight",
             "{0}",
             (at("grid_large", "cells", then=_utilizations),),
+        ),
+        Row(
+            "MobileNet-v1 and v2 on the machines of the first row with the extension `taps` and store FIFOs that keep "
+            "the bus busy: geometric mean, least, cells",
+            "{0:.3f}, {1:.3f}, {2}",
+            tuple(at("grid_mobilenets", "summary", "all", name) for name in ("geomean", "least", "cells")),
+        ),
+        Row(
+            "MobileNet-v1, v2 on `vta` with `taps`; with a store FIFO of 1 KiB as well",
+            "{0}; {1}",
+            (
+                at("grid_mobilenets", "vta", then=_mobilenets),
+                at("grid_mobilenets", "vta, store FIFO of 1 KiB", then=_mobilenets),
+            ),
         ),
         Row(
             "designs a second and core, ResNet-18: all from nothing; kernels kept from design to design",
