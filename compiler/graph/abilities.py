@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vdla.isa.config import Config
 
@@ -51,7 +51,7 @@ ACCELERATOR = Abilities(tables=True, planes=True, rows=True, products=True, zero
 """Those of an accelerator with all extensions: what may run on one machine of many."""
 PROCESSOR = Abilities(processor=True, tables=True, planes=True)
 """Those of processors."""
-EVERYTHING = Abilities(processor=True, tables=True, planes=True, rows=True)
+EVERYTHING = replace(ACCELERATOR, processor=True)
 """Those of the interpreter."""
 
 

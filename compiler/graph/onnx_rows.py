@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .abilities import needs
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_values import Constant, Pending, QuantizedConstant, Real, Shared
 from .onnx_views import rows_of, settled
@@ -15,7 +16,8 @@ OPERATORS = ("Softmax", "LayerNormalization", "RMSNormalization")
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     """Binds the output of a node that is one of these on this target; whether it was."""
-    if node.op_type not in OPERATORS or not context.abilities.rows:
+    abilities = context.abilities
+    if node.op_type not in OPERATORS or (abilities.processor and not abilities.rows):
         return False
     data = context.value(node, 0)
     if not isinstance(data, Real) or len([name for name in node.outputs if name]) > 1:
@@ -26,6 +28,8 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
         return False  # It flattened what lies behind its axis.
     if axis != rank - 1 and (axis, rank, node.op_type) != (1, 4, "Softmax"):
         return False
+    if not abilities.rows:
+        context.fail(node, *needs("rows"))
     operation = Shared(data=data) if node.op_type == "Softmax" else _normalization(context, node, data)
     if operation is None:
         return False

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 from vdla.isa.config import Config
-from vdla.util.errors import UserError
 
+from ...graph.abilities import needs
 from ...graph.constants import Constant, unpacked
+from ...graph.errors import node_error
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Products
 from ...te.blocks import Window, ceil_div
@@ -22,7 +23,7 @@ from .workload import windowed
 
 
 def product_kernels(config: Config, graph: Graph, node: Node, operator: Products) -> list[Kernel]:
-    """One kernel for each group. Raises UserError where blocks of channels or tiles of weights are not whole."""
+    """One kernel for each group. Raises NodeError where blocks of channels or tiles of weights are not whole."""
     lanes = config.block_out
     sizes = [graph.tensors[name].nchw for name in (*node.inputs, node.output)]
     planes = [height * width for _, _, height, width in sizes]
@@ -69,21 +70,25 @@ def product_kernels(config: Config, graph: Graph, node: Node, operator: Products
 
 
 def _check(config: Config, node: Node, operator: Products, plane: int) -> None:
-    lanes = config.block_out
+    lanes, where = config.block_out, f"configuration {config.name}"
     if config.batch > 1 or config.block_in != lanes:
-        raise UserError(
-            f"node {node.name} ({node.kind}): multiplies two activations, which takes batch 1 and block_in equal to "
-            f"block_out; configuration {config.name} has {config.batch}, {config.block_in} and {lanes}"
+        raise node_error(
+            where,
+            node.members[0],
+            node.kind,
+            f"multiplies two activations, not with batch = {config.batch}, block_in = {config.block_in} and "
+            f"block_out = {lanes}",
+            "make batch 1, and the blocks equal",
         )
     if any(operator.zero_points) and not config.has("zero_points"):
-        raise UserError(
-            f"node {node.name} ({node.kind}): needs the extension 'zero_points'; add it to `extensions`, or quantize "
-            "its inputs symmetrically"
-        )
+        raise node_error(where, node.members[0], node.kind, *needs("zero_points"))
     starts = [place for group in operator.groups for place in (group.a[0], *group.b, group.output[0])]
     whole = (operator.depth, operator.columns, plane, *starts)
     if any(size % lanes for size in whole):
-        raise UserError(
-            f"node {node.name} ({node.kind}): products of {operator.depth} channels and {operator.columns} columns do "
-            f"not fill blocks of {lanes} on this machine; use multiples, or run it with `vdla run --device cpu`"
+        raise node_error(
+            where,
+            node.members[0],
+            node.kind,
+            f"products of {operator.depth} channels and {operator.columns} columns do not fill blocks of {lanes}",
+            "use multiples",
         )

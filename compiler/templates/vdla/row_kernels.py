@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from vdla.isa.config import Config
 from vdla.isa.rows import planes_of
-from vdla.util.errors import UserError
 
 from ...graph.constants import Constant, unpacked
+from ...graph.errors import node_error
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Rows
 from ...te.blocks import Blocks, Window
@@ -20,14 +20,17 @@ from .workload import windowed
 def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kernel:
     """The kernel of a node.
 
-    Raises UserError where the last block of channels is not full: its other lanes would count.
+    Raises NodeError where the last block of channels is not full: its other lanes would count.
     """
     sizes = graph.tensors[node.inputs[0]].nchw
     batch, channels, height, width = sizes
     if channels % config.block_out:
-        raise UserError(
-            f"node {node.name} ({node.kind}): its rows of {channels} elements do not fill blocks of {config.block_out} "
-            "on this machine; use a multiple, or run it with `vdla run --device cpu`"
+        raise node_error(
+            f"configuration {config.name}",
+            node.members[0],
+            node.kind,
+            f"its rows of {channels} elements do not fill blocks of {config.block_out}",
+            "use a multiple",
         )
     shares = Shares(
         look_up=operator.entries is not None,
