@@ -465,6 +465,8 @@ def _machine(random: np.random.Generator, name: str) -> Config:
     extensions = [item for item in optional if random.random() < 0.8]
     if "depthwise" in extensions and random.random() < 0.5:
         extensions.append("taps")
+    if block != block_out and random.random() < 0.5:
+        extensions += ["depthwise", "taps"]
     word = batch * max(block, block_out)
     return Config(
         name=name,
