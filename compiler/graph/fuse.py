@@ -188,12 +188,13 @@ def fuse_phases(graph: Graph) -> Graph:
     return _merge_pairs(graph, merge)
 
 
-def fuse_combines(graph: Graph) -> Graph:
+def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
     """An element-wise sum, product or rescaling becomes stage B of the convolution that feeds it.
 
     Where convolutions feed both operands the one with more multiplies takes it, the later one of equals:
     the longer the array works on a tile, the more of the operand's reading it hides. The joined node stands
-    where the element-wise one stood, so the other operand exists.
+    where the element-wise one stood, so the other operand exists. `planes` says of which convolutions the operand may
+    have one value for each plane.
     """
     uses = graph.uses()
     order = {node.output: step for step, node in enumerate(graph.nodes)}
@@ -207,7 +208,10 @@ def fuse_combines(graph: Graph) -> Graph:
         post = maker.operator.post
         if post.combination is not None:
             return (-1, -1)
-        if len({graph.tensors[name].nchw for name in (*reader.inputs, reader.output)}) > 1:
+        whole = graph.tensors[reader.output].nchw
+        if graph.tensors[tensor].nchw != whole:
+            return (-1, -1)
+        if any(graph.tensors[name].nchw != whole for name in reader.inputs) and not planes(maker):
             # Nothing is broadcast on the way out.
             return (-1, -1)
         own = combination if reader.inputs[0] == tensor else combination.of_operand()

@@ -84,6 +84,8 @@ def test_an_encoder_layer_is_right(merged: bool):
         kinds.count("Products") == 2
         and kinds.count("Table") == 1
         and kinds.count("Rows") == (3 if merged else 2)
+        # Biases are sums of their own to ONNX Runtime; the stores of the products take them.
+        and kinds.count("Elementwise") == 1
     )
     (own,) = load_outputs(made.graph, interpret(made.graph, store_inputs(made.graph, {"x": x}))).values()
     (output,) = made.graph.outputs

@@ -34,6 +34,7 @@ def conv2d(
     resident: bool = False,
     margins: Pads | None = None,
     spread: Spread | None = None,
+    planes: bool = False,
     tiles: int | None = None,
     zero_points: Pair = (0, 0),
     name: str = "conv2d",
@@ -47,13 +48,12 @@ def conv2d(
     Intermediates: `padded` (statement "pad") and `acc` (statement "conv").
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
-    holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
-    With `area` (not together with `pool`) only that part of Y is computed; with `spread` as well it is spread over Y,
-    which has the size that this says. With `resident` X lies in the chain memory,
-    pads included, and is read there: there is no `padded`. With `margins` Y lies in the chain memory
-    (`common.output_buffers`). With `tiles` W is an activation, int8[CB, tiles, KH, KW, co, ci]: as many tiles for each
-    block of channels, the first OB of which are meant. `zero_points` come off X and W. ValueError if a window does not
-    fit.
+    holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32. With `area`
+    (not together with `pool`) only that part of Y is computed; with `spread` as well it is spread over Y, which has
+    the size that this says. With `resident` X lies in the chain memory, pads included, and is read there: there is no
+    `padded`. With `margins` Y lies in the chain memory (`common.output_buffers`). With `planes` R has one vector for
+    each plane of Y. With `tiles` W is an activation, int8[CB, tiles, KH, KW, co, ci]: as many tiles for each block of
+    channels, the first OB of which are meant. `zero_points` come off X and W. ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window
@@ -89,7 +89,7 @@ def conv2d(
 
     size = window.outputs(height, width) if pool is None else pool.outputs(oh, ow)
     size = size if spread is None else spread.plane
-    outputs = output_buffers(blocks, (nb, ob, *size), post, margins=margins)
+    outputs = output_buffers(blocks, (nb, ob, *size), post, margins=margins, planes=planes)
     finish = post_nest(
         blocks,
         acc,

@@ -174,6 +174,7 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
         resident=workload.resident,
         margins=workload.margins,
         spread=details.spread,
+        planes=details.planes,
         tiles=details.tiles,
         zero_points=details.zero_points,
         **common,

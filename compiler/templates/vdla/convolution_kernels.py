@@ -32,7 +32,10 @@ def convolution_kernel(
 ) -> Kernel:
     """The kernel of a convolution whose input lies in memory as `layout` says."""
     workload, weight = _form(config, graph, layout, node, operator)
-    details = Details(post=operator.post, pad_value=operator.pad_value, name=node.name)
+    planes = (
+        operator.post.has_operand and graph.tensors[node.inputs[1]].nchw != graph.tensors[node.output].nchw
+    )
+    details = Details(post=operator.post, pad_value=operator.pad_value, planes=planes, name=node.name)
     table: dict[str, Constant] = {}
     if operator.table is not None:
         table["T"] = Constant(form=unpacked, arrays=(operator.table,))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 
 from vdla.isa.config import Config
@@ -14,10 +15,11 @@ from vdla.isa.config import Config
 from ...graph.abilities import Abilities, needs
 from ...graph.crop_taps import crop_taps
 from ...graph.errors import node_error
-from ...graph.fuse import fuse_lookups, fuse_phases, fuse_pool
+from ...graph.fuse import fuse_combines, fuse_lookups, fuse_phases, fuse_pool
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Rows, Table
 from ...graph.layout import Layout
+from ...graph.remove_dead import remove_dead
 from ...graph.split_pools import split_max_pools
 from ...te.blocks import Window
 from .convolution_kernels import patch_workload, pooled_workload
@@ -51,6 +53,8 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     Raises NodeError for a node that needs an extension which the machine lacks.
     """
     _check_extensions(graph, config)
+    if Abilities.of(config).planes and not config.chain_buffer_bytes:
+        graph = remove_dead(fuse_combines(graph, partial(_takes_planes, config, graph)))
     graph = whole_blocks_of_positions(crop_taps(fuse_phases(graph)), config)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
     makers = graph.producers()
@@ -91,6 +95,18 @@ def _check_extensions(graph: Graph, config: Config) -> None:
         if problem is not None:
             member = node.members[0] if node.members else node.name
             raise node_error(f"configuration {config.name}", member, node.kind, *problem)
+
+
+def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
+    """Whether the store of a convolution may combine with one value for each plane: that of blocks of channels, 1x1."""
+    operator = node.operator
+    return (
+        isinstance(operator, Int8Convolution)
+        and operator.window == Window(kernel=(1, 1))
+        and operator.groups == 1
+        and operator.phases is None
+        and graph.tensors[node.inputs[0]].nchw[1] % config.block_in == 0
+    )
 
 
 def _max_pools(graph: Graph) -> list[tuple[Node, Window]]:
