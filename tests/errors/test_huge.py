@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from vdla.compiler.graph import budgets
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.floating import onnx_control
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.onnx_ranges import check_ranges
 from vdla.compiler.ir.limits import MOST_RUNS, MOST_TENSOR_BYTES
@@ -279,7 +280,31 @@ def test_bodies_of_loops_are_not_run_at_import() -> None:
     )
     loop = OP("Loop", ["trips", "first", "k"], ["c"], "endless", body=body)
     data = beside(loop, trips=np.int64(2**62), first=np.bool_(True), k=FOUR)
-    with pytest.raises(ModelError, match=r"'endless'.*holds a graph of its own"):
+    with pytest.raises(ModelError, match=r"'endless'.*turns of 2 nodes, more than 4,096"):
+        import_float_model(data)
+
+
+def test_bodies_within_bodies_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_control, "MOST_NODES", 100)
+
+    def body(*nodes: onnx.NodeProto) -> onnx.GraphProto:
+        ends = [
+            helper.make_tensor_value_info(name, kind, shape)
+            for name, kind, shape in (
+                ("i", TensorProto.INT64, []),
+                ("go", TensorProto.BOOL, []),
+                ("v", FLOAT, [1, 4]),
+            )
+        ]
+        return helper.make_graph(
+            list(nodes), "body", ends, [*ends[1:2], helper.make_tensor_value_info("w", FLOAT, [1, 4])]
+        )
+
+    inner = body(OP("Identity", ["v"], ["w"]))
+    outer = body(OP("Loop", ["trips", "first", "v"], ["w"], "inner", body=inner))
+    loop = OP("Loop", ["trips", "first", "k"], ["c"], "outer", body=outer)
+    data = beside(loop, trips=np.int64(90), first=np.bool_(True), k=FOUR)
+    with pytest.raises(ModelError, match="more than 100 nodes together"):
         import_float_model(data)
 
 

@@ -29,8 +29,9 @@ HALVES = (DType.FLOAT16, DType.BFLOAT16)
 class FloatContext(NodeErrors):
     """Collects the graph; used by one call of `import_float_model` and then dropped.
 
-    `given` are the names of the model's inputs. `renamed` leads from the outputs of nodes that compute nothing to what
-    they are. `quantized` holds the float32 tensors that stand for integers, with their type.
+    `given` are the names of the model's inputs, `body_nodes` counts those of all turns of loops. `renamed` leads from
+    the outputs of nodes that compute nothing to what they are. `quantized` holds the float32 tensors that stand for
+    integers, with their type.
     """
 
     opset: int
@@ -42,6 +43,7 @@ class FloatContext(NodeErrors):
     quantized: dict[str, str] = field(default_factory=dict)
     node_names: set[str] = field(default_factory=set)
     given: set[str] = field(default_factory=set)
+    body_nodes: int = 0
 
     def resolve(self, name: str) -> str:
         """The tensor or constant that a name of the file stands for."""
@@ -147,6 +149,7 @@ class FloatContext(NodeErrors):
         if output is None:
             output = node.outputs[0]
             self._check_shape(node, output, shape)
+        self._check_size(node, output, shape)
         if 0 in shape:
             # What holds nothing is known.
             self.constants[output] = np.zeros(shape, dtype.numpy)
@@ -155,7 +158,6 @@ class FloatContext(NodeErrors):
             self.fail(node, "works on a tensor that holds nothing", "leave that out of the model")
         name = unused(node.name, self.node_names)
         self.node_names.add(name)
-        self._check_size(node, output, shape)
         self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
         self.nodes.append(
             Node(name=name, members=(node.name,), operator=operator, inputs=inputs, output=output)

@@ -16,7 +16,7 @@ from .onnx_context import FloatContext
 from .onnx_functions import rename
 
 MOST_NODES = 4096
-"""Of all turns of a body together."""
+"""Of all turns of all bodies together."""
 CONTROL = frozenset(["If", "Loop", "Scan"])
 ImportNode = Callable[[FloatContext, OnnxNode], None]
 
@@ -146,6 +146,14 @@ def _turn(
     import_node: ImportNode,
 ) -> list[str]:
     """Imports the nodes of one turn; the names of its results. Names from around the body stay what they are."""
+    context.body_nodes += len(body.node)
+    if context.body_nodes > MOST_NODES:
+        # Bodies within bodies multiply.
+        context.fail(
+            node,
+            f"and bodies around it take more than {MOST_NODES:,} nodes together",
+            "export the model for shorter sequences",
+        )
     prefix = f"{node.name}/{turn}/"
     names = dict(zip([info.name for info in body.input], given, strict=False))
     for tensor in body.initializer:

@@ -159,10 +159,14 @@ def _counts(node: OnnxNode, sizes: Shape, windows: _Windows, outputs: Shape) -> 
         if included and node.text("auto_pad", "NOTSET").startswith("SAME"):
             high = size + windows.after[d]
         starts = np.arange(outputs[d]) * windows.strides[d] - windows.before[d]
-        places = starts[:, None] + np.arange(windows.kernel[d]) * windows.dilations[d]
+        # Of elements start + k * step the first k inside, and the first one behind.
+        first, end = (
+            np.clip(-((starts - bound) // windows.dilations[d]), 0, windows.kernel[d])
+            for bound in (low, high)
+        )
         along = [1] * len(sizes)
         along[d] = -1
-        counts = counts * ((places >= low) & (places < high)).sum(1).astype(np.float32).reshape(along)
+        counts = counts * np.maximum(end - first, 0).astype(np.float32).reshape(along)
     return counts
 
 

@@ -29,6 +29,8 @@ RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
     }
 )
 """What QuantizeLinear saturates to."""
+MOST_NEIGHBOURS = 256
+"""Channels that LRN sums, each by a slice of its own."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,6 +136,8 @@ def _local_response(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProt
     """LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
     s = Steps(context=context, node=node)
     size, rank, channels = node.integer("size", 1), len(s.shape(0)), s.shape(0)[1]
+    if not 1 <= size <= MOST_NEIGHBOURS:
+        context.fail(node, f"sums {size:,} channels, more than {MOST_NEIGHBOURS:,}", "use a smaller size")
     before = (size - 1) // 2
     pads = [0] * (2 * rank)
     pads[1], pads[rank + 1] = before, size - 1 - before
