@@ -17,7 +17,7 @@ class Abilities:
     tensor, which an accelerator with the extension `table` looks up. `planes`: an operand of one value for each plane,
     which one with the extension `broadcast` repeats. `rows`: softmax and normalization over
     channels, with the extension `rows`. `products`: those of two activations, on square arrays with batch 1, whose
-    `zero_points` the array takes off with that extension.
+    `zero_points` the array takes off with that extension. Rows and products have whole blocks of `block` channels.
     """
 
     processor: bool = False
@@ -26,6 +26,7 @@ class Abilities:
     rows: bool = False
     products: bool = False
     zero_points: bool = False
+    block: int = 1
 
     @staticmethod
     def of(config: Config) -> Abilities:
@@ -42,6 +43,7 @@ class Abilities:
             rows=rows,
             products=square,
             zero_points=config.has("zero_points"),
+            block=Blocks.of(config).block,
         )
 
 

@@ -46,6 +46,9 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
             for (image, channel, position), other, place in zip(of_a, of_b, places, strict=True)
         ]
     )
+    _check_blocks(
+        context, node, b, (depth, columns, *[s for g in groups for s in (g.a[0], *g.b, g.output[0])])
+    )
     natural = (images, heads * columns, rows, 1) if stacked else (images, columns, heads * rows, 1)
     plane, n, head, i, j = natural[2], *np.ix_(*map(np.arange, (images, heads, rows, columns)))
     channel, position = (head * columns + j, i) if stacked else (j, head * rows + i)
@@ -63,6 +66,17 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
         ),
     )
     return True
+
+
+def _check_blocks(context: ImportContext, node: OnnxNode, b: Real, sizes: tuple[int, ...]) -> None:
+    """Fails where blocks of channels, or tiles of weights, would not be whole."""
+    block, (_, _, height, width) = context.abilities.block, context.tensors[b.tensor].nchw
+    if any(size % block for size in (height * width, *sizes)):
+        context.fail(
+            node,
+            f"products of {sizes[0]} channels and {sizes[1]} columns do not fill blocks of {block}",
+            "use multiples",
+        )
 
 
 def _matrices(context: ImportContext, node: OnnxNode, value: Real) -> tuple[Real, Places]:

@@ -130,5 +130,5 @@ def test_parameters_of_channels():
 def test_what_is_refused():
     with pytest.raises(ModelError, match="Softmax"):
         compile_model(model("Softmax", (1, 16, 2, 2), axis=1), TINY)
-    with pytest.raises(UserError, match="\\(Rows\\): its rows of 18 elements do not fill blocks of 4"):
+    with pytest.raises(UserError, match="\\(Softmax\\): its rows of 18 elements do not fill blocks of 4"):
         compile_model(model("Softmax", (1, 18), axis=1), ROWS)
