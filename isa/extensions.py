@@ -142,7 +142,7 @@ def _rows(config: Config) -> Block:
         name="rows",
         lanes=lanes,
         multipliers=2 * lanes,
-        multiplier="9 x 14 and 25 x 17; for all lanes one of 14 x 30, one of 22 x 22, and steps of division and root",
+        multiplier="9 x 14 and 25 x 17; for all lanes one of 14 x 30, one of 24 x 24, and steps of division and root",
         ports="that of STORE.POST; a table read a lane and pass; entries: a read and a write each a cycle",
         storage_bytes=config.extra_storage["table of rows"] + config.extra_storage["entries of rows"],
     )
