@@ -87,7 +87,9 @@ def seen(size: np.ndarray | int, shape: LayerShape, axis: int, cuts: np.ndarray 
     tiles = -(-out // size)
     span = (size - 1) * stride + 1
     short = (tiles * size - out) * stride
-    beyond = np.maximum(0, (out - 1) * stride + (kernel - 1) * dilation + 1 - extent)
+    reach = (out - 1) * stride + (kernel - 1) * dilation + 1
+    leading = min(shape.leading[axis], reach)
+    beyond = leading + max(0, reach - leading - extent)
     total = tiles * (cuts * span + (kernel - cuts) * dilation) - cuts * (short + beyond)
     return np.maximum(np.minimum(total, cuts * tiles * extent), np.minimum(extent, out))
 

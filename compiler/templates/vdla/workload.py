@@ -178,8 +178,8 @@ WIDENED = ("max_pool", "average_pool", "elementwise")
 class LayerShape:
     """A layer with a window, in blocks: `images` blocks of the batch, blocks of channels in and out, positions.
 
-    Of each output block, each position is `vectors` output vectors. `operand`: the store pipeline reads a second tensor
-    like the output. `kept`: the output goes to the chain memory.
+    Of each output block, each position is `vectors` output vectors. `leading` are pads at the top and left. `operand`:
+    the store pipeline reads a second tensor like the output. `kept`: the output goes to the chain memory.
     """
 
     images: int
@@ -193,6 +193,7 @@ class LayerShape:
     kernel: Pair
     strides: Pair
     dilations: Pair
+    leading: Pair
     operand: bool
     kept: bool
 
@@ -214,6 +215,7 @@ class LayerShape:
             kernel=workload.kernel,
             strides=workload.strides,
             dilations=workload.dilations,
+            leading=workload.pads[:2],
             operand=workload.operand,
             kept=workload.margins is not None,
         )
