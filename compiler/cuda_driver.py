@@ -76,19 +76,22 @@ def compile_cuda(
 
         def make(node: LoweredCudaNode, schedule: Schedule, number: int, dump: Dump | None) -> _Compiling:
             name = f"{node.node.kind.lower()}{number}"
-            try:
-                module = lower(prepare(schedule.program, target, dump=dump), target, name=name)
-            except LoweringError as error:
-                # Of functions and types that only processors have.
-                raise ModelError(
-                    f"{model_label(model)}: node '{node.node.name}' has no code for {target.described['kind']}: "
-                    f"{error}; run it on a processor"
-                ) from None
+            module = lower(prepare(schedule.program, target, dump=dump), target, name=name)
             cubin = pool.submit(assemble, module.source)
             return _Compiling(name=name, module=module, cubin=cubin)
 
+        def refused(node: LoweredCudaNode, error: Exception) -> Exception:
+            if not isinstance(error, LoweringError):
+                return error
+            # Of functions and types that only processors have.
+            return ModelError(
+                f"{model_label(model)}: node '{node.node.name}' has no code for {target.described['kind']}: "
+                f"{error}; run it on a processor"
+            )
+
         maker: Maker[CudaTarget, _Compiling, str] = Maker(
             make=make,
+            refused=refused,
             parameters=lambda made: made.module.parameters,
             kernel=lambda made, node: modules.setdefault(made.name, made).name,
             settle=lambda made: made.cubin.result(),

@@ -27,7 +27,7 @@ from .runtime.launch import Launch
 from .schedule import Schedule
 from .schedule.pack import pack_arrays
 from .target.cpu.kernel import aligned_copy
-from .templates.chosen_knobs import ChosenKnobs, Made
+from .templates.chosen_knobs import UNUSABLE, ChosenKnobs, Made
 from .templates.lowered_node import LoweredNode
 from .templates.registry import Registry
 from .templates.space import Values
@@ -110,6 +110,7 @@ class Maker(Generic[Target, Made, KernelT]):
     so may `settle`, which waits for what `make` left to a thread. `kernel` is what launches hold of it, given the name
     of the node; `parameters` are in the order of its arguments. `placed` puts a constant in the shape of its parameter:
     one that is only written to a file needs no place on a cache line, `np.reshape` does. `dumped` ends the dumps.
+    `refused` says what an UNUSABLE of a node becomes where no knobs of records are to blame.
     """
 
     make: Callable[[LoweredNode[Target, Any], Schedule, int, Dump | None], Made]
@@ -118,6 +119,7 @@ class Maker(Generic[Target, Made, KernelT]):
     settle: Callable[[Made], object] | None = None
     placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] = aligned_copy
     dumped: Callable[[Made, Dump], object] | None = None
+    refused: Callable[[LoweredNode[Target, Any], Exception], Exception] = lambda node, error: error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -274,7 +276,12 @@ def _kernels(
         if recorded is not None:
             space = partial(network.lowering.templates.space, target)
             kernel = recorded.knobs.made(recorded.workload, space, partial(_settled, recorded, build, maker))
-        kernels[lowered.key] = build(lowered, None) if kernel is None else kernel
+        if kernel is None:
+            try:
+                kernel = build(lowered, None)
+            except UNUSABLE as error:
+                raise maker.refused(lowered, error) from None
+        kernels[lowered.key] = kernel
         yield kernels[lowered.key]
 
 
