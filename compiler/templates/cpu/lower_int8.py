@@ -20,8 +20,10 @@ from ...graph.int8_operators import (
     Int8Operator,
     Interleave,
     Positions,
+    Products,
     Quantize,
     Resample,
+    Rows,
     Swap,
     Table,
 )
@@ -88,6 +90,8 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
             return _quantize(graph, node, operator)
         case Dequantize():
             return _dequantize(graph, node, operator)
+        case Rows() | Products():
+            raise AssertionError(f"{node.name}: {node.kind} is imported for accelerators alone")
 
 
 def _lowered(
