@@ -22,6 +22,7 @@ from vdla.benchmarks.harness import area_fit as fit
 from vdla.benchmarks.harness.area_residual import left_out_with_trees
 from vdla.benchmarks.harness.area_rows import Synthesized, read_rows
 from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance, write_results
+from vdla.codesign.technology.cell_features import SELDOM
 from vdla.codesign.technology.cell_model import CellModel
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.hw.synthesis.cells.sram import Scale, memory_figures, scale_of
@@ -67,16 +68,26 @@ def fitted(
     logic, path = fit.ratios_left_out(training, head, scale)
     trees = left_out_with_trees(training, logic, path)
     model = replace(
-        fit.fit(training, head, scale), logic_ends=fit.interval(logic), path_ends=fit.interval(path)
+        fit.fit(training, head, scale),
+        logic_ends=fit.interval(_of_group(training, logic, seldom=False)),
+        seldom_ends=fit.interval(_of_group(training, logic, seldom=True)),
+        path_ends=fit.interval(path),
     )
     return model, {
         "logic_interval": [round(end, 4) for end in model.logic_ends],
+        "logic_interval_of_seldom_extensions": [round(end, 4) for end in model.seldom_ends],
         "path_interval": [round(end, 4) for end in model.path_ends],
         "left_out": {
             "structured": {"logic": _mean_error(logic), "path": _mean_error(path)},
             "structured and XGBoost": {"logic": _mean_error(trees[0]), "path": _mean_error(trees[1])},
         },
     }
+
+
+def _of_group(rows: Sequence[Synthesized], ratios: Sequence[float], *, seldom: bool) -> list[float]:
+    """The ratios of machines with extensions of SELDOM, or of those without."""
+    pairs = zip(rows, ratios, strict=True)
+    return [ratio for row, ratio in pairs if any(map(row.config.has, SELDOM)) == seldom]
 
 
 def _mean_error(ratios: Sequence[float]) -> float:
@@ -168,7 +179,11 @@ def document(model: CellModel, head: Mapping[str, Any], training: Sequence[Synth
         "node_nm": model.node_nm,
         "training_draws": [row.draw for row in training],
         "scale": asdict(model.scale),
-        "intervals": {"logic": list(model.logic_ends), "path": list(model.path_ends)},
+        "intervals": {
+            "logic": list(model.logic_ends),
+            "logic of SELDOM": list(model.seldom_ends),
+            "path": list(model.path_ends),
+        },
         "areas": model.areas,
         "paths": model.paths,
         "units": model.units,

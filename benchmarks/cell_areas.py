@@ -6,7 +6,8 @@ Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields
 instances there are, the area of one, its flip-flops and its memory macros; and by where they end the longest paths.
 The first line says what wrote the file and for which library. Draws are numbered; those from HELD_OUT on are for
 nothing but judging models, and every other machine is one as long as there are any. Those from CHAINED on of either
-have a chain memory, and are small; they come last. With `--write`, draws that the file
+have a chain memory, those from EXTENDED on some of the extensions EXTRAS, those from ROWED on the extension `rows`; all
+of these are small and come last. With `--write`, draws that the file
 has already are not measured again. Modules that were mapped before come from the cache of synthesis.
 """
 
@@ -43,7 +44,14 @@ HELD_OUT, HELD_OUTS = 1000, 30
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
 """The first draw with a chain memory, and so many of them that models are fitted on, and judged on (from HELD_OUT +
 CHAINED on)."""
-MOST_CHAINED_PRODUCTS = 256
+EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT = 600, 12, 6
+"""The first draw with extensions of EXTRAS, and so many of them."""
+EXTRAS = ("table", "broadcast", "zero_points", "taps")
+"""Extensions that one in two of these has each of, where the machine can have it."""
+ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
+"""The first draw with statistics of rows, and so many of them."""
+MOST_SMALL_PRODUCTS = 256
+"""Of machines with a chain memory, with extensions of EXTRAS or with statistics of rows."""
 
 
 def draw(number: int) -> Config:
@@ -51,8 +59,10 @@ def draw(number: int) -> Config:
     for attempt in range(1000):
         rng = np.random.default_rng((number, attempt, 22))
         config = _attempt(rng, f"draw {number}")
-        if config is not None and number % HELD_OUT >= CHAINED:
-            config = _with_chain(config, rng)
+        kind = number % HELD_OUT
+        if config is not None and kind >= CHAINED:
+            special = (_with_rows, _extended, _with_chain)[(kind < ROWED) + (kind < EXTENDED)]
+            config = special(config, rng)
         if config is not None:
             return config
     raise SystemExit(f"draw {number} has no legal machine")
@@ -124,7 +134,7 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
 
 def _with_chain(config: Config, rng: np.random.Generator) -> Config | None:
     """A machine with a chain memory of some hundred words, if it is a small one with STORE.POST, which writes that."""
-    if config.multiplies_per_cycle > MOST_CHAINED_PRODUCTS or not config.has("post"):
+    if config.multiplies_per_cycle > MOST_SMALL_PRODUCTS or not config.has("post"):
         return None
     words = int(rng.choice((64, 128, 256, 512, 1024, 2048)))
     try:
@@ -133,14 +143,40 @@ def _with_chain(config: Config, rng: np.random.Generator) -> Config | None:
         return None
 
 
+def _extended(config: Config, rng: np.random.Generator) -> Config | None:
+    """A machine with some of EXTRAS, if it is a small one."""
+    if config.multiplies_per_cycle > MOST_SMALL_PRODUCTS or not config.has("post"):
+        return None
+    wanted = [name for name in EXTRAS if rng.random() < 0.5]
+    try:
+        return replace(config, extensions=(*config.extensions, *wanted)) if wanted else None
+    except ConfigError:
+        return None
+
+
+def _with_rows(config: Config, _: np.random.Generator) -> Config | None:
+    """A machine with statistics of rows, if it is a small one."""
+    if config.multiplies_per_cycle > MOST_SMALL_PRODUCTS or not config.has("post"):
+        return None
+    try:
+        return replace(config, extensions=(*config.extensions, "table", "rows"))
+    except ConfigError:
+        return None
+
+
 def order(count: int) -> list[int]:
-    """The numbers of `count` draws in the order in which they are measured, and of those with chain memories."""
+    """The numbers of `count` draws in the order in which they are measured, and of those of the other two kinds."""
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
-    chained = [
-        *range(CHAINED, CHAINED + CHAINED_FITTED),
-        *range(HELD_OUT + CHAINED, HELD_OUT + CHAINED + CHAINED_HELD_OUT),
+    small = [
+        number
+        for kind, fitted, held_out in (
+            (CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT),
+            (EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT),
+            (ROWED, ROWED_FITTED, ROWED_HELD_OUT),
+        )
+        for number in (*range(kind, kind + fitted), *range(HELD_OUT + kind, HELD_OUT + kind + held_out))
     ]
-    return [*(pairs + list(range(HELD_OUTS, count)))[:count], *chained]
+    return [*(pairs + list(range(HELD_OUTS, count)))[:count], *small]
 
 
 def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:

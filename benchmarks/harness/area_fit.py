@@ -109,6 +109,7 @@ def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> C
         paths=fit_paths(rows, scale),
         units={module: unit_of_path(module) for module in MODULES},
         logic_ends=(1.0, 1.0),
+        seldom_ends=(1.0, 1.0),
         path_ends=(1.0, 1.0),
         machines=len(rows),
     )

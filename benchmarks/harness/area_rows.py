@@ -61,7 +61,9 @@ def _row(row: Mapping[str, Any]) -> Synthesized:
         config=config,
         modules=modules,
         macros={
-            path: [(n, words, width) for n, words, width, _, _ in own] for path, own in row["macros"].items()
+            # A line has the memories of one module, of which a machine may have several.
+            path: [(n * row["modules"][path][0], words, width) for n, words, width, _, _ in own]
+            for path, own in row["macros"].items()
         },
         ends={place: (ns, start) for place, (ns, start) in row["ends"].items()},
     )

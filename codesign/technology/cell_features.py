@@ -25,7 +25,13 @@ _FIFO = ("one", "bus bits", "words log", *MEMORY_BITS)
 MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         "": ("one", ("one", "acc index", "inp index", "wgt index")),
-        "compute": ("one", ("one", "acc bits", "uop bits", "instruction bits", "uop index", "acc index")),
+        "compute": (
+            "one",
+            (
+                "one", "acc bits", "uop bits", "instruction bits", "uop index", "acc index", "zero points", "taps",
+                "rows",
+            ),
+        ),
         "compute.accumulators": (
             "one", ("one", "bank bits", "bank select bits", "acc bits", "acc index", *MEMORY_BITS),
         ),
@@ -46,26 +52,34 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "compute.loader.writer.columns": ("one", ("one",)),
         "compute.loader.writer.rows": ("one", ("one",)),
         "compute.operations": (
-            "one", ("one", "acc index", "inp index", "wgt index", "uop index", "depthwise", "instruction words"),
+            "one",
+            ("one", "acc index", "inp index", "wgt index", "uop index", "depthwise", "instruction words", "rows"),
         ),
         "compute.pipeline": (
             "one",
             (
                 "one", "acc index", "inp index", "wgt index", "uop bits", "lanes", "array slot bits", "depthwise lanes",
-                "subtract lanes", "acc bits", "chain", "chain inp bits",
+                "subtract lanes", "acc bits", "chain", "chain inp bits", "zero points", "taps", "taps inp bits",
             ),
         ),
-        "compute.pipeline.accumulator_lane": ("lanes", ("one", "input log", "subtract")),
+        "compute.pipeline.accumulator_lane": ("lanes", ("one", "input log", "subtract", "zero points")),
         "compute.pipeline.accumulator_lane.alu_lane": ("lanes", ("one", "subtract")),
         "compute.pipeline.array": (
-            "one", ("one", "inp bits", "tile bits", "depthwise tile bits", "depthwise rows", "vector load bits"),
+            "one",
+            (
+                "one", "inp bits", "tile bits", "depthwise tile bits", "depthwise rows", "vector load bits",
+                "zero inp bits", "zero tile bits", "taps inp bits", "taps tile bits",
+            ),
         ),
-        "compute.pipeline.array.array_row": ("rows", ("one", "row bits", "batch", "row load bits")),
+        "compute.pipeline.array.array_row": (
+            "rows", ("one", "row bits", "batch", "row load bits", "zero row bits"),
+        ),
         "compute.pipeline.array.array_row.array_column": (
-            "lanes", ("one", "row bits", "tree bits", "stage bits", "depthwise row bits", "stages row bits"),
+            "lanes",
+            ("one", "row bits", "tree bits", "stage bits", "depthwise row bits", "stages row bits", "zero row bits"),
         ),
         "chain": ("chain", ("one", "chain word bits", "chain index", *MEMORY_BITS)),
-        "control": ("one", ("one", "acc index", "post")),
+        "control": ("one", ("one", "acc index", "post", "zero points", "taps", "table", "broadcast", "rows")),
         "counters": ("one", ("one", "post")),
         "fetch": (
             "one",
@@ -76,7 +90,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "fetch.compute_queue": ("one", _QUEUE),
         "fetch.load_queue": ("one", _QUEUE),
         "fetch.store_queue": ("one", _QUEUE),
-        "inp": ("one", ("one", "inp bits", "inp index", *MEMORY_BITS)),
+        "inp": ("one", ("one", "inp bits", "inp index", "taps", "taps inp bits", *MEMORY_BITS)),
         "wgt": ("one", ("one", "tile bits", "wgt index", "tile parts", *MEMORY_BITS)),
         "load": (
             "one",
@@ -115,7 +129,8 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "one",
             (
                 "one", "post", "post out bits", "post acc bits", "post bus bits", "post half bits", "token log",
-                "acc index", "chain", "chain out bits", "chain index",
+                "acc index", "chain", "chain out bits", "chain index", "table", "table out bits", "broadcast",
+                "broadcast out bits", "rows", "rows out bits",
             ),
         ),
         "store.issue": ("one", ("one",)),
@@ -123,7 +138,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "post",
             (
                 "one", "bus bits", "bus shift bits", "par step bits", "par step shift bits", "par parts log",
-                "par place bits",
+                "par place bits", "table",
             ),
         ),
         "store.loader.columns": ("post", ("one",)),
@@ -136,7 +151,8 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "post",
             (
                 "one", "acc bits", "out bits", "passes acc bits", "passes out bits", "pass lane bits",
-                "half bits", "passes half mux bits", "passes log", *MEMORY_BITS,
+                "half bits", "passes half mux bits", "passes log", "table", "table out bits", "rows",
+                "rows out bits", *MEMORY_BITS,
             ),
         ),
         "store.pipeline.constants": ("post", ("one",)),
@@ -148,6 +164,11 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "store.requests": ("post", _REQUESTS),
         "store.requests.cutter": ("post", _CUTTER),
         "store.requests.cutter.product": ("post", ("one",)),
+        "store.pipeline.row_lane": ("row lanes", ("one", "bus bits", "bus log")),
+        "store.row_entries": ("row statistics", ("one", "row index", *MEMORY_BITS)),
+        "store.row_entries.factors_of_rows": ("row statistics", ("one",)),
+        "store.tables": ("table", ("one",)),
+        "store.tables.table_lane": ("table lanes", ("one", "bus bits", "bus log")),
         "store.writer": (
             "one",
             (
@@ -163,19 +184,28 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 )  # fmt: skip
 """By module, of many alike once: how many a machine has, and what the area of one of them follows from."""
 
+SELDOM = ("taps", "table", "broadcast", "zero_points", "rows")
+"""Extensions that few machines of a fit have, so that their logic is known less exactly."""
+
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "compute.pipeline.array": ("one", ("one", "operand access", "depthwise")),
+        "compute.pipeline.array": ("one", ("one", "operand access", "depthwise", "zero points", "taps")),
         "store.pipeline.stage_b_lane.stages": ("post", ("one", "post copies log")),
         "load.requests.cutter.product": ("one", ("one",)),
         "load.requests.cutter": ("one", ("one", "bus log")),
         "store.pipeline.requantize_lane": ("post", ("one", "half access")),
+        "store.row_entries": ("row statistics", ("one",)),
+        "store.row_entries.factors_of_rows": ("row statistics", ("one",)),
+        "store.pipeline.row_lane": ("row statistics", ("one",)),
         "store.pipeline.reduction_lane": ("post", ("one", "banks log", "lanes log")),
         "store.pipeline": ("post", ("one", "banks log", "passes log", "half access")),
         "compute.pipeline": ("one", ("one", "uop access", "acc index")),
         "compute.pipeline.accumulator_lane": ("one", ("one", "input log", "lanes log")),
         "compute.pipeline.accumulator_lane.alu_lane": ("one", ("one", "subtract")),
-        "compute.pipeline.array.array_row.array_column": ("one", ("one", "input log", "batch", "depthwise")),
+        "compute.pipeline.array.array_row.array_column": (
+            "one",
+            ("one", "input log", "batch", "depthwise", "zero points"),
+        ),
         "compute.accumulators": ("one", ("one", "bank access", "banks log")),
         "counters": ("one", ("one", "post")),
         "fetch": ("one", ("one", "fetch log", "bus log")),
@@ -203,6 +233,10 @@ def counts_of(config: Config) -> dict[str, float]:
         "lanes": float(lanes),
         "rows": float(config.block_out),
         "post": post,
+        "table": float(config.has("table")),
+        "table lanes": config.has("table") * lanes / config.post_passes,
+        "row statistics": float(config.has("rows")),
+        "row lanes": config.has("rows") * lanes / config.post_passes,
         "patch": float(config.has("patch")),
         "chain": float(config.chain_buffer_bytes > 0),
         "post all lanes": post * lanes,
@@ -213,8 +247,19 @@ def counts_of(config: Config) -> dict[str, float]:
 def features_of(config: Config) -> dict[str, float]:
     """The quantities of all modules, those that are a module's `own` apart."""
     lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
-    post, patch, depthwise, subtract = (
-        float(config.has(name)) for name in ("post", "patch", "depthwise", "subtract")
+    post, patch, depthwise, subtract, taps, zero_points, table, broadcast, rows = (
+        float(config.has(name))
+        for name in (
+            "post",
+            "patch",
+            "depthwise",
+            "subtract",
+            "taps",
+            "zero_points",
+            "table",
+            "broadcast",
+            "rows",
+        )
     )
     bus_log, input_log = log2(bus), log2(config.block_in)
     inp_bits, tile_bits, acc_bits, out_bits = (
@@ -316,6 +361,20 @@ def features_of(config: Config) -> dict[str, float]:
         "narrow choice bits": bus_bits * (places - 1),
         "narrow capacity": float(places > 1) * log2(capacity),
         "wide mux bits": out_bits * float(banked > 1),
+        "taps": taps,
+        "taps inp bits": taps * inp_bits,
+        "taps tile bits": taps * tile_bits,
+        "zero points": zero_points,
+        "zero inp bits": zero_points * inp_bits,
+        "zero tile bits": zero_points * tile_bits,
+        "zero row bits": zero_points * row_bits,
+        "table": table,
+        "table out bits": table * out_bits,
+        "rows": rows,
+        "rows out bits": rows * out_bits,
+        "row index": rows * log2(config.row_depth),
+        "broadcast": broadcast,
+        "broadcast out bits": broadcast * out_bits,
         "chain": chain,
         "chain inp bits": chain * inp_bits,
         "chain out bits": chain * out_bits,

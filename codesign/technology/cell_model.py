@@ -14,15 +14,14 @@ from importlib import resources
 from typing import Any
 
 from vdla.hw.synthesis.cells.sram import MacroFigures, Scale, memory_figures
+from vdla.hw.synthesis.netlist import unit_of_path
 from vdla.isa.config import Config
 
-from .cell_features import MODULES, OWN, PATHS, access_features, counts_of, features_of, own_features
+from .cell_features import MODULES, OWN, PATHS, SELDOM, access_features, counts_of, features_of, own_features
 from .memories import Memory, memories_of
 
 LEFT_OUT = "wires, clock tree, pads, scan and test, empty area between cells"
 """What neither synthesis nor this model has (`hw.synthesis.cells.report` says the same)."""
-_UNFITTED = {"store.tables": "look-up tables", "store.row_entries": "entries of rows"}
-"""Units of modules that no machine of the fit had: the macro counts, the logic around it is not modelled yet."""
 Costs = Mapping[str, Mapping[str, float]]
 
 
@@ -55,7 +54,8 @@ class CellFigures:
 class CellModel:
     """Coefficients for one library: `areas` in square micrometres by module and feature, `paths` in nanoseconds by
     place and feature. `units` has the unit of every module. `logic_ends` and `path_ends` are 90% intervals of measured
-    over predicted. `scale`: what the SRAM table, of 45 nm, is multiplied with. `machines`: how many it is fitted to."""
+    over predicted; `seldom_ends` are those of the logic of machines with extensions of SELDOM. `scale`: what the SRAM
+    table, of 45 nm, is multiplied with. `machines`: how many it is fitted to."""
 
     library: str
     node_nm: int
@@ -64,6 +64,7 @@ class CellModel:
     paths: Costs
     units: Mapping[str, str]
     logic_ends: tuple[float, float]
+    seldom_ends: tuple[float, float]
     path_ends: tuple[float, float]
     machines: int
 
@@ -77,8 +78,9 @@ class CellModel:
         memory = {m.module: 0.0 for m in macros}
         for item in macros:
             memory[item.module] += item.count * _macro(item.words, item.width, self.scale).area
+        ends = self.seldom_ends if any(map(config.has, SELDOM)) else self.logic_ends
         cells, whole = sum(logic.values()), sum(logic.values()) + sum(memory.values())
-        low, high = (1 + (end - 1) * cells / whole for end in self.logic_ends)
+        low, high = (1 + (end - 1) * cells / whole for end in ends)
         return CellFigures(
             logic=self._by_unit(logic),
             memory=self._by_unit(memory),
@@ -111,7 +113,8 @@ class CellModel:
     def _by_unit(self, modules: Mapping[str, float]) -> dict[str, float]:
         found: dict[str, float] = {}
         for module, area in modules.items():
-            unit = self.units.get(module) or _UNFITTED[module]
+            # Modules that no machine of the fit had count with their macros alone.
+            unit = self.units.get(module) or unit_of_path(module)
             found[unit] = found.get(unit, 0.0) + area / 1e6
         return {unit: area for unit, area in found.items() if area}
 
@@ -136,7 +139,9 @@ def _macro(words: int, width: int, scale: Scale) -> MacroFigures:
 
 def parse_cell_model(value: Mapping[str, Any]) -> CellModel:
     """The model in a JSON document of `benchmarks/area_model.py`."""
-    logic, path = (tuple(map(float, value["intervals"][name])) for name in ("logic", "path"))
+    logic, seldom, path = (
+        tuple(map(float, value["intervals"][name])) for name in ("logic", "logic of SELDOM", "path")
+    )
     return CellModel(
         library=str(value["library"]),
         node_nm=int(value["node_nm"]),
@@ -145,6 +150,7 @@ def parse_cell_model(value: Mapping[str, Any]) -> CellModel:
         paths=value["paths"],
         units=value["units"],
         logic_ends=(logic[0], logic[1]),
+        seldom_ends=(seldom[0], seldom[1]),
         path_ends=(path[0], path[1]),
         machines=len(value["training_draws"]),
     )

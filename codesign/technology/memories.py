@@ -131,7 +131,12 @@ def _store(config: Config) -> Iterator[_Row]:
         stages = _STAGES_TO_B + TABLE_CYCLES * config.has("table") + ROW_CYCLES * config.has("rows")
         yield "store.pipeline", 1, 1 << (stages // config.post_passes + 1).bit_length(), 8 * out
     if config.has("table"):
-        yield "store.tables", out // config.post_passes, config.tables * TABLE_BYTES // bus, 8 * bus
+        yield (
+            "store.tables.table_lane",
+            out // config.post_passes,
+            config.tables * TABLE_BYTES // bus,
+            8 * bus,
+        )
     if config.has("rows"):
         yield "store.pipeline.row_lane", PLANES * out // config.post_passes, TABLE_BYTES // bus, 8 * bus
         for bits in (VALUE_BITS, FACTOR_BITS + SHIFT_BITS, SUM_BITS):
