@@ -510,6 +510,11 @@ class Config:
             listing["operand FIFO"] = self.fifo_bytes("operand")
         if self.has("patch"):
             listing["patch window"] = 256
+        if self.has("taps"):
+            # Behind the banks, and an element of the other vectors at each further multiplier.
+            position, lanes = self.inp_bytes * self.position_inputs, self.batch * self.block_out
+            listing["vectors of taps"] = (TAPS - 1) * position
+            listing["vectors of taps"] += (TAPS if self.tile_rows > lanes else TAPS - 1) * lanes
         if self.has("table"):
             # Every lane of the arithmetic reads another entry in the same cycle, each from a copy of its own.
             listing["look-up tables"] = self.tables * TABLE_BYTES * self.out_bytes // self.post_passes

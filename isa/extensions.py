@@ -88,7 +88,7 @@ def _depthwise(config: Config) -> Block:
 
 
 def _taps(config: Config) -> Block:
-    lanes, position = config.batch * config.block_out, config.inp_bytes * config.position_inputs
+    lanes = config.batch * config.block_out
     memories = "inp and chain memory" if config.chain_buffer_bytes else "inp"
     return Block(
         name="taps",
@@ -96,15 +96,14 @@ def _taps(config: Config) -> Block:
         multipliers=0,
         multiplier=f"none of its own: {TAPS * lanes} of the array's",
         ports=f"those of the array; {memories} in {TAPS} banks, each with a read and an address of its own",
-        # Behind the banks, and an element of the other vectors at each further multiplier.
-        storage_bytes=(TAPS - 1) * position + (TAPS if config.tile_rows > lanes else TAPS - 1) * lanes,
+        storage_bytes=config.extra_storage["vectors of taps"],
     )
 
 
 def _zero_points(config: Config) -> Block:
     vectors = TAPS if config.has("taps") else 1
     return Block(
-        name="zero points",
+        name="zero_points",
         lanes=vectors * config.inp_bytes + config.wgt_bytes,
         multipliers=0,
         multiplier="none of its own: those of the array take 9 bits x 9 bits",

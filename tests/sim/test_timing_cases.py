@@ -11,6 +11,7 @@ import pytest
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import Unit, encode, register_value
+from vdla.isa.timing import TABLE_CYCLES
 from vdla.sim import compute_timeline, cycles_by_category, simulate, timeline
 
 VTA = load_config("vta")
@@ -109,7 +110,7 @@ def test_store_of_one_vector():
 
 def test_post_store_takes_its_pipeline():
     result = run(("STORE.POST", {"y_size": 1, "x_size": 1, "x_stride": 1}))
-    assert result.end[0] == 41 + 48 + 1 + 1 + 1 + 10
+    assert result.end[0] == 41 + 48 + TABLE_CYCLES + 1 + 1 + 1 + 10
 
 
 def test_operand_is_waited_for():
@@ -119,7 +120,7 @@ def test_operand_is_waited_for():
     result = run(delta, store)
     begin = int(result.begin[1])
     assert begin == 43
-    assert result.end[1] == (begin + 5 + 30 + 1 + 3) + 48 + 1 + 1 + 1 + 10
+    assert result.end[1] == (begin + 5 + 30 + 1 + 3) + 48 + TABLE_CYCLES + 1 + 1 + 1 + 10
     assert result.traffic["operand"].bytes == 16
 
 

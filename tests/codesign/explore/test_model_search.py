@@ -17,10 +17,11 @@ from vdla.codesign.explore.study import Study, explore
 from vdla.codesign.models import write
 from vdla.codesign.technology.area import area_by_unit
 from vdla.codesign.technology.components import shipped_components
-from vdla.isa.config import Config
+from vdla.isa.config import Config, load_config
+from vdla.isa.extensions import DEFAULT_EXTENSIONS
 
 SPACE = {
-    "base": "vta",
+    "base": replace(load_config("vta"), extensions=DEFAULT_EXTENSIONS, store_fifo_bytes=512),
     "fields": {
         "block_in": [8, 16, 32, 64],
         "block_out": "block_in",

@@ -33,9 +33,7 @@ VTA = load_config("vta")
 MACHINES = {
     "vta": replace(VTA, chain_buffer_bytes=64 * 1024),
     "tiny": replace(load_config("tiny"), chain_buffer_bytes=8 * 1024),
-    "taps": replace(
-        VTA, batch=2, chain_buffer_bytes=64 * 1024, extensions=(*VTA.extensions, "taps"), acc_banks=2
-    ),
+    "taps": replace(VTA, batch=2, chain_buffer_bytes=64 * 1024, acc_banks=2),
     "batch 2": replace(
         VTA, batch=2, inp_buffer_bytes=65536, acc_buffer_bytes=262144, chain_buffer_bytes=96 * 1024
     ),

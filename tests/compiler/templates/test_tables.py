@@ -29,9 +29,7 @@ from ..test_cpu_partly_quantized import gated
 VTA, TINY = load_config("vta"), load_config("tiny")
 MACHINES = {
     "tiny, one table": replace(TINY, extensions=(*TINY.extensions, "table"), tables=1),
-    "batch 2, bus of 512 bits": replace(
-        VTA, batch=2, extensions=(*VTA.extensions, "table"), memory=Memory(bus_bytes=64), post_lanes=8
-    ),
+    "batch 2, bus of 512 bits": replace(VTA, batch=2, memory=Memory(bus_bytes=64), post_lanes=8),
     "8x32, chained": replace(
         VTA,
         block_in=8,
@@ -70,7 +68,7 @@ def test_every_table_is_looked_up(config: Config):
 
 
 GATES = {
-    name: replace(config, extensions=(*config.extensions, "broadcast"))
+    name: replace(config, extensions=tuple(dict.fromkeys((*config.extensions, "broadcast"))))
     for name, config in MACHINES.items()
     if name != "16x4"
 }
