@@ -61,8 +61,7 @@ def draw(number: int) -> Config:
         config = _attempt(rng, f"draw {number}")
         kind = number % HELD_OUT
         if config is not None and kind >= CHAINED:
-            special = (_with_rows, _extended, _with_chain)[(kind < ROWED) + (kind < EXTENDED)]
-            config = special(config, rng)
+            config = _special(config, kind, rng)
         if config is not None:
             return config
     raise SystemExit(f"draw {number} has no legal machine")
@@ -132,34 +131,17 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
         return None
 
 
-def _with_chain(config: Config, rng: np.random.Generator) -> Config | None:
-    """A machine with a chain memory of some hundred words, if it is a small one with STORE.POST, which writes that."""
-    if config.multiplies_per_cycle > MOST_SMALL_PRODUCTS or not config.has("post"):
-        return None
-    words = int(rng.choice((64, 128, 256, 512, 1024, 2048)))
-    try:
-        return replace(config, chain_buffer_bytes=words * config.chain_word_bytes)
-    except ConfigError:
-        return None
-
-
-def _extended(config: Config, rng: np.random.Generator) -> Config | None:
-    """A machine with some of EXTRAS, if it is a small one."""
-    if config.multiplies_per_cycle > MOST_SMALL_PRODUCTS or not config.has("post"):
-        return None
-    wanted = [name for name in EXTRAS if rng.random() < 0.5]
-    try:
-        return replace(config, extensions=(*config.extensions, *wanted)) if wanted else None
-    except ConfigError:
-        return None
-
-
-def _with_rows(config: Config, _: np.random.Generator) -> Config | None:
-    """A machine with statistics of rows, if it is a small one."""
+def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | None:
+    """A machine with a chain memory of some hundred words, with some of EXTRAS or with statistics of rows, if it is a
+    small one with STORE.POST, which all of them need."""
     if config.multiplies_per_cycle > MOST_SMALL_PRODUCTS or not config.has("post"):
         return None
     try:
-        return replace(config, extensions=(*config.extensions, "table", "rows"))
+        if kind < EXTENDED:
+            words = int(rng.choice((64, 128, 256, 512, 1024, 2048)))
+            return replace(config, chain_buffer_bytes=words * config.chain_word_bytes)
+        more = ("table", "rows") if kind >= ROWED else tuple(name for name in EXTRAS if rng.random() < 0.5)
+        return replace(config, extensions=(*config.extensions, *more)) if more else None
     except ConfigError:
         return None
 

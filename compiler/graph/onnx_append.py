@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..te.post import Combination
@@ -50,6 +52,20 @@ def append_elementwise(
     tensor = context.declare(output, context.tensors[inputs[0]].shape, result)
     operator = Int8Elementwise(combination=combination)
     return append(context, pending, pending.members[-1], operator, inputs, tensor)
+
+
+def emit_rescaled(
+    context: ImportContext,
+    pending: Pending,
+    parts: Sequence[Real],
+    output: str,
+    result: Quantization,
+    clamp: Clamp,
+) -> tuple[str, ...]:
+    """`emit_rescale` of each of `parts`, to tensors called after `output` with their numbers."""
+    return tuple(
+        [emit_rescale(context, pending, part, f"{output}.{i}", result, clamp) for i, part in enumerate(parts)]
+    )
 
 
 def emit_rescale(

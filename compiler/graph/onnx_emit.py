@@ -24,7 +24,16 @@ from .int8_operators import (
     Int8MaxPool,
     Table,
 )
-from .onnx_append import Clamp, append, append_elementwise, bias_of, bias_step, emit_rescale, same_integers
+from .onnx_append import (
+    Clamp,
+    append,
+    append_elementwise,
+    bias_of,
+    bias_step,
+    emit_rescale,
+    emit_rescaled,
+    same_integers,
+)
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit_moves import emit_moved, emit_resampled, emit_transposed
 from .onnx_emit_rows import emit_multiplied, emit_shared
@@ -229,12 +238,7 @@ def _emit_channels(
     result: Quantization,
     clamp: Clamp,
 ) -> str:
-    parts = tuple(
-        [
-            emit_rescale(context, pending, part, f"{output}.{i}", result, clamp)
-            for i, part in enumerate(joined.parts)
-        ]
-    )
+    parts = emit_rescaled(context, pending, joined.parts, output, result, clamp)
     tensor = context.declare(output, pending.natural, result)
     return append(context, pending, pending.members[0], Channels(sources=joined.sources), parts, tensor)
 

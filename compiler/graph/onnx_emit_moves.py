@@ -9,7 +9,7 @@ from ..te.blocks import Window
 from ..te.post import Post
 from .accumulators import fitted_bias
 from .int8_operators import Int8Convolution, Interleave, Positions, Resample
-from .onnx_append import Clamp, append, bias_of, bias_step, emit_rescale
+from .onnx_append import Clamp, append, bias_of, bias_step, emit_rescale, emit_rescaled
 from .onnx_context import ImportContext
 from .onnx_values import Moved, Pending, Product, Resampled
 from .quantization import Quantization
@@ -107,12 +107,7 @@ def emit_moved(
     clamp: Clamp,
 ) -> str:
     """What is moved is rescaled before it becomes more."""
-    parts = tuple(
-        [
-            emit_rescale(context, pending, part, f"{output}.{i}", result, clamp)
-            for i, part in enumerate(moved.parts)
-        ]
-    )
+    parts = emit_rescaled(context, pending, moved.parts, output, result, clamp)
     operator = Positions(index=moved.index, fill=result.stored_zero_point)
     tensor = context.declare(output, pending.natural, result)
     return append(context, pending, pending.members[0], operator, parts, tensor)
