@@ -85,22 +85,17 @@ def map_expr(expr: Expr, rewrite: Rewrite) -> Expr:
 
 def substitute_expr(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """`expr` with variables replaced by name."""
-
-    names = values.keys()
-
-    def visit(e: Expr) -> Expr:
-        if type(e) is Const:
-            return e
-        if isinstance(e, Var):  # Reduction axes are variables of a class of their own.
-            return values.get(e.name, e)
-        if names.isdisjoint(variables_in(e)):
-            return e
-        if type(e) is Binary:
-            x, y = visit(e.a), visit(e.b)
-            return e if x is e.a and y is e.b else binary(e.op, x, y)
-        return map_operands(e, visit)
-
-    return visit(expr)
+    # No function inside of this one: one that calls itself holds itself, and thousands of them wait for the collector.
+    if type(expr) is Const:
+        return expr
+    if isinstance(expr, Var):  # Reduction axes are variables of a class of their own.
+        return values.get(expr.name, expr)
+    if values.keys().isdisjoint(variables_in(expr)):
+        return expr
+    if type(expr) is Binary:
+        x, y = substitute_expr(expr.a, values), substitute_expr(expr.b, values)
+        return expr if x is expr.a and y is expr.b else binary(expr.op, x, y)
+    return map_operands(expr, lambda operand: substitute_expr(operand, values))
 
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:

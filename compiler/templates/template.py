@@ -5,6 +5,7 @@ A template is a value. Each target has one explicit table of its templates (`tab
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -99,14 +100,12 @@ def candidate_values(
     space: Space, group: Mapping[str, Sequence[int]], most: Values = NO_BOUNDS
 ) -> list[list[int]]:
     """The values of each axis in a group of a space's candidates, those in `most` at most so large."""
-    return [
-        [
-            value
-            for value in group.get(axis.name, axis.values)
-            if value <= most.get(axis.name, axis.values[-1])
-        ]
-        for axis in space.axes
-    ]
+    return [list(_at_most(group.get(axis.name, axis.values), most.get(axis.name))) for axis in space.axes]
+
+
+def _at_most(values: Sequence[int], bound: int | None) -> Sequence[int]:
+    """Those of ascending values that a bound leaves."""
+    return values if bound is None else values[: bisect_right(values, bound)]
 
 
 def _least(space: Space, choices: Sequence[Sequence[int]]) -> dict[str, int] | str:
