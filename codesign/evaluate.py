@@ -208,13 +208,16 @@ def reference_to_use(wanted: str) -> tuple[str, str | None]:
         if wanted == ONNXRUNTIME:
             raise CheckError('ONNX Runtime is not installed; pip install "vdla[check]"') from None
         return INTERPRETER, 'ONNX Runtime is not installed (pip install "vdla[check]")'
-    if wanted != ONNXRUNTIME and _kernels_saturate():
+    if wanted != ONNXRUNTIME and kernels_saturate():
         return INTERPRETER, "this processor has no VNNI, so ONNX Runtime's int8 kernels may saturate"
     return ONNXRUNTIME, None
 
 
-def _kernels_saturate() -> bool:
-    # x86 without VNNI multiplies u8 by s8 through 16-bit sums that saturate (docs/measures.md: not a reference there).
+def kernels_saturate() -> bool:
+    """Whether ONNX Runtime's int8 kernels may give wrong sums on this processor.
+
+    x86 without VNNI multiplies u8 by s8 through 16-bit sums that saturate (docs/measures.md: not a reference there).
+    """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
     try:
@@ -282,12 +285,12 @@ def onnxruntime_outputs(
 ) -> list[Arrays]:
     """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError when it refuses the model.
 
-    uint8 activations run at default optimization, where its integer kernels are used, unless `optimized` is False;
-    symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and QuantizeLinear pair
-    stay (docs/measures.md).
+    uint8 activations run at default optimization, where its integer kernels are used, unless `optimized` is False or
+    these saturate; symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and
+    QuantizeLinear pair stay (docs/measures.md).
     """
     names = [output.name for output in graph.outputs]
-    results = session_runs(str(model), names, launches, optimized=optimized and not symmetric(graph))
+    results = session_runs(str(model), names, launches, optimized=optimized and _integers_right(graph))
     return [
         {name: np.asarray(value) for name, value in zip(names, values, strict=True)} for values in results
     ]
@@ -296,7 +299,12 @@ def onnxruntime_outputs(
 def _session_runs(
     model: str | bytes, graph: Graph, names: list[str], launches: Sequence[Arrays]
 ) -> list[list[NDArray[Any]]]:
-    return session_runs(model, names, launches, optimized=not symmetric(graph))
+    return session_runs(model, names, launches, optimized=_integers_right(graph))
+
+
+def _integers_right(graph: Graph) -> bool:
+    """Whether ONNX Runtime's integer kernels are the reference: else each layer is computed in float."""
+    return not symmetric(graph) and not kernels_saturate()
 
 
 def session_runs(

@@ -10,6 +10,7 @@ import onnxruntime
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from vdla.codesign.evaluate import kernels_saturate
 
 
 class FloatNetwork:
@@ -89,9 +90,11 @@ def rounded_network() -> bytes:
 
 
 def runtime(model: bytes, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What ONNX Runtime computes."""
+    """What ONNX Runtime computes: quantized layers in float where its integer kernels may saturate."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    if kernels_saturate() and b"DequantizeLinear" in model:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, map(np.asarray, session.run(None, feeds)), strict=True))
