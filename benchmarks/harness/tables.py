@@ -14,6 +14,7 @@ from .tables_headlines import HEADLINES
 from .tables_processor import FUSION, PROCESSOR
 from .tables_transformers import NODE_TESTS, TRANSFORMERS, node_tests_text, transformers_text
 from .tables_tuning import TUNING
+from .tables_whole import ACCURACY, ENCODERS, NETWORKS, accuracy_text, encoders_text, networks_text
 
 PAGES = ("README.md", "docs/results.md", "docs/tutorials/read_a_report.md", "hw/synthesis.md")
 """Pages with blocks, from the root of the repository."""
@@ -24,6 +25,9 @@ BLOCKS: Blocks = MappingProxyType(
         "demo": Text("demo", demo_text),
         "accelerator": ACCELERATOR,
         "exploration": EXPLORATION,
+        "networks": Text(NETWORKS, networks_text),
+        "encoders": Text(ENCODERS, encoders_text),
+        "accuracy": Text(ACCURACY, accuracy_text),
         "processor": PROCESSOR,
         "outside": Text(OUTSIDE, outside_text),
         "transformers": Text(TRANSFORMERS, transformers_text),

@@ -53,7 +53,7 @@ def bert(seed: int, batch: int, sequence: int, sizes: BertSizes = BertSizes()) -
     data = _embedded(w, sequence, width, sizes.vocabulary)
     data = w.layer_norm("embeddings.norm", data, width, EPSILON)
     for layer in range(sizes.layers):
-        data = _layer(w, f"layer{layer}", data, mask, rows, sizes)
+        data = bert_layer(w, f"layer{layer}", data, mask, rows, sizes)
     w.graph.node("Identity", "last", [data], "last_hidden_state")
     first = w.node("Gather", "first", [data, w.graph.constant("zero", 0, np.int64)], axis=1)
     w.graph.node("Tanh", "tanh", [w.linear("pooler", first, width, width)], "pooler_output")
@@ -67,13 +67,16 @@ def bert_encoder(seed: int, batch: int, sequence: int, sizes: BertSizes = BertSi
     w, rows = Writer(rng=np.random.default_rng(seed)), (batch, sequence)
     data = "embeddings"
     for layer in range(sizes.layers):
-        data = _layer(w, f"layer{layer}", data, None, rows, sizes)
+        data = bert_layer(w, f"layer{layer}", data, None, rows, sizes)
     w.graph.node("Identity", "last", [data], "last_hidden_state")
     end = floats((*rows, sizes.width))
     return w.finish("bert_encoder_float", {"embeddings": end}, {"last_hidden_state": end})
 
 
-def _layer(w: Writer, name: str, data: str, mask: str | None, rows: tuple[int, int], sizes: BertSizes) -> str:
+def bert_layer(
+    w: Writer, name: str, data: str, mask: str | None, rows: tuple[int, int], sizes: BertSizes
+) -> str:
+    """One layer of `bert`, of the names that begin with `name`: rows [batch, sequence, width] to the like."""
     width = sizes.width
     query, key, value = (w.linear(f"{name}.{part}", data, width, width) for part in ("query", "key", "value"))
     context = _attention(w, name, (query, key, value), mask, rows, sizes.heads, width // sizes.heads)

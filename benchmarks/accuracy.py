@@ -1,0 +1,118 @@
+"""Accuracy of quantized networks on the accelerator beside ONNX Runtime's, on weights that were trained.
+
+    python benchmarks/accuracy.py [--network cnn|transformer] [--images N] [--json] [--write]
+
+A small CNN and a small transformer are trained here on scikit-learn's 8x8 images of digits (four fifths of 1,797; every
+fifth is held out), quantized as a new user would (ONNX Runtime's static quantization: QDQ, uint8 activations, int8
+weights by channel, after its own preprocessing), compiled for `vta` with the extensions that they need, and run on the
+simulator, image by image. Shares of held-out images that are told right: `float`, ONNX Runtime on the float model;
+`onnxruntime`, on the quantized one; `accelerator`. `same` is the share of images of which the accelerator and ONNX
+Runtime say the same; `steps` the largest difference of any output to ONNX Runtime's, in quantization steps, and
+`interpreter_steps` to our own integer interpreter's. Where ONNX Runtime's int8 kernels may saturate (x86 without VNNI),
+it computes quantized layers in float.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.benchmarks.harness.digit_networks import cnn, digits, patches, transformer
+from vdla.benchmarks.harness.onnx_training import trained
+from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.static_quantization import quantize
+from vdla.codesign.evaluate import (
+    interpreter_outputs,
+    kernels_saturate,
+    largest_difference,
+    onnxruntime_outputs,
+    session_runs,
+)
+from vdla.compiler.driver import compile_model
+from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.layers import layers_of
+from vdla.isa.config import load_config
+
+RESULTS_NAME = "accuracy"
+SEED = 7
+CALIBRATIONS = 64
+EXTENSIONS = ("rows",)
+"""Of normalizations and softmax, beside those of `vta`."""
+NETWORKS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any], int]] = {
+    "cnn": (cnn, lambda images: images, 12),
+    "transformer": (transformer, patches, 30),
+}
+"""By name: the float model, what it reads of images, and how often it sees each of them."""
+
+
+def measure(name: str, images: int | None) -> dict[str, Any]:
+    """A network's figures, on so many held-out images (None: all)."""
+    build, seen, epochs = NETWORKS[name]
+    train, train_labels, test, labels = digits()
+    train, test, labels = seen(train), seen(test)[:images], labels[:images]
+    model = trained(build(SEED), train, train_labels, epochs, SEED)
+    vta = load_config("vta")
+    config = replace(vta, extensions=(*vta.extensions, *EXTENSIONS))
+    launches = [{"x": image[None]} for image in test]
+    with tempfile.TemporaryDirectory() as folder:
+        plain, path = (Path(folder) / f"{part}.onnx" for part in ("plain", "quantized"))
+        plain.write_bytes(model.SerializeToString())
+        quantize(plain, path, [{"x": image[None]} for image in train[:CALIBRATIONS]])
+        real = session_runs(str(plain), ["y"], launches, optimized=True)
+        compiled = compile_model(path, config)
+        theirs = onnxruntime_outputs(path, compiled.graph, launches)
+    graph, results = compiled.graph, [run(compiled, arrays) for arrays in launches]
+    ours = [dict(result.outputs) for result in results]
+    own = [interpreter_outputs(graph, arrays) for arrays in launches]
+
+    def classes(outputs: list[Any]) -> Any:
+        return np.concatenate([output.argmax(axis=1) for output in outputs])
+
+    said = classes([output["y"] for output in ours])
+    told = classes([output["y"] for output in theirs])
+    cycles = results[0].simulation.cycles
+    return {
+        "network": name,
+        "images": len(test),
+        "epochs": epochs,
+        "float": float(np.mean(classes([output for (output,) in real]) == labels)),
+        "onnxruntime": float(np.mean(told == labels)),
+        "accelerator": float(np.mean(said == labels)),
+        "same": float(np.mean(said == told)),
+        "steps": max(largest_difference(graph, a, b) for a, b in zip(ours, theirs, strict=True)),
+        "interpreter_steps": max(largest_difference(graph, a, b) for a, b in zip(ours, own, strict=True)),
+        "onnxruntime_in_float": kernels_saturate(),
+        "cycles": cycles,
+        "utilization": sum(layer.roofline_cycles for layer in layers_of(compiled)) / cycles,
+        "extensions": list(config.extensions),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--network", choices=tuple(NETWORKS), help="one of them")
+    parser.add_argument("--images", type=int, help="held-out images (all unless told)")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--write", action="store_true", help=f"write benchmarks/results/{RESULTS_NAME}.json")
+    arguments = parser.parse_args()
+    rows = [measure(name, arguments.images) for name in NETWORKS if arguments.network in (None, name)]
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        for row in rows:
+            for name, value in row.items():
+                print(f"{name:22}{value:.4f}" if isinstance(value, float) else f"{name:22}{value}")
+    if arguments.write:
+        write_results(RESULTS_NAME, {"rows": rows}, packages=("scikit-learn", "autograd"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The pages' tables of networks that run whole on the accelerator."""
+
+from __future__ import annotations
+
+from .page import Document, source
+
+NETWORKS = "outside"
+ENCODERS = "encoders"
+ACCURACY = "accuracy"
+"""The files of benchmarks/results."""
+
+
+def networks_text(document: Document) -> str:
+    """A row for each network, those first that are whole."""
+    lines = [
+        f"{document['whole']} of {document['networks']} whole; geomean of their utilization "
+        f"{document['utilization']:.3f}. Steps are the largest difference of a single layer to ONNX Runtime.",
+        "",
+        "| network | image | cycles | utilization | bit-equal to the interpreter | steps |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in sorted(document["rows"], key=lambda row: (not row["whole"], row["name"])):
+        name, size = f"`{row['name']}`", f"{row['size']}x{row['size']}"
+        if row["whole"]:
+            equal = "yes" if row["interpreter_steps"] == 0 else "no"
+            lines.append(
+                f"| {name} | {size} | {row['cycles']:,} | {row['utilization']:.2f} | {equal} | {row['layer_steps']} |"
+            )
+        else:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in row.get("refused", {}).items())
+            lines.append(f"| {name} | {size} | not whole: {kinds or 'does not fit'} | | | |")
+    return "\n".join([*lines, "", source(NETWORKS, document)])
+
+
+def encoders_text(document: Document) -> str:
+    """What a layer of BERT spends its cycles on."""
+    return "\n".join(
+        [
+            "| BERT encoder on the accelerator | value |",
+            "|---|---|",
+            f"| layers, width, heads, sequence | {document['layers']}, {document['width']}, {document['heads']}, "
+            f"{document['sequence']} |",
+            f"| cycles | {document['cycles']:,} |",
+            f"| utilization | {document['utilization']:.3f} |",
+            f"| cycles of all that is no product | {document['no_product']:.1%} |",
+            f"| utilization of attention alone | {document['attention']:.2f} |",
+            f"| largest difference to the interpreter, to ONNX Runtime | {document['interpreter_steps']}, "
+            f"{document['onnxruntime_steps']} steps |",
+            "",
+            source(ENCODERS, document),
+        ]
+    )
+
+
+def accuracy_text(document: Document) -> str:
+    """How many held-out images are told right."""
+    lines = [
+        "| trained network | held-out images | float | int8, ONNX Runtime | int8, accelerator | the same answer | "
+        "largest difference |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['network']} | {row['images']} | {row['float']:.1%} | {row['onnxruntime']:.1%} | "
+        f"{row['accelerator']:.1%} | {row['same']:.1%} | {row['steps']} steps |"
+        for row in document["rows"]
+    ]
+    return "\n".join([*lines, "", source(ACCURACY, document)])

@@ -1,0 +1,39 @@
+"""Small networks are trained as ONNX defines them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from float_networks import runtime
+from onnx import helper
+from vdla.benchmarks.harness.digit_networks import cnn, digits, patches, transformer
+from vdla.benchmarks.harness.onnx_training import forward, trained
+from vdla.util.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("build", "seen"), [(cnn, np.asarray), (transformer, patches)], ids=["cnn", "transformer"]
+)
+def test_networks_compute_what_onnx_runtime_does_and_learn(build, seen):
+    model = build(3)
+    images, labels, _, _ = digits()
+    data, labels = seen(images[:128]), labels[:128]
+    scores = forward(model, {}, data)
+    for sample, row in zip(data[:4], scores, strict=False):
+        np.testing.assert_allclose(
+            row, runtime(model.SerializeToString(), {"x": sample[None]})["y"][0], atol=1e-5
+        )
+
+    def loss(scores):
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return -np.log(powers[np.arange(len(labels)), labels] / powers.sum(axis=1)).mean()
+
+    after = loss(forward(trained(model, data, labels, 20, 3), {}, data))
+    assert after < 0.9 * loss(scores)
+
+
+def test_other_operators_are_named():
+    model = cnn(3)
+    model.graph.node.append(helper.make_node("Tanh", ["y"], ["z"], name="last"))
+    with pytest.raises(UserError, match=r"node last \(Tanh\)"):
+        forward(model, {}, np.zeros((1, 1, 8, 8), np.float32))
