@@ -141,18 +141,21 @@ class Interleave:
 class Positions:
     """Inputs: parts of as many channels. Position p of the output, (n, y, x), has all channels of position `index`[p]
     of the parts, counted over these and their images, rows and columns; -1 stands for `fill` in all channels. `index`
-    is int64 (N, OH, OW): slices, pads, repeated and moved rows and columns, and joined ones."""
+    is int64 (N, OH, OW): slices, pads, repeated and moved rows and columns, and joined ones. With `channels` (first,
+    count), which only accelerators have, the output has those alone."""
 
     index: np.ndarray
     fill: int = 0
+    channels: Pair | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
     """Input: data. out[n, p, c] = data[n, c, p], positions counted row by row: the first `positions` become channels,
-    and channels positions."""
+    and channels positions; of these only `channels` (first, count) where that is given, which is for accelerators."""
 
     positions: int
+    channels: Pair | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

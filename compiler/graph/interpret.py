@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
 from vdla.isa.rows import normalized_shares, softmax_shares
 
-from ..te.blocks import Pads, Window
+from ..te.blocks import Pads, Pair, Window
 from ..te.post import Combination
 from .geometry import window_extent
 from .graph import Graph, Node
@@ -80,14 +80,14 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             return np.stack([operands[part][:, channel] for part, channel in sources], axis=1)
         case Interleave():
             return _interleaved(operator, _four(operands[0]))
-        case Positions(index=index, fill=fill):
-            parts = [_four(part).transpose(1, 0, 2, 3) for part in operands]
+        case Positions(index=index, fill=fill, channels=channels):
+            parts = [_taken(_four(part), channels).transpose(1, 0, 2, 3) for part in operands]
             flat = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
             moved = np.where(index < 0, np.int8(fill), flat[:, np.maximum(index, 0)])
             return moved.transpose(1, 0, 2, 3)
-        case Swap(positions=positions):
-            batch, channels = operands[0].shape[:2]
-            return operands[0].reshape(batch, channels, -1, 1).swapaxes(1, 2)[:, :positions]
+        case Swap(positions=positions, channels=channels):
+            data = _taken(operands[0], channels)
+            return data.reshape(*data.shape[:2], -1, 1).swapaxes(1, 2)[:, :positions]
         case Products():
             return _products(operator, operands)
         case Rows():
@@ -96,6 +96,10 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             return _resampled(operator, operands[0])
         case _:
             raise ValueError(f"{node.name} ({node.kind}) has no integer operator")
+
+
+def _taken(data: np.ndarray, channels: Pair | None) -> np.ndarray:
+    return data if channels is None else data[:, channels[0] : channels[0] + channels[1]]
 
 
 def _interleaved(operator: Interleave, data: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..ir.limits import MOST_CONSTANT_BYTES
+from ..te.blocks import Pair
 from .budgets import SMALLER
 from .int8_operators import Channels, Int8Operator, Positions, Swap
 from .onnx_append import append
@@ -198,7 +199,9 @@ def _arranged(
         there = np.where(filled, -1, (image * plane + place) * channels + channel)
         there = there.reshape(shape[1], shape[0], -1).transpose(1, 0, 2).reshape(shape)
         positions = shape[2:] if shape[2] * shape[3] == channels else (channels, 1)
-        return _arranged(context, node, _swapped(context, node, data, positions), there, again=False)
+        turned = swapped(context, node, data, height * width, positions)
+        exchanged = replace(data, tensor=turned, shape=context.tensors[turned].shape, view=None)
+        return _arranged(context, node, exchanged, there, again=False)
     places = np.where(filled, -1, image * plane + place)
     groups: dict[bytes, int] = {}
     parts: list[str] = []
@@ -206,7 +209,7 @@ def _arranged(
     for of, line in zip(source.tolist(), places, strict=True):
         if (same := line.tobytes()) not in groups:
             groups[same] = len(parts)
-            parts.append(_moved(context, node, data, line.reshape(shape[0], *shape[2:])))
+            parts.append(moved_positions(context, node, data, line.reshape(shape[0], *shape[2:])))
         sources.append((groups[same], max(of, 0)))
     tensor = parts[0]
     if len(parts) > 1 or sources != [(0, channel) for channel in range(channels)]:
@@ -240,24 +243,42 @@ def _gathered(
     return _append(context, node, data, operator, tuple(parts.values()), shape)
 
 
-def _moved(context: ImportContext, node: OnnxNode, data: Real, index: np.ndarray) -> str:
-    """The tensor of the positions `index` (N, H, W), counted over images, of another one; that one if these are all."""
+def moved_positions(
+    context: ImportContext, node: OnnxNode, data: Real, index: np.ndarray, taken: Pair | None = None
+) -> str:
+    """The tensor of the positions `index` (N, H, W), counted over images, of another one, and of the channels `taken`
+    (first, count); that one if these are all."""
     batch, channels, height, width = context.tensors[data.tensor].nchw
-    if index.shape == (batch, height, width) and np.array_equal(index.reshape(-1), np.arange(index.size)):
+    first, count = taken or (0, channels)
+    alike = index.shape == (batch, height, width) and count == channels
+    if alike and np.array_equal(index.reshape(-1), np.arange(index.size)):
         return data.tensor
-    operator = Positions(index=index, fill=data.quantization.stored_zero_point)
-    shape = (index.shape[0], channels, index.shape[1], index.shape[2])
-    return _append(context, node, data, operator, (data.tensor,), shape)
-
-
-def _swapped(context: ImportContext, node: OnnxNode, data: Real, plane: tuple[int, int]) -> Real:
-    """Positions as channels, and channels as the positions of a plane."""
-    batch, _, height, width = context.tensors[data.tensor].nchw
-    shape = (batch, height * width, *plane)
-    key = (data.tensor, shape, b"")
+    shape = (index.shape[0], count, index.shape[1], index.shape[2])
+    key = (data.tensor, (*shape, first), index.tobytes())
     if key not in context.moved:
-        context.moved[key] = _append(context, node, data, Swap(positions=shape[1]), (data.tensor,), shape)
-    return Real(tensor=context.moved[key], shape=shape, quantization=data.quantization)
+        some = None if count == channels else (first, count)
+        operator = Positions(index=index, fill=data.quantization.stored_zero_point, channels=some)
+        context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)
+    return context.moved[key]
+
+
+def swapped(
+    context: ImportContext,
+    node: OnnxNode,
+    data: Real,
+    positions: int,
+    plane: tuple[int, int],
+    taken: Pair | None = None,
+) -> str:
+    """The tensor whose channels are the first `positions` of another one, and whose positions, a `plane`, are the
+    channels `taken` (first, count) of that one, or all."""
+    batch, channels, _, _ = context.tensors[data.tensor].nchw
+    shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken
+    key = (data.tensor, (*shape, *(some or ())), b"")
+    if key not in context.moved:
+        operator = Swap(positions=positions, channels=some)
+        context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)
+    return context.moved[key]
 
 
 def _append(

@@ -29,7 +29,7 @@ from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
 from .pool import MAX_POOL, MOST_WINDOW
 from .pool_kernels import is_broadcast, max_pool_workload
 from .rolling_pool import PATCH_CONV2D_POOL
-from .swap_kernels import whole_blocks_of_positions
+from .whole_blocks import whole_blocks
 from .workload import Workload
 
 
@@ -55,7 +55,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     _check_extensions(graph, config)
     if Abilities.of(config).planes and not config.chain_buffer_bytes:
         graph = remove_dead(fuse_combines(graph, partial(_takes_planes, config, graph)))
-    graph = whole_blocks_of_positions(crop_taps(fuse_phases(graph)), config)
+    graph = whole_blocks(crop_taps(fuse_phases(graph)), config)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
     makers = graph.producers()
     graph = fuse_pool(

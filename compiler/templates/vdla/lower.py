@@ -91,8 +91,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return (table_kernel(config, graph, node, table),)
         case Positions() as operator:
             return tuple(position_kernels(config, graph, node, operator))
-        case Swap():
-            return tuple(swap_kernels(config, graph, node))
+        case Swap() as operator:
+            return tuple(swap_kernels(config, graph, node, operator))
         case Products() as operator:
             return tuple(product_kernels(config, graph, node, operator))
         case Rows() as operator:

@@ -28,7 +28,7 @@ from .workload import windowed
 
 
 def position_kernels(config: Config, graph: Graph, node: Node, operator: Positions) -> list[Kernel]:
-    """One kernel for each box that the output consists of, in each image."""
+    """One kernel for each box that the output consists of, in each image. Channels begin with a block."""
     if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (*node.inputs, node.output)) > 1:
         raise node_error(
             f"configuration {config.name}",
@@ -48,7 +48,10 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
     ends = np.cumsum([plane for _, _, plane in images])
     # So far apart that no steps lead from one image to another.
     apart = 4 * max(plane for _, _, plane in images)
-    blocks = ceil_div(channels, Blocks.of(config).block)
+    lanes = Blocks.of(config).block
+    blocks = ceil_div(channels, lanes)
+    blocks_there = ceil_div(graph.tensors[node.inputs[0]].nchw[1], lanes)
+    first = 0 if operator.channels is None else operator.channels[0] // lanes
     kernels: list[Kernel] = []
     for image, index in enumerate(operator.index):
         of = np.searchsorted(ends, index, side="right")
@@ -59,7 +62,7 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
                 post, source = Post(low=operator.fill, high=operator.fill), Steps(start=0, down=0, along=0)
             which, start = divmod(source.start, apart)
             part, number, plane = images[which]
-            begins = (image * blocks * rows * columns, number * blocks * plane)
+            begins = (image * blocks * rows * columns, (number * blocks_there + first) * plane)
             for lines in _lines(box, source, start, (rows * columns, plane)):
                 kernels += _copies(config, node, part, channels, post, lines, begins)
                 _check_count(config, node, kernels)
