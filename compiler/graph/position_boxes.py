@@ -98,7 +98,10 @@ def _runs(values: Sequence[int], most: int) -> list[_Run]:
 
 
 def _joined(boxes: list[Box], most: int) -> list[Box]:
-    """Boxes of one column that follow each other in equal steps, as boxes of several columns."""
+    """Boxes of one column that follow each other in equal steps, as boxes of several columns.
+
+    Columns are what lies closer together in the output.
+    """
     found: list[Box] = []
     for key, group in groupby(boxes, key=_line):
         lines = list(group)
@@ -115,8 +118,19 @@ def _joined(boxes: list[Box], most: int) -> list[Box]:
         output = Steps(start=first.output.start, down=out, along=first.output.down)
         source = first.source
         source = None if source is None else Steps(start=source.start, down=by, along=source.down)
-        found.append(Box(rows=len(lines), columns=first.rows, output=output, source=source))
+        box = Box(rows=len(lines), columns=first.rows, output=output, source=source)
+        found.append(_turned(box) if output.down < output.along else box)
     return found
+
+
+def _turned(box: Box) -> Box:
+    """A box with rows as columns."""
+    output, source = (
+        None if side is None else replace(side, down=side.along, along=side.down)
+        for side in (box.output, box.source)
+    )
+    assert output is not None
+    return Box(rows=box.columns, columns=box.rows, output=output, source=source)
 
 
 def _line(box: Box) -> tuple[int, int, int] | None:

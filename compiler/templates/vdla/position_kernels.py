@@ -58,6 +58,8 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
         inside = index - np.concatenate([[0], ends])[of]
         for box in boxes_of(np.where(index < 0, -1, of * apart + inside), apart // 2):
             post, source = PLAIN, box.source
+            if source is None and operator.fill is None:
+                continue
             if source is None:
                 post, source = Post(low=operator.fill, high=operator.fill), Steps(start=0, down=0, along=0)
             which, start = divmod(source.start, apart)
@@ -103,7 +105,8 @@ def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iter
     size, of = planes
     count = (box.rows, box.columns)
     there, here = _spread(box.output, count, size), _spread(source, count, of)
-    if there is not None and here is not None:
+    # What is loaded are rows and columns of a plane.
+    if there is not None and here is not None and not here.pitch:
         output = _Side(start=box.output.start, spread=there)
         yield _Copy(rows=box.rows, columns=box.columns, output=output, source=_Side(start=start, spread=here))
         return
@@ -129,8 +132,10 @@ def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
         return None
     if down == 0:
         return Spread(plane=(1, plane), steps=(0, steps.along))
-    if down < reach or plane % down or rows > plane // down:
+    if down < reach:
         return None
+    if plane % down or rows > plane // down:
+        return Spread(plane=(1, plane), steps=(0, steps.along), pitch=down)
     return Spread(plane=(plane // down, down), steps=(1, steps.along))
 
 
