@@ -21,7 +21,7 @@ from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Rows, Table
 from ...graph.layout import Layout
 from ...graph.remove_dead import remove_dead
 from ...graph.split_pools import split_max_pools
-from ...te.blocks import Window
+from ...te.blocks import Blocks, Window
 from .convolution_kernels import patch_workload, pooled_workload
 from .joined_tensors import Inside, joined_tensors
 from .patch_conv2d import PATCH_CONV2D
@@ -29,6 +29,7 @@ from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
 from .pool import MAX_POOL, MOST_WINDOW
 from .pool_kernels import is_broadcast, max_pool_workload
 from .rolling_pool import PATCH_CONV2D_POOL
+from .split_products import split_products
 from .whole_blocks import whole_blocks
 from .workload import Workload
 
@@ -55,7 +56,10 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     _check_extensions(graph, config)
     if Abilities.of(config).planes and not config.chain_buffer_bytes:
         graph = remove_dead(fuse_combines(graph, partial(_takes_planes, config, graph)))
-    graph = whole_blocks(crop_taps(fuse_phases(graph)), config)
+    graph = crop_taps(fuse_phases(graph))
+    if config.has("table"):
+        graph = split_products(graph, Blocks.of(config).block)
+    graph = whole_blocks(graph, config)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
     makers = graph.producers()
     graph = fuse_pool(
