@@ -189,7 +189,7 @@ def fuse_phases(graph: Graph) -> Graph:
 
 
 def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
-    """An element-wise sum, product or rescaling becomes stage B of the convolution that feeds it.
+    """An element-wise sum, product or rescaling becomes stage B of the convolution, or product, that feeds it.
 
     Where convolutions feed both operands the one with more multiplies takes it, the later one of equals:
     the longer the array works on a tile, the more of the operand's reading it hides. The joined node stands
@@ -203,7 +203,7 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
     def rank(tensor: str, reader: Node, combination: Combination) -> tuple[int, int]:
         """How well the producer of an operand could take the reader; (-1, -1): not at all."""
         maker = makers.get(tensor)
-        if maker is None or not isinstance(maker.operator, Int8Convolution) or uses[tensor] != 1:
+        if maker is None or not isinstance(maker.operator, Int8Convolution | Products) or uses[tensor] != 1:
             return (-1, -1)
         post = maker.operator.post
         if post.combination is not None:
@@ -221,7 +221,7 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
         return (count_macs(graph, maker), order[tensor])
 
     def merge(first: Node, second: Node) -> Node | None:
-        if not isinstance(first.operator, Int8Convolution) or not isinstance(
+        if not isinstance(first.operator, Int8Convolution | Products) or not isinstance(
             second.operator, Int8Elementwise
         ):
             return None
@@ -233,7 +233,8 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
             return None
         combination = combination if position == 0 else combination.of_operand()
         operator = replace(first.operator, post=replace(first.operator.post, combination=combination))
-        return replace(_joined(first, second, operator), inputs=(first.inputs[0], *others))
+        own_inputs = first.inputs[: 2 if isinstance(first.operator, Products) else 1]
+        return replace(_joined(first, second, operator), inputs=(*own_inputs, *others))
 
     return _merge_pairs(graph, merge)
 

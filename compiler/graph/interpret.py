@@ -83,7 +83,7 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
         case Positions(index=index, fill=fill, channels=channels):
             parts = [_taken(_four(part), channels).transpose(1, 0, 2, 3) for part in operands]
             flat = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
-            moved = np.where(index < 0, np.int8(fill), flat[:, np.maximum(index, 0)])
+            moved = np.where(index < 0, np.int8(fill or 0), flat[:, np.maximum(index, 0)])
             return moved.transpose(1, 0, 2, 3)
         case Swap(positions=positions, channels=channels):
             data = _taken(operands[0], channels)
@@ -112,7 +112,7 @@ def _interleaved(operator: Interleave, data: np.ndarray) -> np.ndarray:
 
 
 def _products(operator: Products, operands: list[np.ndarray]) -> np.ndarray:
-    a, b = (_four(x).reshape(*x.shape[:2], -1).astype(np.int64) for x in operands)
+    a, b = (_four(x).reshape(*x.shape[:2], -1).astype(np.int64) for x in operands[:2])
     groups, depth = operator.groups, operator.depth
     images = 1 + max(group.image for group in groups)
     ends = [max(group.output[axis] for group in groups) for axis in (0, 1)]
@@ -126,6 +126,9 @@ def _products(operator: Products, operands: list[np.ndarray]) -> np.ndarray:
         if operator.table is not None:
             made = operator.table[made.astype(np.int16) + 128]
         out[group.image, co : co + operator.columns, po : po + operator.rows, 0] = made
+    if (combination := operator.post.combination) is not None:
+        operand = _four(operands[2]).reshape(out.shape) if combination.has_operand else None
+        out = apply_combination(combination, out, operand)
     return out
 
 

@@ -1,7 +1,8 @@
 """Where the matrices of products of activations lie: rows in positions, columns in channels; moved where they do not.
 
 Channels begin with a block, and so do the positions of what an array takes as weights: a tile of them is a block of
-positions. What is moved gets positions of whole blocks, of which those behind the rows hold zeros.
+positions. What is moved gets positions of whole blocks, of which those behind the rows hold anything: they become lanes
+that no softmax counts, and that a product multiplies with a zero.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: S
         index[image, slot, :rows] = of
         places.append((image, begin - int(first.min()), slot * step))
     taken = int(first.min()), int(first.max() - first.min()) + columns
-    tensor = moved_positions(context, node, value, index.reshape(len(slots), -1, 1), taken)
+    tensor = moved_positions(context, node, value, index.reshape(len(slots), -1, 1), taken, filled=False)
     return _tensor(context, replace(value, tensor=tensor)), places
 
 

@@ -244,20 +244,27 @@ def _gathered(
 
 
 def moved_positions(
-    context: ImportContext, node: OnnxNode, data: Real, index: np.ndarray, taken: Pair | None = None
+    context: ImportContext,
+    node: OnnxNode,
+    data: Real,
+    index: np.ndarray,
+    taken: Pair | None = None,
+    *,
+    filled: bool = True,
 ) -> str:
     """The tensor of the positions `index` (N, H, W), counted over images, of another one, and of the channels `taken`
-    (first, count); that one if these are all."""
+    (first, count); that one if these are all. -1 is a zero, or with `filled` False anything."""
     batch, channels, height, width = context.tensors[data.tensor].nchw
     first, count = taken or (0, channels)
     alike = index.shape == (batch, height, width) and count == channels
     if alike and np.array_equal(index.reshape(-1), np.arange(index.size)):
         return data.tensor
     shape = (index.shape[0], count, index.shape[1], index.shape[2])
-    key = (data.tensor, (*shape, first), index.tobytes())
+    key = (data.tensor, (*shape, first, int(filled)), index.tobytes())
     if key not in context.moved:
         some = None if count == channels else (first, count)
-        operator = Positions(index=index, fill=data.quantization.stored_zero_point, channels=some)
+        fill = data.quantization.stored_zero_point if filled else None
+        operator = Positions(index=index, fill=fill, channels=some)
         context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)
     return context.moved[key]
 

@@ -12,6 +12,7 @@ from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.int8_operators import Products
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
@@ -197,3 +198,15 @@ def test_a_sum_over_a_part_of_a_block_needs_it_alone():
     assert sum(node.name.endswith(".alone") for node in legal.nodes) == 1
     legal = legalize(import_model(products(6, function=False).model(), abilities=ACCELERATOR), MACHINE).graph
     assert not any(node.name.endswith(".alone") for node in legal.nodes)
+
+
+def test_what_is_added_to_scores_is_added_in_their_store():
+    graph = compile_model(attention_in_windows().model(), MACHINE).graph
+    combined = [
+        node.operator.post.combination is not None
+        for node in graph.nodes
+        if isinstance(node.operator, Products)
+    ]
+    # The bias of scores; their mask comes behind another rounding.
+    assert combined == [True, False]
+    assert [node.kind for node in graph.nodes].count("Elementwise") == 2

@@ -27,12 +27,16 @@ def product_kernels(config: Config, graph: Graph, node: Node, operator: Products
     tensors (`whole_blocks`). Raises NodeError where products begin inside of blocks, or of tiles of weights.
     """
     lanes = config.block_out
-    sizes = [graph.tensors[name].nchw for name in (*node.inputs, node.output)]
+    sizes = [graph.tensors[name].nchw for name in (*node.inputs[:2], node.output)]
     planes = [height * width for _, _, height, width in sizes]
     _check(config, node, operator, planes[1])
     blocks = [ceil_div(channels, lanes) for _, channels, _, _ in sizes]
     workload = windowed(
-        CONV2D.name, (1, operator.depth, 1, operator.rows), operator.columns, Window(kernel=(1, 1))
+        CONV2D.name,
+        (1, operator.depth, 1, operator.rows),
+        operator.columns,
+        Window(kernel=(1, 1)),
+        operand=operator.post.has_operand,
     )
     source = Source(
         workload=replace(workload, width=planes[0]),
@@ -58,6 +62,8 @@ def product_kernels(config: Config, graph: Graph, node: Node, operator: Products
             )
         }
         tensors = {"X": node.inputs[0], "W": node.inputs[1], "Y": node.output}
+        if operator.post.has_operand:
+            tensors["R"], offsets["R"] = node.inputs[2], offsets["Y"]
         kernels.append(
             Kernel(
                 workload=workload,

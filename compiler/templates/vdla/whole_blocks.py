@@ -10,7 +10,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...graph.errors import node_error
-from ...graph.graph import Graph, Node, Tensor
+from ...graph.graph import Graph, Node
 from ...graph.int8_operators import (
     Group,
     Int8Convolution,
@@ -70,7 +70,7 @@ def whole_blocks(graph: Graph, config: Config) -> Graph:
             case Swap() as operator:
                 node = _swapped(rewrite, node, operator, block)
             case Products() as operator:
-                node = _multiplied(rewrite, node, operator, block)
+                node, operator = _multiplied(rewrite, node, operator, block)
                 if operator.depth % block:
                     node = _summed(rewrite, node, operator, config, block)
             case _:
@@ -79,18 +79,18 @@ def whole_blocks(graph: Graph, config: Config) -> Graph:
     return rewrite.graph()
 
 
-def _zero(tensor: Tensor) -> int:
-    return 0 if tensor.quantization is None else tensor.quantization.stored_zero_point
-
-
 def _filled(rewrite: _Rewrite, node: Node, source: str, block: int, taken: Pair) -> str:
-    """A tensor's channels `taken`, with positions of zeros behind those of each plane as far as a block goes."""
+    """A tensor's channels `taken`, with positions behind those of each plane as far as a block goes.
+
+    What they hold becomes lanes that count for nothing: columns of products behind the last one, or channels behind
+    those of a sum, where the other factor is its zero point.
+    """
     tensor = rewrite.tensors[source]
     batch, channels, height, width = tensor.nchw
     places = np.arange(batch * height * width).reshape(batch, -1)
     index = np.pad(places, ((0, 0), (0, -places.shape[1] % block)), constant_values=-1)
     some = None if taken == (0, channels) else taken
-    operator = Positions(index=index[..., None], fill=_zero(tensor), channels=some)
+    operator = Positions(index=index[..., None], fill=None, channels=some)
     return rewrite.copy(node, source, "filled", operator, (batch, taken[1], index.shape[1], 1), taken)
 
 
@@ -103,25 +103,24 @@ def _swapped(rewrite: _Rewrite, node: Node, operator: Swap, block: int) -> Node:
     return replace(node, inputs=(source,), operator=replace(operator, channels=None))
 
 
-def _multiplied(rewrite: _Rewrite, node: Node, operator: Products, block: int) -> Node:
+def _multiplied(rewrite: _Rewrite, node: Node, operator: Products, block: int) -> tuple[Node, Products]:
     _, _, height, width = rewrite.tensors[node.inputs[1]].nchw
     starts = [group.b[0] for group in operator.groups]
     if height * width % block == 0 or any(start % block for start in starts):
-        return node
+        return node, operator
     low, high = min(starts), max(starts) + operator.depth
     source = _filled(rewrite, node, node.inputs[1], block, (low, high - low))
     groups = tuple([replace(group, b=(group.b[0] - low, group.b[1])) for group in operator.groups])
-    return replace(node, inputs=(node.inputs[0], source), operator=replace(operator, groups=groups))
+    operator = replace(operator, groups=groups)
+    return replace(node, inputs=(node.inputs[0], source, *node.inputs[2:]), operator=operator), operator
 
 
 def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, block: int) -> Node:
     """Products with a factor whose spare lanes are its zero point: one that has them, or the first, made so."""
-    ends = [
-        [_channel(group, side) + operator.depth for group in operator.groups]
-        for side in range(len(node.inputs))
-    ]
-    alone = [set(end) == {rewrite.tensors[name].nchw[1]} for end, name in zip(ends, node.inputs, strict=True)]
-    for side, name in enumerate(node.inputs):
+    factors = node.inputs[:2]
+    ends = [[_channel(group, side) + operator.depth for group in operator.groups] for side in range(2)]
+    alone = [set(end) == {rewrite.tensors[name].nchw[1]} for end, name in zip(ends, factors, strict=True)]
+    for side, name in enumerate(factors):
         if alone[side] and spare_lanes(rewrite, name) == operator.zero_points[side]:
             return node
     if True not in alone:
@@ -142,6 +141,7 @@ def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, b
         window=Window(kernel=(1, 1)),
         pad_value=zero,
         post=Post(zero_point=zero),
+        share=0.0,
     )
     inputs = list(node.inputs)
     inputs[side] = rewrite.copy(node, tensor.name, "alone", operator_of_copy, tensor.shape, (0, channels))
@@ -166,12 +166,12 @@ def spare_lanes(rewrite: _Rewrite, name: str) -> int | None:
             return value if table is None else int(table[value + 128])
         case Rows(post=post, entries=entries, bias=bias) if entries is None or not bias.any():
             return min(max(post.zero_point, post.low), post.high)
-        case Swap(positions=positions):
+        case Positions(fill=fill, channels=taken):
             assert maker is not None
-            filled = rewrite.makers.get(maker.inputs[0])
-            if filled is not None and isinstance(filled.operator, Positions):
-                behind = filled.operator.index.reshape(len(filled.operator.index), -1)[:, positions:]
-                return filled.operator.fill if (behind < 0).all() else None
-            return None
+            source = maker.inputs[0]
+            if len(maker.inputs) > 1 or (taken is not None and sum(taken) < rewrite.tensors[source].nchw[1]):
+                return None
+            value = spare_lanes(rewrite, source)
+            return value if value == fill else None
         case _:
             return None
