@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..te.blocks import Pair, Window
 from ..te.post import Combination
 from .cost import count_macs
 from .graph import Graph, Node, Tensor
@@ -23,6 +24,7 @@ from .int8_operators import (
     Int8MaxPool,
     Int8Operator,
     Interleave,
+    Positions,
     Products,
     Table,
 )
@@ -171,6 +173,45 @@ def fuse_lookups(graph: Graph) -> Graph:
         return _joined(first, second, looked_up)
 
     return _merge_pairs(graph, merge)
+
+
+def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
+    """Positions behind those of a 1x1 convolution, or behind each row of them, which hold anything, become part of it:
+    its store leaves room for them.
+
+    For accelerators, behind all else; not for convolutions of `inputs`.
+    """
+
+    def merge(first: Node, second: Node) -> Node | None:
+        operator, longer = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution) or not isinstance(longer, Positions):
+            return None
+        if longer.fill is not None or longer.channels is not None or operator.window != Window(kernel=(1, 1)):
+            return None
+        if operator.post.has_operand or operator.pool is not None or operator.phases is not None:
+            return None
+        spaced = _spaced(longer.index.reshape(len(longer.index), -1), graph.tensors[first.output].nchw)
+        if spaced is None or operator.groups > 1 or first.inputs[0] in inputs:
+            return None
+        return _joined(first, second, replace(operator, spaced=spaced))
+
+    return _merge_pairs(graph, merge)
+
+
+def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
+    """(columns, pitch): all positions of each image in rows of so many, and positions of nothing (-1) behind each row
+    up to that pitch. None for another `index`, int64 (N, positions)."""
+    batch, _, height, width = shape
+    plane, nothing = height * width, np.flatnonzero(index[0] < 0)
+    if not nothing.size or len(index) != batch:
+        return None
+    columns = int(nothing[0])
+    if columns == 0 or plane % columns or index.shape[1] % (plane // columns):
+        return None
+    pitch = index.shape[1] * columns // plane
+    places = np.arange(batch * plane).reshape(batch, -1, columns)
+    wanted = np.pad(places, ((0, 0), (0, 0), (0, pitch - columns)), constant_values=-1)
+    return (columns, pitch) if np.array_equal(wanted.reshape(batch, -1), index) else None
 
 
 def fuse_phases(graph: Graph) -> Graph:

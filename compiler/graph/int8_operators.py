@@ -28,7 +28,9 @@ class Int8Convolution:
     zero point; positions outside the input read as `pad_value` (the input's zero point), never 0. With `pool` the
     maximum of the sums over its windows comes before stage A; its pads never win. `table` is that of `Table`, int8
     (256,), between both stages where `post.table` says so. With `phases` that operator moves the result. `share` is how
-    much of a convolution of the model this is: less than 1 of its filters, or 0 of what only moves values.
+    much of a convolution of the model this is: less than 1 of its filters, or 0 of what only moves values. With
+    `spaced` (columns, pitch) outputs lie in rows of so many positions, and what lies behind a row up to the pitch is
+    anything.
     """
 
     weight: np.ndarray
@@ -42,6 +44,7 @@ class Int8Convolution:
     table: np.ndarray | None = None
     phases: Interleave | None = None
     share: float = 1.0
+    spaced: Pair | None = None
 
     def __post_init__(self) -> None:
         if self.weight.shape[2:] != self.window.kernel:

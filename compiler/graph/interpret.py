@@ -65,6 +65,8 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             if post.combination is not None:
                 operand = _four(operands[1]) if post.combination.has_operand else None
                 result = apply_combination(post.combination, result, operand)
+            if operator.spaced is not None:
+                result = _spaced(result, *operator.spaced)
             return result if operator.phases is None else _interleaved(operator.phases, result)
         case Int8MaxPool(window=window):
             return _windows(_pad(_four(operands[0]), window.pads, -128), window).max(axis=(4, 5))
@@ -96,6 +98,13 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             return _resampled(operator, operands[0])
         case _:
             raise ValueError(f"{node.name} ({node.kind}) has no integer operator")
+
+
+def _spaced(data: np.ndarray, columns: int, pitch: int) -> np.ndarray:
+    """Positions in rows of `columns`, with zeros behind each up to `pitch`, as one column."""
+    lines = data.reshape(*data.shape[:2], -1, columns)
+    padded = np.pad(lines, ((0, 0), (0, 0), (0, 0), (0, pitch - columns)))
+    return padded.reshape(*data.shape[:2], -1, 1)
 
 
 def _taken(data: np.ndarray, channels: Pair | None) -> np.ndarray:

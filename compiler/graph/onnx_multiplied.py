@@ -31,19 +31,23 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
     images = max(image for image, _, _ in of_a) + 1
     heads = count // images
     # Heads that lie in positions go back to channels, those in channels to positions: a softmax takes whole rows.
-    stacked = (
-        len({channel for _, channel, _ in of_a}) == 1 and heads > 1 and columns % context.abilities.block == 0
-    )
-    places = [(head * columns, 0) if stacked else (0, head * rows) for head in range(heads)] * images
+    # Heads are the last leading axis; what else is in an image, windows of it, stays in positions.
+    across = lead[-1] if heads % lead[-1] == 0 else heads
+    alone = len({channel for _, channel, _ in of_a}) == 1
+    if not alone or columns % context.abilities.block:
+        across = 1
+    places = [
+        (head % across * columns, head // across * rows) for _ in range(images) for head in range(heads)
+    ]
     groups = tuple(
         [
             Group(image=image, a=(channel, position), b=other[1:], output=place)
             for (image, channel, position), other, place in zip(of_a, of_b, places, strict=True)
         ]
     )
-    natural = (images, heads * columns, rows, 1) if stacked else (images, columns, heads * rows, 1)
+    natural = (images, across * columns, heads // across * rows, 1)
     plane, n, head, i, j = natural[2], *np.ix_(*map(np.arange, (images, heads, rows, columns)))
-    channel, position = (head * columns + j, i) if stacked else (j, head * rows + i)
+    channel, position = head % across * columns + j, head // across * rows + i
     view = ((n * natural[1] + channel) * plane + position).reshape(*lead, rows, columns)
     operation = Multiplied(a=a, b=b, groups=groups, rows=rows, columns=columns, depth=depth)
     context.bind(

@@ -108,6 +108,13 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
     return Rows(data=replace(moved, shape=data.shape, view=rows_view(places, wanted)), places=places)
 
 
+def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
+    """A value whose elements all lie in a tensor: zeros that a pad left are stored."""
+    if data.view is None or (data.view >= 0).all():
+        return data
+    return rows_of(context, node, data).data
+
+
 def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     """A value without a view: a tensor of its shape, with the elements in their order."""
     natural = context.tensors[data.tensor].nchw

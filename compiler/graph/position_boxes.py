@@ -70,17 +70,22 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
 
 
 def _runs(values: Sequence[int], most: int) -> list[_Run]:
-    """Values as runs of equal steps: one, or one for each place in a period, or as they come."""
+    """Values as the fewest runs of equal steps: one, or one for each place in a period, or as they come."""
+    plain = _plain_runs(values, most)
     count = len(values)
-    for period in range(1, min(count // 2, MOST_PERIOD) + 1):
+    for period in range(1, min(count // 2, MOST_PERIOD, len(plain)) + 1):
         steps = {values[i + period] - values[i] for i in range(count - period)}
         if len(steps) == 1 and 0 <= (by := steps.pop()) <= most and (min(values) >= 0 or max(values) < 0):
             return [
                 _Run(start, period, len(range(start, count, period)), values[start], by)
                 for start in range(period)
             ]
+    return plain
+
+
+def _plain_runs(values: Sequence[int], most: int) -> list[_Run]:
+    count, start = len(values), 0
     found: list[_Run] = []
-    start = 0
     while start < count:
         end = start + 1
         by = values[end] - values[start] if end < count else 0

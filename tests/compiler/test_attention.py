@@ -12,7 +12,7 @@ from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import load_outputs, store_inputs
-from vdla.compiler.graph.int8_operators import Products
+from vdla.compiler.graph.int8_operators import Int8Convolution, Products
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
@@ -114,16 +114,18 @@ def test_what_is_refused_is_said(config: Config, message: str):
 
 def attention_in_windows() -> Viewed:
     """Swin's: windows of an image, a bias and a mask for each pair of their places, all back where it was."""
-    net = Viewed(1, 3, 6, 4)
+    net = Viewed(1, 3, 5, 3)
     net.product("Conv", (8, 3, 1, 1), net.rounded(0.02))
     whole = net.moved(0, 2, 3, 1)
+    net.then("Pad", np.array([0, 0, 0, 0, 0, 1, 1, 0]))
     net.reshaped(1, 2, 3, 2, 2, 8)
     net.moved(0, 1, 3, 2, 4, 5)
     net.reshaped(4, 6, 8)
-    net.rows(8, 24)
+    net.rows(8, 24, bias=False)
     net.reshaped(4, 6, 3, 2, 4)
     together = net.moved(2, 0, 3, 1, 4)
     query, key, value = (net.then("Gather", inputs=[together, at], axis=0) for at in indices(net))
+    query = net.then("Div", inputs=[query, net.constant(np.float32(1.4))])
     turned = net.then("Transpose", inputs=[key], perm=[0, 1, 3, 2])
     net.then("MatMul", inputs=[query, turned])
     for shape, lead in (((1, 2, 6, 6), ()), ((1, 4, 1, 6, 6), (1, 4))):
@@ -141,8 +143,9 @@ def attention_in_windows() -> Viewed:
     net.reshaped(1, 2, 2, 3, 2, 8)
     net.moved(0, 1, 3, 2, 4, 5)
     net.reshaped(1, 6, 4, 8)
-    net.then("Add", inputs=[whole, net.last])
-    net.shape, net.opset = (1, 6, 4, 8), 18
+    net.cut(1, 0, 5)
+    net.then("Add", inputs=[whole, net.cut(2, 0, 3)])
+    net.shape, net.opset = (1, 5, 3, 8), 18
     return net
 
 
@@ -198,6 +201,18 @@ def test_a_sum_over_a_part_of_a_block_needs_it_alone():
     assert sum(node.name.endswith(".alone") for node in legal.nodes) == 1
     legal = legalize(import_model(products(6, function=False).model(), abilities=ACCELERATOR), MACHINE).graph
     assert not any(node.name.endswith(".alone") for node in legal.nodes)
+
+
+def test_keys_and_values_leave_room_for_whole_blocks():
+    graph = compile_model(attention_in_windows().model(), MACHINE).graph
+    spaced = [
+        node.operator.spaced
+        for node in graph.nodes
+        if isinstance(node.operator, Int8Convolution) and node.operator.spaced is not None
+    ]
+    # The windows are moved once, in front of the product that gives all three, and back behind all.
+    assert [node.kind for node in graph.nodes].count("Positions") == 2
+    assert spaced == [(6, 8)] * 2
 
 
 def test_what_is_added_to_scores_is_added_in_their_store():

@@ -15,7 +15,7 @@ from vdla.isa.config import Config
 from ...graph.abilities import Abilities, needs
 from ...graph.crop_taps import crop_taps
 from ...graph.errors import node_error
-from ...graph.fuse import fuse_combines, fuse_lookups, fuse_phases, fuse_pool
+from ...graph.fuse import fuse_combines, fuse_lookups, fuse_phases, fuse_pool, fuse_spare_positions
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Rows, Table
 from ...graph.layout import Layout
@@ -80,6 +80,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     )
     if config.has("table"):
         graph = fuse_lookups(graph)
+    graph = fuse_spare_positions(graph, interleaved)
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
     layouts |= dict.fromkeys(interleaved, "interleaved")
     return Legalized(graph=graph, layouts=layouts, inside=joined_tensors(graph, config))

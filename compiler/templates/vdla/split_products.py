@@ -53,7 +53,7 @@ def split_products(graph: Graph, block: int) -> Graph:
                 if part[0] <= wanted[0] and wanted[1] <= part[1]
             )
             own = place[id(reader)]
-            narrow = _rebased(current[own], node.output, part.output, low)
+            narrow = _rebased(current[own], node.output, part.output, low, tensors[part.output].shape[1])
             current[own] = narrow
             if isinstance(narrow.operator, Table):
                 shape = tensors[part.output].shape
@@ -61,7 +61,7 @@ def split_products(graph: Graph, block: int) -> Graph:
                 tensors[name] = replace(tensors[narrow.output], name=name, shape=shape)
                 for after in readers[narrow.output]:
                     there = place[id(after)]
-                    current[there] = _rebased(current[there], narrow.output, name, low)
+                    current[there] = _rebased(current[there], narrow.output, name, low, shape[1])
                 current[own] = replace(narrow, output=name)
     if not changed:
         return graph
@@ -116,7 +116,7 @@ def _range(
 
 
 def _parts(readers: Sequence[Node], ranges: Sequence[Pair]) -> list[Pair] | None:
-    """The parts to cut into: a table's, and those of all others that touch or overlap; None where no table has one."""
+    """The parts to cut into: a table's, and those of all others that overlap; None where no table has one."""
     if len(readers) != len(ranges):
         return None
     tables = {
@@ -127,7 +127,7 @@ def _parts(readers: Sequence[Node], ranges: Sequence[Pair]) -> list[Pair] | None
     )
     joined: list[Pair] = []
     for low, high in others:
-        if joined and low <= joined[-1][1]:
+        if joined and low < joined[-1][1]:
             joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
         else:
             joined.append((low, high))
@@ -150,8 +150,8 @@ def _part(node: Node, low: int, high: int) -> Node:
     return replace(node, operator=part)
 
 
-def _rebased(node: Node, old: str, new: str, low: int) -> Node:
-    """A reader of `old` that reads `new` instead, which begins with channel `low` of that."""
+def _rebased(node: Node, old: str, new: str, low: int, channels: int) -> Node:
+    """A reader of `old` that reads `new` instead: so many `channels` from channel `low` of that on."""
     operator = node.operator
     match operator:
         case Products(groups=groups):
@@ -169,7 +169,8 @@ def _rebased(node: Node, old: str, new: str, low: int) -> Node:
             operator = replace(operator, groups=groups)
         case Positions(channels=taken) | Swap(channels=taken):
             assert taken is not None
-            operator = replace(operator, channels=(taken[0] - low, taken[1]))
+            some = (taken[0] - low, taken[1])
+            operator = replace(operator, channels=None if some == (0, channels) else some)
         case _:
             pass
     inputs = tuple([new if source == old else source for source in node.inputs])
