@@ -85,8 +85,9 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
     return first[..., None] + np.arange(channels) * plane
 
 
-def rows_of(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
-    """A value with its last axis in the channels of a tensor, moved there where it is not."""
+def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
+    """A value with its last axis in the channels of a tensor, moved there where it is not, or where its positions are
+    not `in_order`."""
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural
     positions = batch * height * width
@@ -95,7 +96,8 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
         first = elements[..., 0]
         places = first // (channels * plane) * plane + first % plane
         if (
-            np.array_equal(elements, rows_view(places, natural))
+            (not in_order or np.array_equal(places.reshape(-1), np.arange(positions)))
+            and np.array_equal(elements, rows_view(places, natural))
             and (np.bincount(places.reshape(-1), minlength=positions) == 1).all()
         ):
             return Rows(data=data, places=places)

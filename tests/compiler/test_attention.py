@@ -112,12 +112,13 @@ def test_what_is_refused_is_said(config: Config, message: str):
         compile_model(encoder(8, 16, 2, merged=False).model(), config)
 
 
-def attention_in_windows() -> Viewed:
+def attention_in_windows(rows: int = 5, columns: int = 3) -> Viewed:
     """Swin's: windows of an image, a bias and a mask for each pair of their places, all back where it was."""
-    net = Viewed(1, 3, 5, 3)
+    net = Viewed(1, 3, rows, columns)
     net.product("Conv", (8, 3, 1, 1), net.rounded(0.02))
     whole = net.moved(0, 2, 3, 1)
-    net.then("Pad", np.array([0, 0, 0, 0, 0, 1, 1, 0]))
+    if (rows, columns) != (6, 4):
+        net.then("Pad", np.array([0, 0, 0, 0, 0, 6 - rows, 4 - columns, 0]))
     net.reshaped(1, 2, 3, 2, 2, 8)
     net.moved(0, 1, 3, 2, 4, 5)
     net.reshaped(4, 6, 8)
@@ -143,9 +144,9 @@ def attention_in_windows() -> Viewed:
     net.reshaped(1, 2, 2, 3, 2, 8)
     net.moved(0, 1, 3, 2, 4, 5)
     net.reshaped(1, 6, 4, 8)
-    net.cut(1, 0, 5)
-    net.then("Add", inputs=[whole, net.cut(2, 0, 3)])
-    net.shape, net.opset = (1, 5, 3, 8), 18
+    net.cut(1, 0, rows)
+    net.then("Add", inputs=[whole, net.cut(2, 0, columns)])
+    net.shape, net.opset = (1, rows, columns, 8), 18
     return net
 
 
@@ -174,10 +175,18 @@ def products(depth: int, *, function: bool) -> Viewed:
         encoder(6, 16, 2, merged=False),
         encoder(5, 24, 3, merged=True),
         attention_in_windows(),
+        attention_in_windows(6, 4),
         products(6, function=False),
         products(6, function=True),
     ],
-    ids=["six tokens", "five tokens", "windows", "six channels", "six channels of a function"],
+    ids=[
+        "six tokens",
+        "five tokens",
+        "windows",
+        "whole windows",
+        "six channels",
+        "six channels of a function",
+    ],
 )
 def test_blocks_need_not_be_whole(net: Viewed):
     model = net.model()
@@ -203,8 +212,9 @@ def test_a_sum_over_a_part_of_a_block_needs_it_alone():
     assert not any(node.name.endswith(".alone") for node in legal.nodes)
 
 
-def test_keys_and_values_leave_room_for_whole_blocks():
-    graph = compile_model(attention_in_windows().model(), MACHINE).graph
+@pytest.mark.parametrize(("rows", "columns"), [(5, 3), (6, 4)])
+def test_keys_and_values_leave_room_for_whole_blocks(rows: int, columns: int):
+    graph = compile_model(attention_in_windows(rows, columns).model(), MACHINE).graph
     spaced = [
         node.operator.spaced
         for node in graph.nodes
