@@ -79,7 +79,8 @@ def embeddings(rng: np.random.Generator, sequence: int, width: int) -> dict[str,
 def measure(sizes: BertSizes, sequence: int) -> dict[str, Any]:
     """All figures."""
     vta = load_config("vta")
-    config = replace(vta, extensions=(*vta.extensions, *EXTENSIONS), store_fifo_bytes=STORE_FIFO)
+    extensions = tuple(dict.fromkeys((*vta.extensions, *EXTENSIONS)))
+    config = replace(vta, extensions=extensions, store_fifo_bytes=STORE_FIFO)
     with tempfile.TemporaryDirectory() as folder:
         path = quantized(sizes, sequence, Path(folder))
         compiled = compile_model(path, config)

@@ -370,6 +370,7 @@ REGISTERS = (
         Field("length", 18, LENGTH_BITS),
         Field("epsilon", 32, 16),
         Field("epsilon_shift", 48, 5),
+        Field("lanes", 53, 8),
         extension="rows",
     ),
 )

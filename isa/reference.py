@@ -402,7 +402,7 @@ def _store_post(machine: _Machine, values: Values) -> None:
         for x in range(values["x_size"]):
             reduced = _reduced(machine, values, y, x)
             if values["rows"]:
-                reduced = row_shares(machine, x, reduced)
+                reduced = row_shares(machine, x, reduced, y == values["y_size"] - 1)
             entry = values["par_index"] + y * values["par_by_y"] + x * values["par_by_x"]
             machine.check("par_index", entry, config.par_depth, "parameter entry")
             bias = machine.par[entry, 0].view(np.int32).astype(np.int64)

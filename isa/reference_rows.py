@@ -15,6 +15,7 @@ from .rows import (
     VALUE_BITS,
     apply,
     difference,
+    elements_of_last,
     radicand,
     reciprocal,
     reciprocal_root,
@@ -60,6 +61,8 @@ def row_statistics(
     for x in range(values["x_size"] if values["y_size"] else 0):
         row = machine.rows[_entry(machine, x)]
         lanes = np.concatenate([reduced(y, x).reshape(-1) for y in range(values["y_size"])])
+        spare = machine.config.block_out - elements_of_last(register["lanes"], machine.config.block_out)
+        lanes = lanes[: len(lanes) - spare]
         if values["maximum"]:
             row[1] = int(difference(lanes, 0).max()) & ((1 << VALUE_BITS) - 1)
         elif register["look_up"]:
@@ -75,8 +78,8 @@ def row_statistics(
             row[1] = total & ((1 << VALUE_BITS) - 1)
 
 
-def row_shares(machine: _Machine, x: int, reduced: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What STORE.POST with `rows` makes of the lanes of a vector of row x: int32, held as int64."""
+def row_shares(machine: _Machine, x: int, reduced: NDArray[np.int64], is_last: bool) -> NDArray[np.int64]:
+    """What STORE.POST with `rows` makes of the lanes of a vector of row x, (1, block_out): int32, held as int64."""
     register, row = machine.registers["ROWS"], machine.rows[_entry(machine, x)]
     value = signed_value(int(row[1]))
     if register["look_up"]:
@@ -84,4 +87,7 @@ def row_shares(machine: _Machine, x: int, reduced: NDArray[np.int64]) -> NDArray
     else:
         d = difference(reduced, register["zero_point"])
         w = register["length"] * d - (value if register["centre"] else 0)
+    if is_last:
+        elements = elements_of_last(register["lanes"], machine.config.block_out)
+        w = np.where(np.arange(machine.config.block_out) < elements, w, 0)
     return apply(w, int(row[0])).astype(np.int64)

@@ -1,9 +1,10 @@
 """Statistics of rows and what STORE.POST makes of them: the one definition, in integers, for every engine.
 
-A row is the elements of one position: lanes of `y_size` accumulator vectors, up to MOST_ELEMENTS of them. An element
-is a 9-bit difference d = x - c, or what a table of 256 entries has at d mod 256. The machine keeps an entry for each
-of some rows: a *value* (the row's largest x, or the sum of its d) and a *factor* (what one over the sum of table
-entries, or one over the root of the sum of squares, is), with which
+A row is the elements of one position: lanes of `y_size` accumulator vectors, up to MOST_ELEMENTS of them. Of the last
+vector only the first `lanes` may be elements (`elements_of_last`); the share of the others is 0. An element is a 9-bit
+difference d = x - c, or what a table of 256 entries has at d mod 256. The machine keeps an entry for each of some rows:
+a *value* (the row's largest x, or the sum of its d) and a *factor* (what one over the sum of table entries, or one
+over the root of the sum of squares, is), with which
 
     apply(w, factor) = round(w * factor), FRACTION_BITS binary places kept
 
@@ -51,6 +52,11 @@ QUOTIENT_SHIFT = 56
 MAXIMUM, SUMS = 1, 0
 
 Int64Array = NDArray[np.int64]
+
+
+def elements_of_last(lanes: int, block_out: int) -> int:
+    """How many lanes of a row's last vector are elements: `lanes` of register ROWS, all of them if that is 0."""
+    return min(lanes or block_out, block_out)
 
 
 def difference(x: Int64Array | int, c: int) -> Any:

@@ -93,7 +93,7 @@ def store_post(row, here, memory, acc, par, reduced, chain, table, entries):  # 
             bias, scale = par[entry, 0].view(np.int32), par[entry, 1].view(np.float32)
             reduce_window(acc, corner, here, reduced)
             if row[WITH_ROWS]:
-                share_rows(reduced, x, here, table, entries)
+                share_rows(reduced, x, y == row[Y_SIZE] - 1, here, table, entries)
             for b in range(reduced.shape[0]):
                 for j in range(reduced.shape[1]):
                     total = np.int32(np.int64(reduced[b, j]) + np.int64(bias[j]))

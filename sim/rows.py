@@ -71,9 +71,17 @@ def _factor(total, root):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def share_rows(reduced, x, here, table, entries):  # type: ignore[no-untyped-def]
+def _elements(register, is_last, lanes):  # type: ignore[no-untyped-def]
+    """How many of a vector's `lanes` are elements, by register ROWS."""
+    wanted = register >> 53 & 0xFF
+    return min(wanted, lanes) if is_last and wanted > 0 else lanes
+
+
+@compiled()
+def share_rows(reduced, x, is_last, here, table, entries):  # type: ignore[no-untyped-def]
     """The lanes `reduced` (batch, block_out) int32 of a vector of row `x` of an instruction become their shares."""
     register = here[6]
+    elements = _elements(register, is_last, reduced.shape[1])
     entry = entries[(register & 0xFF) + x]
     factor, shift, value = (
         np.int64(entry[0]) & _LARGEST,
@@ -88,7 +96,7 @@ def share_rows(reduced, x, here, table, entries):  # type: ignore[no-untyped-def
             else:
                 w = length * _difference(np.int64(reduced[b, j]), zero_point)
                 w -= value if register >> 9 & 1 else 0
-            product = w * factor * 2 >> shift
+            product = w * factor * 2 >> shift if j < elements else np.int64(0)
             reduced[b, j] = np.int32((product >> 1) + (product & 1))
 
 
@@ -111,7 +119,7 @@ def count_rows(row, here, acc, scratch, table, entries):  # type: ignore[no-unty
         value = _signed_value(entry[1])
         for y in range(row[Y_SIZE]):
             reduce_window(acc, row[SRAM_BASE] + y * y_stride + x * x_stride, here, scratch)
-            for j in range(scratch.shape[1]):
+            for j in range(_elements(register, y == row[Y_SIZE] - 1, scratch.shape[1])):
                 element = np.int64(scratch[0, j])
                 if row[MAXIMUM]:
                     largest = max(largest, _difference(element, 0))

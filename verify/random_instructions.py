@@ -540,6 +540,7 @@ def register_values(source: Source, name: str) -> dict[str, int]:
                 "length": number((1 << LENGTH_BITS) - 1) if source.chance(0.3) else number(64),
                 "epsilon": number((1 << 16) - 1) * number(1),
                 "epsilon_shift": number(31) if source.chance(0.5) else number(8),
+                "lanes": number(min(255, config.block_out + 1)) * number(1),
             }
         case "OPERAND" if config.has("broadcast") and source.chance(0.7):
             delta = number(20, -200) if source.chance(0.5) else number(-200, -1200)

@@ -159,7 +159,7 @@ def _shared_out(source: Source) -> list[Instruction]:
     config = source.config
     blocks, width = source.number(6, 1), source.number(6, 1)
     place = source.number(max(0, config.acc_depth - blocks * width))
-    look_up = source.number(1)
+    look_up, lanes = source.number(1), source.number(config.block_out - 1) * source.number(1)
     load = {"y_size": blocks, "x_size": width, "x_stride": width, "sram_base": place}
     load["dram_base"] = dram_base(source, "acc8")
     register = {
@@ -167,7 +167,8 @@ def _shared_out(source: Source) -> list[Instruction]:
         "look_up": look_up,
         "centre": source.number(1),
         "zero_point": source.number(127, -128),
-        "length": blocks * config.block_out,
+        "length": (blocks - (lanes > 0)) * config.block_out + lanes,
+        "lanes": lanes,
         "epsilon": source.number(999),
         "epsilon_shift": source.number(10),
     }

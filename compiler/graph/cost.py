@@ -17,7 +17,7 @@ from ..ir.visit import walk_expr
 from ..te.blocks import Pair, Window
 from .geometry import plane_read
 from .graph import Graph, Node
-from .int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool, Products
+from .int8_operators import Group, Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool, Products
 from .operators import AveragePool, Convolution, Dense, Elementwise, LstmSteps, MatrixProduct, MaxPool
 
 
@@ -31,7 +31,7 @@ def count_macs(graph: Graph, node: Node) -> int:
     """Multiplies of the ONNX convolution or matrix product in a node."""
     if isinstance(operator := node.operator, Products):
         return len(operator.groups) * operator.rows * operator.columns * operator.depth
-    if not isinstance(operator, Int8Convolution):
+    if not isinstance(operator, Int8Convolution) or not operator.share:
         return 0
     batch, outputs, height, width = convolution_shape(graph, node, operator)
     if (phases := operator.phases) is not None:
@@ -71,10 +71,12 @@ def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
 
 def compulsory_bytes(graph: Graph, node: Node) -> int:
     """Bytes that the ONNX convolution or matrix product in a node cannot avoid to move: the input elements that some
-    window reads, weights, output and biases."""
+    window reads, weights, output and biases. A node that is a part of one has its share of the input."""
     if isinstance(operator := node.operator, Products):
-        return sum(prod(graph.tensors[name].shape) for name in (*node.inputs, node.output))
-    if not isinstance(operator, Int8Convolution):
+        rows, columns, depth, groups = operator.rows, operator.columns, operator.depth, operator.groups
+        left, right = ({(group.image, *side) for group, side in sides} for sides in _sides(operator))
+        return len(left) * rows * depth + len(right) * columns * depth + len(groups) * rows * columns
+    if not isinstance(operator, Int8Convolution) or not operator.share:
         return 0
     batch, outputs, height, width = convolution_shape(graph, node, operator)
     weights = operator.weight.size
@@ -84,7 +86,13 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
     result = batch * outputs * height * width
     images, channels, *plane = graph.tensors[node.inputs[0]].nchw
     read = images * channels * _positions_read((plane[0], plane[1]), operator.window)
-    return read + weights + result + 4 * outputs
+    return round(read * operator.share) + weights + result + 4 * outputs
+
+
+def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:
+    """Each product with where its first factor begins, and with where its second one does."""
+    groups = operator.groups
+    return [(group, group.a) for group in groups], [(group, group.b) for group in groups]
 
 
 @lru_cache(maxsize=1024)

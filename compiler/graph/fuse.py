@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..te.blocks import Pair, Window
 from ..te.post import Combination
 from .cost import count_macs
 from .graph import Graph, Node, Tensor
@@ -23,6 +24,7 @@ from .int8_operators import (
     Int8MaxPool,
     Int8Operator,
     Interleave,
+    Positions,
     Products,
     Table,
 )
@@ -173,6 +175,45 @@ def fuse_lookups(graph: Graph) -> Graph:
     return _merge_pairs(graph, merge)
 
 
+def fuse_spare_positions(graph: Graph, inputs: Collection[str]) -> Graph:
+    """Positions behind those of a 1x1 convolution, or behind each row of them, which hold anything, become part of it:
+    its store leaves room for them.
+
+    For accelerators, behind all else; not for convolutions of `inputs`.
+    """
+
+    def merge(first: Node, second: Node) -> Node | None:
+        operator, longer = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution) or not isinstance(longer, Positions):
+            return None
+        if longer.fill is not None or longer.channels is not None or operator.window != Window(kernel=(1, 1)):
+            return None
+        if operator.post.has_operand or operator.pool is not None or operator.phases is not None:
+            return None
+        spaced = _spaced(longer.index.reshape(len(longer.index), -1), graph.tensors[first.output].nchw)
+        if spaced is None or operator.groups > 1 or first.inputs[0] in inputs:
+            return None
+        return _joined(first, second, replace(operator, spaced=spaced))
+
+    return _merge_pairs(graph, merge)
+
+
+def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
+    """(columns, pitch): all positions of each image in rows of so many, and positions of nothing (-1) behind each row
+    up to that pitch. None for another `index`, int64 (N, positions)."""
+    batch, _, height, width = shape
+    plane, nothing = height * width, np.flatnonzero(index[0] < 0)
+    if not nothing.size or len(index) != batch:
+        return None
+    columns = int(nothing[0])
+    if columns == 0 or plane % columns or index.shape[1] % (plane // columns):
+        return None
+    pitch = index.shape[1] * columns // plane
+    places = np.arange(batch * plane).reshape(batch, -1, columns)
+    wanted = np.pad(places, ((0, 0), (0, 0), (0, pitch - columns)), constant_values=-1)
+    return (columns, pitch) if np.array_equal(wanted.reshape(batch, -1), index) else None
+
+
 def fuse_phases(graph: Graph) -> Graph:
     """What moves the phases of a transposed convolution becomes part of that convolution, whose kernels write where
     outputs belong. For accelerators, behind `fuse`, which knows of no such convolutions."""
@@ -189,7 +230,7 @@ def fuse_phases(graph: Graph) -> Graph:
 
 
 def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: False) -> Graph:
-    """An element-wise sum, product or rescaling becomes stage B of the convolution that feeds it.
+    """An element-wise sum, product or rescaling becomes stage B of the convolution, or product, that feeds it.
 
     Where convolutions feed both operands the one with more multiplies takes it, the later one of equals:
     the longer the array works on a tile, the more of the operand's reading it hides. The joined node stands
@@ -203,7 +244,7 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
     def rank(tensor: str, reader: Node, combination: Combination) -> tuple[int, int]:
         """How well the producer of an operand could take the reader; (-1, -1): not at all."""
         maker = makers.get(tensor)
-        if maker is None or not isinstance(maker.operator, Int8Convolution) or uses[tensor] != 1:
+        if maker is None or not isinstance(maker.operator, Int8Convolution | Products) or uses[tensor] != 1:
             return (-1, -1)
         post = maker.operator.post
         if post.combination is not None:
@@ -221,7 +262,7 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
         return (count_macs(graph, maker), order[tensor])
 
     def merge(first: Node, second: Node) -> Node | None:
-        if not isinstance(first.operator, Int8Convolution) or not isinstance(
+        if not isinstance(first.operator, Int8Convolution | Products) or not isinstance(
             second.operator, Int8Elementwise
         ):
             return None
@@ -233,7 +274,8 @@ def fuse_combines(graph: Graph, planes: Callable[[Node], bool] = lambda node: Fa
             return None
         combination = combination if position == 0 else combination.of_operand()
         operator = replace(first.operator, post=replace(first.operator.post, combination=combination))
-        return replace(_joined(first, second, operator), inputs=(first.inputs[0], *others))
+        own_inputs = first.inputs[: 2 if isinstance(first.operator, Products) else 1]
+        return replace(_joined(first, second, operator), inputs=(*own_inputs, *others))
 
     return _merge_pairs(graph, merge)
 

@@ -27,7 +27,10 @@ class Int8Convolution:
     and positive. `bias` is int32 (O,) and already holds the correction `-zero_point * sum(weight[o])` for the input's
     zero point; positions outside the input read as `pad_value` (the input's zero point), never 0. With `pool` the
     maximum of the sums over its windows comes before stage A; its pads never win. `table` is that of `Table`, int8
-    (256,), between both stages where `post.table` says so. With `phases` that operator moves the result.
+    (256,), between both stages where `post.table` says so. With `phases` that operator moves the result. `share` is how
+    much of a convolution of the model this is: less than 1 of its filters, or 0 of what only moves values. With
+    `spaced` (columns, pitch) outputs lie in rows of so many positions, and what lies behind a row up to the pitch is
+    anything.
     """
 
     weight: np.ndarray
@@ -40,6 +43,8 @@ class Int8Convolution:
     pool: Window | None = None
     table: np.ndarray | None = None
     phases: Interleave | None = None
+    share: float = 1.0
+    spaced: Pair | None = None
 
     def __post_init__(self) -> None:
         if self.weight.shape[2:] != self.window.kernel:
@@ -140,19 +145,23 @@ class Interleave:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Positions:
     """Inputs: parts of as many channels. Position p of the output, (n, y, x), has all channels of position `index`[p]
-    of the parts, counted over these and their images, rows and columns; -1 stands for `fill` in all channels. `index`
-    is int64 (N, OH, OW): slices, pads, repeated and moved rows and columns, and joined ones."""
+    of the parts, counted over these and their images, rows and columns; -1 stands for `fill` in all channels, or, where
+    that is None, for anything, which no reader lets count. `index` is int64 (N, OH, OW): slices, pads, repeated and
+    moved rows and columns, and joined ones. With `channels` (first, count) the output has those alone. Both are for
+    accelerators."""
 
     index: np.ndarray
-    fill: int = 0
+    fill: int | None = 0
+    channels: Pair | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
     """Input: data. out[n, p, c] = data[n, c, p], positions counted row by row: the first `positions` become channels,
-    and channels positions."""
+    and channels positions; of these only `channels` (first, count) where that is given, which is for accelerators."""
 
     positions: int
+    channels: Pair | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -184,10 +193,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Products:
-    """Inputs: a, b. For each group, with the (channel, position) at which it begins in each tensor, for i below `rows`
-    and j below `columns`
+    """Inputs: a, b, and the operand of stage B where `post` has one, which lies like the output. For each group, with
+    the (channel, position) at which it begins in each tensor, for i below `rows` and j below `columns`
 
-        out[channel + j, position + i] = stage A of `post` of sum over k below `depth` of
+        out[channel + j, position + i] = `post` of sum over k below `depth` of
             (a[channel + k, position + i] - zero_points[0]) * (b[channel + k, position + j] - zero_points[1])
 
     with `scale`; positions are counted over a plane. The groups fill the output. `table` as of `Int8Convolution`. For

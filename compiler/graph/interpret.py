@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
 from vdla.isa.rows import normalized_shares, softmax_shares
 
-from ..te.blocks import Pads, Window
+from ..te.blocks import Pads, Pair, Window
 from ..te.post import Combination
 from .geometry import window_extent
 from .graph import Graph, Node
@@ -65,6 +65,8 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             if post.combination is not None:
                 operand = _four(operands[1]) if post.combination.has_operand else None
                 result = apply_combination(post.combination, result, operand)
+            if operator.spaced is not None:
+                result = _spaced(result, *operator.spaced)
             return result if operator.phases is None else _interleaved(operator.phases, result)
         case Int8MaxPool(window=window):
             return _windows(_pad(_four(operands[0]), window.pads, -128), window).max(axis=(4, 5))
@@ -80,14 +82,14 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             return np.stack([operands[part][:, channel] for part, channel in sources], axis=1)
         case Interleave():
             return _interleaved(operator, _four(operands[0]))
-        case Positions(index=index, fill=fill):
-            parts = [_four(part).transpose(1, 0, 2, 3) for part in operands]
+        case Positions(index=index, fill=fill, channels=channels):
+            parts = [_taken(_four(part), channels).transpose(1, 0, 2, 3) for part in operands]
             flat = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
-            moved = np.where(index < 0, np.int8(fill), flat[:, np.maximum(index, 0)])
+            moved = np.where(index < 0, np.int8(fill or 0), flat[:, np.maximum(index, 0)])
             return moved.transpose(1, 0, 2, 3)
-        case Swap(positions=positions):
-            batch, channels = operands[0].shape[:2]
-            return operands[0].reshape(batch, channels, -1, 1).swapaxes(1, 2)[:, :positions]
+        case Swap(positions=positions, channels=channels):
+            data = _taken(operands[0], channels)
+            return data.reshape(*data.shape[:2], -1, 1).swapaxes(1, 2)[:, :positions]
         case Products():
             return _products(operator, operands)
         case Rows():
@@ -96,6 +98,17 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             return _resampled(operator, operands[0])
         case _:
             raise ValueError(f"{node.name} ({node.kind}) has no integer operator")
+
+
+def _spaced(data: np.ndarray, columns: int, pitch: int) -> np.ndarray:
+    """Positions in rows of `columns`, with zeros behind each up to `pitch`, as one column."""
+    lines = data.reshape(*data.shape[:2], -1, columns)
+    padded = np.pad(lines, ((0, 0), (0, 0), (0, 0), (0, pitch - columns)))
+    return padded.reshape(*data.shape[:2], -1, 1)
+
+
+def _taken(data: np.ndarray, channels: Pair | None) -> np.ndarray:
+    return data if channels is None else data[:, channels[0] : channels[0] + channels[1]]
 
 
 def _interleaved(operator: Interleave, data: np.ndarray) -> np.ndarray:
@@ -108,7 +121,7 @@ def _interleaved(operator: Interleave, data: np.ndarray) -> np.ndarray:
 
 
 def _products(operator: Products, operands: list[np.ndarray]) -> np.ndarray:
-    a, b = (_four(x).reshape(*x.shape[:2], -1).astype(np.int64) for x in operands)
+    a, b = (_four(x).reshape(*x.shape[:2], -1).astype(np.int64) for x in operands[:2])
     groups, depth = operator.groups, operator.depth
     images = 1 + max(group.image for group in groups)
     ends = [max(group.output[axis] for group in groups) for axis in (0, 1)]
@@ -122,6 +135,9 @@ def _products(operator: Products, operands: list[np.ndarray]) -> np.ndarray:
         if operator.table is not None:
             made = operator.table[made.astype(np.int16) + 128]
         out[group.image, co : co + operator.columns, po : po + operator.rows, 0] = made
+    if (combination := operator.post.combination) is not None:
+        operand = _four(operands[2]).reshape(out.shape) if combination.has_operand else None
+        out = apply_combination(combination, out, operand)
     return out
 
 

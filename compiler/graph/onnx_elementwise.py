@@ -12,7 +12,7 @@ from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import on_input_grid, real_operand
 from .onnx_products import finish_integer, integer_operand, quantized_constant, with_bias
 from .onnx_values import Constant, Integer, Maximum, Pairwise, Pending, QuantizedConstant, Real, Same
-from .onnx_views import elements_of, is_whole, lying_like, rows_of
+from .onnx_views import elements_of, is_whole, lying_like, rows_of, without_pads
 from .quantization import Quantization
 
 BROADCAST = "give both operands the same shape; only constants may be broadcast"
@@ -178,6 +178,8 @@ def import_clamp(context: ImportContext, node: OnnxNode) -> None:
         members, operation, natural = value.members, value.operation, value.natural
         low, high = (min(max(bound, low), high) for bound in (value.low, value.high))
     elif isinstance(value, Real):
+        if not low <= 0 <= high:
+            value = without_pads(context, node, value)
         members, operation = (), Same(data=value)
         natural = context.tensors[value.tensor].shape
     elif isinstance(value, Integer):

@@ -152,7 +152,10 @@ def dense(
     _check_bias(context, node, bias, rows.shape[0])
     batch, channels, height, width = context.tensors[data.tensor].nchw
     if data.view is not None or len(data.shape) != 2 or batch != data.shape[0]:
-        return _dense_rows(context, node, rows_of(context, node, data), rows, scale, bias)
+        # Windows of an image are moved where that moves least: what comes behind asks for their places in a row.
+        widens = not context.abilities.processor and rows.shape[0] > rows.shape[1]
+        lines = rows_of(context, node, data, in_order=widens)
+        return _dense_rows(context, node, lines, rows, scale, bias)
     product = Product(
         data=data,
         weight=np.ascontiguousarray(rows.reshape(rows.shape[0], channels, height, width)),

@@ -40,10 +40,6 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     else:
         data = settled(context, node, data)
         natural, view = context.tensors[data.tensor].shape, None
-    if (channels := context.tensors[data.tensor].nchw[1]) % abilities.block:
-        context.fail(
-            node, f"its rows of {channels} elements do not fill blocks of {abilities.block}", "use a multiple"
-        )
     context.bind(
         node,
         Pending(

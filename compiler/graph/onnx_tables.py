@@ -10,6 +10,7 @@ from .floating.onnx_pointwise import UNARY
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same
+from .onnx_views import without_pads
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
@@ -48,6 +49,8 @@ def _import_function(context: ImportContext, node: OnnxNode) -> bool:
                 feeds[name] = array.reshape(())
                 continue
             case Real():
+                # What is computed of a zero that a pad left need not be one.
+                value = without_pads(context, node, value)
                 read, values = value, _real_values(value)
             case Pending(operation=Same(data=read), low=low, high=high):
                 values = np.clip(_real_values(read), low, high)

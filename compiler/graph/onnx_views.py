@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..ir.limits import MOST_CONSTANT_BYTES
+from ..te.blocks import Pair
 from .budgets import SMALLER
 from .int8_operators import Channels, Int8Operator, Positions, Swap
 from .onnx_append import append
@@ -84,8 +85,9 @@ def rows_view(places: np.ndarray, natural: Natural) -> np.ndarray:
     return first[..., None] + np.arange(channels) * plane
 
 
-def rows_of(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
-    """A value with its last axis in the channels of a tensor, moved there where it is not."""
+def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: bool = False) -> Rows:
+    """A value with its last axis in the channels of a tensor, moved there where it is not, or where its positions are
+    not `in_order`."""
     natural = context.tensors[data.tensor].nchw
     batch, channels, height, width = natural
     positions = batch * height * width
@@ -94,7 +96,8 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
         first = elements[..., 0]
         places = first // (channels * plane) * plane + first % plane
         if (
-            np.array_equal(elements, rows_view(places, natural))
+            (not in_order or np.array_equal(places.reshape(-1), np.arange(positions)))
+            and np.array_equal(elements, rows_view(places, natural))
             and (np.bincount(places.reshape(-1), minlength=positions) == 1).all()
         ):
             return Rows(data=data, places=places)
@@ -105,6 +108,13 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real) -> Rows:
     moved = _arranged(context, node, data, elements.reshape(wanted))
     places = np.arange(prod(lead)).reshape(lead)
     return Rows(data=replace(moved, shape=data.shape, view=rows_view(places, wanted)), places=places)
+
+
+def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
+    """A value whose elements all lie in a tensor: zeros that a pad left are stored."""
+    if data.view is None or (data.view >= 0).all():
+        return data
+    return rows_of(context, node, data).data
 
 
 def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
@@ -198,7 +208,9 @@ def _arranged(
         there = np.where(filled, -1, (image * plane + place) * channels + channel)
         there = there.reshape(shape[1], shape[0], -1).transpose(1, 0, 2).reshape(shape)
         positions = shape[2:] if shape[2] * shape[3] == channels else (channels, 1)
-        return _arranged(context, node, _swapped(context, node, data, positions), there, again=False)
+        turned = swapped(context, node, data, height * width, positions)
+        exchanged = replace(data, tensor=turned, shape=context.tensors[turned].shape, view=None)
+        return _arranged(context, node, exchanged, there, again=False)
     places = np.where(filled, -1, image * plane + place)
     groups: dict[bytes, int] = {}
     parts: list[str] = []
@@ -206,7 +218,7 @@ def _arranged(
     for of, line in zip(source.tolist(), places, strict=True):
         if (same := line.tobytes()) not in groups:
             groups[same] = len(parts)
-            parts.append(_moved(context, node, data, line.reshape(shape[0], *shape[2:])))
+            parts.append(moved_positions(context, node, data, line.reshape(shape[0], *shape[2:])))
         sources.append((groups[same], max(of, 0)))
     tensor = parts[0]
     if len(parts) > 1 or sources != [(0, channel) for channel in range(channels)]:
@@ -240,24 +252,49 @@ def _gathered(
     return _append(context, node, data, operator, tuple(parts.values()), shape)
 
 
-def _moved(context: ImportContext, node: OnnxNode, data: Real, index: np.ndarray) -> str:
-    """The tensor of the positions `index` (N, H, W), counted over images, of another one; that one if these are all."""
+def moved_positions(
+    context: ImportContext,
+    node: OnnxNode,
+    data: Real,
+    index: np.ndarray,
+    taken: Pair | None = None,
+    *,
+    filled: bool = True,
+) -> str:
+    """The tensor of the positions `index` (N, H, W), counted over images, of another one, and of the channels `taken`
+    (first, count); that one if these are all. -1 is a zero, or with `filled` False anything."""
     batch, channels, height, width = context.tensors[data.tensor].nchw
-    if index.shape == (batch, height, width) and np.array_equal(index.reshape(-1), np.arange(index.size)):
+    first, count = taken or (0, channels)
+    alike = index.shape == (batch, height, width) and count == channels
+    if alike and np.array_equal(index.reshape(-1), np.arange(index.size)):
         return data.tensor
-    operator = Positions(index=index, fill=data.quantization.stored_zero_point)
-    shape = (index.shape[0], channels, index.shape[1], index.shape[2])
-    return _append(context, node, data, operator, (data.tensor,), shape)
-
-
-def _swapped(context: ImportContext, node: OnnxNode, data: Real, plane: tuple[int, int]) -> Real:
-    """Positions as channels, and channels as the positions of a plane."""
-    batch, _, height, width = context.tensors[data.tensor].nchw
-    shape = (batch, height * width, *plane)
-    key = (data.tensor, shape, b"")
+    shape = (index.shape[0], count, index.shape[1], index.shape[2])
+    key = (data.tensor, (*shape, first, int(filled)), index.tobytes())
     if key not in context.moved:
-        context.moved[key] = _append(context, node, data, Swap(positions=shape[1]), (data.tensor,), shape)
-    return Real(tensor=context.moved[key], shape=shape, quantization=data.quantization)
+        some = None if count == channels else (first, count)
+        fill = data.quantization.stored_zero_point if filled else None
+        operator = Positions(index=index, fill=fill, channels=some)
+        context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)
+    return context.moved[key]
+
+
+def swapped(
+    context: ImportContext,
+    node: OnnxNode,
+    data: Real,
+    positions: int,
+    plane: tuple[int, int],
+    taken: Pair | None = None,
+) -> str:
+    """The tensor whose channels are the first `positions` of another one, and whose positions, a `plane`, are the
+    channels `taken` (first, count) of that one, or all."""
+    batch, channels, _, _ = context.tensors[data.tensor].nchw
+    shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken
+    key = (data.tensor, (*shape, *(some or ())), b"")
+    if key not in context.moved:
+        operator = Swap(positions=positions, channels=some)
+        context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)
+    return context.moved[key]
 
 
 def _append(

@@ -70,17 +70,22 @@ def boxes_of(index: np.ndarray, most: int) -> list[Box]:
 
 
 def _runs(values: Sequence[int], most: int) -> list[_Run]:
-    """Values as runs of equal steps: one, or one for each place in a period, or as they come."""
+    """Values as the fewest runs of equal steps: one, or one for each place in a period, or as they come."""
+    plain = _plain_runs(values, most)
     count = len(values)
-    for period in range(1, min(count // 2, MOST_PERIOD) + 1):
+    for period in range(1, min(count // 2, MOST_PERIOD, len(plain)) + 1):
         steps = {values[i + period] - values[i] for i in range(count - period)}
         if len(steps) == 1 and 0 <= (by := steps.pop()) <= most and (min(values) >= 0 or max(values) < 0):
             return [
                 _Run(start, period, len(range(start, count, period)), values[start], by)
                 for start in range(period)
             ]
+    return plain
+
+
+def _plain_runs(values: Sequence[int], most: int) -> list[_Run]:
+    count, start = len(values), 0
     found: list[_Run] = []
-    start = 0
     while start < count:
         end = start + 1
         by = values[end] - values[start] if end < count else 0
@@ -98,7 +103,10 @@ def _runs(values: Sequence[int], most: int) -> list[_Run]:
 
 
 def _joined(boxes: list[Box], most: int) -> list[Box]:
-    """Boxes of one column that follow each other in equal steps, as boxes of several columns."""
+    """Boxes of one column that follow each other in equal steps, as boxes of several columns.
+
+    Columns are what lies closer together in the output.
+    """
     found: list[Box] = []
     for key, group in groupby(boxes, key=_line):
         lines = list(group)
@@ -115,8 +123,19 @@ def _joined(boxes: list[Box], most: int) -> list[Box]:
         output = Steps(start=first.output.start, down=out, along=first.output.down)
         source = first.source
         source = None if source is None else Steps(start=source.start, down=by, along=source.down)
-        found.append(Box(rows=len(lines), columns=first.rows, output=output, source=source))
+        box = Box(rows=len(lines), columns=first.rows, output=output, source=source)
+        found.append(_turned(box) if output.down < output.along else box)
     return found
+
+
+def _turned(box: Box) -> Box:
+    """A box with rows as columns."""
+    output, source = (
+        None if side is None else replace(side, down=side.along, along=side.down)
+        for side in (box.output, box.source)
+    )
+    assert output is not None
+    return Box(rows=box.columns, columns=box.rows, output=output, source=source)
 
 
 def _line(box: Box) -> tuple[int, int, int] | None:

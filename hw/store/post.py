@@ -74,6 +74,7 @@ def row_members(lanes: int, config: Config) -> dict[str, Member]:
         "pass_last": Out(1),
         "differences": Out(DIFFERENCE_BITS * lanes),
         "elements": Out(row_lanes.ELEMENT_BITS * lanes),
+        "last_soon": In(1),
         "subtrahend": In(signed(DIFFERENCE_BITS)),
         "offset": In(signed(VALUE_BITS)),
         "factor": In(FACTOR_BITS),
@@ -251,6 +252,7 @@ class PostPipeline(wiring.Component):
             self.pass_first.eq(passes[0]),
             self.pass_last.eq(passes[-1]),
         ]
+        spare = self._spare_lanes(m, setting["lanes"], valid)
         differences: list[Value] = []
         elements: list[Value] = []
         totals: list[Signal] = []
@@ -262,6 +264,8 @@ class PostPipeline(wiring.Component):
                 row_lanes.LANE,
                 partial(row_lanes.RowLane, config=self._config),
                 value=value,
+                off=spare[lane],
+                maximum=self.row_flags.maximum,
                 look_up=setting["look_up"],
                 squares=self.row_flags.counts,
                 length=setting["length"],
@@ -278,6 +282,24 @@ class PostPipeline(wiring.Component):
             totals.append(total)
         m.d.comb += [self.differences.eq(Cat(*differences)), self.elements.eq(Cat(*elements))]
         return totals
+
+    def _spare_lanes(self, m: Module, elements: Value, valid: Value) -> list[Signal]:
+        """Which lanes of a pass have no element: those of a row's last vector from register ROWS' `lanes` on."""
+        beyond = register(
+            m,
+            Cat(*((elements != 0) & (elements <= lane) for lane in range(self._config.block_out))),
+            "lanes_beyond",
+        )
+        # A cycle before the pass is in the lanes.
+        soon = valid[_REDUCED - 1 : _REDUCED - 1 + self._passes] & self.last_soon.replicate(self._passes)
+        return [
+            register(
+                m,
+                Cat(*(soon[part] & beyond[part * self._lanes + lane] for part in range(self._passes))).any(),
+                f"lane_off_{lane}",
+            )
+            for lane in range(self._lanes)
+        ]
 
     def _own_zero_point(self, first: data.View) -> Value:
         """The zero point of what goes into stage B."""

@@ -37,7 +37,8 @@ class RowLane(wiring.Component):
 
     Members: `value` int32 of cycle t and `subtrahend`, which comes off it: `difference`, in t + 1. `element`, in t +
     ROW_VALUE_CYCLES: the entry of the rows' table (`look_up`), or the difference times itself (`squares`) or `length`,
-    less `offset` (of t + OFFSET_STAGE). `result`, in t + ROW_CYCLES - 1: the element times `factor` (of t +
+    less `offset` (of t + OFFSET_STAGE). With `off`, of cycle t, the lane has no element: its difference is the least
+    one (`maximum`) or 0, and its element 0. `result`, in t + ROW_CYCLES - 1: the element times `factor` (of t +
     FACTOR_STAGE) and 2^-`shift` (of t + SHIFT_STAGE), or `value` itself unless `shares`. `write`, a bit a plane: the
     word `at` of the table becomes `data`. Where there is no cycle named, members hold still while values are under way.
     """
@@ -50,6 +51,8 @@ class RowLane(wiring.Component):
             {
                 "value": In(signed(32)),
                 "subtrahend": In(signed(DIFFERENCE_BITS)),
+                "off": In(1),
+                "maximum": In(1),
                 "look_up": In(1),
                 "squares": In(1),
                 "length": In(LENGTH_BITS),
@@ -70,7 +73,9 @@ class RowLane(wiring.Component):
         """Names of registers end in the cycle that shows them."""
         m = Module()
         less = (self.value[:DIFFERENCE_BITS].as_signed() - self.subtrahend)[:DIFFERENCE_BITS].as_signed()
-        d = register(m, less, "difference_1")
+        none = Mux(self.maximum, -1 << (DIFFERENCE_BITS - 1), 0)
+        d = register(m, Mux(self.off, none, less).as_signed(), "difference_1")
+        off_3 = delay(m, self.off, OFFSET_STAGE, "off_3")
         m.d.comb += self.difference.eq(d)
         factor = Signal(signed(LENGTH_BITS + 1))
         m.d.comb += factor.eq(Mux(self.squares, d, self.length))
@@ -78,7 +83,7 @@ class RowLane(wiring.Component):
         entry_3 = self._entry(m, d[:8])
         whole = Mux(self.look_up, entry_3, product_3) - self.offset
         element_4 = Signal(signed(ELEMENT_BITS), reset_less=True)
-        m.d.sync += element_4.eq(whole)
+        m.d.sync += element_4.eq(Mux(off_3, 0, whole))
         m.d.comb += self.element.eq(element_4)
 
         low_5 = register(m, element_4 * self.factor[:_HALF], "low_5")

@@ -30,8 +30,9 @@ class Rows(wiring.Component):
     Members: `flags` and register ROWS (`setting`) hold still. `row`, with `row_first` and `row_last` (whether its
     vector is the first or last one of the row), from the cycle behind a vector's last read on until that of the next.
     In cycle t, ROW_BEFORE later, the vector's lanes have their values: `pass_first`, and `pass_last` with it or some
-    cycles behind, say which passes are there. `subtrahend` belongs to t, `offset`, `factor` and `shift` to the cycles
-    behind it that row_lanes.py names; `differences` come in t + 1 and `elements` in t + ROW_VALUE_CYCLES.
+    cycles behind, say which passes are there. `subtrahend` belongs to t, `last_soon` (`row_last`) to the cycle before
+    it, `offset`, `factor` and `shift` to the cycles behind it that row_lanes.py names; `differences` come in t + 1 and
+    `elements` in t + ROW_VALUE_CYCLES.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -55,6 +56,7 @@ class Rows(wiring.Component):
                 "pass_last": In(1),
                 "differences": In(DIFFERENCE_BITS * self._lanes),
                 "elements": In(ELEMENT_BITS * self._lanes),
+                "last_soon": Out(1),
                 "subtrahend": Out(signed(DIFFERENCE_BITS)),
                 "offset": Out(signed(VALUE_BITS)),
                 "factor": Out(FACTOR_BITS),
@@ -148,6 +150,7 @@ class Rows(wiring.Component):
         own = value_read.data.as_signed()
         off = Mux(flags.shares & setting["centre"] & ~look_up, own, 0)
         m.d.comb += [
+            self.last_soon.eq(delay(m, self.row_last, ROW_BEFORE - 1, "last_soon_late")),
             self.subtrahend.eq(
                 Mux(
                     flags.counts & flags.maximum,

@@ -365,7 +365,7 @@ class StoreUnit(wiring.Component):
             *(getattr(rows, name).eq(getattr(pipeline, name)) for name in passing),
             *(
                 getattr(pipeline, name).eq(getattr(rows, name))
-                for name in ("subtrahend", "offset", "factor", "shift")
+                for name in ("last_soon", "subtrahend", "offset", "factor", "shift")
             ),
             pipeline.row_write.eq(
                 Cat(

@@ -19,6 +19,7 @@ from vdla.compiler.graph.position_boxes import boxes_of
 from vdla.compiler.runtime.executor import run
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
+from vdla.isa.layout import format_names
 
 from .random_networks import builder
 from .right_programs import assert_right
@@ -138,3 +139,29 @@ def test_positions_in_any_order(seed: int, config: Config) -> None:
     shape = (len(index), 9, *index.shape[1:])
     y = b._append("positions", operator, (x,), shape, fill.zero_point)
     assert_right(compile_graph(fuse(b.graph(b.convolution(y, 4, (1, 1)))), config, verify=True))
+
+
+def test_a_window_in_a_row_is_one_box_and_one_copy() -> None:
+    # A window of 3 x 4 in a plane of 6 x 9, one place after the other, behind and before positions of zeros.
+    window = (np.arange(3)[:, None] * 9 + np.arange(4) + 11).reshape(-1)
+    index = np.concatenate([[-1], window, [-1, -1]]).reshape(1, -1, 1)
+    boxes = boxes_of(index[0], 108)
+    copied = [box for box in boxes if box.source is not None]
+    assert [(box.rows, box.columns, box.output.down, box.output.along) for box in copied] == [(3, 4, 4, 1)]
+    b = builder(7)
+    x = b.convolution(b.input(1, 3, 6, 9), 9, (1, 1))
+    y = b._append("positions", Positions(index=index), (x,), (1, 9, 15, 1), 0)
+    result = compile_graph(fuse(b.graph(b.convolution(y, 4, (1, 1)))), TINY, verify=True)
+    assert_right(result)
+
+
+def test_parameters_that_are_there_are_not_loaded_again() -> None:
+    index = np.random.default_rng(0).permutation(54).reshape(1, 6, 9)
+    b = builder(8)
+    x = b.input(1, 4, 6, 9)
+    y = b._append("positions", Positions(index=index), (x,), (1, 4, 6, 9), 0)
+    result = compile_graph(b.graph(y), replace(TINY, par_buffer_bytes=256), verify=True)
+    assert_right(result)
+    names = format_names(result.program.instructions)
+    # Each of many copies has the same parameters, in one of eight places.
+    assert names.count("LOAD.PAR") == 8 < names.count("STORE.POST") // 2

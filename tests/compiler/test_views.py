@@ -143,11 +143,30 @@ def windows() -> Viewed:
     return net
 
 
+def padded() -> Viewed:
+    """Rows and columns of zeros of which a function is no zero, nor a clamp, in front of a product of each place."""
+    net = Viewed(1, 4, 3, 5)
+    net.product("Conv", (6, 4, 1, 1), net.rounded(0.02))
+    net.moved(0, 2, 3, 1)
+    net.then("Pad", np.array([0, 0, 0, 0, 0, 1, 1, 0]))
+    net.add("Sigmoid")
+    net.rounded(1 / 200, 10)
+    net.rows(6, 6)
+    net.then("Pad", np.array([0, 1, 0, 0, 0, 0, 0, 0]))
+    net.add("Clip", *[net.constant(np.float32(v)) for v in (0.3, 2.0)])
+    net.rounded(0.03, 120)
+    net.reshaped(30, 6)
+    net.rows(6, 4)
+    net.shape = (30, 4)
+    return net
+
+
 CASES: dict[str, tuple[Callable[[], Viewed], set[type]]] = {
     "ConvNeXt": (channels_last, set()),
     "ViT": (patches, {Positions, Channels}),
     "Mixer": (mixed, {Swap}),
     "Swin": (windows, {Positions, Channels}),
+    "pads": (padded, {Positions}),
 }
 
 

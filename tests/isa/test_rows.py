@@ -11,7 +11,17 @@ from vdla.isa.errors import ConfigError, ProgramError
 from vdla.isa.extensions import blocks
 from vdla.isa.layout import formats
 from vdla.isa.reference import run_reference
-from vdla.isa.rows import FRACTION_BITS, apply, difference, radicand, reciprocal, reciprocal_root
+from vdla.isa.rows import (
+    FRACTION_BITS,
+    apply,
+    difference,
+    exponentials,
+    normalized_shares,
+    radicand,
+    reciprocal,
+    reciprocal_root,
+    softmax_shares,
+)
 from vdla.isa.scratchpads import scratchpad_sizes
 from vdla.sim import simulate
 
@@ -60,6 +70,12 @@ def run(config: Config, text: str, memory: np.ndarray) -> np.ndarray:
     return stored.view(np.int8).reshape(BLOCKS, POSITIONS, config.block_out)
 
 
+def padded(x: np.ndarray, valid: int) -> np.ndarray:
+    """Rows (POSITIONS, elements) of blocks of which the last has `valid` lanes."""
+    rows = x.transpose(1, 0, 2).reshape(POSITIONS, -1)
+    return rows[:, : rows.shape[1] - x.shape[2] + valid]
+
+
 def parameters(bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """uint32 (BLOCKS, 2, lanes)."""
     return np.stack([bias.astype(np.int32).view(np.uint32), scale.astype(np.float32).view(np.uint32)], 1)
@@ -100,6 +116,32 @@ def test_normalization_of_every_position(centre: int):
     root = np.sqrt(((d - mean) ** 2).mean((0, 2), keepdims=True) + epsilon)
     expected = np.clip(np.rint((d - mean) / root * gain[:, None] + offset[:, None]) - 7, -128, 127)
     assert (out == expected).mean() > 0.97 and np.abs(out - expected).max() <= 1
+
+
+@pytest.mark.parametrize("lanes", [None, 1])
+@pytest.mark.parametrize("valid", [1, 3])
+def test_spare_lanes_of_the_last_vector_take_no_part(valid: int, lanes: int | None):
+    config = dataclasses.replace(ROWS, post_lanes=lanes)
+    rng = np.random.default_rng(3)
+    x = rng.integers(-128, 40, (BLOCKS, POSITIONS, 4), np.int8)
+    x[-1, :, valid:] = 127
+    table = exponentials(0.04)
+    entries = parameters(np.zeros((BLOCKS, 4)), np.full((BLOCKS, 4), 256 / 2**FRACTION_BITS))
+    text = program(config, "maximum=1 pop_prev\n ", f"look_up=1 lanes={valid}")
+    out = run(config, text, image(config, x, table, entries))
+    rows = padded(x, valid)
+    expected = np.clip(np.rint(softmax_shares(rows, table).astype(np.float32) / 256) - 7, -128, 127)
+    np.testing.assert_array_equal(padded(out, valid), expected)
+    # A product with a zero point of -7 sees zeros there.
+    assert (out[-1, :, valid:] == -7).all()
+
+    length = rows.shape[1]
+    registers = f"centre=1 length={length} zero_point=5 epsilon=9 lanes={valid}"
+    entries = parameters(np.zeros((BLOCKS, 4)), np.full((BLOCKS, 4), 40 / 2**FRACTION_BITS))
+    out = run(config, program(config, " pop_prev", registers), image(config, x, table, entries))
+    shares = normalized_shares(rows, 5, True, 9) * np.float32(40 / 2**FRACTION_BITS)
+    np.testing.assert_array_equal(padded(out, valid), np.clip(np.rint(shares) - 7, -128, 127))
+    assert (out[-1, :, valid:] == -7).all()
 
 
 def test_factors_are_those_of_exact_numbers():

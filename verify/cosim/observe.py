@@ -16,6 +16,7 @@ from vdla.isa.hazards import record, start_access
 from vdla.isa.layout import FLAGS, MATRIX, PADS, Unit, decode_one, decode_uops, operand_shape, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.isa.program_builder import Instruction
+from vdla.isa.rows import elements_of_last
 from vdla.isa.timing import (
     AXI_BOUNDARY,
     BEGIN_DELAY,
@@ -47,6 +48,7 @@ ROW_MODES = (
     ),
     "maximum in several passes",
     "sums in several passes",
+    *(f"{what}, the last vector in part" for what in ("maximum", "sums", "shares")),
 )
 DISTANCES = (1, 2, 3, 4, 5)
 """Operations between a write and a read of one accumulator: up to four are in the pipelines between the two stages."""
@@ -424,6 +426,8 @@ def _rows(config: Config, register: Values, name: str, values: Values) -> Iterat
     if name == "STORE.POST" and not values["rows"]:
         return
     what = "shares" if name == "STORE.POST" else "maximum" if values["maximum"] else "sums"
+    if elements_of_last(register["lanes"], config.block_out) < config.block_out:
+        yield "rows", f"{what}, the last vector in part"
     if what != "shares" and config.post_passes > 1:
         yield "rows", f"{what} in several passes"
     if what == "maximum":

@@ -283,6 +283,22 @@ FAULTS: Final = (
         "a root is taken of a number that was moved by an odd number of places",
         ROWS,
     ),
+    _rtl(
+        "lanes without an element",
+        "store/row_lanes.py",
+        "m.d.sync += element_4.eq(Mux(off_3, 0, whole))",
+        "m.d.sync += element_4.eq(whole)",
+        "what lies in the spare lanes of a row's last vector goes into its sums",
+        ROWS,
+    ),
+    _simulator(
+        "lanes of a row's other vectors",
+        "rows.py",
+        "return min(wanted, lanes) if is_last and wanted > 0 else lanes",
+        "return min(wanted, lanes) if wanted > 0 else lanes",
+        "every vector of a row has no more elements than its last one",
+        ROWS,
+    ),
     _simulator(
         "mean of a row",
         "rows.py",

@@ -25,7 +25,7 @@ from .columns import Access, Column, Evaluator, Iterations, Rows, evaluator
 from .intrinsics import VECTORS
 from .kept_drafts import Drafts, KeptDrafts
 from .machine import DRAM, Batch, Span
-from .placement import ChainBuffer, DramBuffer, MicroOpMemory, Place, RegisterFile, Scratchpads
+from .placement import ChainBuffer, DramBuffer, MicroOpMemory, Place, RegisterFile, Scratchpads, StoreTables
 from .program_order import Draft, put_in_order
 
 
@@ -44,6 +44,7 @@ class Emission:
     micro_ops: MicroOpMemory
     scratchpads: Scratchpads
     registers: RegisterFile
+    tables: StoreTables
     activations: tuple[int, int]
     granule: int
     uop_address: int = 0

@@ -34,15 +34,15 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
         address = emitter.dram(operands["table"].buffer).address // TABLE_BYTES
         planes: dict[str, Column] = {"sram_base": config.tables, "dram_base": address, "y_size": 1}
         emitter.add("LOAD.TABLE", first, {**planes, "x_size": PLANES, "x_stride": PLANES})
+    fields = ("look_up", "centre", "length", "epsilon", "epsilon_shift", "lanes")
+    of_rows: dict[str, Column] = {
+        "zero_point": attributes["row_zero_point"],
+        **{name: attributes[name] for name in fields},
+    }
     registers: dict[str, dict[str, Column]] = {
         "ADDRESS": {"y_stride": down, "x_stride": 1},
         "WINDOW": {},
-        "ROWS": {
-            "zero_point": attributes["row_zero_point"],
-            **{
-                name: attributes[name] for name in ("look_up", "centre", "length", "epsilon", "epsilon_shift")
-            },
-        },
+        "ROWS": of_rows,
         "REQUANTIZE": {name: attributes[name] for name in ("zero_point", "low", "high")},
     }
     for name, fields in registers.items():
@@ -61,6 +61,10 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
         where = first if together == count else inner.position
         emitter.add("LOAD.PAR", where, {**load, "x_size": own, "x_stride": own})
         to = base + start * pitch
+        if attributes["lanes"] and together < count:
+            # Only the last blocks end with a block that is not full.
+            here = {} if start + size == count else {"lanes": 0}
+            emitter.set_register("ROWS", inner.position, {**of_rows, **here})
         emitter.add(
             "STORE.POST",
             inner.position,

@@ -23,7 +23,7 @@ from .chain_memory import array_depths
 from .emit import Emission, LayerEmitter
 from .kept_drafts import KeptDrafts
 from .machine import DRAM, Batch, seen_by_kernels
-from .placement import ChainBuffer, DramBuffer, MicroOpMemory, Place, RegisterFile, Scratchpads
+from .placement import ChainBuffer, DramBuffer, MicroOpMemory, Place, RegisterFile, Scratchpads, StoreTables
 from .tokens import flags, order, touches
 
 NOTHING_CHAINED: Mapping[str, ChainBuffer] = MappingProxyType({})
@@ -107,6 +107,7 @@ class Image:
             micro_ops=MicroOpMemory(config.uop_depth, layout.uop_dtype(config)),
             scratchpads=Scratchpads(config),
             registers=RegisterFile(),
+            tables=StoreTables(config),
             activations=activations,
             granule=config.out_bytes,
             uop_address=self.end,

@@ -161,6 +161,30 @@ class MicroOpMemory:
         return np.concatenate([np.zeros(0, dtype=self._dtype), *parts])
 
 
+class StoreTables:
+    """What the store unit's tables hold at this point of the program: the entry of DRAM in each of theirs."""
+
+    NAMES = ("LOAD.PAR", "LOAD.TABLE")
+    """The loads that fill them, of constants alone."""
+
+    def __init__(self, config: Config) -> None:
+        depths = zip(self.NAMES, (config.par_depth, config.table_depth), strict=True)
+        self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
+
+    def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
+        """Which of the loads of `name`, in program order, change a table."""
+        entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
+        columns = (
+            fields[field].tolist() for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
+        )
+        for number, (first, origin, rows, width, stride) in enumerate(zip(*columns, strict=True)):
+            here = entries[first : first + rows * width]
+            there = (origin + np.arange(rows)[:, None] * stride + np.arange(width)).reshape(-1)
+            kept[number] = not np.array_equal(here, there)
+            here[:] = there
+        return kept
+
+
 class RegisterFile:
     """The values the units' registers will have at this point of the program (zero at launch)."""
 

@@ -1,4 +1,5 @@
-"""From what a layer's chains emit to instructions in program order, CONFIGs that change nothing left out."""
+"""From what a layer's chains emit to instructions in program order; CONFIGs, and loads of the store unit's tables, that
+change nothing are left out."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Column, Rows, pick
+from .columns import Column, Rows, full, pick
 from .machine import Batch, Span
-from .placement import MicroOpMemory, RegisterFile
+from .placement import MicroOpMemory, RegisterFile, StoreTables
 
 if TYPE_CHECKING:
     from .emit import Emission
@@ -49,9 +50,12 @@ def put_in_order(
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     places = np.split(place, np.cumsum([len(draft.positions) for draft in drafts[:-1]]))
-    # How many instructions each place takes: none where a CONFIG changes nothing, one more where a page is loaded.
+    # How many instructions each place takes: none where one changes nothing, one more where a page is loaded.
     room = np.ones(len(order), dtype=np.int64)
     for where, kept in _register_writes(emission.registers, drafts, places):
+        room[where] = kept
+    for name in StoreTables.NAMES:
+        where, kept = _table_loads(emission.tables, name, drafts, places)
         room[where] = kept
     kept = room > 0
     turns, first = _place_micro_ops(emission.micro_ops, layer, drafts, places, sequences)
@@ -63,21 +67,25 @@ def put_in_order(
         emission.load_page(group, int(number[load] - room[load] + 1))
     emission.count += int(room.sum())
     for draft, mine in zip(drafts, places, strict=True):
-        fields, numbers = draft.fields, number[mine]
+        fields, numbers, reads, writes = draft.fields, number[mine], draft.reads, draft.writes
         if draft.sequence is not None:
             begin = first[mine]
             fields = {**fields, "uop_bgn": fields["uop_bgn"] + begin, "uop_end": fields["uop_end"] + begin}
-        if draft.register is not None:
+        if draft.register is not None or draft.name in StoreTables.NAMES:
             written = kept[mine]
             fields = {name: pick(value, written) for name, value in fields.items()}
+            reads, writes = (
+                tuple([Span(span.space, pick(span.low, written), pick(span.high, written)) for span in spans])
+                for spans in (reads, writes)
+            )
             numbers = numbers[written]
         if len(numbers):
             batch = Batch(
                 name=draft.name,
                 numbers=numbers,
                 fields=fields,
-                reads=draft.reads,
-                writes=draft.writes,
+                reads=reads,
+                writes=writes,
                 group=group,
             )
             emission.batches.append(batch)
@@ -102,6 +110,22 @@ def _register_writes(
             where, values = where[order], values[order]
         result.append((where, registers.write(name, values)))
     return result
+
+
+def _table_loads(
+    tables: StoreTables, name: str, drafts: Sequence[Draft], places: Sequence[Rows]
+) -> tuple[Rows, NDArray[np.bool_]]:
+    """The places of the loads of one of the store unit's tables, and which of them change it."""
+    loads = [(draft, mine) for draft, mine in zip(drafts, places, strict=True) if draft.name == name]
+    if not loads:
+        return np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    where = np.concatenate([mine for _, mine in loads])
+    order = np.argsort(where)
+    fields = {
+        field: np.concatenate([full(draft.fields.get(field, 0), len(mine)) for draft, mine in loads])[order]
+        for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
+    }
+    return where[order], tables.load(name, fields)
 
 
 def _place_micro_ops(

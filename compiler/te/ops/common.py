@@ -48,13 +48,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Outputs that do not lie side by side: output (y, x) is at (y * `steps`[0], x * `steps`[1]) of a `plane`.
+    """Outputs that do not lie side by side: output (y, x) is at (y * `steps`[0], y * `pitch` + x * `steps`[1]) of a
+    `plane`; rows of outputs have a `pitch` in a plane of one row.
 
     Where the first of them lies in the tensor, the kernel's offset says.
     """
 
     plane: Pair
     steps: Pair
+    pitch: int = 0
 
 
 CHAIN = "chain"
@@ -166,13 +168,15 @@ def post_nest(
         raise ValueError("a part of an output has no margins")
     top, left, bottom, right = area
     down = along = 1
+    pitch = 0
     if spread is not None:
         bottom, right, top, left, (down, along) = bottom - top, right - left, 0, 0, spread.steps
+        pitch = spread.pitch
     vector = o if outputs == 1 else o * outputs + s
     place = (o, s) if len(accumulator.shape) > 6 else (vector,)
 
     def at(buffer: Buffer, b: Expr, j: Expr):
-        row, column = y * down + top, x * along + left
+        row, column = y * down + top, y * pitch + x * along + left
         column = column if outputs == 1 else column * outputs + s
         first = (0,) * (len(buffer.shape) - 6)  # of vectors that lie apart
         if buffer.shape[2:4] == (1, 1) != out.shape[2:4]:

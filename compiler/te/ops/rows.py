@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.expr import Buffer, Call, Const, Expr, Var, all_of, cast, equal, maximum
+from vdla.isa.rows import DIFFERENCE_BITS
+
+from ...ir.expr import Buffer, Call, Const, Expr, Var, all_of, cast, equal, maximum, select
 from ...ir.stmt import (
     Alloc,
     Assign,
@@ -23,12 +25,16 @@ from ...ir.types import DType
 from ..blocks import Blocks
 from ..post import Post, post_value
 
+LEAST = -1 << (DIFFERENCE_BITS - 1)
+"""No element is less."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
     """What shares are: of a sum of table entries (`look_up`), or normalized elements; see `graph.int8_operators.Rows`.
 
-    `length` are the elements of a row. With `own` each channel has parameters of its own, else all have the same.
+    `length` are the elements of a row; what lies behind them in its last block takes no part, and has a share of 0.
+    With `own` each channel has parameters of its own, else all have the same.
     """
 
     look_up: bool
@@ -62,6 +68,11 @@ def rows_declaration(
     def element(name: str) -> Expr:
         return cast(acc[Var(f"{name}.o"), p, 0, Var(f"{name}.j")], DType.INT64)
 
+    def elements_only(at: tuple[Expr, Expr], value: Expr, other: int) -> Expr:
+        if shares.length == count * blocks.block_out:
+            return value
+        return select(at[0] * blocks.block_out + at[1] < shares.length, value, Const(other, DType.INT64))
+
     def first(name: str) -> Expr:
         return all_of(equal(Var(f"{name}.o"), 0), equal(Var(f"{name}.j"), 0))
 
@@ -71,8 +82,9 @@ def rows_declaration(
         return planes[0] + planes[1] * 256 + planes[2] * 65536
 
     def reduce(name: str, op, buffer: Buffer, what: Expr) -> Stmt:
+        value = elements_only((Var(f"{name}.o"), Var(f"{name}.j")), what, LEAST if op == "max" else 0)
         return over_row(
-            name, Reduce(name=name, op=op, buffer=buffer, indices=(Const(0),), value=what, first=first(name))
+            name, Reduce(name=name, op=op, buffer=buffer, indices=(Const(0),), value=value, first=first(name))
         )
 
     x = cast(acc[o, p, 0, j], DType.INT64)
@@ -92,6 +104,7 @@ def rows_declaration(
         w = (x - shares.zero_point) * shares.length - mean
         below = maximum(total[0] * shares.length - mean * mean + (shares.epsilon << shares.epsilon_shift), 0)
         root = True
+    w = elements_only((o, j), w, 0)
     share = Call("row_share", (w, below, Const(root, DType.BOOL)), DType.INT32)
     own = o if shares.own else Const(0)
     result = post_value(share + par[own, 0, j], par[own, 1, j], None, post)
@@ -132,6 +145,7 @@ def rows(
         ("length", 0 if shares.look_up else shares.length),
         ("epsilon", shares.epsilon),
         ("epsilon_shift", shares.epsilon_shift),
+        ("lanes", shares.length % lanes[1]),
         ("zero_point", post.zero_point),
         ("low", post.low),
         ("high", post.high),

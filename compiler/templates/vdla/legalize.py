@@ -15,13 +15,13 @@ from vdla.isa.config import Config
 from ...graph.abilities import Abilities, needs
 from ...graph.crop_taps import crop_taps
 from ...graph.errors import node_error
-from ...graph.fuse import fuse_combines, fuse_lookups, fuse_phases, fuse_pool
+from ...graph.fuse import fuse_combines, fuse_lookups, fuse_phases, fuse_pool, fuse_spare_positions
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Rows, Table
 from ...graph.layout import Layout
 from ...graph.remove_dead import remove_dead
 from ...graph.split_pools import split_max_pools
-from ...te.blocks import Window
+from ...te.blocks import Blocks, Window
 from .convolution_kernels import patch_workload, pooled_workload
 from .joined_tensors import Inside, joined_tensors
 from .patch_conv2d import PATCH_CONV2D
@@ -29,7 +29,8 @@ from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
 from .pool import MAX_POOL, MOST_WINDOW
 from .pool_kernels import is_broadcast, max_pool_workload
 from .rolling_pool import PATCH_CONV2D_POOL
-from .swap_kernels import whole_blocks_of_positions
+from .split_products import split_products
+from .whole_blocks import whole_blocks
 from .workload import Workload
 
 
@@ -55,7 +56,10 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     _check_extensions(graph, config)
     if Abilities.of(config).planes and not config.chain_buffer_bytes:
         graph = remove_dead(fuse_combines(graph, partial(_takes_planes, config, graph)))
-    graph = whole_blocks_of_positions(crop_taps(fuse_phases(graph)), config)
+    graph = crop_taps(fuse_phases(graph))
+    if config.has("table"):
+        graph = split_products(graph, Blocks.of(config).block)
+    graph = whole_blocks(graph, config)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
     makers = graph.producers()
     graph = fuse_pool(
@@ -76,6 +80,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     )
     if config.has("table"):
         graph = fuse_lookups(graph)
+    graph = fuse_spare_positions(graph, interleaved)
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
     layouts |= dict.fromkeys(interleaved, "interleaved")
     return Legalized(graph=graph, layouts=layouts, inside=joined_tensors(graph, config))

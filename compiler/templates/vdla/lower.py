@@ -37,7 +37,7 @@ from .convolution_kernels import convolution_kernel
 from .grouped_kernels import grouped_kernels
 from .legalize import Legalized
 from .lowered_kernels import LoweredKernels, constants_of, key_of
-from .part_kernels import phase_kernels
+from .part_kernels import phase_kernels, spaced_kernel
 from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernels, table_kernel
 from .position_kernels import position_kernels, resample_kernels
 from .product_kernels import product_kernels
@@ -76,6 +76,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
     match node.operator:
         case Int8Convolution(phases=Interleave() as phases) as operator:
             return tuple(phase_kernels(config, graph, node, operator, phases))
+        case Int8Convolution(spaced=(columns, pitch)) as operator:
+            return (spaced_kernel(config, graph, node, operator, columns, pitch),)
         case Int8Convolution() as operator:
             layout = legalized.layouts[node.inputs[0]]
             if operator.groups > 1 and (several := grouped_kernels(config, graph, node, operator)):
@@ -91,8 +93,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return (table_kernel(config, graph, node, table),)
         case Positions() as operator:
             return tuple(position_kernels(config, graph, node, operator))
-        case Swap():
-            return tuple(swap_kernels(config, graph, node))
+        case Swap() as operator:
+            return tuple(swap_kernels(config, graph, node, operator))
         case Products() as operator:
             return tuple(product_kernels(config, graph, node, operator))
         case Rows() as operator:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from vdla.isa.config import Config
 
 from ...graph.constants import Constant, unpacked
-from ...graph.graph import Graph, Node
+from ...graph.graph import Graph, Node, with_tensors
 from ...graph.int8_operators import Int8Convolution, Interleave
 from ...te.blocks import Blocks, Window
 from ...te.ops.common import Area, Spread
@@ -46,6 +46,19 @@ def part_kernel(
         recorded=False,
         offsets={name: start * position for name, start in starts.items()},
     )
+
+
+def spaced_kernel(
+    config: Config, graph: Graph, node: Node, operator: Int8Convolution, columns: int, pitch: int
+) -> Kernel:
+    """The kernel of a 1x1 convolution whose outputs lie in rows of `columns` positions, a `pitch` apart."""
+    source = graph.tensors[node.inputs[0]]
+    batch, channels, height, width = source.nchw
+    rows = height * width // columns
+    # Positions are no more than a number to it.
+    lines = with_tensors(graph, replace(source, shape=(batch, channels, rows, columns)))
+    spread = Spread(plane=(1, rows * pitch), steps=(0, 1), pitch=pitch)
+    return part_kernel(config, lines, node, operator, (0, 0, rows, columns), spread, {})
 
 
 def phase_kernels(

@@ -28,7 +28,7 @@ from .workload import windowed
 
 
 def position_kernels(config: Config, graph: Graph, node: Node, operator: Positions) -> list[Kernel]:
-    """One kernel for each box that the output consists of, in each image."""
+    """One kernel for each box that the output consists of, in each image. Channels begin with a block."""
     if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (*node.inputs, node.output)) > 1:
         raise node_error(
             f"configuration {config.name}",
@@ -48,18 +48,23 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
     ends = np.cumsum([plane for _, _, plane in images])
     # So far apart that no steps lead from one image to another.
     apart = 4 * max(plane for _, _, plane in images)
-    blocks = ceil_div(channels, Blocks.of(config).block)
+    lanes = Blocks.of(config).block
+    blocks = ceil_div(channels, lanes)
+    blocks_there = ceil_div(graph.tensors[node.inputs[0]].nchw[1], lanes)
+    first = 0 if operator.channels is None else operator.channels[0] // lanes
     kernels: list[Kernel] = []
     for image, index in enumerate(operator.index):
         of = np.searchsorted(ends, index, side="right")
         inside = index - np.concatenate([[0], ends])[of]
         for box in boxes_of(np.where(index < 0, -1, of * apart + inside), apart // 2):
             post, source = PLAIN, box.source
+            if source is None and operator.fill is None:
+                continue
             if source is None:
                 post, source = Post(low=operator.fill, high=operator.fill), Steps(start=0, down=0, along=0)
             which, start = divmod(source.start, apart)
             part, number, plane = images[which]
-            begins = (image * blocks * rows * columns, number * blocks * plane)
+            begins = (image * blocks * rows * columns, (number * blocks_there + first) * plane)
             for lines in _lines(box, source, start, (rows * columns, plane)):
                 kernels += _copies(config, node, part, channels, post, lines, begins)
                 _check_count(config, node, kernels)
@@ -100,7 +105,8 @@ def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iter
     size, of = planes
     count = (box.rows, box.columns)
     there, here = _spread(box.output, count, size), _spread(source, count, of)
-    if there is not None and here is not None:
+    # What is loaded are rows and columns of a plane.
+    if there is not None and here is not None and not here.pitch:
         output = _Side(start=box.output.start, spread=there)
         yield _Copy(rows=box.rows, columns=box.columns, output=output, source=_Side(start=start, spread=here))
         return
@@ -126,8 +132,10 @@ def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
         return None
     if down == 0:
         return Spread(plane=(1, plane), steps=(0, steps.along))
-    if down < reach or plane % down or rows > plane // down:
+    if down < reach:
         return None
+    if plane % down or rows > plane // down:
+        return Spread(plane=(1, plane), steps=(0, steps.along), pitch=down)
     return Spread(plane=(plane // down, down), steps=(1, steps.along))
 
 

@@ -23,14 +23,20 @@ from .workload import windowed
 
 
 def product_kernels(config: Config, graph: Graph, node: Node, operator: Products) -> list[Kernel]:
-    """One kernel for each group. Raises NodeError where blocks of channels or tiles of weights are not whole."""
+    """One kernel for each group. Spare lanes of the last block of `depth` channels are the zero point in one of the
+    tensors (`whole_blocks`). Raises NodeError where products begin inside of blocks, or of tiles of weights.
+    """
     lanes = config.block_out
-    sizes = [graph.tensors[name].nchw for name in (*node.inputs, node.output)]
+    sizes = [graph.tensors[name].nchw for name in (*node.inputs[:2], node.output)]
     planes = [height * width for _, _, height, width in sizes]
     _check(config, node, operator, planes[1])
     blocks = [ceil_div(channels, lanes) for _, channels, _, _ in sizes]
     workload = windowed(
-        CONV2D.name, (1, operator.depth, 1, operator.rows), operator.columns, Window(kernel=(1, 1))
+        CONV2D.name,
+        (1, operator.depth, 1, operator.rows),
+        operator.columns,
+        Window(kernel=(1, 1)),
+        operand=operator.post.has_operand,
     )
     source = Source(
         workload=replace(workload, width=planes[0]),
@@ -56,6 +62,8 @@ def product_kernels(config: Config, graph: Graph, node: Node, operator: Products
             )
         }
         tensors = {"X": node.inputs[0], "W": node.inputs[1], "Y": node.output}
+        if operator.post.has_operand:
+            tensors["R"], offsets["R"] = node.inputs[2], offsets["Y"]
         kernels.append(
             Kernel(
                 workload=workload,
@@ -83,12 +91,11 @@ def _check(config: Config, node: Node, operator: Products, plane: int) -> None:
     if any(operator.zero_points) and not config.has("zero_points"):
         raise node_error(where, node.members[0], node.kind, *needs("zero_points"))
     starts = [place for group in operator.groups for place in (group.a[0], *group.b, group.output[0])]
-    whole = (operator.depth, operator.columns, plane, *starts)
-    if any(size % lanes for size in whole):
+    if any(size % lanes for size in (plane, *starts)):
         raise node_error(
             where,
             node.members[0],
             node.kind,
-            f"products of {operator.depth} channels and {operator.columns} columns do not fill blocks of {lanes}",
+            f"products of {operator.depth} channels and {operator.columns} columns begin inside of blocks of {lanes}",
             "use multiples",
         )

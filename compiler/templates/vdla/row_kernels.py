@@ -7,10 +7,9 @@ from vdla.isa.config import Config
 from vdla.isa.rows import planes_of
 
 from ...graph.constants import Constant, unpacked
-from ...graph.errors import node_error
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Rows
-from ...te.blocks import Blocks, Window
+from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops.rows import Shares, rows
 from .rows import ROWS, RowsExpression
 from .template import Kernel, bound_tensors, parameters
@@ -18,20 +17,9 @@ from .workload import windowed
 
 
 def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kernel:
-    """The kernel of a node.
-
-    Raises NodeError where the last block of channels is not full: its other lanes would count.
-    """
+    """The kernel of a node."""
     sizes = graph.tensors[node.inputs[0]].nchw
     batch, channels, height, width = sizes
-    if channels % config.block_out:
-        raise node_error(
-            f"configuration {config.name}",
-            node.members[0],
-            node.kind,
-            f"its rows of {channels} elements do not fill blocks of {config.block_out}",
-            "use a multiple",
-        )
     shares = Shares(
         look_up=operator.entries is not None,
         length=channels,
@@ -45,7 +33,7 @@ def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kern
     program = rows(
         blocks=Blocks.of(config),
         images=batch,
-        count=channels // config.block_out,
+        count=ceil_div(channels, config.block_out),
         positions=height * width,
         tile=height * width,
         shares=shares,

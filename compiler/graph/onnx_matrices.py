@@ -1,0 +1,140 @@
+"""Where the matrices of products of activations lie: rows in positions, columns in channels; moved where they do not.
+
+Channels begin with a block, and so do the positions of what an array takes as weights: a tile of them is a block of
+positions. What is moved gets positions of whole blocks, of which those behind the rows hold anything: they become lanes
+that no softmax counts, and that a product multiplies with a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from ..te.blocks import ceil_div
+from .onnx_context import ImportContext, OnnxNode
+from .onnx_values import Real
+from .onnx_views import elements_of, moved_positions, rows_of, seen_as, swapped
+
+Places = list[tuple[int, int, int]]
+"""Image, first channel and first position of each matrix of a stack."""
+Laid = tuple[Real, Places]
+"""A tensor, and where the matrices of a stack lie in it."""
+
+
+def matrices(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Laid, Laid]:
+    """Two stacks of as many matrices (..., rows, columns), each pair in one image, images in their order; positions of
+    `b` begin with a block. Raises ModelError for elements in an order that no moves make."""
+    block = context.abilities.block
+    sides = [(a, _places(context, a, 1)), (b, _places(context, b, block))]
+    images = next((own for _, places in sides if (own := _images(places)) is not None), _leading(a.shape))
+    first, second = (
+        (_tensor(context, value), places)
+        if places is not None and [image for image, _, _ in places] == images
+        else _laid(context, node, value, images)
+        for value, places in sides
+    )
+    return first, second
+
+
+def _images(places: Places | None) -> list[int] | None:
+    """The images of matrices, if there are as many in each and these follow one another."""
+    if places is None:
+        return None
+    found = [image for image, _, _ in places]
+    count = max(found) + 1
+    return found if found == np.repeat(np.arange(count), len(found) // count).tolist() else None
+
+
+def _leading(shape: tuple[int, ...]) -> list[int]:
+    """An image for each step of the first of several leading axes."""
+    *lead, _, _ = shape
+    images = lead[0] if len(lead) > 1 else 1
+    return np.repeat(np.arange(images), prod(lead) // images).tolist()
+
+
+def _tensor(context: ImportContext, value: Real) -> Real:
+    return replace(value, shape=context.tensors[value.tensor].shape, view=None)
+
+
+def _places(context: ImportContext, value: Real, step: int) -> Places | None:
+    """Where matrices lie, positions at multiples of `step`; None where they do not lie so."""
+    _, channels, height, width = context.tensors[value.tensor].nchw
+    *_, rows, columns = value.shape
+    elements, plane = elements_of(context, value).reshape(-1, rows, columns), height * width
+    first = elements[:, 0, 0]
+    wanted = first[:, None, None] + np.arange(rows)[:, None] + np.arange(columns) * plane
+    channel, position = first // plane % channels, first % plane
+    if (elements < 0).any() or not np.array_equal(elements, wanted):
+        return None
+    if (channel + columns > channels).any() or (position + rows > plane).any():
+        return None
+    if (channel % context.abilities.block).any() or (position % step).any():
+        return None
+    return list(zip((first // (channels * plane)).tolist(), channel.tolist(), position.tolist(), strict=True))
+
+
+def _laid(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid:
+    """Matrices that are moved: positions alone, or positions and then both exchanged, or element by element."""
+    found = _by_positions(context, node, value, images) or _turned(context, node, value, images)
+    if found is None:
+        value = rows_of(context, node, value).data
+        places = _places(context, value, context.abilities.block)
+        if places is not None and [image for image, _, _ in places] == images:
+            return _tensor(context, value), places
+        found = _by_positions(context, node, value, images)
+    if found is None:
+        context.fail(node, f"reads {value.shape} in an order that no product has", "transpose it before")
+    return found
+
+
+def _by_positions(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid | None:
+    """Matrices whose columns are channels one behind the other: their positions are moved, those of matrices that have
+    the same ones once. None for others."""
+    _, channels, height, width = context.tensors[value.tensor].nchw
+    *_, rows, columns = value.shape
+    block, plane = context.abilities.block, height * width
+    elements = elements_of(context, value).reshape(-1, rows, columns)
+    channel = elements // plane % channels
+    place = elements // (plane * channels) * plane + elements % plane
+    first = channel[:, 0, 0]
+    lies = (channel == first[:, None, None] + np.arange(columns)).all() and (place == place[..., :1]).all()
+    if (elements < 0).any() or not lies or (first % block).any():
+        return None
+    step = ceil_div(rows, block) * block
+    slots: list[dict[bytes, int]] = [{} for _ in range(images[-1] + 1)]
+    for image, of in zip(images, place[..., 0], strict=True):
+        slots[image].setdefault(of.tobytes(), len(slots[image]))
+    index = np.full((len(slots), max(map(len, slots)), step), -1, np.int64)
+    places: Places = []
+    for image, of, begin in zip(images, place[..., 0], first.tolist(), strict=True):
+        slot = slots[image][of.tobytes()]
+        index[image, slot, :rows] = of
+        places.append((image, begin - int(first.min()), slot * step))
+    taken = int(first.min()), int(first.max() - first.min()) + columns
+    tensor = moved_positions(context, node, value, index.reshape(len(slots), -1, 1), taken, filled=False)
+    return _tensor(context, replace(value, tensor=tensor)), places
+
+
+def _turned(context: ImportContext, node: OnnxNode, value: Real, images: Sequence[int]) -> Laid | None:
+    """Matrices whose rows are channels one behind the other: exchanged with positions. None for others."""
+    *_, rows, columns = value.shape
+    turned = seen_as(context, value, np.swapaxes(elements_of(context, value), -1, -2))
+    places = _places(context, turned, context.abilities.block)
+    if places is not None and [image for image, _, _ in places] == images:
+        data = _tensor(context, turned)
+    else:
+        found = _by_positions(context, node, turned, images)
+        if found is None:
+            return None
+        data, places = found
+    low = min(channel for _, channel, _ in places)
+    count = max(channel for _, channel, _ in places) + rows - low
+    positions = max(position for _, _, position in places) + columns
+    tensor = swapped(context, node, data, positions, (count, 1), (low, count))
+    return (
+        _tensor(context, replace(data, tensor=tensor)),
+        [(image, position, channel - low) for image, channel, position in places],
+    )

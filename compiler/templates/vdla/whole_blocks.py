@@ -1,0 +1,177 @@
+"""Nodes made fit for blocks: whole blocks of positions where these become weights or channels, and lanes that count for
+nothing where a sum goes over a block that is not full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ...graph.errors import node_error
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import (
+    Group,
+    Int8Convolution,
+    Int8Operator,
+    Positions,
+    Products,
+    Rows,
+    Swap,
+)
+from ...graph.names import unused
+from ...te.blocks import Blocks, Pair, Window
+from ...te.post import Post
+
+
+class _Rewrite:
+    """A graph's nodes, built anew in their order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._names = {node.name for node in graph.nodes}
+        self.nodes: list[Node] = []
+        self.tensors = dict(graph.tensors)
+        self.makers: dict[str, Node] = {}
+        self._made: dict[tuple[str, str, Pair], str] = {}
+
+    def add(self, node: Node) -> None:
+        self.nodes.append(node)
+        self.makers[node.output] = node
+
+    def copy(
+        self, reader: Node, source: str, what: str, operator: Int8Operator, shape: Sequence[int], taken: Pair
+    ) -> str:
+        """A tensor of shape `shape` that `operator` makes of `source`, for `reader`; once for channels `taken`."""
+        key = (source, what, taken)
+        if key not in self._made:
+            name = unused(f"{source}.{what}", self.tensors)
+            self.tensors[name] = replace(self.tensors[source], name=name, shape=tuple(shape))
+            own = unused(f"{reader.name}.{what}", self._names)
+            self._names.add(own)
+            self.add(replace(reader, name=own, operator=operator, inputs=(source,), output=name))
+            self._made[key] = name
+        return self._made[key]
+
+    def graph(self) -> Graph:
+        return replace(self._graph, nodes=tuple(self.nodes), tensors=self.tensors)
+
+
+def whole_blocks(graph: Graph, config: Config) -> Graph:
+    """The graph in which what becomes weights or channels has whole blocks of positions, and the spare lanes of a sum's
+    last block are the zero point in one of the factors.
+
+    Raises NodeError for products whose last block of channels is not full and holds others.
+    """
+    block, rewrite = Blocks.of(config).block, _Rewrite(graph)
+    for node in graph.nodes:
+        match node.operator:
+            case Swap() as operator:
+                node = _swapped(rewrite, node, operator, block)
+            case Products() as operator:
+                node, operator = _multiplied(rewrite, node, operator, block)
+                if operator.depth % block:
+                    node = _summed(rewrite, node, operator, config, block)
+            case _:
+                pass
+        rewrite.add(node)
+    return rewrite.graph()
+
+
+def _filled(rewrite: _Rewrite, node: Node, source: str, block: int, taken: Pair) -> str:
+    """A tensor's channels `taken`, with positions behind those of each plane as far as a block goes.
+
+    What they hold becomes lanes that count for nothing: columns of products behind the last one, or channels behind
+    those of a sum, where the other factor is its zero point.
+    """
+    tensor = rewrite.tensors[source]
+    batch, channels, height, width = tensor.nchw
+    places = np.arange(batch * height * width).reshape(batch, -1)
+    index = np.pad(places, ((0, 0), (0, -places.shape[1] % block)), constant_values=-1)
+    some = None if taken == (0, channels) else taken
+    operator = Positions(index=index[..., None], fill=None, channels=some)
+    return rewrite.copy(node, source, "filled", operator, (batch, taken[1], index.shape[1], 1), taken)
+
+
+def _swapped(rewrite: _Rewrite, node: Node, operator: Swap, block: int) -> Node:
+    _, channels, height, width = rewrite.tensors[node.inputs[0]].nchw
+    if height * width % block == 0:
+        return node
+    taken = operator.channels or (0, channels)
+    source = _filled(rewrite, node, node.inputs[0], block, taken)
+    return replace(node, inputs=(source,), operator=replace(operator, channels=None))
+
+
+def _multiplied(rewrite: _Rewrite, node: Node, operator: Products, block: int) -> tuple[Node, Products]:
+    _, _, height, width = rewrite.tensors[node.inputs[1]].nchw
+    starts = [group.b[0] for group in operator.groups]
+    if height * width % block == 0 or any(start % block for start in starts):
+        return node, operator
+    low, high = min(starts), max(starts) + operator.depth
+    source = _filled(rewrite, node, node.inputs[1], block, (low, high - low))
+    groups = tuple([replace(group, b=(group.b[0] - low, group.b[1])) for group in operator.groups])
+    operator = replace(operator, groups=groups)
+    return replace(node, inputs=(node.inputs[0], source, *node.inputs[2:]), operator=operator), operator
+
+
+def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, block: int) -> Node:
+    """Products with a factor whose spare lanes are its zero point: one that has them, or the first, made so."""
+    factors = node.inputs[:2]
+    ends = [[_channel(group, side) + operator.depth for group in operator.groups] for side in range(2)]
+    alone = [set(end) == {rewrite.tensors[name].nchw[1]} for end, name in zip(ends, factors, strict=True)]
+    for side, name in enumerate(factors):
+        if alone[side] and spare_lanes(rewrite, name) == operator.zero_points[side]:
+            return node
+    if True not in alone:
+        raise node_error(
+            f"configuration {config.name}",
+            node.members[0],
+            node.kind,
+            f"products of {operator.depth} channels do not fill blocks of {block}, which hold others, too",
+            "use a multiple",
+        )
+    side = alone.index(True)
+    tensor, zero = rewrite.tensors[node.inputs[side]], operator.zero_points[side]
+    channels = tensor.nchw[1]
+    operator_of_copy = Int8Convolution(
+        weight=np.eye(channels, dtype=np.int8).reshape(channels, channels, 1, 1),
+        bias=np.full(channels, -zero, np.int32),
+        scale=np.ones(1, np.float32),
+        window=Window(kernel=(1, 1)),
+        pad_value=zero,
+        post=Post(zero_point=zero),
+        share=0.0,
+    )
+    inputs = list(node.inputs)
+    inputs[side] = rewrite.copy(node, tensor.name, "alone", operator_of_copy, tensor.shape, (0, channels))
+    return replace(node, inputs=tuple(inputs))
+
+
+def _channel(group: Group, side: int) -> int:
+    return (group.a, group.b)[side][0]
+
+
+def spare_lanes(rewrite: _Rewrite, name: str) -> int | None:
+    """What the lanes of a tensor's last block hold that are no channels; None where that is not known.
+
+    Weights, biases and shares are 0 there.
+    """
+    maker = rewrite.makers.get(name)
+    match None if maker is None else maker.operator:
+        case Int8Convolution(groups=1, pool=None, phases=None, post=post, table=table) if (
+            post.combination is None
+        ):
+            value = min(max(post.zero_point, post.low), post.high)
+            return value if table is None else int(table[value + 128])
+        case Rows(post=post, entries=entries, bias=bias) if entries is None or not bias.any():
+            return min(max(post.zero_point, post.low), post.high)
+        case Positions(fill=fill, channels=taken):
+            assert maker is not None
+            source = maker.inputs[0]
+            if len(maker.inputs) > 1 or (taken is not None and sum(taken) < rewrite.tensors[source].nchw[1]):
+                return None
+            value = spare_lanes(rewrite, source)
+            return value if value == fill else None
+        case _:
+            return None

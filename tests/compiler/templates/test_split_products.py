@@ -1,0 +1,69 @@
+"""A convolution whose parts are read through tables, or by products, becomes one for each part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from vdla.compiler.driver import compile_graph
+from vdla.compiler.graph.cost import compulsory_bytes, count_macs
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.int8_operators import Group, Int8Convolution, Products, Table
+from vdla.compiler.te.post import Post
+from vdla.isa.config import load_config
+
+from ..random_networks import builder
+from ..right_programs import assert_right
+
+TINY = load_config("tiny")
+MACHINE = replace(TINY, extensions=(*TINY.extensions, "table", "zero_points"))
+
+
+def scaled_attention(*, another_reader: bool = False) -> tuple[Graph, str]:
+    """Queries and keys of two heads as one product of which the queries are scaled, and their scores."""
+    b = builder(5)
+    source = b.input(1, 8, 6, 1)
+    both = b.convolution(source, 20, (1, 1))
+    table = b.random.integers(-128, 128, 256).astype(np.int8)
+    scaled = b._append("scaled", Table(table=table), (both,), b.tensors[both].shape, 0)
+    groups = tuple(
+        [Group(image=0, a=(4 * head, 0), b=(8 + 4 * head, 0), output=(0, 6 * head)) for head in range(2)]
+    )
+    operator = Products(
+        groups=groups,
+        rows=6,
+        columns=6,
+        depth=4,
+        zero_points=(3, -2),
+        scale=np.float32(0.004),
+        post=Post(zero_point=1),
+    )
+    scores = b._append("scores", operator, (scaled, both), (1, 6, 12, 1), 1)
+    outputs = [scores] if not another_reader else [scores, b.convolution(both, 4, (1, 1))]
+    return b.graph(*outputs), both
+
+
+def test_parts_are_looked_up_in_their_own_stores():
+    graph, both = scaled_attention()
+    (whole,) = [node for node in graph.nodes if node.output == both]
+    result = compile_graph(graph, MACHINE, virtual_threads=2, verify=True)
+    parts = [node for node in result.graph.nodes if isinstance(node.operator, Int8Convolution)]
+    # Channels from 16 on are read by nothing.
+    assert sorted(len(node.operator.weight) for node in parts) == [8, 8]
+    assert sorted(node.operator.table is not None for node in parts) == [False, True]
+    assert not any(isinstance(node.operator, Table) for node in result.graph.nodes)
+    # Together they are as much work, of which the input counts once.
+    left_out = 4 * (8 + 6 + 4) + round(8 * 6 * 4 / 20)
+    assert sum(count_macs(result.graph, node) for node in parts) == count_macs(graph, whole) * 16 // 20
+    assert (
+        sum(compulsory_bytes(result.graph, node) for node in parts)
+        == compulsory_bytes(graph, whole) - left_out
+    )
+    assert assert_right(result) > 50
+
+
+def test_what_another_node_reads_whole_is_not_cut():
+    graph, _ = scaled_attention(another_reader=True)
+    result = compile_graph(graph, MACHINE, virtual_threads=2, verify=True)
+    assert any(isinstance(node.operator, Table) for node in result.graph.nodes)
+    assert assert_right(result) > 50
