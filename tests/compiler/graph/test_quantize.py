@@ -12,6 +12,7 @@ from float_networks import FloatNetwork, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
+from vdla.codesign.evaluate import kernels_saturate
 from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.quantize.error import Error
@@ -104,7 +105,8 @@ def test_every_layer_of_random_networks_is_within_one_step_of_onnxruntime(
     result = quantized(network, recipe)
     data = result.proto.SerializeToString()
     feed = samples_of(network)[0]
-    differences = layers_against_runtime(data, feed, recipe.activations == "uint8")
+    optimized = recipe.activations == "uint8" and not kernels_saturate()
+    differences = layers_against_runtime(data, feed, optimized)
     graph = import_model(data)
     assert {Int8Convolution, Int8AveragePool} <= {
         type(node.operator) for node in graph.nodes

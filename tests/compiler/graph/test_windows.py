@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from vdla.codesign.evaluate import kernels_saturate
+from runtime_integers import WEIGHTS
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
 from vdla.compiler.graph.interpret import interpret
@@ -71,12 +71,10 @@ def convolution_model(case):
     dtype, groups = np.dtype(case["dtype"]), case["attributes"]["group"]
     zero_point = lambda: rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, dtype=dtype)  # noqa: E731
     names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
-    # Two products stay below 2^15 where ONNX Runtime adds them in 16 bits.
-    most = 64 if kernels_saturate() else 128
     initializers = {
         "xs": np.float32(rng.uniform(0.01, 1)),
         "xz": zero_point(),
-        "w": rng.integers(-most, most, (outputs, case["shape"][1] // groups, *kernel)).astype(np.int8),
+        "w": rng.integers(-WEIGHTS, WEIGHTS, (outputs, case["shape"][1] // groups, *kernel)).astype(np.int8),
         "ws": rng.uniform(0.001, 0.1, outputs).astype(np.float32),
         "wz": np.zeros(outputs, np.int8),
         "ys": np.float32(rng.uniform(0.1, 2)),
