@@ -15,7 +15,7 @@ from vdla.compiler.graph.graph import Graph, Tensor
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_read import read_model
+from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.graph.quantization import Quantization
 from vdla.isa.arithmetic import quantize
 from vdla.util.errors import UserError
@@ -195,8 +195,8 @@ def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
     return load_outputs(graph, interpret(graph, store_inputs(graph, arrays)))
 
 
-def reference_to_use(wanted: str) -> tuple[str, str | None]:
-    """Which reference checks a run: (name, why it is not the wanted one, or None).
+def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
+    """Which reference checks a run of a model: (name, why it is not the wanted one, or None).
 
     `wanted` is auto, onnxruntime or interpreter. Raises CheckError when ONNX Runtime is demanded and not installed.
     """
@@ -208,9 +208,23 @@ def reference_to_use(wanted: str) -> tuple[str, str | None]:
         if wanted == ONNXRUNTIME:
             raise CheckError('ONNX Runtime is not installed; pip install "vdla[check]"') from None
         return INTERPRETER, 'ONNX Runtime is not installed (pip install "vdla[check]")'
-    if wanted != ONNXRUNTIME and kernels_saturate():
-        return INTERPRETER, "this processor has no VNNI, so ONNX Runtime's int8 kernels may saturate"
+    if wanted != ONNXRUNTIME and kernels_saturate() and (kind := _integer_operator(model)) is not None:
+        return INTERPRETER, f"this processor has no VNNI, so ONNX Runtime's {kind} may saturate"
     return ONNXRUNTIME, None
+
+
+def _integer_operator(model: Path) -> str | None:
+    """An operator of a model that multiplies integers itself; None for float models and for QDQ, which need not."""
+    return next(
+        (
+            node.op_type
+            for node in read_model(model).bare.graph.node
+            if node.op_type.startswith(
+                ("QLinear", "QGemm", "ConvInteger", "MatMulInteger", "DynamicQuantize")
+            )
+        ),
+        None,
+    )
 
 
 def kernels_saturate() -> bool:
@@ -295,12 +309,12 @@ def onnxruntime_outputs(
 ) -> list[Arrays]:
     """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError when it refuses the model.
 
-    uint8 activations run at default optimization, where its integer kernels are used, unless `optimized` is False or
-    these saturate; symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and
+    uint8 activations run at default optimization, where its integer kernels are used, unless `optimized` is False;
+    symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and
     QuantizeLinear pair stay (docs/measures.md).
     """
     names = [output.name for output in graph.outputs]
-    results = session_runs(str(model), names, launches, optimized=optimized and _integers_right(graph))
+    results = session_runs(str(model), names, launches, optimized=optimized and not symmetric(graph))
     return [
         {name: np.asarray(value) for name, value in zip(names, values, strict=True)} for values in results
     ]
@@ -309,12 +323,7 @@ def onnxruntime_outputs(
 def _session_runs(
     model: str | bytes, graph: Graph, names: list[str], launches: Sequence[Arrays]
 ) -> list[list[NDArray[Any]]]:
-    return session_runs(model, names, launches, optimized=_integers_right(graph))
-
-
-def _integers_right(graph: Graph) -> bool:
-    """Whether ONNX Runtime's integer kernels are the reference: else each layer is computed in float."""
-    return not symmetric(graph) and not kernels_saturate()
+    return session_runs(model, names, launches, optimized=not symmetric(graph))
 
 
 def session_runs(
@@ -327,6 +336,7 @@ def session_runs(
 ) -> list[list[NDArray[Any]]]:
     """The named outputs of a model (a path, or the bytes of one) for each launch, as ONNX Runtime computes them.
 
+    Quantized models are not `optimized` where its integer kernels saturate: it computes their layers in float then.
     Raises RefusedModelError, which ends with `way_out`.
     """
     import onnxruntime
@@ -335,7 +345,7 @@ def session_runs(
     options.log_severity_level = 3
     # Its threads would wait for work in a loop, on cores that others need.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if not optimized:
+    if not optimized or (kernels_saturate() and is_quantized(model)):
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

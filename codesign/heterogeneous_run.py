@@ -104,7 +104,7 @@ def check_division(
         for region in network.regions:
             if isinstance(region.code, Compiled):
                 _check_interpreter(region, region.code, result)
-    against, remark = reference_to_use(wanted)
+    against, remark = reference_to_use(wanted, model)
     verdict = DivisionCheck(against=against, images=len(launches))
     if against == INTERPRETER:
         return verdict, remark

@@ -147,7 +147,7 @@ def check_run(
     `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and why the reference is not ONNX Runtime
     where that was not asked for. Raises RuntimeError when simulator and interpreter differ: a defect of ours.
     """
-    against, remark = reference_to_use(wanted)
+    against, remark = reference_to_use(wanted, model)
     graph = compiled.graph
     own = [interpreter_outputs(graph, arrays) for arrays in launches]
     for number, (ours, theirs) in enumerate(zip(simulated.launches, own, strict=True)):

@@ -54,7 +54,7 @@ def check_outputs(
 
     `wanted` is auto or onnxruntime; `tensor_float`: products were allowed to use tf32. Raises CheckError.
     """
-    against, remark = reference_to_use(wanted)
+    against, remark = reference_to_use(wanted, model)
     if against != ONNXRUNTIME:
         return None, remark
     try:

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from campaign import representatives
+from runtime_integers import addable
 from shipped import shipped
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
@@ -26,7 +27,7 @@ from vdla.compiler.graph.onnx_import import import_model
     ),
 )  # fmt: skip
 def test_layers_and_fusion(name, form, batch, layers_against_runtime, fusion_exact, runtime):
-    data = build(name, form, batch=batch).SerializeToString()
+    data = addable(build(name, form, batch=batch).SerializeToString())
     feed = {"input": sample_inputs(name, batch)}
     differences = layers_against_runtime(data, feed, form != "s8")
     assert max(differences.values()) <= (1 if form == "s8" else 0), differences
@@ -36,7 +37,7 @@ def test_layers_and_fusion(name, form, batch, layers_against_runtime, fusion_exa
 
 
 def test_resnet18_layers_work_and_roofline(layers_against_runtime, fusion_exact):
-    data = shipped("resnet18", "u8")
+    data = addable(shipped("resnet18", "u8"))
     feed = {"input": sample_inputs("resnet18", 1)}
     graph = import_model(data)
     assert set(layers_against_runtime(data, feed, True).values()) == {0}
