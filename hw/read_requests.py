@@ -46,8 +46,8 @@ class BurstCutter(wiring.Component):
 
     Members: `start` in cycle b loads `runs` (only when not `active`); from b + 3 on (PRODUCT_CYCLES later if
     several rows are joined) `burst.valid` shows the first burst, registered; `ready` in cycle t moves on to the next,
-    shown in t + 2. `active` holds from b + 1 through the cycle of the last burst's `ready`; with nothing to cut for
-    one cycle.
+    shown in t + 2. `ends`: the burst is the last one of the runs. `active` holds from b + 1 through the cycle of the
+    last burst's `ready`; with nothing to cut for one cycle.
     """
 
     def __init__(self, *, config: Config, most_beats: int) -> None:
@@ -61,6 +61,7 @@ class BurstCutter(wiring.Component):
                 "start": In(1),
                 "runs": In(run_layout(config)),
                 "burst": Out(stream.Signature(burst_layout(config))),
+                "ends": Out(1),
                 "active": Out(1),
             }
         )
@@ -181,6 +182,7 @@ class BurstCutter(wiring.Component):
             self.burst.payload.beats.eq(beats),
             self.burst.payload.bytes.eq((beats << shift) - (address[:shift] + left_out)),
             self.burst.payload.kind.eq(kind),
+            self.ends.eq(last & ~more),
             self.active.eq(active),
         ]
         return m

@@ -27,7 +27,15 @@ from .arithmetic import CONSTANT_BITS
 from .assembler import FLOAT_FIELDS, format_of, instruction_text, unit_name, used_bits
 from .config import Config
 from .errors import ProgramError
-from .hazards import Conflict, LastAccess, conflicts, record, start_access
+from .hazards import (
+    Conflict,
+    LastAccess,
+    conflicts,
+    record,
+    start_access,
+    unseen_store,
+    waits_for_stores,
+)
 from .layout import (
     EXTENSION_OF,
     FLAGS,
@@ -272,6 +280,7 @@ def _touches(
     trace = start_trace(program.config, image, uop)
     last = start_access(program.config, len(image))
     reported: set[tuple[int, int]] = set()
+    waited = -1
     for index, (name, values) in enumerate(zip(program.names, program.values, strict=True)):
         try:
             touched = accesses(trace, name, values)
@@ -285,6 +294,10 @@ def _touches(
         unit = unit_of(name, values)
         if name == "LOAD.PAR":
             yield from _scales(program, trace, index)
+            if (unseen := unseen_store(last, touched, waited)) is not None:
+                yield _error("race", (index, unseen.earlier), _unseen_text(program, index, unseen))
+        if unit is Unit.STORE and waits_for_stores(name, values):
+            waited = index
         if not ordering.blocked:
             yield from _races(program, last, ordering.clocks, index, unit, touched, reported)
         record(last, unit, index, touched)
@@ -331,6 +344,15 @@ def _race_text(
     return (
         f"{program.text(index)} {does} {where}, which {program.text(item.earlier)} {did} before it in the program "
         f"({item.kind}), but {order}"
+    )
+
+
+def _unseen_text(program: _Decoded, index: int, item: Conflict) -> str:
+    size = program.config.out_bytes
+    return (
+        f"{program.text(index)} reads DRAM bytes {item.element * size}..{(item.element + 1) * size}, which "
+        f"{program.text(item.earlier)} writes before it in the program (RAW), but a load of parameters does not wait "
+        "for the stores before it; put a CONFIG between the two"
     )
 
 

@@ -22,6 +22,7 @@ from .extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, TAPS
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 from .parameters import check_declared, is_power_of_two, later_defaults, parameter
 from .rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
+from .timing import STORE_BYTES, STORES_IN_FLIGHT
 from .widths import SRAM_BASE_BITS, instruction_bytes, uop_bytes
 
 CLOCK_IS = "assumed"
@@ -504,6 +505,7 @@ class Config:
             "load FIFO": self.fifo_bytes("load"),
             "compute FIFO": self.fifo_bytes("compute"),
             "store FIFO": self.fifo_bytes("store"),
+            "stores in flight": STORES_IN_FLIGHT * STORE_BYTES,
         }
         if self.has("post"):
             listing["parameter table"] = self.par_buffer_bytes

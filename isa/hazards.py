@@ -1,13 +1,15 @@
-"""Races between units: pairs of accesses to one element that no token orders as the program does.
+"""Races: pairs of accesses to one element that nothing orders as the program does.
 
 Each of the shared memories has one writing unit, so a pair is a read after a write or a write after a read;
 two writes always belong to one unit, whose instructions take effect in order. An access is safe when the token
 ordering puts the unit's last conflicting instruction before it: those before that one then come before it too.
+
+Within a unit there is one: a LOAD.PAR does not wait for the stores in flight before it (hw/README.md, section 8).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,6 +95,27 @@ def _latest(indices: NDArray[np.int32], kind: str, item: Access, other: Unit) ->
     place = int(seen.argmax())
     start = item.elements.start + place if isinstance(item.elements, slice) else int(item.elements[place])
     yield Conflict(kind=kind, resource=item.resource, element=start, unit=other, earlier=earlier)
+
+
+def waits_for_stores(name: str, values: Mapping[str, int]) -> bool:
+    """Whether an instruction of the store unit begins only when all before it have ended, whatever those are."""
+    if name == "LOAD.PAR":
+        return False
+    if name in ("STORE.OUT", "STORE.POST"):
+        return not values["x_size"] * values["y_size"] or bool(values.get("operand"))
+    return True
+
+
+def unseen_store(last: LastAccess, touched: tuple[Access, ...], waited: int) -> Conflict | None:
+    """The latest store that writes what a LOAD.PAR reads, if it may be in flight then.
+
+    `waited` is the last instruction of the store unit that waited for all before it, or -1.
+    """
+    for item in touched:
+        for found in _latest(last.writes[item.resource], "RAW", item, Unit.STORE):
+            if found.earlier > waited:
+                return found
+    return None
 
 
 def record(last: LastAccess, unit: Unit, index: int, touched: tuple[Access, ...]) -> None:

@@ -24,6 +24,12 @@ AXI_BOUNDARY = 4096
 LOADS_IN_FLIGHT = 32
 """Loads that may have begun in the load unit while its writer still works on the first of them (its job queue)."""
 
+STORES_IN_FLIGHT = 8
+"""Instructions of the store unit that may have begun and not ended: stores, and loads of parameters between them."""
+
+STORE_BYTES = 11
+"""Bytes kept of each: of a store where it writes (base, sizes, stride), tokens to push, flags."""
+
 BEGIN_DELAY = 1
 """Cycles from the one in which all that an instruction waits for holds to its begin: the decision is a register."""
 
@@ -123,6 +129,16 @@ def post_latency(config: Config) -> int:
     """
     more = TABLE_CYCLES * config.has("table") + ROW_CYCLES * config.has("rows")
     return 47 + more + config.post_passes
+
+
+def parameter_cycles(config: Config) -> int:
+    """Cycles from a store's last accumulator read to the first step of a LOAD.PAR behind it: its vectors have read
+    their parameters by then.
+
+    Entry 1, biases 1, to the scales 5, passes; ROW_CYCLES more in front of the biases where there are statistics of
+    rows. A step writes two cycles after it happens.
+    """
+    return 7 + ROW_CYCLES * config.has("rows") + config.post_passes
 
 
 STORE_LATENCY = 3

@@ -101,6 +101,7 @@ def run_timing(
     memory = np.zeros(s.M_SIZE, np.int64)
     memory[s.M_TOTAL] = s.NEVER
     memory[[s.M_LAST_ACCEPT, s.M_LAST_WRITE_ACCEPT, s.M_LAST_DISPATCH]] = -1
+    memory[[s.M_WRITE_FIRST, s.M_WRITE_FIRST_BEFORE, s.M_CUT_FROM]] = -s.NEVER
     record = np.full((len(rows), s.RECORD_COLUMNS), -1, np.int64)
     record[:, s.X_ISSUES] = 0
     bus = Bus(
@@ -122,6 +123,8 @@ def run_timing(
     )
     traffic = Traffic(moved=np.zeros(len(s.TRAFFIC), np.int64), beats=np.zeros(len(s.TRAFFIC), np.int64))
     store = np.zeros(s.V_SIZE, np.int64)
+    store[[s.V_LOAD, s.V_LAST_LOAD]] = s.BLOCKED
+    store[s.V_LAST_READ] = -s.NEVER
     outcome, cycle = run(numbers, units, store, record, bus, tokens, program, traffic)
     return TimingRun(
         outcome=int(outcome),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from vdla.isa.timing import REQUEST_GAP
+from vdla.isa.timing import REQUEST_GAP, WRITE_DELAY
 
 from .cache import timing_code
 from .parameters import P_BUS, P_JITTER, P_READ_LATENCY, P_READS, P_SEED, P_STALL, P_WRITE_LATENCY, P_WRITES
@@ -28,12 +28,16 @@ from .state import (
     C_SHOWN,
     M_ACCEPTED,
     M_BURSTS,
+    M_CUT_FROM,
+    M_CUT_PRODUCT,
     M_LAST_ACCEPT,
     M_LAST_WAS_WRITE,
     M_LAST_WRITE_ACCEPT,
     M_SERVED,
     M_SLOT_FREE,
     M_WRITE_ACCEPTED,
+    M_WRITE_FIRST,
+    M_WRITE_FIRST_BEFORE,
     M_WRITE_SERVED,
     M_WRITE_SHOWN,
     NEVER,
@@ -49,7 +53,9 @@ from .state import (
     R_START,
     STORE_CLIENT,
     W_BEATS,
+    W_BEGIN,
     W_LAST,
+    W_PRODUCT,
     W_READY,
     W_SHOWN,
 )
@@ -181,14 +187,24 @@ def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
     progress = False
     while M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
         number = M[M_WRITE_ACCEPTED]
-        cycle = max(W[number & (W.shape[0] - 1), W_SHOWN], M[M_LAST_WRITE_ACCEPT] + REQUEST_GAP)
+        burst = W[number & (W.shape[0] - 1)]
+        cut, product = M[M_CUT_FROM], M[M_CUT_PRODUCT]
+        if burst[W_BEGIN] != NEVER:
+            # The cutter is free once the last burst of the store before has left it.
+            left = max(cut + product + WRITE_DELAY - 2, M[M_WRITE_FIRST_BEFORE])
+            cut, product = max(burst[W_BEGIN], left + 1), burst[W_PRODUCT]
+        first = max(burst[W_SHOWN], M[M_LAST_WRITE_ACCEPT] + REQUEST_GAP, cut + product + WRITE_DELAY)
+        cycle = first
         oldest = number - P[P_WRITES]
         if oldest >= 0:
             if oldest >= M[M_WRITE_SERVED]:
                 break
             cycle = max(cycle, W[oldest & (W.shape[0] - 1), W_LAST] + P[P_WRITE_LATENCY] + 1)
-        W[number & (W.shape[0] - 1), W_READY] = cycle + 1
+        burst[W_READY] = cycle + 1
         M[M_LAST_WRITE_ACCEPT] = cycle
+        M[M_WRITE_FIRST_BEFORE] = M[M_WRITE_FIRST]
+        M[M_WRITE_FIRST] = first
+        M[M_CUT_FROM], M[M_CUT_PRODUCT] = cut, product
         M[M_WRITE_ACCEPTED] += 1
         progress = True
     return progress

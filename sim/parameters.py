@@ -21,6 +21,7 @@ from vdla.isa.timing import (
     fetch_burst_instructions,
     gemm_latency,
     gemm_read_stage,
+    parameter_cycles,
     post_latency,
     write_burst_beats,
 )
@@ -65,6 +66,7 @@ P_GEMM_STAGE = _place(lambda run: gemm_read_stage(run.config))
 P_ALU_LATENCY = _place(lambda _: ALU_LATENCY)
 P_ALU_STAGE = _place(lambda _: ALU_READ_STAGE)
 P_POST_LATENCY = _place(lambda run: post_latency(run.config))
+P_PARAMETER_CYCLES = _place(lambda run: parameter_cycles(run.config))
 P_STORE_LATENCY = _place(lambda _: STORE_LATENCY)
 P_POST_PASSES = _place(lambda run: run.config.post_passes)
 P_ACC_DEPTH = _place(lambda run: run.config.acc_depth)

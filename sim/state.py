@@ -125,8 +125,10 @@ QUEUE = 128
 QUEUE_MASK = QUEUE - 1
 Q_CLIENT, Q_READY, Q_BEATS, Q_LAST = range(4)
 Q_SIZE = 4
-W_SHOWN, W_READY, W_BEATS, W_LAST, W_END = range(5)
-W_SIZE = 5
+# W_SHOWN: first cycle in which its vectors let it show; W_BEGIN: the begin of its store if it is the first burst of it,
+# or NEVER; W_PRODUCT: cycles that its runs' product takes. W_END: bytes of all stores up to its end.
+W_SHOWN, W_READY, W_BEATS, W_LAST, W_END, W_BEGIN, W_PRODUCT = range(7)
+W_SIZE = 7
 
 # --- M: memory and fetch state ---------------------------------------------------------------------------
 
@@ -138,6 +140,10 @@ W_SIZE = 5
     M_WRITE_ACCEPTED,
     M_WRITE_SERVED,
     M_LAST_WRITE_ACCEPT,
+    M_WRITE_FIRST,  # cycle in which the last accepted write first showed, and the one before it
+    M_WRITE_FIRST_BEFORE,
+    M_CUT_FROM,  # cycle from which its store's bursts are cut, and those that their product takes
+    M_CUT_PRODUCT,
     M_SLOT_FREE,
     M_LAST_WAS_WRITE,
     M_BURSTS,
@@ -145,8 +151,8 @@ W_SIZE = 5
     M_DISPATCHED,
     M_LAST_DISPATCH,
     M_TOTAL,  # end of FINISH, or NEVER
-) = range(14)
-M_SIZE = 14
+) = range(18)
+M_SIZE = 18
 
 # --- U[unit]: progress of the units ----------------------------------------------------------------------
 
@@ -166,9 +172,10 @@ M_SIZE = 14
 ) = range(12)
 U_SIZE = 12
 
-# --- V: the store in progress ----------------------------------------------------------------------------
+# --- V: the store whose accumulators are read, and what those before it left ------------------------------
 
 (
+    V_INSTRUCTION,  # its index
     V_INDEX,  # vector to be read next; V_COUNT of them
     V_COUNT,
     V_READ,  # its next read; V_ROWS x V_COLUMNS of them
@@ -182,27 +189,31 @@ U_SIZE = 12
     V_COLUMN_STRIDE,
     V_LATENCY,
     V_EARLIEST,  # first cycle in which the next read may happen
-    V_FIRST_BURST,  # number of its first write burst; bursts cut so far
-    V_BURSTS,
+    V_LAST_READ,  # cycle of the last read of a store so far
+    V_BEGIN,  # begin of the store whose first write burst is not cut yet, or NEVER; cycles of its product
+    V_PRODUCT,
     V_ADDRESS,  # of the next burst
     V_LEFT,  # bytes left in the current output run, runs behind it
     V_RUNS,
     V_NEXT,
     V_LENGTH,
     V_PITCH,
-    V_CUT,  # bytes of the store up to and including the burst being filled
+    V_STORED,  # bytes of all stores whose vectors are read
+    V_CUT,  # bytes of all stores up to and including the burst being filled
     V_CUT_BEATS,
-    V_ROOM,  # bursts of this store whose room is known to be free
+    V_ROOM,  # bursts whose room is known to be free
     V_OPERAND,
     V_OPERAND_END,  # operand bytes up to the end of the oldest operand burst
     V_PORT,  # compute instruction whose accumulator reads are looked at
-    V_WRITE_EARLIEST,  # first cycle in which a write burst may show
     V_REST,  # cycles between a vector's last read and the next one's first in which no read may happen
     V_CHAIN,  # it writes the chain memory, or nothing (ROWS): no bursts, and no room needed
-    V_WRITTEN,  # then: the cycle in which its last vector so far is written
     V_REPEAT,  # vectors that share an operand: 1, or those of a row
-) = range(32)
-V_SIZE = 32
+    V_LIKENESS,  # kind and flags of the last store that has begun (section 8)
+    V_OPEN,  # the youngest instruction lets others begin behind it: a plain store or a LOAD.PAR
+    V_LOAD,  # LOAD.PAR or LOAD.TABLE that has steps to do, or BLOCKED; the last one that has begun
+    V_LAST_LOAD,
+) = range(37)
+V_SIZE = 37
 
 # --- T[queue]: token queues ------------------------------------------------------------------------------
 
@@ -213,7 +224,10 @@ T_SIZE = 3
 
 X_HEAD, X_POP_0, X_POP_1, X_FULL_0, X_FULL_1, X_BEGIN, X_END, X_ISSUES = range(8)
 X_DISPATCH = 8
-RECORD_COLUMNS = 9
+X_DONE = (
+    9  # store unit: cycle in which a load is complete; write bursts up to a store's last one once it is read
+)
+RECORD_COLUMNS = 10
 
 # --- traffic kinds ---------------------------------------------------------------------------------------
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from vdla.isa.timing import FIFO_LATENCY, PRODUCT_CYCLES, REQUEST_DELAY, ROOM_DELAY, WRITE_DELAY
+from vdla.isa.timing import (
+    FIFO_LATENCY,
+    PRODUCT_CYCLES,
+    REQUEST_DELAY,
+    ROOM_DELAY,
+    STEP_DELAY,
+    STORES_IN_FLIGHT,
+)
 
 from .cache import timing_code
 from .decode import operand_shape
@@ -15,6 +22,7 @@ from .parameters import (
     P_BUS,
     P_GEMM_STAGE,
     P_OUT_BYTES,
+    P_PARAMETER_CYCLES,
     P_POST_LATENCY,
     P_POST_PASSES,
     P_STORE_FIFO,
@@ -28,14 +36,15 @@ from .state import (
     C_SERVED,
     C_TAKEN,
     CHAIN,
+    COMBINE,
     COMPUTE,
-    CONFIG,
     DRAM_BASE,
     KIND,
     LOAD_PAR,
     LOAD_TABLE,
     M_WRITE_SERVED,
     M_WRITE_SHOWN,
+    NEVER,
     OPERAND,
     R_ADDRESS,
     R_BYTES,
@@ -46,19 +55,23 @@ from .state import (
     SRAM_BASE,
     STORE,
     STORE_CLIENT,
+    STORE_OUT,
     STORE_POST,
     T_OPERAND,
     T_OUT,
     T_PAR,
+    TABLE,
+    TABLE_INDEX,
     U_BEGUN,
     U_ENDED,
     U_ISSUED,
     U_LAST_END,
     U_OTHER_END,
     U_READY,
+    UNSIGNED,
     V_ADDRESS,
     V_BASE,
-    V_BURSTS,
+    V_BEGIN,
     V_CHAIN,
     V_COLUMN_STRIDE,
     V_COLUMNS,
@@ -66,15 +79,21 @@ from .state import (
     V_CUT,
     V_CUT_BEATS,
     V_EARLIEST,
-    V_FIRST_BURST,
     V_INDEX,
+    V_INSTRUCTION,
+    V_LAST_LOAD,
+    V_LAST_READ,
     V_LATENCY,
     V_LEFT,
     V_LENGTH,
+    V_LIKENESS,
+    V_LOAD,
     V_NEXT,
+    V_OPEN,
     V_OPERAND,
     V_OPERAND_END,
     V_PITCH,
+    V_PRODUCT,
     V_READ,
     V_REPEAT,
     V_REST,
@@ -82,16 +101,20 @@ from .state import (
     V_ROW_STRIDE,
     V_ROWS,
     V_RUNS,
-    V_WRITE_EARLIEST,
-    V_WRITTEN,
+    V_STORED,
     V_X_SIZE,
     V_X_STRIDE,
     V_Y_STRIDE,
     W_BEATS,
+    W_BEGIN,
     W_END,
     W_LAST,
+    W_PRODUCT,
     W_SHOWN,
+    WITH_ROWS,
     X_BEGIN,
+    X_DONE,
+    X_END,
     X_SIZE,
     X_STRIDE,
     Y_SIZE,
@@ -118,13 +141,12 @@ def _next_burst(P, V):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
-    """Set up the store that begins in `cycle`; whether it stores anything."""
+def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
+    """Set up the store that begins in `cycle` and stores something. All reads of the one before are known."""
     out = P[P_OUT_BYTES]
+    V[V_INSTRUCTION] = i
     V[V_COUNT] = row[Y_SIZE] * row[X_SIZE]
-    if V[V_COUNT] == 0:
-        return False
-    V[V_INDEX] = V[V_READ] = V[V_BURSTS] = V[V_CUT] = V[V_ROOM] = V[V_OPERAND] = V[V_OPERAND_END] = 0
+    V[V_INDEX] = V[V_READ] = V[V_OPERAND] = V[V_OPERAND_END] = 0
     V[V_BASE] = row[SRAM_BASE]
     V[V_X_SIZE] = row[X_SIZE]
     V[V_ROWS] = V[V_COLUMNS] = V[V_X_STRIDE] = 1
@@ -132,9 +154,9 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
     V[V_LATENCY] = P[P_STORE_LATENCY]
     V[V_REST] = 0
     V[V_CHAIN] = row[CHAIN] if row[KIND] == STORE_POST else row[KIND] == ROWS
-    V[V_EARLIEST] = cycle + 1
-    V[V_WRITE_EARLIEST] = first_request(row, cycle) - REQUEST_DELAY + WRITE_DELAY
-    V[V_FIRST_BURST] = M[M_WRITE_SHOWN]
+    V[V_EARLIEST] = max(cycle + 1, V[V_EARLIEST])
+    V[V_BEGIN] = cycle
+    V[V_PRODUCT] = first_request(row, cycle) - REQUEST_DELAY - cycle
     V[V_ADDRESS] = row[DRAM_BASE] * out
     V[V_LENGTH] = row[X_SIZE] * out
     V[V_PITCH] = row[X_STRIDE] * out
@@ -166,7 +188,72 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
     if V[V_CHAIN]:
         V[V_LEFT] = V[V_RUNS] = 0
     _next_burst(P, V)
-    return True
+
+
+@timing_code
+def _likeness(row):  # type: ignore[no-untyped-def]
+    """A number that is the same for stores of one kind with the same flags."""
+    if row[KIND] != STORE_POST:
+        return np.int64(0)
+    flags = row[COMBINE] | row[UNSIGNED] << 1 | row[TABLE] << 2 | row[WITH_ROWS] << 3 | row[CHAIN] << 4
+    return 1 | flags << 1 | row[TABLE_INDEX] << 6
+
+
+@timing_code
+def _stores(row):  # type: ignore[no-untyped-def]
+    """Whether `row` reads accumulators."""
+    return row[KIND] in (STORE_OUT, STORE_POST, ROWS) and row[X_SIZE] > 0 and row[Y_SIZE] > 0
+
+
+@timing_code
+def _plain(row):  # type: ignore[no-untyped-def]
+    """Whether `row` is a plain store (section 8)."""
+    if not _stores(row) or row[KIND] == ROWS:
+        return False
+    return row[KIND] == STORE_OUT or row[OPERAND] == 0
+
+
+@timing_code
+def _store_condition(U, V, X, order, row, cycle):  # type: ignore[no-untyped-def]
+    """First cycle from `cycle` on in which the unit's condition for `row` holds; BLOCKED if not known yet."""
+    u = STORE
+    if U[u, U_ENDED] == U[u, U_BEGUN]:
+        all_ended = max(cycle, U[u, U_LAST_END] + 1)
+    else:
+        all_ended = np.int64(NEVER)
+    follows = False
+    if V[V_OPEN]:
+        follows = row[KIND] == LOAD_PAR and V[V_LAST_LOAD] != order[U[u, U_BEGUN] - 1]
+        follows |= _plain(row) and _likeness(row) == V[V_LIKENESS]
+    if not follows:
+        return all_ended if all_ended != NEVER else np.int64(BLOCKED)
+    ahead = U[u, U_BEGUN] - STORES_IN_FLIGHT
+    if ahead >= 0:
+        if ahead >= U[u, U_ENDED]:
+            return np.int64(BLOCKED)
+        cycle = max(cycle, X[order[ahead], X_END] + 1)
+    if row[KIND] == LOAD_PAR:
+        if V[V_LAST_LOAD] >= 0:
+            if X[V[V_LAST_LOAD], X_END] < 0:
+                return np.int64(BLOCKED)
+            cycle = max(cycle, X[V[V_LAST_LOAD], X_END] + 1)
+        return min(cycle, all_ended)
+    if V[V_INDEX] < V[V_COUNT] or V[V_LOAD] >= 0:
+        return np.int64(BLOCKED)
+    cycle = max(cycle, V[V_LAST_READ] + 1)
+    if V[V_LAST_LOAD] >= 0:
+        cycle = max(cycle, X[V[V_LAST_LOAD], X_DONE] + 1)
+    return min(cycle, all_ended)
+
+
+@timing_code
+def _complete(P, M, W, X, row, i):  # type: ignore[no-untyped-def]
+    """Cycle in which instruction `i`, the oldest in flight, is complete; BLOCKED if not known yet."""
+    if row[KIND] in (LOAD_PAR, LOAD_TABLE, ROWS) or (row[KIND] == STORE_POST and row[CHAIN]):
+        return X[i, X_DONE]
+    if X[i, X_DONE] < 0 or M[M_WRITE_SERVED] < X[i, X_DONE]:
+        return np.int64(BLOCKED)
+    return W[(X[i, X_DONE] - 1) & (W.shape[0] - 1), W_LAST] + P[P_WRITE_LATENCY]
 
 
 @timing_code
@@ -178,31 +265,39 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
     progress = False
     while True:
         progress |= look_ahead(P, U, X, tokens, program, u)
-        if U[u, U_ENDED] < U[u, U_BEGUN]:
+        i = V[V_LOAD]
+        if i >= 0 and V[V_INDEX] == V[V_COUNT]:
+            # It steps once the vectors in front of it have read their parameters.
+            begun = max(X[i, X_BEGIN], V[V_LAST_READ] + P[P_PARAMETER_CYCLES] - STEP_DELAY)
+            cycle = write_elements(P, C, R, c, rows[i], sizes[rows[i, KIND]], begun)
+            if cycle != BLOCKED:
+                X[i, X_DONE] = cycle
+                V[V_LOAD] = BLOCKED
+                progress = True
+        while U[u, U_ENDED] < U[u, U_BEGUN]:
             i = order[u, U[u, U_ENDED]]
-            kind = rows[i, KIND]
-            if kind in (LOAD_PAR, LOAD_TABLE):
-                cycle = write_elements(P, C, R, c, rows[i], sizes[kind], X[i, X_BEGIN])
-                if cycle == BLOCKED:
-                    break
-            else:
-                if V[V_INDEX] < V[V_COUNT] or M[M_WRITE_SERVED] < V[V_FIRST_BURST] + V[V_BURSTS]:
-                    break
-                if V[V_CHAIN]:
-                    cycle = V[V_WRITTEN]
-                else:
-                    cycle = W[(M[M_WRITE_SERVED] - 1) & (W.shape[0] - 1), W_LAST] + P[P_WRITE_LATENCY]
-            end(U, X, tokens, rows, u, i, cycle)
+            cycle = _complete(P, M, W, X, rows[i], i)
+            if cycle == BLOCKED:
+                break
+            end(U, X, tokens, rows, u, i, max(cycle, U[u, U_LAST_END] + 1))
             progress = True
         if U[u, U_READY] == BLOCKED:
             break
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        cycle = begin(U, X, tokens, rows, u, i, max(U[u, U_READY], U[u, U_LAST_END] + 1))
+        ready = _store_condition(U, V, X, order[u], row, U[u, U_READY])
+        if ready == BLOCKED:
+            break
+        cycle = begin(U, X, tokens, rows, u, i, ready)
         progress = True
+        V[V_OPEN] = row[KIND] == LOAD_PAR or _plain(row)
         if row[KIND] in (LOAD_PAR, LOAD_TABLE):
             start_load(C, c, row, sizes[row[KIND]], T_PAR, cycle)
-        elif row[KIND] == CONFIG or not _start_store(P, M, C, V, row, registers, i, cycle):
+            V[V_LOAD] = V[V_LAST_LOAD] = i
+        elif _stores(row):
+            V[V_LIKENESS] = _likeness(row)
+            _start_store(P, C, V, row, registers, i, cycle)
+        else:
             end(U, X, tokens, rows, u, i, cycle + 1)
     return progress
 
@@ -210,11 +305,11 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
 @timing_code
 def _room(P, M, V, W):  # type: ignore[no-untyped-def]
     """First cycle in which the FIFO has room for the next vector, or NEVER if that is not known yet."""
-    used = (V[V_INDEX] + 1) * P[P_OUT_BYTES] - P[P_STORE_FIFO]
+    used = V[V_STORED] + P[P_OUT_BYTES] - P[P_STORE_FIFO]
     if used <= 0:
         return np.int64(0)
     while True:
-        number = V[V_FIRST_BURST] + V[V_ROOM]
+        number = V[V_ROOM]
         if number >= M[M_WRITE_SERVED]:
             return np.int64(BLOCKED)
         if W[number & (W.shape[0] - 1), W_END] >= used:
@@ -268,7 +363,7 @@ def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
 @timing_code
 def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore[no-untyped-def]
     """Read accumulator vectors as far as room, operands and port use are known; whether any read happened."""
-    if U[STORE, U_ENDED] == U[STORE, U_BEGUN] or V[V_INDEX] == V[V_COUNT]:
+    if V[V_INDEX] == V[V_COUNT]:
         return False
     M, C, R, W = bus.M, bus.C, bus.R, bus.W
     progress = False
@@ -305,6 +400,7 @@ def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore
             if V[V_READ] == 0 and V[V_OPERAND]:
                 _take_operand(P, C, V, R, cycle)
             V[V_READ] += 1
+            V[V_LAST_READ] = cycle
             cycle += 1
             V[V_EARLIEST] = cycle
             progress = True
@@ -312,20 +408,24 @@ def read_vectors(P, U, V, X, bus, program, traffic, next_event):  # type: ignore
         V[V_EARLIEST] = cycle + V[V_REST]
         V[V_INDEX] += 1
         if V[V_CHAIN]:
-            V[V_WRITTEN] = cycle + V[V_LATENCY]
+            if V[V_INDEX] == V[V_COUNT]:
+                X[V[V_INSTRUCTION], X_DONE] = cycle + V[V_LATENCY]
             continue
-        stored = V[V_INDEX] * P[P_OUT_BYTES]
+        V[V_STORED] += P[P_OUT_BYTES]
         traffic.moved[T_OUT] += P[P_OUT_BYTES]
-        while V[V_CUT] <= stored:
+        while V[V_CUT] <= V[V_STORED]:
             burst = W[M[M_WRITE_SHOWN] & (W.shape[0] - 1)]
-            burst[W_SHOWN] = max(cycle + V[V_LATENCY], V[V_WRITE_EARLIEST])
+            burst[W_SHOWN] = cycle + V[V_LATENCY]
+            burst[W_BEGIN], burst[W_PRODUCT] = V[V_BEGIN], V[V_PRODUCT]
             burst[W_BEATS] = V[V_CUT_BEATS]
             burst[W_END] = V[V_CUT]
+            V[V_BEGIN] = NEVER
             start = V[V_CUT]
             M[M_WRITE_SHOWN] += 1
-            V[V_BURSTS] += 1
             traffic.beats[T_OUT] += V[V_CUT_BEATS]
             _next_burst(P, V)
             if V[V_CUT] == start:
                 break
+        if V[V_INDEX] == V[V_COUNT]:
+            X[V[V_INSTRUCTION], X_DONE] = M[M_WRITE_SHOWN]
     return progress

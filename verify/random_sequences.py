@@ -24,6 +24,9 @@ from .random_roundings import near_ties, setting
 _ENDS = 10
 """Instructions that end together; a pipeline of a GEMM has no room for more."""
 
+_ALIKE = 16
+"""Most stores in a row that are alike, more than can be in flight."""
+
 _ROWS = 1500
 """Most rows of a store of many."""
 
@@ -41,6 +44,8 @@ def random_sequence(source: Source) -> list[Instruction]:
         return _shaped_operands(source)
     if source.config.has("rows") and source.chance(0.1):
         return _shared_out(source)
+    if source.chance(0.08):
+        return alike_stores(source)
     if source.chance(0.12):
         return _chain(source)
     if source.config.has("post") and source.chance(0.06):
@@ -183,6 +188,38 @@ def _shared_out(source: Source) -> list[Instruction]:
         ("ROWS", dict(shape)),
         ("STORE.POST", stored),
     ]
+
+
+def alike_stores(source: Source) -> list[Instruction]:
+    """Stores that may overlap in the store unit, most of them small, and loads of parameters between them."""
+    config = source.config
+    post = config.has("post") and source.chance(0.7)
+    kind = "STORE.POST" if post else "STORE.OUT"
+    first = store(source, post) | {"operand": 0, "multiply": 0, "swap": 0}
+    flags = {
+        name: first.get(name, 0) for name in ("combine", "unsigned", "chain", "table", "table_index", "rows")
+    }
+    small, loads = source.chance(0.6), config.has("post") and source.chance(0.6)
+    instructions: list[Instruction] = []
+    if post:
+        instructions.append(setting("WINDOW", {"columns_minus_1": source.number(1), "column_stride": 1}))
+        instructions.append(setting("ADDRESS", {"y_stride": 1, "x_stride": source.number(2)}))
+    for _ in range(source.number(_ALIKE, 2)):
+        values = {name: value for name, value in store(source, post).items() if name not in flags}
+        if small:
+            values |= {"y_size": source.number(2, 1), "x_size": source.number(2, 1)}
+            values |= {"x_stride": source.number(4), "sram_base": source.number(NEAR)}
+        if post:
+            values |= flags | {"operand": 0, "multiply": 0, "swap": 0}
+            if flags["chain"]:
+                values |= to_chain(source, values)
+        if loads and source.chance(0.4):
+            entries = source.number(2, 1)
+            load = {"y_size": 1, "x_size": entries, "x_stride": entries, "y_pad_0": source.number(1)}
+            load |= {"dram_base": dram_base(source, "par"), "sram_base": source.number(config.par_depth - 1)}
+            instructions.append(("LOAD.PAR", load))
+        instructions.append((kind, values))
+    return instructions
 
 
 def _many_ends(source: Source) -> list[Instruction]:

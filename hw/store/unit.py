@@ -1,14 +1,18 @@
-"""The store unit: STORE.OUT, STORE.POST, loads of its tables, its configuration registers; strictly one at a time."""
+"""The store unit: STORE.OUT, STORE.POST, loads of its tables, its configuration registers.
+
+Reader, pipeline and writer work on different stores: the reader on the youngest, which is like those before it, so
+that what the pipeline is told holds for all (hw/README.md section 8).
+"""
 
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import connect, flipped
 from vdla.isa.config import TABLE_BYTES, Config
 from vdla.isa.layout import POST, ROWS, TABLE, Opcode, Unit, registers_of
 from vdla.isa.rows import PLANES
-from vdla.isa.timing import post_latency
+from vdla.isa.timing import parameter_cycles, post_latency
 
 from ..config_registers import config_registers
 from ..element_writer import ElementWriter, job_layout, step_width
@@ -17,6 +21,7 @@ from ..issue import Issue
 from ..layouts import instruction_layout, register_layout, view
 from ..memories import ANY_ON_COLLISION
 from ..read_requests import ReadRequests
+from .in_flight import InFlight, Jobs, entry_layout
 from .operand_fifo import OperandFifo
 from .pipeline import delay
 from .post import SETTINGS, PostPipeline, biases_after_reads, flags_layout, scales_after_biases
@@ -27,16 +32,22 @@ from .writer import Writer
 
 
 def _running_layout(config: Config) -> data.StructLayout:
-    """What is kept of the instruction that runs. `short`: it ends in the cycle after its begin; `chain`: it writes the
-    chain memory, where there is one. `is_table`: it loads look-up tables.
+    """What is kept of the store whose accumulators are read, or were last; those in flight before it are alike.
+    `chain`: it writes the chain memory, where there is one.
     """
-    names = ("is_config", "is_load", "short", "post", "push_prev", "push_next")
     return data.StructLayout(
-        dict.fromkeys(names, 1)
-        | {"flags": flags_layout(config), "par_by_x": 1, "par_by_y": 1}
+        {"post": 1, "flags": flags_layout(config), "par_by_x": 1, "par_by_y": 1}
         | ({"chain": 1} if config.chain_buffer_bytes else {})
-        | ({"is_table": 1, "table_index": 3} if config.has("table") else {})
+        | ({"table_index": 3} if config.has("table") else {})
         | ({"rows": row_flags()} if config.has("rows") else {})
+    )
+
+
+def _starting_layout(config: Config) -> data.StructLayout:
+    """What is known of the head instruction: of a store, of anything, and whether it is a load of look-up tables."""
+    return data.StructLayout(
+        {"store": _running_layout(config), "entry": entry_layout(), "plain": 1}
+        | ({"is_table": 1} if config.has("table") else {})
     )
 
 
@@ -66,7 +77,8 @@ class StoreUnit(wiring.Component):
             reader.grant.eq(self.accumulators.grant),
         ]
         chains = bool(config.chain_buffer_bytes)
-        busy, running = Signal(), Signal(_running_layout(config))
+        m.submodules.in_flight = in_flight = InFlight()
+        running = Signal(_running_layout(config))
         reserve = reader.read & reader.first
         # ROWS stores nothing.
         stores: Value = ~running.rows.counts if config.has("rows") else Const(1)
@@ -74,17 +86,19 @@ class StoreUnit(wiring.Component):
         m.d.comb += writer.reserve.eq(reserve & ~running.chain if chains else reserve)
         names = tuple(item.name for item in registers_of(config) if item.unit == Unit.STORE)
         setting = view(instruction_layout(config, "CONFIG"), self.commands.payload)
-        registers = config_registers(m, names, busy & running.is_config, setting)
+        configured = Signal()
+        registers = config_registers(m, names, configured, setting)
         starting = self._decode(m, registers)
-        self._start(m, issue.begin, starting, reader, writer, registers)
+        m.d.sync += configured.eq(issue.begin & starting.entry.is_config)
+        stored_begins = issue.begin & ~starting.entry.is_load & ~starting.entry.short
+        job = self._start(m, stored_begins, starting.store, reader, writer, registers)
 
         out_put = Signal(2)  # STORE.OUT: data come in the second cycle after the read
         m.d.sync += out_put.eq(Cat(reader.read & ~running.post, out_put))
         words = (self.accumulators.data.word_select(lane, 32) for lane in range(config.out_bytes))
         truncated = Cat(*(word[:8] for word in words))
-        load_done = Signal()
         if config.has("post"):
-            pipeline = self._post(m, issue.begin, starting, running, reader, registers, load_done)
+            pipeline = self._post(m, issue.begin, starting, running, reader, registers)
             put = pipeline.put & ~running.chain if chains else pipeline.put
             put = put & stores if config.has("rows") else put
             m.d.comb += [
@@ -98,34 +112,92 @@ class StoreUnit(wiring.Component):
                 reader.ready.eq(writer.room),
             ]
 
-        end = Signal()
         stored: Value = writer.done
         if config.has("post") and chains:
-            stored = writer.done | self._chain(m, issue.begin, running, pipeline)
+            stored = writer.done | self._chain(m, job, running, pipeline)
+        else:
+            m.d.comb += job.ready.eq(writer.ready)
         if config.has("rows"):
             last = reader.read & reader.last & reader.row_ends & reader.last_row & running.rows.counts
             # Its vectors go through the pipeline like others.
             counted = Signal(post_latency(config) + 1)
             m.d.sync += counted.eq(Cat(last, counted))
             stored = stored | counted[-1]
+        end, oldest = in_flight.end, in_flight.oldest
         m.d.comb += [
-            end.eq(busy & (running.short | Mux(running.is_load, load_done, stored))),
-            issue.condition.eq(~busy),
+            in_flight.begin.eq(issue.begin),
+            in_flight.entry.eq(starting.entry),
+            in_flight.stored.eq(stored),
+            issue.condition.eq(
+                in_flight.none
+                | (self._follows(m, issue.begin, starting, running, reader, in_flight) & ~in_flight.full)
+            ),
             self.push_prev.reserve.eq(issue.reserve_prev),
             self.push_next.reserve.eq(issue.reserve_next),
-            self.push_prev.push.eq(end & running.push_prev),
-            self.push_next.push.eq(end & running.push_next),
-            self.idle.eq(~busy),
-            self.activity.eq(Mux(busy, Activity.BUSY, issue.stall)),
+            self.push_prev.push.eq(end & oldest.push_prev),
+            self.push_next.push.eq(end & oldest.push_next),
+            self.idle.eq(in_flight.none),
+            self.activity.eq(Mux(in_flight.none, issue.stall, Activity.BUSY)),
             self.trace.begin.eq(issue.begin),
-            self.trace.end.eq(end & ~running.is_config),
-            self.trace.end_config.eq(end & running.is_config),
+            self.trace.end.eq(end & ~oldest.is_config),
+            self.trace.end_config.eq(end & oldest.is_config),
         ]
-        with m.If(issue.begin):
-            m.d.sync += [busy.eq(1), running.eq(starting)]
-        with m.Elif(end):
-            m.d.sync += busy.eq(0)
+        with m.If(stored_begins):
+            m.d.sync += running.eq(starting.store)
         return m
+
+    def _follows(
+        self,
+        m: Module,
+        begin: Value,
+        starting: data.View,
+        running: data.View,
+        reader: Reader,
+        in_flight: InFlight,
+    ) -> Value:
+        """Whether the head instruction may begin while those before are in flight, if there is a place for it.
+
+        It may not have been there for a cycle yet, so its own words tell what it is.
+        """
+        config, words = self._config, self.commands.payload
+        head = view(instruction_layout(config, "STORE.OUT"), words)
+        behind_store, behind_load = Signal(), Signal()
+        with m.If(begin):
+            m.d.sync += [
+                behind_store.eq(starting.plain),
+                behind_load.eq(starting.entry.is_load & self._is_par(head)),
+            ]
+        is_post = Signal()
+        like: Value = is_post == running.post
+        if config.has("post"):
+            post = view(instruction_layout(config, "STORE.POST"), words)
+            m.d.comb += is_post.eq(head["memory_type"] == POST)
+            flags = [(post[name], running.flags[name]) for name in ("combine", "unsigned")]
+            if config.chain_buffer_bytes:
+                flags.append((post["chain"], running.chain))
+            if config.has("table"):
+                flags += [(post["table"], running.flags.table), (post["table_index"], running.table_index)]
+            if config.has("rows"):
+                flags.append((post["rows"], running.rows.shares))
+            ours, theirs = (Cat(*side) for side in zip(*flags, strict=True))
+            like = like & (~is_post | (ours == theirs))
+        stores = self._is_plain(head) & like & ~reader.active & ~in_flight.loading
+        loads = (head["opcode"] == Opcode.LOAD) & self._is_par(head) & ~in_flight.load_there
+        return (stores & (behind_store | behind_load)) | (loads & behind_store)
+
+    def _is_par(self, head: data.View) -> Value:
+        """Whether a load is one of parameters."""
+        return head["memory_type"] != TABLE if self._config.has("table") else Const(1)
+
+    def _is_plain(self, head: data.View) -> Value:
+        """Whether an instruction is a plain store."""
+        stores = (head["opcode"] == Opcode.STORE) & (head["y_size"] != 0) & (head["x_size"] != 0)
+        if self._config.has("rows"):
+            stores = stores & (head["memory_type"] != ROWS)
+        if self._config.has("post"):
+            post = view(instruction_layout(self._config, "STORE.POST"), self.commands.payload)
+            stores = stores & ~((head["memory_type"] == POST) & post["operand"])
+        return stores
 
     def _decode(self, m: Module, registers: dict[str, Signal]) -> data.View:
         """The head instruction as it will be kept, in registers: it has been there for a cycle when it begins."""
@@ -133,43 +205,45 @@ class StoreUnit(wiring.Component):
         head = view(instruction_layout(self._config, "STORE.OUT"), words)
         post = view(instruction_layout(self._config, "STORE.POST"), words)
         window = view(register_layout("WINDOW"), registers["WINDOW"])
-        starting = Signal(_running_layout(self._config))
+        starting = Signal(_starting_layout(self._config))
+        entry, store = starting.entry, starting.store
         # Members are not read back below: tools that take the structure as one signal would see a loop through it.
         is_config, is_post = head["opcode"] == Opcode.CONFIG, Signal()
         is_store = head["opcode"] == Opcode.STORE
         m.d.sync += [
-            starting.is_config.eq(is_config),
-            starting.is_load.eq(head["opcode"] == Opcode.LOAD),
-            starting.short.eq(is_config | (is_store & ((head["y_size"] == 0) | (head["x_size"] == 0)))),
-            starting.push_prev.eq(head["push_prev"]),
-            starting.push_next.eq(head["push_next"]),
+            entry.is_config.eq(is_config),
+            entry.is_load.eq(head["opcode"] == Opcode.LOAD),
+            entry.short.eq(is_config | (is_store & ((head["y_size"] == 0) | (head["x_size"] == 0)))),
+            entry.push_prev.eq(head["push_prev"]),
+            entry.push_next.eq(head["push_next"]),
+            starting.plain.eq(self._is_plain(head)),
         ]
         if self._config.has("post"):
             m.d.comb += is_post.eq(is_store & (head["memory_type"] == POST))
             m.d.sync += [
-                starting.post.eq(is_post),
-                starting.par_by_x.eq(post["par_by_x"]),
-                starting.par_by_y.eq(post["par_by_y"]),
-                starting.flags.sum.eq(window["sum"]),
+                store.post.eq(is_post),
+                store.par_by_x.eq(post["par_by_x"]),
+                store.par_by_y.eq(post["par_by_y"]),
+                store.flags.sum.eq(window["sum"]),
             ]
             if self._config.chain_buffer_bytes:
-                m.d.sync += starting.chain.eq(is_post & post["chain"])
+                m.d.sync += store.chain.eq(is_post & post["chain"])
             if self._config.has("table"):
                 m.d.sync += [
                     starting.is_table.eq((head["opcode"] == Opcode.LOAD) & (head["memory_type"] == TABLE)),
-                    starting.flags.table.eq(is_post & post["table"]),
-                    starting.table_index.eq(post["table_index"]),
+                    store.flags.table.eq(is_post & post["table"]),
+                    store.table_index.eq(post["table_index"]),
                 ]
             for name in ("combine", "operand", "multiply", "swap", "unsigned"):
-                m.d.sync += starting.flags[name].eq(is_post & post[name])
+                m.d.sync += store.flags[name].eq(is_post & post[name])
             if self._config.has("rows"):
                 rows = view(instruction_layout(self._config, "ROWS"), words)
                 counts = is_store & (head["memory_type"] == ROWS)
                 m.d.sync += [
-                    starting.post.eq(is_post | counts),
-                    starting.rows.shares.eq(is_post & post["rows"]),
-                    starting.rows.counts.eq(counts),
-                    starting.rows.maximum.eq(rows["maximum"]),
+                    store.post.eq(is_post | counts),
+                    store.rows.shares.eq(is_post & post["rows"]),
+                    store.rows.counts.eq(counts),
+                    store.rows.maximum.eq(rows["maximum"]),
                 ]
         return starting
 
@@ -181,33 +255,37 @@ class StoreUnit(wiring.Component):
         reader: Reader,
         writer: Writer,
         registers: dict[str, Signal],
-    ) -> None:
-        """Give the head instruction to reader and writer in the cycle it begins, if it stores anything."""
+    ) -> stream.Interface:
+        """Give a store to the reader in the cycle it begins, and to the writer in its turn. Returns the one whose turn
+        it is.
+        """
         head = view(instruction_layout(self._config, "STORE.OUT"), self.commands.payload)
         address = view(register_layout("ADDRESS"), registers["ADDRESS"])
         window = view(register_layout("WINDOW"), registers["WINDOW"])
-        stores = begin & ~starting.is_load & ~starting.short
-        windows, runs = reader.windows, writer.runs
+        m.submodules.jobs = jobs = Jobs(config=self._config)
+        windows, runs, put, job = reader.windows, writer.runs, jobs.put, jobs.job
         shift = self._config.out_bytes.bit_length() - 1
         m.d.comb += [
-            reader.start.eq(stores),
+            reader.start.eq(begin),
             *(windows[name].eq(head[name]) for name in ("sram_base", "y_size", "x_size")),
             windows.y_stride.eq(Mux(starting.post, address["y_stride"], head["x_size"])),
             windows.x_stride.eq(Mux(starting.post, address["x_stride"], 1)),
             windows.paced.eq(starting.post),
-            writer.start.eq(self._written(stores, starting)),
+            put.valid.eq(begin & ~starting.rows.counts if self._config.has("rows") else begin),
+            *(put.payload[name].eq(head[name]) for name in ("dram_base", "y_size", "x_size", "x_stride")),
+            put.payload.joined.eq(head["x_stride"] == head["x_size"]),
             runs.kind.eq(Kind.OUT),
         ]
+        written: Value = job.valid & job.ready
+        if self._config.chain_buffer_bytes:
+            m.d.comb += put.payload.chain.eq(starting.chain)
+            written = written & ~job.payload.chain
+        m.d.comb += writer.start.eq(written)
         with m.If(starting.post):
             for name in ("rows_minus_1", "columns_minus_1", "row_stride", "column_stride"):
                 m.d.comb += windows[name].eq(window[name])
-        self._set_runs(m, runs, head["dram_base"], head, shift)
-
-    def _written(self, stores: Value, starting: data.View) -> Value:
-        """Whether a store that begins writes DRAM."""
-        if self._config.chain_buffer_bytes:
-            stores = stores & ~starting.chain
-        return stores & ~starting.rows.counts if self._config.has("rows") else stores
+        self._set_runs(m, runs, job.payload.dram_base, job.payload, shift)
+        return job
 
     def _set_runs(self, m: Module, runs: data.View, base: Value, head: data.View, shift: int) -> None:
         """The rows of `head` from element `base`, elements of 2^shift bytes; as one run if they touch (section 3)."""
@@ -228,10 +306,10 @@ class StoreUnit(wiring.Component):
         running: data.View,
         reader: Reader,
         registers: dict[str, Signal],
-        load_done: Signal,
     ) -> PostPipeline:
         """The extension: pipeline, operand FIFO, parameter table and its loads."""
-        config = self._config
+        config, entry = self._config, starting.entry
+        begins = begin & ~entry.is_load & ~entry.short  # of a store
         m.submodules.pipeline = pipeline = PostPipeline(config=config)
         m.submodules.requests = requests = ReadRequests(
             config=config, fifo_bytes=config.fifo_bytes("operand")
@@ -251,7 +329,7 @@ class StoreUnit(wiring.Component):
                 columns.eq(Mux(operand["repeat"], 1, head["x_size"])),
             ]
         one_run = Signal()
-        with m.If(starting.is_load):
+        with m.If(entry.is_load):
             self._set_runs(m, requests.runs, head["dram_base"], head, par_shift)
             m.d.comb += requests.runs.kind.eq(Kind.PAR)
             if config.has("table"):
@@ -276,7 +354,7 @@ class StoreUnit(wiring.Component):
             # A row's only operand stays the first in the FIFO until its last vector.
             taken &= ~operand["repeat"] | reader.row_ends
         m.d.comb += [
-            requests.start.eq(begin & (starting.is_load | (starting.flags.operand & ~starting.short))),
+            requests.start.eq(begin & (entry.is_load | (starting.store.flags.operand & ~entry.short))),
             operands.start.eq(begin),
             operands.offset.eq(base),
             operands.pitch.eq(pitch),
@@ -298,12 +376,12 @@ class StoreUnit(wiring.Component):
             operands.beat_last.eq(self.read.beat_last),
             operands.beat_data.eq(self.read.beat_data),
         ]
-        entry = self._entry(m, begin, running, reader)
-        loader = self._parameters(m, begin, starting, entry, operands, pipeline, load_done)
+        place = self._entry(m, begins, running, reader)
+        loader = self._parameters(m, begin, starting, place, operands, pipeline, reader)
         if config.has("table"):
             self._tables(m, running, loader, pipeline)
         if config.has("rows"):
-            self._rows(m, begin, running, reader, registers["ROWS"], loader, pipeline)
+            self._rows(m, begins, running, reader, registers["ROWS"], loader, pipeline)
         return pipeline
 
     def _tables(self, m: Module, running: data.View, loader: ElementWriter, pipeline: PostPipeline) -> None:
@@ -379,13 +457,12 @@ class StoreUnit(wiring.Component):
             pipeline.row_data.eq(loader.data),
         ]
 
-    def _chain(self, m: Module, begin: Value, running: data.View, pipeline: PostPipeline) -> Signal:
-        """The write port of the chain memory; high in the cycle from which on the store's last vector is there.
+    def _chain(self, m: Module, job: stream.Interface, running: data.View, pipeline: PostPipeline) -> Signal:
+        """The write port of the chain memory; high in the cycle from which on a store's last vector is there.
 
         The pipeline's vectors come in order, so their places are counted here, not carried along.
         """
-        config = self._config
-        head = view(instruction_layout(config, "STORE.POST"), self.commands.payload)
+        config, head = self._config, job.payload
         vectors = config.chain_buffer_bytes // config.out_bytes
         here, of_row, pitch = (
             Signal(range(vectors), name=name, reset_less=True)
@@ -398,9 +475,14 @@ class StoreUnit(wiring.Component):
         # Whether a vector is the last one of its row, and whether that row is the last one, are registers.
         x_ends, y_ends = Signal(name="chain_x_ends"), Signal(name="chain_y_ends")
         put, write, last, done = (Signal(name=f"chain_{name}") for name in ("put", "write", "last", "done"))
-        m.d.comb += put.eq(pipeline.put & running.chain)
-        with m.If(begin):
+        working = Signal(name="chain_working")
+        m.d.comb += [
+            put.eq(pipeline.put & running.chain),
+            job.ready.eq(Mux(head.chain, ~working, m.submodules.writer.ready)),
+        ]
+        with m.If(~working):
             m.d.sync += [
+                working.eq(job.valid & head.chain),
                 *(place.eq(head["dram_base"]) for place in (here, of_row)),
                 pitch.eq(head["x_stride"]),
                 *(register.eq(head["x_size"]) for register in (x_left, size)),
@@ -422,6 +504,7 @@ class StoreUnit(wiring.Component):
                     x_ends.eq(size == 1),
                     y_left.eq(y_left - 1),
                     y_ends.eq(y_left == 2),
+                    working.eq(~y_ends),
                 ]
         word_bits = (config.chain_word_bytes // config.out_bytes).bit_length() - 1
         place = Signal(range(vectors), name="chain_written", reset_less=True)
@@ -462,9 +545,12 @@ class StoreUnit(wiring.Component):
         entry: Signal,
         operands: OperandFifo,
         pipeline: PostPipeline,
-        load_done: Signal,
+        reader: Reader,
     ) -> ElementWriter:
-        """The table, a memory of biases and one of scales; the writer of PAR loads fills them step by step."""
+        """The table, a memory of biases and one of scales; the writer of PAR loads fills them step by step.
+
+        It waits until all vectors that the reader has begun have read theirs.
+        """
         config = self._config
         bus_bits = config.memory.bus_bytes.bit_length() - 1
         width = step_width(config, config.par_bytes)
@@ -474,7 +560,13 @@ class StoreUnit(wiring.Component):
         m.submodules.loader = loader = ElementWriter(config=config, element_bytes=sizes)
         head = view(instruction_layout(config, "LOAD.PAR"), self.commands.payload)
         job, par_shift = Signal(job_layout(config, len(sizes))), config.par_bytes.bit_length() - 1
-        m.d.sync += [loader.job.valid.eq(begin & starting.is_load), loader.job.payload.eq(job)]
+        m.d.sync += [loader.job.valid.eq(begin & starting.entry.is_load), loader.job.payload.eq(job)]
+        wait = parameter_cycles(config) - 2
+        waited, may = Signal(range(wait + 1), name="parameters_wait"), Signal(init=1, name="parameters_may")
+        m.d.sync += [
+            waited.eq(Mux(reader.active, wait, waited - (waited != 0))),
+            may.eq(~reader.active & (waited == 0)),
+        ]
         connect(m, operands.words, loader.words)
         m.d.comb += [
             *(
@@ -511,5 +603,6 @@ class StoreUnit(wiring.Component):
                 read.addr.eq(place),
                 getattr(pipeline, name).eq(read.data),
             ]
-        m.d.sync += load_done.eq(loader.last)
+        m.d.comb += loader.may.eq(may)
+        m.d.sync += m.submodules.in_flight.loaded.eq(loader.last)
         return loader

@@ -22,10 +22,10 @@ class Writer(wiring.Component):
     Vectors and their addresses are multiples of out_bytes, a power of two: a burst holds whole vectors, and a bus
     word holds whole vectors or a vector whole bus words.
 
-    Members: `start` loads the output `runs`. `room`: the FIFO has a place for a vector that is not reserved; `reserve`
-    takes it. `put` writes `vector` in this cycle; two cycles later a burst that it
-    completes may show. `write` goes to the memory port. `done`: this cycle's response
-    is the last one of the runs.
+    Members: `start` loads the output `runs` of a store, only while `ready`; stores before it may still be under way.
+    `room`: the FIFO has a place for a vector that is not reserved; `reserve` takes it. `put` writes `vector` in this
+    cycle; two cycles later a burst that it completes may show. `write` goes to the memory port. `done`: this cycle's
+    response is the last one of a store.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -34,6 +34,7 @@ class Writer(wiring.Component):
         super().__init__(
             {
                 "start": In(1),
+                "ready": Out(1),
                 "runs": In(run_layout(config)),
                 "room": Out(1),
                 "reserve": In(1),
@@ -57,6 +58,7 @@ class Writer(wiring.Component):
         # Two registers behind the cutter: the next burst with its count of vectors, and the one that is shown.
         burst, shown_burst = (Signal(burst_layout(config), name=name) for name in ("next", "shown_burst"))
         pending, shown, moves = Signal(), Signal(), Signal()
+        next_ends, shown_ends = Signal(), Signal()  # it is the last one of its store
         vacant = Signal(init=1)  # not pending: a register of its own, which the cutter's next steps wait for
         claimed, shown_vectors = (
             Signal(range(capacity + 1), name=name) for name in ("claimed", "shown_vectors")
@@ -80,6 +82,7 @@ class Writer(wiring.Component):
         head = data.View(layout, bursts.r_data)
         m.d.comb += [
             cutter.start.eq(self.start),
+            self.ready.eq(~cutter.active),
             cutter.runs.eq(self.runs),
             cutter.burst.ready.eq(vacant),
             moves.eq(pending & ~shown & (left >= 0)),
@@ -101,12 +104,18 @@ class Writer(wiring.Component):
                 pending.eq(cutter.burst.valid),
                 vacant.eq(~cutter.burst.valid),
                 burst.eq(cutter.burst.payload),
+                next_ends.eq(cutter.ends),
                 claimed.eq(claims),
             ]
         with m.Elif(moves):
             m.d.sync += [pending.eq(0), vacant.eq(1)]
         with m.If(~shown):
-            m.d.sync += [shown.eq(moves), shown_burst.eq(burst), shown_vectors.eq(claimed)]
+            m.d.sync += [
+                shown.eq(moves),
+                shown_burst.eq(burst),
+                shown_vectors.eq(claimed),
+                shown_ends.eq(next_ends),
+            ]
         with m.Elif(self.write.request.ready):
             m.d.sync += shown.eq(0)
         entry = Signal(layout)
@@ -141,9 +150,20 @@ class Writer(wiring.Component):
         else:
             self._narrow_vectors(m, capacity, moved, is_first, head)
 
-        waiting = Signal(range(config.memory.outstanding_writes + 1))
-        m.d.sync += waiting.eq(waiting + accepted - self.write.response)
-        m.d.comb += self.done.eq(self.write.response & (waiting == 1) & ~(cutter.active | pending | shown))
+        # Of the accepted bursts, the oldest first, whether each is the last one of its store.
+        limit = config.memory.outstanding_writes
+        waiting, ends = Signal(range(limit + 1)), Signal(limit)
+        left_waiting = Signal.like(waiting)
+        m.d.comb += [
+            left_waiting.eq(waiting - self.write.response),
+            self.done.eq(self.write.response & ends[0]),
+        ]
+        m.d.sync += [
+            waiting.eq(left_waiting + accepted),
+            ends.eq(
+                Mux(self.write.response, ends >> 1, ends) | Mux(accepted & shown_ends, 1 << left_waiting, 0)
+            ),
+        ]
         return m
 
     def _wide_vectors(self, m: Module, capacity: int, moved: Signal) -> None:

@@ -26,7 +26,7 @@ def test_config_lists_what_follows_and_what_it_costs(vdla, name: str) -> None:
 def test_extra_storage_is_all_in_some_part(vdla) -> None:
     document = vdla("config", "vta", "--json").document()
     of_blocks = sum(block["storage_bytes"] for block in document["blocks"])
-    names = ("command queues", "fetch buffer", "load FIFO", "compute FIFO", "store FIFO")
+    names = ("command queues", "fetch buffer", "load FIFO", "compute FIFO", "store FIFO", "stores in flight")
     assert of_blocks + sum(document["extra_storage"][n] for n in names) == document["extra_storage_total"]
 
 

@@ -124,6 +124,29 @@ def store() -> tuple[str, str]:
     return title, draw(rows)
 
 
+def stores() -> tuple[str, str]:
+    """The second store's bursts are cut once the only burst of the first one has left the cutter."""
+    result = run("STORE.OUT y_size=1 x_size=1 x_stride=1\nSTORE.OUT y_size=1 x_size=1 x_stride=1")
+    begins = [0, int(result.begin[1] - result.begin[0])]
+    reads = [begin + 1 for begin in begins]
+    assert begins[1] == reads[0] + 1 + timing.BEGIN_DELAY
+    entered = [read + timing.STORE_LATENCY + 1 for read in reads]
+    cut = [0, max(begins[1], timing.WRITE_DELAY - 1)]
+    addresses = [max(*pair) for pair in zip(entered, (at + timing.WRITE_DELAY for at in cut), strict=True)]
+    ends = [address + 1 + MACHINE.memory.write_latency for address in addresses]
+    assert ends == [int(end - result.begin[0]) for end in result.end[:2]]
+    rows: list[Row] = [
+        ("first store", {begins[0]: "b", ends[0]: "e"}),
+        ("second store", {begins[1]: "b", ends[1]: "e"}),
+        ("accumulators read", {cycle: str(k) for k, cycle in enumerate(reads)}),
+        ("vectors in the FIFO", {cycle: str(k) for k, cycle in enumerate(entered)}),
+        ("address (AWVALID)", dict.fromkeys(addresses, "a")),
+        ("write data", {cycle + 1: str(k) for k, cycle in enumerate(addresses)}),
+        ("response", dict.fromkeys(ends, "r")),
+    ]
+    return "**Two STORE.OUTs** of one vector each, which overlap (section 8):", draw(rows)
+
+
 def token() -> tuple[str, str]:
     result = run("LOAD.INP y_pad_0=1 x_size=0 x_pad_0=1 push_next\nGEMM pop_prev")
     pushed = duration(result, 0)
@@ -142,7 +165,9 @@ def token() -> tuple[str, str]:
 
 
 def diagrams() -> str:
-    return "\n".join(f"{title}\n\n{picture}" for title, picture in (load(), gemm(), alu(), store(), token()))
+    return "\n".join(
+        f"{title}\n\n{picture}" for title, picture in (load(), gemm(), alu(), store(), stores(), token())
+    )
 
 
 def on_page(page: str) -> tuple[str, str, str]:

@@ -338,6 +338,19 @@ def test_races_name_both_instructions_and_the_place(text, kind, where, queue):
     assert check(TINY, ordered, image) == []
 
 
+LOAD_STORED = f"{OUT}\n{{}}LOAD.PAR dram_base=1125 y_size=1 x_size=1"
+
+
+def test_a_load_of_parameters_does_not_wait_for_stores_in_flight():
+    found = only(findings(LOAD_STORED.format("")), "race", "DRAM bytes 36000..36004", "put a CONFIG between")
+    assert found.instructions == (1, 0)
+
+
+@pytest.mark.parametrize("between", ["CONFIG WINDOW", "STORE.OUT dram_base=9100"])
+def test_what_waits_for_all_stores_lets_parameters_see_them(between: str):
+    assert findings(LOAD_STORED.format(f"{between}\n")) == []
+
+
 def test_an_order_against_the_program_is_a_race_too():
     text = f"{UOPS}GEMM uop_end=1 iter_out=1 iter_in=1 pop_prev\n{INP} push_next"
     only(findings(text), "race", "the other way round")

@@ -132,7 +132,7 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
     yield from _waits(names, lacking)
     yield from _activities()
     yield from _queues(machines)
-    yield from _flights(lacking)
+    yield from _flights(machines, lacking)
     yield from _alu_operations(machines)
     yield from _operations(machines, lacking)
     for kind in (*_READS, "out"):
@@ -237,8 +237,20 @@ def _queues(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]
             yield "full queue", f"commands {unit.name.lower()} {depth}", None
 
 
-def _flights(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | None]]:
+def _flights(
+    machines: Sequence[Config], lacking: dict[str, str | None]
+) -> Iterator[tuple[str, str, str | None]]:
     group = "instructions in flight"
+    yield group, "STORE.OUT behind STORE.OUT", None
+    yield group, "a store waits for a place among those in flight", None
+    chained = (
+        None if any(config.chain_buffer_bytes for config in machines) else "no machine has a chain memory"
+    )
+    for kind, missing in (("STORE.POST", lacking["STORE.POST"]), ("STORE.POST to the chain memory", chained)):
+        for first, second in ((kind, kind), (kind, "LOAD.PAR"), ("LOAD.PAR", kind)):
+            yield group, f"{second} behind {first}", missing
+    yield group, "LOAD.PAR behind STORE.OUT", lacking["LOAD.PAR"]
+    yield group, "STORE.OUT behind LOAD.PAR", lacking["LOAD.PAR"]
     yield group, "a load waits for a place among those in flight", None
     yield group, "a load behind a load", None
     yield group, "a CONFIG behind a load", None

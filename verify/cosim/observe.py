@@ -21,6 +21,7 @@ from vdla.isa.timing import (
     AXI_BOUNDARY,
     BEGIN_DELAY,
     LOADS_IN_FLIGHT,
+    STORES_IN_FLIGHT,
     fetch_burst_instructions,
     read_burst_beats,
     write_burst_beats,
@@ -207,6 +208,13 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
         if result.begin[index] == result.end[before] + BEGIN_DELAY:
             yield group, "a load waits for a place among those in flight"
             break
+    stores = [i for i, item in enumerate(decoded) if unit_of(*item) is Unit.STORE]
+    for before, index in zip(stores, stores[STORES_IN_FLIGHT:], strict=False):
+        if result.begin[index] == result.end[before] + 1 + BEGIN_DELAY and (
+            result.begin[index] <= result.end[stores[stores.index(index) - 1]]
+        ):
+            yield group, "a store waits for a place among those in flight"
+            break
     previous: dict[Unit, int] = {}
     for index, item in enumerate(decoded):
         unit = unit_of(*item)
@@ -215,11 +223,19 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
             names = decoded[earlier][0], item[0]
             if unit is Unit.LOAD:
                 yield group, "a CONFIG behind a load" if item[0] == "CONFIG" else "a load behind a load"
+            elif unit is Unit.STORE:
+                yield group, f"{_in_store_unit(item)} behind {_in_store_unit(decoded[earlier])}"
             elif names[0] in MATRIX and item[0] == "CONFIG":
                 yield group, "a CONFIG behind a matrix instruction"
             elif names[0] in MATRIX and item[0] in MATRIX:
                 yield group, f"{names[1]} behind {names[0]}"
         previous[unit] = index
+
+
+def _in_store_unit(item: Instruction) -> str:
+    """How an instruction that overlaps others in the store unit is called."""
+    name, values = item
+    return f"{name} to the chain memory" if values.get("chain") else name
 
 
 def _fetches(config: Config, program: Program) -> Iterator[Bin]:

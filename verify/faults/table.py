@@ -230,8 +230,8 @@ FAULTS: Final = (
     _simulator(
         "chained store's end",
         "store.py",
-        "V[V_WRITTEN] = cycle + V[V_LATENCY]",
-        "V[V_WRITTEN] = cycle + P[P_STORE_LATENCY]",
+        "X[V[V_INSTRUCTION], X_DONE] = cycle + V[V_LATENCY]",
+        "X[V[V_INSTRUCTION], X_DONE] = cycle + P[P_STORE_LATENCY]",
         "a store to the chain memory ends as early as STORE.OUT would",
         CHAIN,
     ),

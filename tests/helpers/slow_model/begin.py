@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vdla.isa.layout import TOKEN_QUEUES, Unit
-from vdla.isa.timing import BEGIN_DELAY, LOADS_IN_FLIGHT
+from vdla.isa.timing import BEGIN_DELAY, LOADS_IN_FLIGHT, STORES_IN_FLIGHT
 
 from .compute import begin_operations
 from .finish import finish
@@ -67,7 +67,7 @@ def condition(model: Model, instruction: Instruction, now: int) -> bool:
             free = client.idle and client.last_accept < now and model.load_free < now
             return free and in_flight < LOADS_IN_FLIGHT
         case Unit.STORE:
-            return all(i.ended(now) for i in before)
+            return all(i.ended(now) for i in before) or follows(model, before, instruction, now)
     matrix = ("GEMM", "DEPTHWISE", "TAPS")
     if instruction.name in matrix:
         by = now + BEGIN_DELAY
@@ -78,6 +78,35 @@ def condition(model: Model, instruction: Instruction, now: int) -> bool:
     if instruction.name == "FINISH":
         before = [i for i in model.program if i is not instruction]
     return all(i.ended(now) for i in before)
+
+
+def follows(model: Model, before: list[Instruction], instruction: Instruction, now: int) -> bool:
+    """Whether an instruction of the store unit may begin while those before are in flight."""
+    if sum(not i.ended(now) for i in before) >= STORES_IN_FLIGHT:
+        return False
+    loads = [i for i in before if i.name == "LOAD.PAR"]
+    if instruction.name == "LOAD.PAR":
+        return plain(before[-1]) and all(i.ended(now) for i in loads)
+    if not plain(instruction) or not (plain(before[-1]) or before[-1].name == "LOAD.PAR"):
+        return False
+    store = model.reading
+    if store is None or likeness(store) != likeness(instruction):
+        return False
+    if store.last_read is None or store.last_read >= now or model.vector < model.vectors:
+        return False
+    return all(i.complete is not None and i.complete < now for i in loads)
+
+
+def plain(instruction: Instruction) -> bool:
+    values = instruction.values
+    if not instruction.name.startswith("STORE.") or not values["x_size"] * values["y_size"]:
+        return False
+    return not values.get("operand")
+
+
+def likeness(instruction: Instruction) -> list[object]:
+    flags = ("combine", "unsigned", "chain", "table", "table_index", "rows")
+    return [instruction.name, *(instruction.values.get(flag, 0) for flag in flags)]
 
 
 def execute(model: Model, instruction: Instruction, now: int) -> None:

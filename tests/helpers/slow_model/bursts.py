@@ -20,6 +20,7 @@ class Burst:
     ready: int | None = None
     returned: int | None = None  # read: cycle in which its last byte left the FIFO
     response: int | None = None
+    first_shown: int | None = None  # write: first cycle in which its address is shown
 
     @property
     def beats(self) -> int:

@@ -29,6 +29,13 @@ class Instruction:
     bursts: list[Burst] = field(default_factory=list)
     done: int = 0
     first_step: int = 0
+    # Store unit: cycle in which it is complete; cycle of its last accumulator read; cycle from which each vector is
+    # where it goes; its write bursts, and the cycle from which they are cut.
+    complete: int | None = None
+    last_read: int | None = None
+    vector_ready: list[int] = field(default_factory=list)
+    writes: list[Burst] = field(default_factory=list)
+    cut_from: int | None = None
 
     def ended(self, now: int) -> bool:
         return self.end is not None and self.end < now

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from vdla.isa.timing import NOISE_READ, NOISE_STALL, REQUEST_GAP, memory_noise
+from vdla.isa.timing import NOISE_READ, NOISE_STALL, REQUEST_GAP, WRITE_DELAY, memory_noise
 
 from .bursts import Burst
+from .instructions import Instruction, product_cycles
 from .model import Model
 
 
@@ -22,15 +23,35 @@ def accept(model: Model, now: int) -> None:
         client.shown, client.last_accept = None, now
         count(model, burst)
     outstanding = sum(b.response is None or b.response >= now for b in model.writes)
-    late_enough = now >= max(model.write_earliest, model.last_write_accept + REQUEST_GAP)
-    if model.to_write and outstanding < memory.outstanding_writes and late_enough:
-        burst, vector = model.to_write[0]
-        if vector in model.vector_ready and model.vector_ready[vector] <= now:
-            model.last_write_accept = now
-            model.to_write.pop(0)
-            burst.accepted, burst.ready = now, now + 1
-            model.writes.append(burst)
-            count(model, burst)
+    if model.accepted_writes == len(model.to_write):
+        return
+    burst, store, vector = model.to_write[model.accepted_writes]
+    there = vector < len(store.vector_ready) and store.vector_ready[vector] <= now
+    free = now >= model.last_write_accept + REQUEST_GAP
+    if burst.first_shown is None and there and free:
+        shows = now >= cut_from(model, store) + WRITE_DELAY + product_cycles(store)
+        burst.first_shown = now if shows else None
+    if burst.first_shown is not None and outstanding < memory.outstanding_writes:
+        model.last_write_accept = now
+        model.accepted_writes += 1
+        burst.accepted, burst.ready = now, now + 1
+        model.writes.append(burst)
+        count(model, burst)
+
+
+def cut_from(model: Model, store: Instruction) -> int:
+    """The cycle from which the bursts of the store are cut whose first one is next; all before are accepted."""
+    if store.cut_from is None:
+        assert store.begin is not None
+        store.cut_from = store.begin
+        if model.accepted_writes:
+            _, before, _ = model.to_write[model.accepted_writes - 1]
+            assert before.cut_from is not None
+            leaves = before.cut_from + WRITE_DELAY - 2 + product_cycles(before)
+            if model.accepted_writes > 1:
+                leaves = max(leaves, model.to_write[model.accepted_writes - 2][0].first_shown or 0)
+            store.cut_from = max(store.begin, leaves + 1)
+    return store.cut_from
 
 
 def count(model: Model, burst: Burst) -> None:

@@ -10,7 +10,7 @@ from vdla.isa.layout import TOKEN_QUEUES, Unit, uop_dtype
 from vdla.isa.timing import REQUEST_GAP, read_burst_beats
 
 from .bursts import PAGE, Burst, Client
-from .instructions import decode
+from .instructions import Instruction, decode
 
 
 class Model:
@@ -36,7 +36,9 @@ class Model:
         }
         self.reads: list[Burst] = []
         self.writes: list[Burst] = []
-        self.to_write: list[tuple[Burst, int]] = []  # bursts of stores and the vector that completes each
+        # Bursts of stores in order, their stores, and the vector of it that completes each; how many are accepted.
+        self.to_write: list[tuple[Burst, Instruction, int]] = []
+        self.accepted_writes = 0
         self.transfer: tuple[Burst, int] | None = None
         self.served_reads = self.served_writes = self.served = 0
         self.last_was_write = False
@@ -53,7 +55,7 @@ class Model:
         self.bytes: Counter[str] = Counter()
         self.beats: Counter[str] = Counter()
         self.last_step = {"load": 0, "compute": 0, "store": 0}
-        self.vector_ready: dict[int, int] = {}
+        self.reading: Instruction | None = None  # the last store that has begun
         self.vector = self.vector_read = self.vectors = self.next_read = 0
-        self.store_bursts: list[Burst] = []
-        self.write_earliest, self.last_write_accept = 0, -REQUEST_GAP
+        self.stored = 0  # bytes of vectors that have taken room in the store FIFO
+        self.last_write_accept = -REQUEST_GAP

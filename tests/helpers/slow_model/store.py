@@ -7,28 +7,26 @@ from vdla.isa.timing import (
     PRODUCT_CYCLES,
     REQUEST_DELAY,
     STORE_LATENCY,
-    WRITE_DELAY,
     post_latency,
     write_burst_beats,
 )
 
 from .bursts import Burst, cut
 from .finish import finish
-from .instructions import Instruction, product_cycles
+from .instructions import Instruction
 from .model import Model
 
 
 def begin_store(model: Model, instruction: Instruction, now: int) -> None:
     config, values = model.config, instruction.values
-    model.vectors = values["y_size"] * values["x_size"]
-    model.vector = model.vector_read = 0
-    model.vector_ready = {}
-    model.next_read = now + 1
-    if not model.vectors:
+    if not values["y_size"] * values["x_size"]:
         finish(model, instruction, now + 1)
         return
+    model.reading = instruction
+    model.vectors = values["y_size"] * values["x_size"]
+    model.vector = model.vector_read = 0
+    model.next_read = max(model.next_read, now + 1)
     if instruction.name == "ROWS":
-        model.store_bursts = []
         return
     out = config.out_bytes
     start, length, pitch = values["dram_base"] * out, values["x_size"] * out, values["x_stride"] * out
@@ -36,14 +34,12 @@ def begin_store(model: Model, instruction: Instruction, now: int) -> None:
     if values["x_stride"] == values["x_size"]:
         runs = [(start, length * values["y_size"])]
     most = write_burst_beats(config)
-    chained = values.get("chain")
-    model.write_earliest = now + WRITE_DELAY + product_cycles(instruction)
-    written = [] if chained else runs
-    model.store_bursts = [b for at, size in written for b in cut(at, size, model.bus, most, "out")]
+    written = [] if values.get("chain") else runs
+    instruction.writes = [b for at, size in written for b in cut(at, size, model.bus, most, "out")]
     done = 0
-    for burst in model.store_bursts:
+    for burst in instruction.writes:
         done += burst.size
-        model.to_write.append((burst, (done - 1) // out))
+        model.to_write.append((burst, instruction, (done - 1) // out))
     if values.get("operand"):
         first, step, width = operand_shape(values, instruction.registers["OPERAND"])
         rows = values["y_size"]
@@ -73,51 +69,70 @@ def vector_positions(model: Model, instruction: Instruction) -> list[int]:
     ]
 
 
+def end_stores(model: Model) -> None:
+    """End the oldest instructions of the unit, one in a cycle, as far as they are known to be complete."""
+    last_end = -1
+    for instruction in model.units[Unit.STORE]:
+        if instruction.end is None:
+            complete = instruction.complete
+            if instruction.begin is None:
+                return
+            if instruction.name.startswith(("STORE", "ROWS")):
+                complete = completed(model, instruction)
+            if complete is None:
+                return
+            finish(model, instruction, max(complete, last_end + 1))
+        last_end = instruction.end or last_end
+
+
+def completed(model: Model, store: Instruction) -> int | None:
+    """The cycle in which the store is complete, if that is known."""
+    if store is model.reading and model.vector < model.vectors:
+        return None
+    if not store.writes:
+        return store.vector_ready[-1]
+    responses = [burst.response for burst in store.writes if burst.response is not None]
+    return max(responses) if len(responses) == len(store.writes) else None
+
+
 def read_accumulators(model: Model, now: int) -> None:
+    end_stores(model)
     config, out = model.config, model.config.out_bytes
-    store = next((i for i in model.units[Unit.STORE] if i.begin is not None and i.end is None), None)
-    if store is None or not store.name.startswith(("STORE", "ROWS")):
-        return
-    if model.vector == model.vectors:
-        if store.values.get("chain") or store.name == "ROWS":
-            finish(model, store, max(model.vector_ready.values()))
-        elif all(b.response is not None for b in model.store_bursts):
-            finish(model, store, max(b.response or 0 for b in model.store_bursts))
-        return
-    if now < model.next_read:
+    store = model.reading
+    if store is None or model.vector == model.vectors or now < model.next_read:
         return
     positions = vector_positions(model, store)
     values = store.values
     operand = values.get("operand")
-    ahead = (model.vector + 1) * out
     share = values["x_size"] if operand and store.registers["OPERAND"]["repeat"] else 1
     wanted = (model.vector // share + 1) * out
     if model.vector_read == 0:
-        gone = sum(b.size for b in model.store_bursts if b.last is not None and b.last < now)
-        if (
-            store.name != "ROWS"
-            and not store.values.get("chain")
-            and ahead - gone > config.fifo_bytes("store")
-        ):
+        gone = sum(b.size for b, _, _ in model.to_write if b.last is not None and b.last < now)
+        if store.writes and model.stored + out - gone > config.fifo_bytes("store"):
             return
         if operand and not operand_there(model, store.bursts, wanted, now):
             return
     if positions[model.vector_read] // config.acc_bank_depth in model.port.get(now, set()):
         return
-    if model.vector_read == 0 and operand and (model.vector + 1) % share == 0:
-        done = 0
-        for burst in store.bursts:
-            done += burst.size
-            if done <= wanted and burst.returned is None:
-                burst.returned = now
+    if model.vector_read == 0:
+        model.stored += out if store.writes else 0
+        if operand and (model.vector + 1) % share == 0:
+            done = 0
+            for burst in store.bursts:
+                done += burst.size
+                if done <= wanted and burst.returned is None:
+                    burst.returned = now
     model.vector_read += 1
+    store.last_read = now
     if model.vector_read == len(positions):
+        model.next_read = now + 1
         if store.name != "STORE.OUT":
             passes = out // (config.post_lanes or out)
             model.next_read = now + max(1, passes - len(positions) + 1)
         latency = STORE_LATENCY if store.name == "STORE.OUT" else post_latency(config)
-        model.vector_ready[model.vector] = now + latency + 1
+        store.vector_ready.append(now + latency + 1)
         model.vector, model.vector_read = model.vector + 1, 0
+    end_stores(model)
 
 
 def operand_there(model: Model, bursts: list[Burst], ahead: int, now: int) -> bool:

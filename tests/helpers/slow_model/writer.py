@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vdla.isa.layout import Unit
-from vdla.isa.timing import STEP_GAP, STEP_LATENCY
+from vdla.isa.timing import STEP_GAP, STEP_LATENCY, parameter_cycles
 
 from .finish import finish
 from .model import Model
@@ -11,10 +11,16 @@ from .model import Model
 
 def step(model: Model, name: str, unit: Unit, now: int) -> None:
     """One step of the writer: of the oldest load that has begun and not done all its steps."""
+    earliest = 0
     for instruction in model.units[unit]:
         if instruction.begin is None or instruction.begin >= now:
             return
-        if instruction.end is not None:
+        if name == "store" and instruction.name.startswith(("STORE", "ROWS")):
+            if instruction is model.reading and model.vector < model.vectors:
+                return
+            earliest = (instruction.last_read or 0) + parameter_cycles(model.config)
+            continue
+        if instruction.end is not None or instruction.complete is not None:
             continue
         if instruction.name == "CONFIG":
             earlier = [i.end for i in model.units[unit] if i.index < instruction.index and i.end is not None]
@@ -22,7 +28,7 @@ def step(model: Model, name: str, unit: Unit, now: int) -> None:
             continue
         if not instruction.name.startswith("LOAD"):
             return
-        if now < instruction.first_step or now < model.last_step[name] + STEP_GAP:
+        if now < max(instruction.first_step, earliest) or now < model.last_step[name] + STEP_GAP:
             return
         wanted = instruction.steps[instruction.done]
         if wanted:
@@ -36,6 +42,9 @@ def step(model: Model, name: str, unit: Unit, now: int) -> None:
         if not wanted:
             instruction.done += 1
             if instruction.done == len(instruction.steps):
-                finish(model, instruction, now + STEP_LATENCY)
+                if unit is Unit.STORE:
+                    instruction.complete = now + STEP_LATENCY
+                else:
+                    finish(model, instruction, now + STEP_LATENCY)
                 model.last_step[name] = now
         return

@@ -1,0 +1,129 @@
+"""Instructions of the store unit that have begun and not ended, and stores whose runs are still to be written."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, fifo, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
+from vdla.isa.timing import STORES_IN_FLIGHT
+
+from ..layouts import instruction_layout
+
+
+def entry_layout() -> data.StructLayout:
+    """What is kept of an instruction until it ends. `short`: it ends in the cycle after its begin."""
+    return data.StructLayout(dict.fromkeys(("is_config", "is_load", "short", "push_prev", "push_next"), 1))
+
+
+class InFlight(wiring.Component):
+    """The queue of all that is in flight: its head ends once it is complete, one instruction in a cycle.
+
+    Members: `begin` with `entry`: an instruction begins in this cycle. `loaded`: the load is complete; there is one at
+    a time that is not (`loading`). `stored`: the oldest store that was not is complete. `end`: the `oldest`
+    instruction ends in this cycle. Registered: `none` and `full` say how many are in flight, `load_there` whether a
+    load is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "begin": In(1),
+                "entry": In(entry_layout()),
+                "loaded": In(1),
+                "stored": In(1),
+                "end": Out(1),
+                "oldest": Out(entry_layout()),
+                "none": Out(1, init=1),
+                "full": Out(1),
+                "loading": Out(1),
+                "load_there": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """A ring of entries; stores that are complete before those in front of them have ended are counted."""
+        m = Module()
+        m.submodules.entries = entries = memory.Memory(
+            shape=entry_layout().size, depth=STORES_IN_FLIGHT, init=[]
+        )
+        write, read = entries.write_port(), entries.read_port(domain="comb")
+        newest, oldest = (Signal(range(STORES_IN_FLIGHT), name=name) for name in ("newest", "oldest"))
+        count, stored = (Signal(range(STORES_IN_FLIGHT + 1), name=name) for name in ("count", "stored"))
+        is_store, following = Signal(), Signal.like(count)
+        m.d.comb += [
+            write.addr.eq(newest),
+            write.data.eq(self.entry),
+            write.en.eq(self.begin),
+            read.addr.eq(oldest),
+            self.oldest.eq(read.data),
+            is_store.eq(~self.oldest.short & ~self.oldest.is_load),
+            self.end.eq(
+                ~self.none
+                & Mux(
+                    is_store,
+                    self.stored | (stored != 0),
+                    self.oldest.short | self.loaded | ~self.loading,
+                )
+            ),
+            following.eq(count + self.begin - self.end),
+        ]
+        m.d.sync += [
+            newest.eq(newest + self.begin),
+            oldest.eq(oldest + self.end),
+            count.eq(following),
+            self.none.eq(following == 0),
+            self.full.eq(following == STORES_IN_FLIGHT),
+            stored.eq(stored + self.stored - (self.end & is_store)),
+        ]
+        with m.If(self.begin & self.entry.is_load):
+            m.d.sync += [self.loading.eq(1), self.load_there.eq(1)]
+        with m.Else():
+            with m.If(self.loaded):
+                m.d.sync += self.loading.eq(0)
+            with m.If(self.end & self.oldest.is_load):
+                m.d.sync += self.load_there.eq(0)
+        return m
+
+
+def job_layout(config: Config) -> data.StructLayout:
+    """Where a store's vectors go: rows of `x_size` vectors from `dram_base` on, `x_stride` apart; `joined`: they touch.
+    `chain`: into the chain memory, where there is one.
+    """
+    head = instruction_layout(config, "STORE.OUT")
+    names = ("dram_base", "y_size", "x_size", "x_stride")
+    return data.StructLayout(
+        {name: head[name].shape for name in names}
+        | {"joined": 1}
+        | ({"chain": 1} if config.chain_buffer_bytes else {})
+    )
+
+
+class Jobs(wiring.Component):
+    """Stores that have begun, one after the other to whoever writes their vectors; the first one at once.
+
+    Members: `put` a store that begins in this cycle, always taken; `job` the oldest that is not written yet.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        """`config` gives the widths."""
+        self._layout = job_layout(config)
+        super().__init__(
+            {
+                "put": In(stream.Signature(self._layout, always_ready=True)),
+                "job": Out(stream.Signature(self._layout)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """A queue, and the way past it while it is empty."""
+        m = Module()
+        m.submodules.queue = queue = fifo.SyncFIFO(width=self._layout.size, depth=STORES_IN_FLIGHT)
+        m.d.comb += [
+            self.job.valid.eq(queue.r_rdy | self.put.valid),
+            self.job.payload.eq(Mux(queue.r_rdy, queue.r_data, self.put.payload)),
+            queue.r_en.eq(queue.r_rdy & self.job.ready),
+            queue.w_data.eq(self.put.payload),
+            queue.w_en.eq(self.put.valid & (queue.r_rdy | ~self.job.ready)),
+        ]
+        return m
