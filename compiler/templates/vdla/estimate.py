@@ -13,7 +13,16 @@ from types import MappingProxyType
 
 import numpy as np
 from vdla.isa.config import Config
-from vdla.isa.timing import FIFO_LATENCY, REQUEST_DELAY, STEP_LATENCY, WRITE_DELAY, post_latency
+from vdla.isa.timing import (
+    BEGIN_DELAY,
+    FIFO_LATENCY,
+    PRODUCT_CYCLES,
+    REQUEST_DELAY,
+    STEP_LATENCY,
+    STORES_IN_FLIGHT,
+    WRITE_DELAY,
+    post_latency,
+)
 
 from ...target.vdla.machine import scratchpad_depths
 from ..space import ESTIMATE, Account, Columns, Deferred
@@ -86,7 +95,8 @@ class TiledWork:
 
     `compute` are the cycles that the busiest unit cannot do without, `traffic` the beats of the bus, `loading` and
     `storing` the cycles of the load and the store unit. The store unit shares `sums_copies` copies of the sums with the
-    array. `last_beats` are those of one tile's outputs.
+    array, which gets one back `store_latency` cycles after its accumulators have been read. `last_beats` are those of
+    one tile's outputs.
     """
 
     tiles: Tiles
@@ -95,6 +105,7 @@ class TiledWork:
     traffic: np.ndarray
     loading: np.ndarray
     storing: np.ndarray
+    store_latency: float
     sums_copies: np.ndarray
     instructions: np.ndarray
     last_beats: np.ndarray
@@ -129,7 +140,10 @@ class TiledWork:
 
     def cycles(self, config: Config, fitted: Fitted) -> np.ndarray:
         """The estimate."""
-        busy = together(fitted.sharpness, self.compute, self.loading, self.storing, self.traffic)
+        # A copy of the sums is filled, read and given back.
+        turns = self.compute + self.storing + self.tiles.count * self.store_latency
+        units = self.compute, self.loading, self.storing, self.traffic, turns / self.sums_copies
+        busy = together(fitted.sharpness, *units)
         restarts = sum(buffer.loads - buffer.fills for buffer in self.buffers.values())
         busy = busy + fitted.restart * config.memory.read_latency * restarts
         return busy + self._waits(fitted) + fitted.traffic * self.traffic
@@ -152,7 +166,7 @@ class TiledWork:
                 lead = np.where(other.fills > buffer.fills, np.minimum(lead, ahead), lead)
             exposed = buffer.exposed * (1 + fitted.first_inputs if name == "data" else 1)
             waits = waits + (buffer.fills - 1) * np.maximum(0.0, taken / buffer.fills - lead) + exposed
-        return waits + np.where(self.sums_copies == 1, np.minimum(compute, self.storing), 0.0)
+        return waits + self.store_latency
 
 
 def together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
@@ -193,12 +207,10 @@ def store_cycles(
     That, the bus, or the latency of bursts takes longest: rows of a tile that is narrower than the output are bursts of
     their own.
 
-    Beside its vectors an instruction takes its way through the pipeline and the FIFO, the request and the response of
-    its last burst, and the latency of its first operand. What the chain memory keeps needs no FIFO and no bus.
+    Beside its vectors an instruction takes `store_latency`, while which the next ones go on unless they have operands:
+    those wait for each other, and for the first operand of each.
     """
-    memory, beyond = config.memory, post_latency(config)
-    if not shape.kept:
-        beyond += FIFO_LATENCY + WRITE_DELAY + memory.write_latency
+    memory, beyond = config.memory, _way_of_a_vector(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]
     bursts = np.where(tiles.trips["x"] == 1, stores, np.maximum(stores, narrow))
     beats = shape.stored_beats(config)
@@ -207,18 +219,36 @@ def store_cycles(
         busy = np.maximum(busy, (bursts * memory.write_latency + beats) / memory.outstanding_writes)
     if shape.operand:
         busy = np.maximum(busy, transfer_cycles(config, np.asarray(beats), bursts))
-        beyond += memory.read_latency
-    return stores * beyond + busy
+        return stores * (beyond + memory.read_latency) + busy
+    between = max(1 + BEGIN_DELAY, 0 if shape.kept else WRITE_DELAY + PRODUCT_CYCLES + 1)
+    return np.maximum(busy + stores * between, stores * beyond / STORES_IN_FLIGHT)
+
+
+def store_latency(config: Config, shape: LayerShape) -> float:
+    """Cycles from a store's last accumulator read to its end that `store_cycles` does not count."""
+    return 0.0 if shape.operand else _way_of_a_vector(config, shape)
+
+
+def _way_of_a_vector(config: Config, shape: LayerShape) -> int:
+    """Its cycles through the pipeline and the FIFO, those of the request and the response of its burst.
+
+    What the chain memory keeps needs no FIFO and no bus.
+    """
+    kept = 0 if shape.kept else FIFO_LATENCY + WRITE_DELAY + config.memory.write_latency
+    return post_latency(config) + kept
 
 
 def beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: LayerShape) -> np.ndarray:
     """Cycles of the store unit for what is no store: loads of parameters, for each of which it waits, and the bus.
 
-    Reads and writes that are ready take turns, so that outputs wait for as many of the beats that are `loaded`.
+    A load of parameters is on its way while stores before it read accumulators. But on a busy bus that takes several
+    times the memory's latency, and simulated cycles say that it costs as much as if nothing overlapped there. Reads and
+    writes that are ready take turns, so that outputs wait for as many of the beats that are `loaded`.
     """
     fills = tiles.parameter_fills(config.par_depth)
     turns = 0.0 if shape.kept else np.minimum(loaded, shape.stored_beats(config))
-    return fills * (config.memory.read_latency + LOAD_LATENCY) + turns
+    waits = config.memory.read_latency + LOAD_LATENCY + _way_of_a_vector(config, shape)
+    return fills * waits + turns
 
 
 def array_instructions(
@@ -278,6 +308,7 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
         traffic=data.beats + weights.beats + stored,
         loading=data.fills * data.exposed + weights.beats,
         storing=storing,
+        store_latency=store_latency(config, shape),
         sums_copies=sums_copies,
         instructions=instructions,
         last_beats=sums * (1.0 if shape.kept else max(1.0, config.out_bytes / config.memory.bus_bytes)),

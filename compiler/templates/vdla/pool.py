@@ -15,7 +15,7 @@ from ...target.vdla import intrinsics
 from ...te.ops import average_pool, elementwise, max_pool
 from ..space import Account, Columns, Deferred, Space, Values
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
-from .estimate import FITTED, Fitted, TiledWork, fits, store_cycles, store_reads
+from .estimate import FITTED, Fitted, TiledWork, fits, store_cycles, store_latency, store_reads
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, one_point, tile_knobs, tile_space
 from .tiles import ALWAYS, INNERMOST, Tiles, most_instructions
@@ -70,6 +70,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         storing=store_cycles(
             config, tiles, stores, tiles.count * store_reads(config, sums * shape.taps), shape
         ),
+        store_latency=store_latency(config, shape),
         sums_copies=data.copies,
         instructions=ALWAYS + stores + data.loads + tiles.parameter_fills(config.par_depth),
         last_beats=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
