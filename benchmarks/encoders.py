@@ -4,8 +4,7 @@
 
 BERT-base's shape with seeded weights, from embeddings on, all tokens counting (`codesign.models.transformers`), is
 quantized as a new user would (QDQ, uint8 activations, int8 weights by channel, after ONNX Runtime's own preprocessing)
-and compiled for `vta` with the extensions `table`, `broadcast`, `zero_points` and `rows` and a store FIFO of STORE_FIFO
-bytes. Measured on the simulator:
+and compiled for `vta` with the extensions `table`, `broadcast`, `zero_points` and `rows`. Measured on the simulator:
 cycles by layer of the compiled network; `utilization`, the roofline of all products over all cycles; `no_product`, the
 share of cycles of layers that have no product; `attention`, the same utilization of scores, softmax, context and what
 is moved for them alone. `interpreter_steps` and `onnxruntime_steps` are the largest differences of the outputs.
@@ -16,12 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnxruntime_outputs
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
@@ -29,12 +27,8 @@ from vdla.codesign.report.split import layer_boundaries
 from vdla.compiler.driver import compile_model
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.layers import layers_of
-from vdla.isa.config import load_config
 
 RESULTS_NAME = "encoders"
-EXTENSIONS = ("table", "broadcast", "zero_points", "rows")
-STORE_FIFO = 1024
-"""Bytes: the store unit's pipeline is longer with `rows`, and nothing hides its writes of shares."""
 CALIBRATIONS, SEED = 4, 5
 ATTENTION = ("Products", "Rows", "Swap", "Table")
 """Kinds of layers that attention alone consists of, between its first and its last product."""
@@ -42,32 +36,10 @@ ATTENTION = ("Products", "Rows", "Swap", "Table")
 
 def quantized(sizes: BertSizes, sequence: int, folder: Path) -> Path:
     """The quantized encoder's file."""
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    plain, prepared, out = (folder / f"{name}.onnx" for name in ("plain", "prepared", "quantized"))
+    plain, out = (folder / f"{name}.onnx" for name in ("plain", "quantized"))
     plain.write_bytes(bert_encoder(0, 1, sequence, sizes).SerializeToString())
     rng = np.random.default_rng(SEED)
-
-    class Reader(CalibrationDataReader):
-        def __init__(self) -> None:
-            self.data: Iterator[dict[str, np.ndarray]] = iter(
-                [embeddings(rng, sequence, sizes.width) for _ in range(CALIBRATIONS)]
-            )
-
-        def get_next(self) -> Any:
-            return next(self.data, None)
-
-    quant_pre_process(str(plain), str(prepared), skip_symbolic_shape=True)
-    quantize_static(
-        str(prepared),
-        str(out),
-        Reader(),
-        quant_format=QuantFormat.QDQ,
-        activation_type=QuantType.QUInt8,
-        weight_type=QuantType.QInt8,
-        per_channel=True,
-    )
+    quantize_qdq(plain, out, (embeddings(rng, sequence, sizes.width) for _ in range(CALIBRATIONS)))
     return out
 
 
@@ -78,9 +50,7 @@ def embeddings(rng: np.random.Generator, sequence: int, width: int) -> dict[str,
 
 def measure(sizes: BertSizes, sequence: int) -> dict[str, Any]:
     """All figures."""
-    vta = load_config("vta")
-    extensions = tuple(dict.fromkeys((*vta.extensions, *EXTENSIONS)))
-    config = replace(vta, extensions=extensions, store_fifo_bytes=STORE_FIFO)
+    config = vta_with()
     with tempfile.TemporaryDirectory() as folder:
         path = quantized(sizes, sequence, Path(folder))
         compiled = compile_model(path, config)

@@ -17,11 +17,11 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks import outside_networks
+from vdla.benchmarks.harness.quantized import NEEDED, vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 from vdla.codesign.evaluate import (
     compare_layers,
@@ -38,14 +38,12 @@ from vdla.compiler.graph.partition import partition_model
 from vdla.compiler.graph.submodel import prepare_model
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.layers import layers_of
-from vdla.isa.config import Config, load_config
+from vdla.isa.config import Config
 from vdla.isa.extensions import EXTENSIONS
 from vdla.util.errors import UserError
 from vdla.util.user_cache import cache_directory
 
 RESULTS_NAME = "outside"
-NEEDED = ("table", "broadcast", "rows", "zero_points")
-"""Extensions that activations other than ReLU, squeeze-and-excitation, normalizations, softmax and attention need."""
 
 
 def quantized(name: str, size: int) -> Path:
@@ -63,12 +61,6 @@ def quantized(name: str, size: int) -> Path:
         finally:
             plain.unlink()
     return path
-
-
-def machine(extensions: Sequence[str]) -> Config:
-    """The preset `vta` with more extensions. Raises UserError for unknown ones."""
-    preset = load_config("vta")
-    return replace(preset, extensions=tuple(dict.fromkeys((*preset.extensions, *extensions))))
 
 
 def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, Any]:
@@ -158,7 +150,7 @@ def main() -> None:
         help=f"what the machine has beyond vta's own; else {', '.join(NEEDED)}",
     )
     arguments = parser.parse_args()
-    config = machine(arguments.extensions)
+    config = vta_with(arguments.extensions)
     if unknown := [name for name in arguments.names if name not in NAMES]:
         parser.error(f"there is no network {unknown[0]}; there are {', '.join(NAMES)}")
     rows: dict[str, dict[str, Any]] = {}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import warnings
 from importlib import import_module
 from itertools import pairwise
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from vdla.benchmarks.harness.quantized import quantize_qdq
 
 SEED = 1
 """Of weights."""
@@ -131,34 +131,10 @@ def export(name: str, path: Path) -> None:
 
 def quantize(name: str, path: Path, out: Path, size: int | None = None) -> None:
     """Write the quantized form of an ONNX file, whose images have `size` rows and columns."""
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
     side = SIZES.get(name, SIZE) if size is None else size
-
-    class Reader(CalibrationDataReader):
-        def __init__(self) -> None:
-            rng = np.random.default_rng(CALIBRATION_SEED)
-            shape = (1, 3, side, side)
-            self.data = iter(
-                [{"x": rng.standard_normal(shape).astype(np.float32)} for _ in range(CALIBRATIONS)]
-            )
-
-        def get_next(self) -> Any:
-            return next(self.data, None)
-
-    with tempfile.TemporaryDirectory() as folder:
-        prepared = Path(folder) / "prepared.onnx"
-        quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
-        quantize_static(
-            str(prepared),
-            str(out),
-            Reader(),
-            quant_format=QuantFormat.QDQ,
-            activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
-            per_channel=True,
-        )
+    rng = np.random.default_rng(CALIBRATION_SEED)
+    images = (rng.standard_normal((1, 3, side, side)).astype(np.float32) for _ in range(CALIBRATIONS))
+    quantize_qdq(path, out, ({"x": image} for image in images))
 
 
 def main() -> None:

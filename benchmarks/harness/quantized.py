@@ -1,0 +1,54 @@
+"""Networks quantized as a new user would, and the machine that runs them: what several benchmarks share."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.isa.config import Config, load_config
+
+NEEDED = ("table", "broadcast", "rows", "zero_points")
+"""Extensions that activations other than ReLU, squeeze-and-excitation, normalizations, softmax and attention need."""
+
+
+def quantize_qdq(
+    plain: Path, out: Path, feeds: Iterable[Mapping[str, np.ndarray]], *, exclude: Sequence[str] = ()
+) -> None:
+    """Write the quantized form of the ONNX file `plain`, calibrated on `feeds`, to `out`.
+
+    ONNX Runtime's preprocessing, then its static quantization: QDQ, uint8 activations, int8 weights by channel. Nodes
+    named in `exclude` stay float.
+    """
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.data: Iterator[Mapping[str, np.ndarray]] = iter(feeds)
+
+        def get_next(self) -> Any:
+            return next(self.data, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        prepared = Path(folder) / "prepared.onnx"
+        quant_pre_process(str(plain), str(prepared), skip_symbolic_shape=True)
+        quantize_static(
+            str(prepared),
+            str(out),
+            Reader(),
+            quant_format=QuantFormat.QDQ,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+            nodes_to_exclude=list(exclude),
+        )
+
+
+def vta_with(extensions: Sequence[str] = NEEDED) -> Config:
+    """The preset `vta` with more extensions. Raises UserError for unknown ones."""
+    preset = load_config("vta")
+    return replace(preset, extensions=tuple(dict.fromkeys((*preset.extensions, *extensions))))
