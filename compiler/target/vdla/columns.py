@@ -94,6 +94,8 @@ def group_rows(columns: Iterable[Column], count: int) -> Groups:
     return Groups(first, of)
 
 
+KERNEL = ""
+"""The name of a loop around all others: over kernels that are alike but for where their buffers lie."""
 Environment: TypeAlias = Mapping[str, Any]
 """What loops' variables hold, by name: an int, or an int64 array with one value an iteration."""
 Evaluator: TypeAlias = Callable[[Environment], Any]
@@ -159,6 +161,18 @@ class Iterations:
         """The same iterations of an inner statement whose loops `names` stand at 0."""
         return Iterations({**self.values, **dict.fromkeys(names, 0)}, self.position)
 
+    def first_of_kernels(self) -> Rows:
+        """The positions of the first iteration of each kernel."""
+        kernel = self.values[KERNEL]
+        if not isinstance(kernel, np.ndarray):
+            return self.position[:1]
+        return self.position[np.flatnonzero(np.diff(kernel, prepend=-1))]
+
+    def kernels(self) -> Environment:
+        """The environment of those first iterations, of the loop over kernels alone."""
+        kernel = self.values[KERNEL]
+        return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
+
     def expanded(self, name: str, extent: Column, positions: int) -> Iterations:
         """The iterations of a loop inside: `extent` of each (0 or less: none), `positions` apart."""
         count = len(self)
@@ -180,14 +194,14 @@ class Access:
 
     On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
     addresses count elements from the buffer's address. `least` is the room that the innermost dimensions take, the last
-    one first, even where the buffer has less of it: the rows of a weight tile. A buffer without slots begins at element
-    `begin`.
+    one first, even where the buffer has less of it: the rows of a weight tile. `slots` are those of each kernel's
+    copies. A buffer without them begins at element `begin`.
     """
 
     def __init__(
         self,
         region: Region,
-        slots: Mapping[str, tuple[int, ...]],
+        slots: Mapping[str, tuple[tuple[int, ...], ...]],
         element_dimensions: int,
         least: tuple[int, ...] = (),
         begin: int = 0,
@@ -222,7 +236,7 @@ class Access:
         """First element of the buffer's copy that an iteration uses."""
         if self.slots is None or self._copy is None:
             return self._begin
-        first = self.slots[self._copy(environment)]
+        first = self.slots[environment[KERNEL], self._copy(environment)]
         return first if isinstance(first, np.ndarray) else int(first)
 
     def offset(self, environment: Environment) -> Column:

@@ -9,7 +9,7 @@ small its tiles. The result has no tokens yet.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,7 @@ from ...ir.expr import Buffer, Const, Expr
 from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq, Stmt
 from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
-from .columns import Access, Column, Evaluator, Iterations, Rows, evaluator
+from .columns import KERNEL, Access, Column, Environment, Evaluator, Iterations, Rows, evaluator
 from .intrinsics import VECTORS
 from .kept_drafts import Drafts, KeptDrafts
 from .machine import DRAM, Batch, Span
@@ -113,10 +113,13 @@ class Chain:
 
 
 class LayerEmitter:
-    """Emits one layer into an `Emission`."""
+    """Emits kernels of one program, one behind the other, into an `Emission`.
+
+    `addresses` has for each kernel where its parameters lie: all alike but for addresses in DRAM.
+    """
 
     def __init__(
-        self, emission: Emission, program: Program, addresses: Mapping[str, Place], group: int
+        self, emission: Emission, program: Program, addresses: Sequence[Mapping[str, Place]], group: int
     ) -> None:
         self.emission = emission
         self.config = emission.config
@@ -124,7 +127,8 @@ class LayerEmitter:
         self.addresses = addresses
         self.group = group
         buffers, self._body = _hoisted(program.body)
-        self.slots = emission.scratchpads.place(buffers, {})
+        placed = [emission.scratchpads.place(buffers, {}) for _ in addresses]
+        self.slots = {name: tuple([slots[name] for slots in placed]) for name in placed[0]}
         self._drafts: list[Draft] = []
         self._sequences: list[np.ndarray] = []
         self._spans: dict[int, int] = {}
@@ -133,7 +137,7 @@ class LayerEmitter:
         self.table_loaded = False
 
     def run(self, kept: KeptDrafts | None = None, key: Hashable | None = None) -> None:
-        """Emit the whole layer. What is `kept` under its `key`, of a layer at the same addresses, is not made again."""
+        """Emit all. What is `kept` under the kernels' `key`, of as many at the same addresses, is not made again."""
         if kept is None or key is None:
             found = self._write()
         else:
@@ -148,7 +152,7 @@ class LayerEmitter:
         """What drafts depend on beside the program and the machine."""
         return (
             tuple(sorted(self.slots.items())),
-            tuple(sorted(self.addresses.items(), key=lambda item: item[0])),
+            tuple([tuple(sorted(places.items(), key=lambda item: item[0])) for places in self.addresses]),
             self.emission.activations,
             self.emission.granule,
         )
@@ -160,8 +164,10 @@ class LayerEmitter:
             if loop.kind not in ("serial", "unroll"):
                 reason = f"the accelerator cannot make loop {loop.name} {loop.kind}; leave it serial"
                 raise EmissionError(f"{self.program.name}: {reason}")
-        self._count_positions(self._body, {})
-        self._visit(self._body, Iterations({}, np.zeros(1, dtype=np.int64)))
+        span, count = self._count_positions(self._body, {}), len(self.addresses)
+        number = np.arange(count)
+        around = Iterations({KERNEL: number if count > 1 else 0}, number * span)
+        self._visit(self._body, around)
         return Drafts(self._drafts, self._sequences)
 
     def add(
@@ -200,15 +206,19 @@ class LayerEmitter:
         """Whether the extent of loop `name` differs from iteration to iteration of the loops around it."""
         return name in self._varying
 
-    def dram(self, buffer: Buffer) -> DramBuffer:
-        """Where a parameter of the layer lies in DRAM."""
-        place = self.addresses[buffer.name]
-        assert isinstance(place, DramBuffer)
-        return place
+    def dram(self, buffer: Buffer, environment: Environment) -> Column:
+        """The byte address of a parameter in DRAM."""
+        found: list[int] = []
+        for places in self.addresses:
+            place = places[buffer.name]
+            assert isinstance(place, DramBuffer)
+            found.append(place.address)
+        same = len(set(found)) == 1
+        return found[0] if same else np.array(found, dtype=np.int64)[environment[KERNEL]]
 
     def chained(self, buffer: Buffer) -> ChainBuffer | None:
         """Where a parameter of the layer lies in the chain memory, if it does."""
-        place = self.addresses.get(buffer.name)
+        place = self.addresses[0].get(buffer.name)
         return place if isinstance(place, ChainBuffer) else None
 
     # --- the loops around chains --------------------------------------------------------------------

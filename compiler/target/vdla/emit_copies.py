@@ -108,7 +108,8 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
     columns = _columns(table, place)
     element = emitter.config.element_bytes(kind.lower())
     sram = pick(target, rows) + columns.pop("target")
-    dram = emitter.dram(leaf.source.buffer).address // element + pick(origin, rows) + columns.pop("origin")
+    first = emitter.dram(leaf.source.buffer, inner.values) // element
+    dram = pick(first, rows) + pick(origin, rows) + columns.pop("origin")
     read = ((columns["y_size"] - 1) * columns["x_stride"] + columns["x_size"]) * (columns["y_size"] > 0)
     height = columns["y_pad_0"] + columns["y_size"] + columns["y_pad_1"]
     width = columns["x_pad_0"] + columns["x_size"] + columns["x_pad_1"]

@@ -49,7 +49,6 @@ def emit_patch(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Ite
     origin = emitter.access(leaf.operands[1], element_dimensions=0)
     pad = int(leaf.pad.value) if leaf.pad is not None else 0
     patches_loop, patches = chain.loops[-1]
-    dram = emitter.dram(leaf.operands[1].buffer)
     image_rows, row_bytes = origin.sizes[1], origin.sizes[2]
     inner = chain.iterations(around, frozenset({patches_loop}))
     inner = inner.chosen(np.flatnonzero(full(patches(inner.values), len(inner)) > 0))
@@ -78,7 +77,8 @@ def emit_patch(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Ite
         },
     )
     data_rows = rows - above - below
-    address = dram.address + (image * image_rows + greater(row, 0)) * row_bytes + skipped
+    first = emitter.dram(leaf.operands[1].buffer, at)
+    address = first + (image * image_rows + greater(row, 0)) * row_bytes + skipped
     emitter.add(
         "LOAD.PATCH",
         inner.position,

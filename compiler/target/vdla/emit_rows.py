@@ -22,16 +22,17 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
     operands = dict(zip([formal.name for formal in leaf.declaration.parameters], leaf.operands, strict=True))
     inner = chain.iterations(around)
     out, accumulators = emitter.access(operands["out"]), emitter.access(operands["acc"])
-    at, first = inner.values, inner.position[:1]
+    at, first = inner.values, inner.first_of_kernels()
     count, positions = (item(extent(at), 0) for extent in accumulators.extents[-2:])
     down, pitch = accumulators.strides[-2], out.strides[-2]
     corner = accumulators.base(at) + accumulators.offset(at)
-    base = emitter.dram(operands["out"].buffer).address // element + out.offset(at)
-    parameters = emitter.dram(operands["par"].buffer).address // config.par_bytes
+    base = emitter.dram(operands["out"].buffer, at) // element + out.offset(at)
+    parameters = emitter.dram(operands["par"].buffer, at) // config.par_bytes
+    of_layer = emitter.dram(operands["par"].buffer, inner.kernels()) // config.par_bytes
     entries = operands["par"].buffer.shape[0]
     if attributes["look_up"] and not emitter.table_loaded:
         emitter.table_loaded = True
-        address = emitter.dram(operands["table"].buffer).address // TABLE_BYTES
+        address = emitter.dram(operands["table"].buffer, inner.kernels()) // TABLE_BYTES
         planes: dict[str, Column] = {"sram_base": config.tables, "dram_base": address, "y_size": 1}
         emitter.add("LOAD.TABLE", first, {**planes, "x_size": PLANES, "x_stride": PLANES})
     fields = ("look_up", "centre", "length", "epsilon", "epsilon_shift", "lanes")
@@ -56,9 +57,9 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
     for start in range(0, count, together):
         size = min(together, count - start)
         own = 1 if entries == 1 else size
-        load: dict[str, Column] = {"dram_base": parameters + (0 if entries == 1 else start), "y_size": 1}
         # As one load for the layer where all parameters fit.
-        where = first if together == count else inner.position
+        where, base_of = (first, of_layer) if together == count else (inner.position, parameters)
+        load: dict[str, Column] = {"dram_base": base_of + (0 if entries == 1 else start), "y_size": 1}
         emitter.add("LOAD.PAR", where, {**load, "x_size": own, "x_stride": own})
         to = base + start * pitch
         if attributes["lanes"] and together < count:

@@ -134,7 +134,7 @@ def _emit_stores(
         },
     )
     chained = emitter.chained(out.buffer)
-    base = (emitter.dram(out.buffer) if chained is None else chained).address // element + start
+    base = (emitter.dram(out.buffer, at) if chained is None else chained.address) // element + start
     size = ((rows - 1) * stride + columns) * element
     reach = (rows - 1) * y_step + (columns - 1) * x_step + (window_columns - 1) * column_stride
     if len(accumulators) == 1:
@@ -145,7 +145,7 @@ def _emit_stores(
         Span("par", entry, entry + (rows - 1) * by_y + (columns - 1) * by_x + 1),
     ]
     if operand is not None:
-        other = emitter.dram(operand.buffer).address // element + operand.offset(at)
+        other = emitter.dram(operand.buffer, at) // element + operand.offset(at)
         shape = _operand_shape(dimensions, stride, len(accumulators) + 2)
         emitter.set_register("OPERAND", inner.position, {"delta": other - base, **shape})
         pitch, width = shape.get("stride", stride), 1 if shape.get("repeat") else columns
@@ -199,9 +199,9 @@ def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> N
         for formal, operand in zip(leaf.declaration.parameters, leaf.operands, strict=True)
         if formal.name == "table"
     ]
-    address = emitter.dram(region.buffer).address
+    address = emitter.dram(region.buffer, around.kernels())
     fields: dict[str, Column] = {"dram_base": address // TABLE_BYTES, "y_size": 1, "x_size": 1, "x_stride": 1}
-    emitter.add("LOAD.TABLE", around.position[:1], fields)
+    emitter.add("LOAD.TABLE", around.first_of_kernels(), fields)
 
 
 def _operands(emitter: LayerEmitter, leaf: Intrinsic) -> tuple[Access, list[Access], Access, Access | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
@@ -163,6 +163,7 @@ def link(
     tensors = _place_tensors(config, graph, layouts, image, chained, inside, as_weights=as_weights)
     emission = image.begin(config, (tensors.low, tensors.high))
     for group, layer in enumerate(layers):
+        all_places: list[dict[str, Place]] = []
         for k, kernel in enumerate(layer.kernels):
             places: dict[str, Place] = {
                 name: DramBuffer(addresses[layer.name, k, name], False) for name in kernel.constants
@@ -171,7 +172,10 @@ def link(
                 places[name] = chained.get(tensor) or DramBuffer(
                     tensors.addresses[tensor] + kernel.offsets.get(name, 0), True
                 )
-            LayerEmitter(emission, kernel.kernel, places, group).run(kept, kernel.key)
+            all_places.append(places)
+        for first, end in _alike(layer.kernels, all_places):
+            kernel = layer.kernels[first]
+            LayerEmitter(emission, kernel.kernel, all_places[first:end], group).run(kept, kernel.key)
     memory = image.finish(emission, max(len(layers) - 1, 0), data=data)
     program = Program(
         config=config,
@@ -182,6 +186,30 @@ def link(
         group_of=_groups(emission),
     )
     return Linked(program, tensors.addresses)
+
+
+def _alike(
+    kernels: Sequence[LoweredKernel], places: Sequence[Mapping[str, Place]]
+) -> Iterator[tuple[int, int]]:
+    """Where kernels begin and end that follow one another and differ in addresses in DRAM alone."""
+
+    def kind(number: int) -> Hashable | None:
+        of = places[number]
+        if kernels[number].key is None or any(isinstance(place, ChainBuffer) for place in of.values()):
+            return None
+        activations = frozenset(
+            name for name, place in of.items() if isinstance(place, DramBuffer) and place.activation
+        )
+        return (kernels[number].key, activations)
+
+    if not kernels:
+        return
+    first, before = 0, kind(0)
+    for end in range(1, len(kernels) + 1):
+        own = kind(end) if end < len(kernels) else None
+        if own is None or own != before:
+            yield first, end
+            first, before = end, own
 
 
 def buffer_bytes(buffer: Buffer) -> int:

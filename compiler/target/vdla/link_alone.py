@@ -62,7 +62,7 @@ def link_alone(
                 image.reserve(buffer.name, "activation", buffer_bytes(buffer)), True
             )
     emission = image.begin(config, (low, image.size))
-    LayerEmitter(emission, kernel, places, 0).run()
+    LayerEmitter(emission, kernel, [places], 0).run()
     memory = image.finish(emission, 0)
     addresses = {name: place.address for name, place in places.items()}
     return Alone(
