@@ -153,7 +153,7 @@ def run_region(
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:
-            return network.run(_floats(feeds), threads=threads), None
+            return network.run(_as_taken(network, feeds), threads=threads), None
         case Compiled() as compiled:
             try:
                 result = execute(compiled, feeds, data=data)
@@ -169,8 +169,8 @@ def time_region(
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:
-            floats = _floats(feeds)
-            _, seconds = timed(lambda: network.run(floats, threads=threads), threads, repeat)
+            taken = _as_taken(network, feeds)
+            _, seconds = timed(lambda: network.run(taken, threads=threads), threads, repeat)
             return RegionTime(name=region.name, accelerated=False, seconds=seconds)
         case Compiled() as compiled:
             assert cycles is not None
@@ -200,9 +200,9 @@ def timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result
     return result, median(times)
 
 
-def _floats(feeds: Arrays) -> dict[str, np.ndarray]:
-    """Integers pass the border of a CPU region as float32 numbers."""
-    return {name: np.asarray(array, np.float32) for name, array in feeds.items()}
+def _as_taken(network: CpuNetwork, feeds: Arrays) -> dict[str, np.ndarray]:
+    """Integers of the accelerator pass the border of a CPU region as float32 numbers; ids stay integers."""
+    return {port.name: np.asarray(feeds[port.name], port.dtype) for port in network.inputs}
 
 
 def _boundary_seconds(compiled: Compiled, feeds: Arrays, repeat: int) -> float:
