@@ -36,7 +36,7 @@ def fuse(graph: Graph) -> Graph:
     """Clamps into the node before them, stage B into convolutions; drops dead nodes; flattens model
     inputs."""
     graph = flatten_inputs(remove_dead(graph))
-    graph = remove_dead(fuse_channels(graph))
+    graph = remove_dead(compose_tables(fuse_channels(graph)))
     while True:
         fused = fuse_combines(fuse_tables(fuse_clamps(graph)))
         if len(fused.nodes) == len(graph.nodes):
@@ -131,6 +131,26 @@ def _from_the_first(node: Node, operator: Channels, made: Mapping[str, Node]) ->
     inputs = tuple(dict.fromkeys(name for name, _ in places))
     sources = tuple([(inputs.index(name), channel) for name, channel in places])
     return replace(node, operator=Channels(sources=sources), inputs=inputs)
+
+
+def compose_tables(graph: Graph) -> Graph:
+    """What reads tables of one tensor, and that tensor, is a table of it, too: a GELU written node by node is one.
+
+    All roundings stay. Tables that others read stay as well."""
+    stored = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
+    found: dict[str, tuple[str, np.ndarray]] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if isinstance(node.operator, Table | Int8Elementwise) and any(name in found for name in node.inputs):
+            (source, *others) = {found.get(name, (name, stored))[0] for name in node.inputs}
+            alike = all(graph.tensors[name].nchw == graph.tensors[node.output].nchw for name in node.inputs)
+            if not others and alike:
+                values = [found.get(name, (name, stored))[1] for name in node.inputs]
+                node = replace(node, operator=Table(table=evaluate(node, values)), inputs=(source,))
+        if isinstance(node.operator, Table):
+            found[node.output] = node.inputs[0], node.operator.table
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes))
 
 
 def fuse_tables(graph: Graph) -> Graph:
