@@ -9,84 +9,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
+from onnx import TensorProto
 
 from ..te.blocks import Pair
-from .onnx_axes import joined_shape, one_axis, sliced_positions, split_sizes
+from .onnx_axes import one_axis, sliced_positions, split_sizes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
-from .onnx_values import Integer, Joined, Moved, Pending, QuantizedConstant, Real
-from .onnx_views import check_size, elements_of, natural_of, rows_of, rows_view, seen_as, settled
-from .quantization import Quantization
-
-
-def _import_concat(context: ImportContext, node: OnnxNode) -> bool:
-    """Concat of channels, of parts of one tensor, or of rows; ModelError for any other."""
-    parts = tuple([_part(context, node, index) for index in range(len(node.inputs))])
-    axis, shape = joined_shape(context, node, [part.shape for part in parts])
-    whole = all(part.view is None and part.shape == context.tensors[part.tensor].shape for part in parts)
-    if whole and len(shape) in (2, 4) and axis == 1:
-        sources = [(i, channel) for i, part in enumerate(parts) for channel in range(part.shape[1])]
-        _bind_channels(context, node, parts, tuple(sources), shape, shape, 0)
-        return True
-    first = parts[0]
-    if all((part.tensor, part.quantization) == (first.tensor, first.quantization) for part in parts):
-        elements = np.concatenate([elements_of(context, part) for part in parts], axis)
-        context.bind(node, seen_as(context, first, elements))
-        return True
-    if axis == len(shape) - 1:
-        shapes = ", ".join(str(part.shape) for part in parts)
-        context.fail(
-            node,
-            f"joins {shapes} along axis {axis}",
-            "only rows, or channels of images, are joined as integers",
-        )
-    _bind_rows(context, node, parts, axis)
-    return True
-
-
-def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
-    """An operand of Concat: a quantized tensor, or a constant as one."""
-    value = context.value(node, index)
-    if not isinstance(value, QuantizedConstant):
-        return real_operand(context, node, index, viewed=True)
-    if value.axis is not None or len(value.shape) not in (2, 3, 4):
-        context.fail(node, "joins a constant with one scale per channel", "quantize it per tensor")
-    dtype = context.activation_type(node, value.integers.dtype.name)
-    grid = Quantization(scale=np.float32(value.scale), zero_point=int(value.zero_point), dtype=dtype)
-    stored = (value.integers.astype(np.int16) - grid.offset).astype(np.int8)
-    natural, view = natural_of(value.shape), None
-    if len(value.shape) == 3:
-        batch, channels, length, _ = natural
-        view = np.arange(stored.size).reshape(batch, channels, length).swapaxes(1, 2)
-        stored = stored.swapaxes(1, 2)
-    tensor = context.store_constant(f"{node.name}.constant", stored.reshape(natural), grid)
-    return Real(tensor=tensor, shape=value.shape, quantization=grid, view=view)
-
-
-def _bind_rows(context: ImportContext, node: OnnxNode, parts: tuple[Real, ...], axis: int) -> None:
-    """Names a Concat of rows of channels along another axis than theirs."""
-    rows = [rows_of(context, node, part) for part in parts]
-    starts = np.cumsum([0, *[item.places.size for item in rows]])
-    index = np.concatenate(
-        [item.places + start for item, start in zip(rows, starts[:-1].tolist(), strict=True)], axis
-    )
-    lead = index.shape
-    images = lead[0] if len(lead) > 1 else 1
-    natural = (images, parts[0].shape[-1], index.size // images, 1)
-    places = np.arange(index.size).reshape(lead)
-    operation = Moved(parts=tuple([item.data for item in rows]), index=index.reshape(images, -1, 1))
-    view = rows_view(places, natural)
-    context.bind(
-        node,
-        Pending(
-            name=node.outputs[0],
-            members=(node.name,),
-            operation=operation,
-            natural=natural,
-            shape=view.shape,
-            view=view,
-        ),
-    )
+from .onnx_joins import import_concat
+from .onnx_values import Integer, Joined, Pending, Real
+from .onnx_views import check_size, elements_of, rows_of, seen_as, settled
 
 
 def _bind_channels(
@@ -179,6 +110,30 @@ def _import_gather(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
+def _import_expand(context: ImportContext, node: OnnxNode) -> bool:
+    """Expand to a constant shape; False for that of a constant."""
+    data = context.value(node, 0)
+    if not isinstance(data, Real | Integer | Pending):
+        return False
+    wanted = context.array(node, 1, "shape")
+    try:
+        shape = np.broadcast_shapes(data.shape, tuple(np.asarray(wanted).reshape(-1).tolist()))
+    except ValueError:
+        context.refuse(node, f"expands {data.shape} to {wanted}", "export the model again")
+    check_size(context, node, shape)
+    context.bind(node, seen_as(context, data, np.broadcast_to(elements_of(context, data), shape)))
+    return True
+
+
+def _import_cast(context: ImportContext, node: OnnxNode) -> bool:
+    """Cast to float32, which quantized tensors stand for; False for any other."""
+    data = context.value(node, 0)
+    if not isinstance(data, Real | Pending) or node.integer("to", 0) != TensorProto.FLOAT:
+        return False
+    context.bind(node, data)
+    return True
+
+
 def _import_pad(context: ImportContext, node: OnnxNode) -> bool:
     """Pad with zeros; False for that of a constant."""
     data = context.value(node, 0)
@@ -212,11 +167,13 @@ def _import_pad(context: ImportContext, node: OnnxNode) -> bool:
 
 CHANNELS: Mapping[str, Callable[[ImportContext, OnnxNode], bool]] = MappingProxyType(
     {
-        "Concat": _import_concat,
+        "Concat": import_concat,
         "Split": _import_split,
         "Slice": _import_slice,
         "Transpose": _import_shuffle,
         "Gather": _import_gather,
+        "Expand": _import_expand,
+        "Cast": _import_cast,
         "Pad": _import_pad,
     }
 )

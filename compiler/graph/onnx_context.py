@@ -13,7 +13,7 @@ from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeErrors
 from .graph import GraphInput, Node, Tensor, quantized_tensor
 from .names import unused
-from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Value
+from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
 from .quantization import ActivationType, Quantization
 
 QUANTIZE = (
@@ -118,6 +118,10 @@ class ImportContext(NodeErrors):
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
     views: dict[str, np.ndarray] = field(default_factory=dict)
+    masks: dict[FloatInput, Integer] = field(default_factory=dict)
+    """Inputs that are float masks, and their tensors."""
+    attended: frozenset[str] = frozenset()
+    """See `onnx_inputs.attended`."""
     moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
     """Tensors that were moved, by the tensor they come from, their shape and the elements' places there."""
 
@@ -279,6 +283,12 @@ class ImportContext(NodeErrors):
                 )
             case Integer():
                 self.fail(node, f"its input '{name}' is integer", "dequantize it first (DequantizeLinear)")
+            case Statistic():
+                self.fail(
+                    node,
+                    f"its input '{name}' is a number for each row, which only normalizations use",
+                    "leave it to the processor",
+                )
             case None:
                 self.refuse(node, f"its input {index} is missing", "export the model again")
             case Real():

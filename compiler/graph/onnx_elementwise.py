@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -12,10 +13,10 @@ from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import on_input_grid, real_operand
 from .onnx_products import finish_integer, integer_operand, quantized_constant, with_bias
 from .onnx_values import Constant, Integer, Maximum, Pairwise, Pending, QuantizedConstant, Real, Same
-from .onnx_views import elements_of, is_whole, lying_like, rows_of, without_pads
+from .onnx_views import elements_of, is_whole, lying_like, rows_of, seen_as, without_pads
 from .quantization import Quantization
 
-BROADCAST = "give both operands the same shape; only constants may be broadcast"
+BROADCAST = "give both operands the same shape, or one a shape that broadcasts to the other's"
 
 
 def import_pairwise(context: ImportContext, node: OnnxNode, kind: str) -> None:
@@ -30,6 +31,12 @@ def import_pairwise(context: ImportContext, node: OnnxNode, kind: str) -> None:
                     context.bind(node, biased)
                     return
     operands = [first, second]
+    if any(_is_factor(one) and isinstance(other, Real) for one, other in (operands, operands[::-1])):
+        # Scores before a softmax are scaled so; no quantizer has seen the number.
+        from .onnx_tables import import_function
+
+        if import_function(context, node):
+            return
     for index, value in enumerate(operands):
         if not isinstance(value, QuantizedConstant):
             operands[index] = real_operand(context, node, index, viewed=True)
@@ -39,8 +46,12 @@ def import_pairwise(context: ImportContext, node: OnnxNode, kind: str) -> None:
 
         if import_function(context, node):
             return
-    a, b = (_stored(context, node, index, operands) for index in range(2))
+    a, b = (stored_operand(context, node, index, operands) for index in range(2))
     context.bind(node, pairwise(context, node, kind, a, b))
+
+
+def _is_factor(value: object) -> bool:
+    return isinstance(value, Constant) and value.array.size == 1 and value.array.dtype.kind == "f"
 
 
 def _is_number(value: object) -> bool:
@@ -67,7 +78,7 @@ def import_qlinear_pairwise(context: ImportContext, node: OnnxNode, kind: str) -
             operands.append(quantized_constant(context, node, value.array, scale, zero_point, 0))
         else:
             operands.append(integer_operand(context, node, index))
-    a, b = (_stored(context, node, index, operands) for index in range(2))
+    a, b = (stored_operand(context, node, index, operands) for index in range(2))
     finish_integer(context, node, pairwise(context, node, kind, a, b), scale_index=6)
 
 
@@ -103,7 +114,8 @@ def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tu
     if first.nchw != second.nchw and _one_for_each_channel(first, second) and _over_channels(context, a, b):
         return a, b
     if a.shape != b.shape:
-        context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
+        a, b = _of_one_shape(context, node, a, b)
+        first, second = context.tensors[a.tensor], context.tensors[b.tensor]
     if a.view is None and b.view is None and first.nchw == second.nchw:
         return a, b
     if not is_whole(context, a):
@@ -111,6 +123,16 @@ def _lying_alike(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tu
         if not is_whole(context, a):
             a = rows_of(context, node, a).data
     return a, lying_like(context, node, b, a)
+
+
+def _of_one_shape(context: ImportContext, node: OnnxNode, a: Real, b: Real) -> tuple[Real, Real]:
+    """Two operands, of which one is repeated where the other is longer."""
+    few, whole = (a, b) if prod(a.shape) < prod(b.shape) else (b, a)
+    try:
+        elements = np.broadcast_to(elements_of(context, few), whole.shape)
+    except ValueError:
+        context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
+    return whole, seen_as(context, few, elements)
 
 
 def _over_channels(context: ImportContext, a: Real, b: Real) -> bool:
@@ -125,7 +147,7 @@ def _over_channels(context: ImportContext, a: Real, b: Real) -> bool:
     return np.array_equal(over, mine) and channels == context.tensors[few.tensor].nchw[1]
 
 
-def _stored(context: ImportContext, node: OnnxNode, index: int, operands: list) -> Real:
+def stored_operand(context: ImportContext, node: OnnxNode, index: int, operands: list) -> Real:
     """Operand `index`; a constant is broadcast to the other operand's shape and stored as a tensor."""
     value, other = operands[index], operands[1 - index]
     if isinstance(value, Real):

@@ -39,8 +39,10 @@ from .onnx_emit_moves import emit_moved, emit_resampled, emit_transposed
 from .onnx_emit_rows import emit_multiplied, emit_shared
 from .onnx_values import (
     Average,
+    Centred,
     Function,
     Joined,
+    Masked,
     Maximum,
     Moved,
     Multiplied,
@@ -51,6 +53,7 @@ from .onnx_values import (
     Resampled,
     Same,
     Shared,
+    Squared,
     Transposed,
 )
 from .onnx_views import settled
@@ -87,6 +90,18 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
                 tensor = emit_multiplied(context, pending, multiplied, output, result, (low, high))
             case Shared() as shared:
                 tensor = emit_shared(context, pending, shared, output, result, (low, high))
+            case Masked():
+                context.fail(
+                    node,
+                    f"rounds '{pending.name}', scores to which a float mask was added",
+                    "leave what is between mask and softmax float, or quantize the mask",
+                )
+            case Centred() | Squared():
+                context.fail(
+                    node,
+                    f"rounds '{pending.name}', rows less their mean",
+                    "leave what a normalization computes of them float",
+                )
             case Resampled() as resampled:
                 tensor = emit_resampled(context, pending, resampled, output, result, (low, high))
     except AccumulatorError as error:

@@ -27,7 +27,7 @@ def emit_shared(
     step = 2.0**-FRACTION_BITS / float(result.scale)
     if shared.gain is None or shared.offset is None:
         operator = Rows(
-            entries=exponentials(float(source.scale)),
+            entries=exponentials(float(source.scale)) if shared.entries is None else shared.entries,
             bias=np.zeros(1, np.int32),
             scale=np.array([step], np.float32),
             post=post,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from math import prod
 from types import MappingProxyType
 
 import numpy as np
@@ -26,7 +25,10 @@ from .onnx_constants import evaluate_node
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
 from .onnx_emit import emit, on_input_grid
+from .onnx_inputs import attended, check_rank, quantized_input
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
+from .onnx_masks import import_masked, import_masked_softmax
+from .onnx_norms import import_norm
 from .onnx_products import (
     import_conv,
     import_conv_transpose,
@@ -43,7 +45,7 @@ from .onnx_rows import import_rows
 from .onnx_structure import STRUCTURE
 from .onnx_transpose import import_transpose
 from .onnx_values import Constant, FloatInput, Function, Integer, Pending, QuantizedConstant, Real, Same
-from .onnx_views import natural_of, readable
+from .onnx_views import readable
 from .onnx_windows import (
     import_average_pool,
     import_global_average_pool,
@@ -80,10 +82,12 @@ def import_model(
     )
     for name, array in loaded.arrays().items():
         context.values[name] = Constant(array=array)
+    constants = frozenset(context.values)
     for info in model.graph.input:
         if info.name not in context.values:
             bind_input(context, info)
     nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
+    context.attended = attended(nodes, constants)
     for node in nodes:
         import_node(context, node)
     producers = {output: node for node in nodes for output in node.outputs}
@@ -108,7 +112,7 @@ def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
     elif dtype == "int8" or dtype == "uint8":
         # Its scale is known only at the first DequantizeLinear or QLinear node that reads it.
         unknown = Quantization(scale=np.float32(1), zero_point=0, dtype=dtype)
-        _check_rank(context, info.name, shape)
+        check_rank(context, info.name, shape)
         context.tensors[info.name] = quantized_tensor(info.name, shape, unknown)
         context.unscaled.add(info.name)
         context.inputs.append(GraphInput(name=info.name, tensor=info.name, shape=shape, dtype=DType(dtype)))
@@ -117,14 +121,6 @@ def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
         raise ModelError(
             f"{context.source}: input '{info.name}' has type {dtype}; "
             "give the model a float32, int8 or uint8 input"
-        )
-
-
-def _check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> None:
-    if len(shape) not in (2, 4):
-        raise ModelError(
-            f"{context.source}: input '{name}' has shape {shape}; "
-            "only (N, C, H, W) and (N, K) are supported: reshape it in the model before it is quantized"
         )
 
 
@@ -164,7 +160,7 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         return
     if (move := CHANNELS.get(node.op_type)) is not None and move(context, node):
         return
-    if import_rows(context, node):
+    if any(move(context, node) for move in (import_rows, import_masked, import_masked_softmax, import_norm)):
         return
     importer = OPERATORS.get(node.op_type)
     if (importer is None or _behind_function(context, node)) and _import_function(context, node):
@@ -226,21 +222,9 @@ def _import_quantize(context: ImportContext, node: OnnxNode) -> None:
     output = node.outputs[0]
     check_scale_axis(context, node, value.shape)
     match value:
-        case FloatInput(name=name, declared=declared, permutation=permutation, shape=shape):
-            view, natural = None, shape
-            if len(shape) == 3:
-                # Rows of channels: (N, S, C) lies as (N, C, S, 1), transposed by the host.
-                order = (0, 1, 2) if permutation is None else permutation
-                permutation = (order[0], order[2], order[1])
-                natural = natural_of(shape)
-                view = np.arange(prod(shape)).reshape(shape[0], shape[2], shape[1]).swapaxes(1, 2)
-            _check_rank(context, name, natural)
-            tensor = context.declare(output, natural, quantization)
-            context.inputs.append(
-                GraphInput(
-                    name=name, tensor=tensor, shape=declared, dtype=DType.FLOAT32, permutation=permutation
-                )
-            )
+        case FloatInput():
+            context.bind(node, quantized_input(context, node, value, output, quantization))
+            return
         case Real(tensor=stored, shape=shape, view=view):
             natural = context.tensors[stored].shape
             same = Pending(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from vdla.isa.rows import exponentials
 
 from .abilities import needs
 from .onnx_context import ImportContext, OnnxNode
-from .onnx_values import Constant, Pending, QuantizedConstant, Real, Shared
+from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same, Shared, Value
 from .onnx_views import rows_of, settled
 
 OPERATORS = ("Softmax", "LayerNormalization", "RMSNormalization")
@@ -19,8 +20,9 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
     abilities = context.abilities
     if node.op_type not in OPERATORS or (abilities.processor and not abilities.rows):
         return False
-    data = context.value(node, 0)
-    if not isinstance(data, Real) or len([name for name in node.outputs if name]) > 1:
+    value = context.value(node, 0)
+    data = _operand(value, node.op_type)
+    if data is None or len([name for name in node.outputs if name]) > 1:
         return False
     rank = len(data.shape)
     axis = node.integer("axis", -1) % rank
@@ -30,28 +32,78 @@ def import_rows(context: ImportContext, node: OnnxNode) -> bool:
         return False
     if not abilities.rows:
         context.fail(node, *needs("rows"))
-    operation = Shared(data=data) if node.op_type == "Softmax" else _normalization(context, node, data)
+    members: tuple[str, ...] = ()
+    if isinstance(value, Pending):
+        operation, members = Shared(data=data, entries=exponentials(step_of(value) or 1.0)), value.members
+    elif node.op_type == "Softmax":
+        operation = Shared(data=data)
+    else:
+        operation = _normalization(context, node, data)
     if operation is None:
         return False
-    if axis == rank - 1 and not (rank == 2 and data.view is None):
+    context.bind(node, shared_rows(context, node, operation, data, members, axis))
+    return True
+
+
+def shared_rows(
+    context: ImportContext,
+    node: OnnxNode,
+    operation: Shared,
+    data: Real,
+    members: tuple[str, ...] = (),
+    axis: int | None = None,
+) -> Pending:
+    """The pending rows of `data`, along its last axis or along `axis` 1 of images."""
+    rank = len(data.shape)
+    if axis in (None, rank - 1) and not (rank == 2 and data.view is None):
         rows = rows_of(context, node, data)
         data, natural = rows.data, context.tensors[rows.data.tensor].nchw
         view = rows.view(natural)
     else:
         data = settled(context, node, data)
         natural, view = context.tensors[data.tensor].shape, None
-    context.bind(
-        node,
-        Pending(
-            name=node.outputs[0],
-            members=(node.name,),
-            operation=replace(operation, data=data),
-            natural=natural,
-            shape=data.shape,
-            view=view,
-        ),
+    return Pending(
+        name=node.outputs[0],
+        members=(node.name, *members),
+        operation=replace(operation, data=data),
+        natural=natural,
+        shape=data.shape,
+        view=view,
     )
-    return True
+
+
+def _operand(value: Value | None, operator: str) -> Real | None:
+    """The tensor of what a node reads: a softmax takes scaled and masked ones, too."""
+    match value:
+        case Real():
+            return value
+        case Pending() if operator == "Softmax" and step_of(value) is not None:
+            return data_of(value)
+    return None
+
+
+def step_of(scores: Real | Pending) -> float | None:
+    """By how much a score grows with each stored value of its tensor; None where it does not do so evenly."""
+    match scores:
+        case Real(quantization=quantization):
+            return float(quantization.scale)
+        case Pending(operation=Same(data=data), low=low, high=high) if (low, high) == (-np.inf, np.inf):
+            return float(data.quantization.scale)
+        case Pending(operation=Function(values=values), low=low, high=high) if (low, high) == (
+            -np.inf,
+            np.inf,
+        ):
+            line = np.linspace(float(values[0]), float(values[-1]), len(values))
+            span = float(line[-1] - line[0])
+            if span > 0 and np.allclose(values, line, rtol=0, atol=span * 1e-5):
+                return span / (len(values) - 1)
+    return None
+
+
+def data_of(scores: Pending) -> Real:
+    """The tensor of scores that `step_of` knows, seen as they are."""
+    assert isinstance(scores.operation, Same | Function)
+    return replace(scores.operation.data, shape=scores.shape, view=scores.view)
 
 
 def _normalization(context: ImportContext, node: OnnxNode, data: Real) -> Shared | None:

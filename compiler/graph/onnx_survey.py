@@ -18,8 +18,9 @@ from .errors import ModelError, NodeError
 from .onnx_context import ImportContext, OnnxNode, read_node
 from .onnx_emit import on_input_grid
 from .onnx_import import bind_input, import_node
+from .onnx_inputs import attended
 from .onnx_load import initializer_array, opset_of, static_shapes
-from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Value
+from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
 from .quantization import Quantization
 
 Kind = Literal["constant", "entry", "result", "pending", "refused"]
@@ -75,10 +76,12 @@ def survey_model(
     )
     for initializer in model.graph.initializer:
         context.values[initializer.name] = Constant(array=initializer_array(label, initializer))
+    constants = frozenset(context.values)
     for info in model.graph.input:
         if info.name not in context.values:
             _bind_if_possible(context, info)
     nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
+    context.attended = attended(nodes, constants)
     refusals: dict[int, str] = {}
     for index, node in enumerate(nodes):
         try:
@@ -107,7 +110,12 @@ def survey_model(
             name: value.array for name, value in context.values.items() if isinstance(value, Constant)
         },
         # Where both know a shape they agree, but after ceil_mode, which ONNX's inference gets wrong.
-        types=types | {name: _type_of(value) for name, value in context.values.items()},
+        types=types
+        | {
+            name: _type_of(value)
+            for name, value in context.values.items()
+            if not isinstance(value, Statistic)
+        },
     )
 
 
@@ -160,7 +168,7 @@ def _survey_of(context: ImportContext, node: OnnxNode, entries: Collection[str])
             return NodeSurvey(kind="result")
         case Real(quantization=quantization):
             return NodeSurvey(kind="result", quantization=quantization)
-        case Pending():
+        case Pending() | Statistic():
             return NodeSurvey(kind="pending")
         case None:
             return NodeSurvey(kind="refused", refusal="has no output")

@@ -10,7 +10,7 @@ from .floating.onnx_pointwise import UNARY
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same
-from .onnx_views import without_pads
+from .onnx_views import same_view, without_pads
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
@@ -51,16 +51,16 @@ def _import_function(context: ImportContext, node: OnnxNode) -> bool:
             case Real():
                 # What is computed of a zero that a pad left need not be one.
                 value = without_pads(context, node, value)
-                read, values = value, _real_values(value)
+                read, values = value, real_values(value)
             case Pending(operation=Same(data=read), low=low, high=high):
-                values = np.clip(_real_values(read), low, high)
+                values = np.clip(real_values(read), low, high)
             case Pending(operation=Function(data=read, values=values), low=low, high=high):
                 values = np.clip(values, low, high)
             case _:
                 return False
         if data is not None and (data.tensor, data.quantization) != (read.tensor, read.quantization):
             return False
-        if seen is not None and not _seen_alike(seen, value):
+        if seen is not None and not same_view(seen, value):
             return False
         data, seen, feeds[name] = read, value, values.astype(np.float32)
         members = value.members if isinstance(value, Pending) else ()
@@ -84,13 +84,6 @@ def _import_function(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
-def _seen_alike(a: Real | Pending, b: Real | Pending) -> bool:
-    """Whether two values have the same elements of one tensor at the same places."""
-    if a.view is None or b.view is None:
-        return a.view is b.view and a.shape == b.shape
-    return np.array_equal(a.view, b.view)
-
-
-def _real_values(data: Real) -> np.ndarray:
+def real_values(data: Real) -> np.ndarray:
     """What the stored values of a tensor stand for, float32 (256,)."""
     return dequantize(STORED, data.quantization.scale, data.quantization.stored_zero_point)

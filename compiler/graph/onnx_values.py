@@ -7,6 +7,7 @@ its scale, or an operation that waits for the QuantizeLinear which says how its 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -198,14 +199,39 @@ class Multiplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shared:
-    """Softmax over channels, or their normalization with `gain` and `offset`, float64 (C,): less their mean where
-    `centre`."""
+    """Softmax over channels, with the table `entries` (None: that of the tensor's scale), or their normalization with
+    `gain` and `offset`, float64 (C,): less their mean where `centre`."""
 
     data: Real
     gain: np.ndarray | None = None
     offset: np.ndarray | None = None
     centre: bool = False
     epsilon: float = 0.0
+    entries: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Masked:
+    """Scores, which grow by `step` with each stored value of `data`, and what a mask adds to them: 0 or less, of a
+    shape that broadcasts against theirs. For a softmax alone."""
+
+    data: Real
+    step: float
+    mask: np.ndarray | FloatInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Centred:
+    """Rows less their mean; for a normalization alone."""
+
+    data: Real
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Squared:
+    """The squares of `Centred`; for a normalization alone."""
+
+    data: Real
 
 
 Operation = (
@@ -220,6 +246,9 @@ Operation = (
     | Moved
     | Resampled
     | Shared
+    | Masked
+    | Centred
+    | Squared
     | Multiplied
 )
 
@@ -242,4 +271,21 @@ class Pending:
     view: np.ndarray | None = None
 
 
-Value = Constant | QuantizedConstant | FloatInput | Integer | Real | Pending
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Statistic:
+    """A number for each row of a tensor, the last axis of `data`, that is never computed by itself: (its mean, or that
+    of its squares, less their own mean before where `centre`, + `epsilon`) ** `power`."""
+
+    data: Real
+    moment: Literal["mean", "square"]
+    centre: bool = False
+    epsilon: float = 0.0
+    power: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of `data` with a last axis of 1."""
+        return (*self.data.shape[:-1], 1)
+
+
+Value = Constant | QuantizedConstant | FloatInput | Integer | Real | Pending | Statistic

@@ -64,6 +64,13 @@ def seen_as(context: ImportContext, value: Seen, elements: np.ndarray) -> Seen:
     return replace(value, shape=elements.shape, view=None if plain else elements)
 
 
+def same_view(a: Real | Pending, b: Real | Pending) -> bool:
+    """Whether two values have the same elements of one tensor at the same places."""
+    if a.view is None or b.view is None:
+        return a.view is b.view and a.shape == b.shape
+    return np.array_equal(a.view, b.view)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
     """A value whose last axis are the channels of a tensor: `places` are the positions, counted over images, of its
@@ -105,7 +112,7 @@ def rows_of(context: ImportContext, node: OnnxNode, data: Real, *, in_order: boo
     images = lead[0] if len(lead) > 1 else 1
     wanted = (images, last, prod(lead) // images, 1)
     elements = elements_of(context, data).reshape(images, -1, last).transpose(0, 2, 1)
-    moved = _arranged(context, node, data, elements.reshape(wanted))
+    moved = arranged(context, node, data, elements.reshape(wanted))
     places = np.arange(prod(lead)).reshape(lead)
     return Rows(data=replace(moved, shape=data.shape, view=rows_view(places, wanted)), places=places)
 
@@ -129,7 +136,7 @@ def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
             "make it (N, C, H, W) or (N, K) before",
         )
     shape = natural_of(data.shape)
-    moved = _arranged(context, node, data, elements_of(context, data).reshape(shape))
+    moved = arranged(context, node, data, elements_of(context, data).reshape(shape))
     return replace(moved, shape=data.shape, view=None)
 
 
@@ -152,7 +159,7 @@ def lying_like(context: ImportContext, node: OnnxNode, value: Real, other: Real)
         return replace(value, view=other.view)
     there = np.empty(theirs.size, np.int64)
     there[theirs.reshape(-1)] = elements.reshape(-1)
-    moved = _arranged(context, node, value, there.reshape(natural))
+    moved = arranged(context, node, value, there.reshape(natural))
     return replace(moved, shape=other.shape, view=other.view)
 
 
@@ -176,7 +183,7 @@ def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> R
     return replace(value, tensor=moved.tensor, view=moved.view)
 
 
-def _arranged(
+def arranged(
     context: ImportContext, node: OnnxNode, data: Real, elements: np.ndarray, *, again: bool = True
 ) -> Real:
     """A tensor of the elements (N, C, H, W) of another one: positions, then channels; both exchanged before where that
@@ -204,13 +211,18 @@ def _arranged(
                 "channels and positions make",
                 "export the model in (N, C, H, W) layout",
             )
-        # Element n, c, p is n, p, c there.
-        there = np.where(filled, -1, (image * plane + place) * channels + channel)
+        # Element n, c, p is n, p, c there. What is exchanged need not be more than what is wanted.
+        block = context.abilities.block
+        first = int(channel[~filled].min()) // block * block
+        count = min(-(-(int(channel[~filled].max()) + 1 - first) // block) * block, channels - first)
+        if 2 * count > channels:
+            first, count = 0, channels
+        there = np.where(filled, -1, (image * plane + place) * count + channel - first)
         there = there.reshape(shape[1], shape[0], -1).transpose(1, 0, 2).reshape(shape)
-        positions = shape[2:] if shape[2] * shape[3] == channels else (channels, 1)
-        turned = swapped(context, node, data, height * width, positions)
+        positions = shape[2:] if shape[2] * shape[3] == count else (count, 1)
+        turned = swapped(context, node, data, height * width, positions, (first, count))
         exchanged = replace(data, tensor=turned, shape=context.tensors[turned].shape, view=None)
-        return _arranged(context, node, exchanged, there, again=False)
+        return arranged(context, node, exchanged, there, again=False)
     places = np.where(filled, -1, image * plane + place)
     groups: dict[bytes, int] = {}
     parts: list[str] = []

@@ -1,0 +1,91 @@
+"""Float inputs of a model that become quantized tensors, and how they lie.
+
+Images are (N, C, H, W). What attention takes of rank 4 is (N, heads, length, size), as keys and values of former tokens
+are, or masks: it lies as (N, heads * size, length, 1), as products of all heads at once leave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import prod
+
+import numpy as np
+
+from ..ir.types import DType
+from .errors import ModelError
+from .graph import GraphInput
+from .onnx_context import ImportContext, OnnxNode
+from .onnx_values import FloatInput, Integer
+from .onnx_views import natural_of
+from .quantization import Quantization
+
+WINDOWS = frozenset(
+    (
+        *("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Resize"),
+        *("QLinearConv", "QLinearAveragePool", "QLinearGlobalAveragePool"),
+    )
+)
+
+
+PRODUCTS = frozenset(("MatMul", "Gemm", "QGemm", "QLinearMatMul"))
+
+
+def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset[str]:
+    """The tensors that a product of two activations depends on, not through weights, and no operator with windows."""
+    known = set(constants)
+    for node in nodes:
+        if all(name in known for name in node.inputs if name):
+            known.update(node.outputs)
+    windows: set[str] = set()
+    products: set[str] = set()
+    for node in reversed(nodes):
+        if node.op_type in WINDOWS or not windows.isdisjoint(node.outputs):
+            windows.update(node.inputs)
+        if node.op_type in PRODUCTS and not known.isdisjoint(node.inputs):
+            continue
+        if node.op_type == "MatMul" or not products.isdisjoint(node.outputs):
+            products.update(node.inputs)
+    return frozenset(products - windows)
+
+
+def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> None:
+    """Refuses inputs that are neither images nor vectors. Raises ModelError."""
+    if len(shape) not in (2, 4):
+        raise ModelError(
+            f"{context.source}: input '{name}' has shape {shape}; "
+            "only (N, C, H, W) and (N, K) are supported: reshape it in the model before it is quantized"
+        )
+
+
+def quantized_input(
+    context: ImportContext, node: OnnxNode, value: FloatInput, output: str, quantization: Quantization
+) -> Integer:
+    """Adds the tensor `output` that the host makes of a float input of the model."""
+    permutation, shape = value.permutation, value.shape
+    view, natural = None, shape
+    if len(shape) == 3:
+        # Rows of channels: (N, S, C) lies as (N, C, S, 1), transposed by the host.
+        order = (0, 1, 2) if permutation is None else permutation
+        permutation = (order[0], order[2], order[1])
+        natural = natural_of(shape)
+        view = np.arange(prod(shape)).reshape(shape[0], shape[2], shape[1]).swapaxes(1, 2)
+    if len(shape) == 4 and value.name in context.attended and context.abilities.products:
+        axes = range(4) if permutation is None else permutation
+        permutation = tuple([axes[axis] for axis in (0, 1, 3, 2)])
+        batch, heads, length, size = shape
+        natural = (batch, heads * size, length, 1)
+        view = np.arange(prod(shape)).reshape(batch, heads, size, length).swapaxes(2, 3)
+    check_rank(context, value.name, natural)
+    tensor = context.declare(output, natural, quantization)
+    context.inputs.append(
+        GraphInput(
+            name=value.name,
+            tensor=tensor,
+            shape=value.declared,
+            dtype=DType.FLOAT32,
+            permutation=permutation,
+        )
+    )
+    if view is not None and tensor == output:
+        context.views[tensor] = view
+    return Integer(tensor=tensor, shape=shape, dtype=quantization.dtype, view=view)

@@ -1,0 +1,194 @@
+"""Scores scaled and masked before a softmax, which stay float in quantized models: Add and Where of a float mask.
+
+Masks add the least float32, or thereabouts, so no quantizer has 8 bits for masked scores and others. The grid between
+mask and softmax is chosen here. A softmax looks up differences from the greatest element of a row, and a masked one
+must be of no account beside any of these:
+
+- Where all scores lie within `NEAR`, each row gets an element that is greater than all scores and has no share. So
+  differences are those from one number, and the least element of all, which masked scores are, has no share either.
+- Else the step is so wide that the lowest score still has a share next to which that of a masked one does not show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from vdla.isa.rows import ENTRY_BITS
+
+from .int8_operators import Channels
+from .onnx_append import append
+from .onnx_context import ImportContext, OnnxNode
+from .onnx_elementwise import pairwise, stored_operand
+from .onnx_emit import emit
+from .onnx_inputs import quantized_input
+from .onnx_rows import data_of, shared_rows, step_of
+from .onnx_values import (
+    Constant,
+    FloatInput,
+    Masked,
+    Pending,
+    QuantizedConstant,
+    Real,
+    Shared,
+)
+from .onnx_views import rows_of, seen_as
+from .quantization import Quantization
+
+HIDDEN = 1e4
+"""Masks add at least so much less to what is hidden."""
+INVISIBLE = 512.0
+"""A share below 1 / INVISIBLE of all others rounds to 0 where shares have 8 bits."""
+NEAR = 10.0
+"""The exponential of a score that is so much lower still has ten bits of the table's."""
+STEPS = 255
+GREATEST = 255
+"""The greatest value, as uint8."""
+MASK = Quantization(scale=np.float32(1), zero_point=GREATEST, dtype="uint8")
+"""The grid of a mask that is an input, for all softmaxes alike: 0 and whole numbers below it."""
+
+
+def import_masked(context: ImportContext, node: OnnxNode) -> bool:
+    """Binds an Add of scores and a float mask, or a Where that hides scores; whether the node is one."""
+    if node.op_type not in ("Add", "Where") or not context.abilities.rows:
+        return False
+    found = _added(context, node) if node.op_type == "Add" else _hidden(context, node)
+    if found is None:
+        return False
+    scores, mask = found
+    step = step_of(scores)
+    if step is None or len(scores.shape) < 2:
+        return False
+    try:
+        if np.broadcast_shapes(scores.shape, mask.shape) != scores.shape:
+            return False
+    except ValueError:
+        return False
+    data = scores if isinstance(scores, Real) else data_of(scores)
+    members = scores.members if isinstance(scores, Pending) else ()
+    context.bind(
+        node,
+        Pending(
+            name=node.outputs[0],
+            members=(*members, node.name),
+            operation=Masked(data=data, step=step, mask=mask),
+            natural=context.tensors[data.tensor].shape,
+            shape=data.shape,
+            view=data.view,
+        ),
+    )
+    return True
+
+
+def _added(context: ImportContext, node: OnnxNode) -> tuple[Real | Pending, np.ndarray | FloatInput] | None:
+    first, second = context.value(node, 0), context.value(node, 1)
+    for scores, mask in ((first, second), (second, first)):
+        if not isinstance(scores, Real | Pending):
+            continue
+        if isinstance(mask, Constant) and mask.array.dtype.kind == "f" and mask.array.size > 1:
+            return scores, mask.array
+        # One for all heads: what differs between heads is no mask, but a bias that may be above 0.
+        if isinstance(mask, FloatInput) and all(size == 1 for size in mask.shape[1:-2]):
+            return scores, mask
+    return None
+
+
+def _hidden(context: ImportContext, node: OnnxNode) -> tuple[Real | Pending, np.ndarray] | None:
+    condition, *values = (context.value(node, index) for index in range(3))
+    if not isinstance(condition, Constant):
+        return None
+    for index, shown in ((0, True), (1, False)):
+        scores, other = values[index], values[1 - index]
+        if isinstance(scores, Real | Pending) and isinstance(other, Constant | QuantizedConstant):
+            least = other.real() if isinstance(other, QuantizedConstant) else other.array
+            if (least <= -HIDDEN).all():
+                return scores, np.where(condition.array == shown, np.float32(0), least)
+    return None
+
+
+def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
+    """Binds the softmax of masked scores along their last axis; whether the node is one."""
+    value = context.value(node, 0)
+    if node.op_type != "Softmax" or not isinstance(value, Pending) or not isinstance(value.operation, Masked):
+        return False
+    masked, rank = value.operation, len(value.shape)
+    axis = node.integer("axis", -1 if context.opset >= 13 else 1)
+    if axis % rank != rank - 1:
+        context.fail(node, f"is a softmax along axis {axis} behind a mask", "mask along the last axis")
+    mask, step, low = masked.mask, masked.step, 0.0
+    if isinstance(mask, np.ndarray):
+        shown = mask[mask > mask.max() - HIDDEN]
+        low = float(shown.max() - shown.min())
+    span = STEPS * step + low
+    if span > NEAR:
+        hidden = float(np.log(INVISIBLE * value.shape[-1]))
+        scale, top = np.float32((span + hidden) / STEPS), GREATEST
+        scores = _masked_scores(context, node, value, masked, scale, top)
+        context.bind(node, shared_rows(context, node, Shared(data=scores), scores))
+        return True
+    # The greatest value is that of what has no share, the least that of masked scores.
+    scale, top = np.float32(span / (STEPS - 2)), GREATEST - 1
+    scores = _masked_scores(context, node, value, masked, scale, top)
+    longer = _with_greatest(context, node, scores)
+    pending = shared_rows(context, node, Shared(data=longer, entries=_between(float(scale))), longer)
+    assert pending.view is not None
+    context.bind(node, seen_as(context, pending, pending.view[..., : value.shape[-1]]))
+    return True
+
+
+def _masked_scores(
+    context: ImportContext, node: OnnxNode, value: Pending, masked: Masked, scale: np.float32, top: int
+) -> Real:
+    """Adds what masks the scores `value` for the softmax `node`: the tensor of scores less the greatest possible one,
+    which is `top`, in steps of `scale`."""
+    mask, grid = masked.mask, Quantization(scale=scale, zero_point=top, dtype="uint8")
+    # Of a tensor's 256 values the last one is the greatest possible score.
+    own = Quantization(scale=np.float32(masked.step), zero_point=GREATEST, dtype="uint8")
+    scores = replace(masked.data, quantization=own)
+    if isinstance(mask, FloatInput):
+        if mask not in context.masks:
+            context.masks[mask] = quantized_input(context, node, mask, f"{mask.name}.quantized", MASK)
+        # A whole number below 0 hides a score even where that is less of the mask than all steps of scores.
+        step = np.float32(min(1.0, 256 * float(scale)))
+        added = context.seen_as(context.masks[mask], replace(MASK, scale=step))
+    else:
+        steps = np.rint((mask - mask.max()) / np.float64(scale))
+        constant = QuantizedConstant(
+            integers=np.clip(steps + GREATEST, 0, GREATEST).astype(np.uint8),
+            scale=np.asarray(scale),
+            zero_point=np.asarray(GREATEST),
+            axis=None,
+        )
+        operands: list[object] = [scores, constant]
+        added = stored_operand(context, node, 1, operands)
+        assert isinstance(operands[0], Real)
+        scores = operands[0]
+    pending = replace(pairwise(context, node, "add", scores, added), members=value.members)
+    return emit(context, node, pending, f"{value.name}.below_greatest", grid)
+
+
+def _between(scale: float) -> np.ndarray:
+    """The rows' table, int64 (256,), by the difference from the greatest value modulo 256: exponentials of steps below
+    the greatest score, and nothing for the greatest and for the least value."""
+    below = np.arange(-STEPS, 1)
+    entries = np.rint(((1 << ENTRY_BITS) - 1) * np.exp(scale * (below + 1)))
+    entries[[0, -1]] = 0
+    return np.roll(entries, 1).astype(np.int64)
+
+
+def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real:
+    """Rows of scores behind which the greatest value follows: their last axis is longer by one."""
+    rows = rows_of(context, node, scores)
+    images, channels, height, width = context.tensors[rows.data.tensor].nchw
+    stored = np.full((images, 1, height, width), 127, np.int8)
+    greatest = context.store_constant(f"{node.name}.greatest", stored, scores.quantization)
+    natural = (images, channels + 1, height, width)
+    tensor = context.declare(f"{node.name}.longer", natural, scores.quantization)
+    sources = [*((0, channel) for channel in range(channels)), (1, 0)]
+    pending = Pending(
+        name=tensor, members=(node.name,), operation=Shared(data=scores), natural=natural, shape=natural
+    )
+    operator = Channels(sources=tuple(sources))
+    append(context, pending, tensor, operator, (rows.data.tensor, greatest), tensor)
+    view = rows.view(natural)
+    return Real(tensor=tensor, shape=view.shape, quantization=scores.quantization, view=view)

@@ -1,0 +1,184 @@
+"""Normalizations that exporters write node by node: the mean of a row's squares, one over its root, a product.
+
+What stands for a row, its mean or the mean of its squares, is never a tensor here: it is a `Statistic` of the tensor
+until it meets that tensor again, and both become one normalization. Quantizers round it on the way; that rounding, of
+one number for a row to 8 bits, is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .abilities import needs
+from .onnx_axes import reduced_axes
+from .onnx_context import ImportContext, OnnxNode
+from .onnx_rows import shared_rows
+from .onnx_tables import real_values
+from .onnx_values import (
+    Centred,
+    Constant,
+    Function,
+    Pending,
+    QuantizedConstant,
+    Real,
+    Shared,
+    Squared,
+    Statistic,
+    Value,
+)
+from .onnx_views import same_view
+
+
+def import_norm(context: ImportContext, node: OnnxNode) -> bool:
+    """Binds a node that is a step of a normalization; whether it is one."""
+    if not node.inputs or (context.abilities.processor and not context.abilities.rows):
+        return False
+    values = [context.value(node, index) for index in range(min(2, len(node.inputs)))]
+    if node.op_type == "ReduceMean":
+        found = _reduced(context, node, values[0])
+    elif any(isinstance(value, Statistic) for value in values):
+        found = _of_statistic(context, node, values)
+    elif any(
+        isinstance(value, Pending) and isinstance(value.operation, Centred | Shared) for value in values
+    ):
+        found = _of_pending(node, values)
+    else:
+        return False
+    if found is None:
+        for index, value in enumerate(values):
+            if isinstance(value, Statistic):
+                context.refuse_float(node, index, value)
+        return False
+    context.bind(node, found)
+    return True
+
+
+def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Statistic | None:
+    """The mean of rows, of their squares, or of the squares of what is left without their mean."""
+    data: Real | None = None
+    moment, centre = "square", False
+    match value:
+        case Real() if len(value.shape) != 4 and context.abilities.rows:
+            data, moment = value, "mean"
+        case Pending(operation=Squared(data=data)):
+            centre = True
+        case Pending(operation=Function(data=read, values=values), low=low, high=high):
+            squares = real_values(read).astype(np.float64) ** 2
+            if (low, high) == (-np.inf, np.inf) and np.allclose(values, squares, rtol=1e-5, atol=0):
+                data = replace(read, shape=value.shape, view=value.view)
+    if data is None:
+        return None
+    rank = len(data.shape)
+    if reduced_axes(context, node, data.shape) != (rank - 1,) or not node.integer("keepdims", 1) or rank < 2:
+        return None
+    if not context.abilities.rows:
+        context.fail(node, *needs("rows"))
+    return Statistic(data=data, moment=moment, centre=centre)
+
+
+def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | None]) -> Value | None:
+    index = next(i for i, value in enumerate(values) if isinstance(value, Statistic))
+    statistic = values[index]
+    assert isinstance(statistic, Statistic)
+    other = values[1 - index] if len(values) > 1 else None
+    number = _number(other)
+    match node.op_type:
+        case "QuantizeLinear" | "DequantizeLinear" | "Identity" | "Cast":
+            return statistic
+        case "Sqrt":
+            return replace(statistic, power=statistic.power / 2)
+        case "Reciprocal":
+            return replace(statistic, power=-statistic.power)
+        case "Pow" if index == 0 and number is not None:
+            return replace(statistic, power=statistic.power * number)
+        case "Div" if index == 1 and number == 1:
+            return replace(statistic, power=-statistic.power)
+        case "Add" if number is not None and statistic.power == 1 and number >= 0:
+            return replace(statistic, epsilon=statistic.epsilon + number)
+    power = {"Mul": statistic.power, "Div": -statistic.power}.get(node.op_type)
+    match other:
+        case Real() as data:
+            centred = False
+        case Pending(operation=Centred(data=data)):
+            centred = True
+        case _:
+            return None
+    if not _same(data, statistic.data):
+        return None
+    if node.op_type == "Sub" and index == 1 and not centred and statistic.moment == "mean":
+        plain = (statistic.power, statistic.epsilon) == (1, 0)
+        return _pending(context, node, data, Centred(data=data)) if plain else None
+    if (node.op_type == "Div" and index != 1) or power != -0.5:
+        return None
+    if statistic.moment != "square" or statistic.centre != centred:
+        return None
+    channels = data.shape[-1]
+    shared = Shared(
+        data=data,
+        gain=np.ones(channels),
+        offset=np.zeros(channels),
+        centre=statistic.centre,
+        epsilon=statistic.epsilon,
+    )
+    return shared_rows(context, node, shared, data)
+
+
+def _of_pending(node: OnnxNode, values: list[Value | None]) -> Value | None:
+    """The square of what has no mean; a normalization's gain and offset."""
+    first = values[0]
+    if isinstance(first, Pending) and isinstance(centred := first.operation, Centred):
+        twice = node.op_type == "Mul" and node.inputs[0] == node.inputs[1]
+        if twice or (node.op_type == "Pow" and _number(values[1]) == 2):
+            return replace(
+                first,
+                name=node.outputs[0],
+                members=(*first.members, node.name),
+                operation=Squared(data=centred.data),
+            )
+        return None
+    for pending, other in (values, values[::-1]) if len(values) == 2 else ():
+        if not isinstance(pending, Pending) or not isinstance(shared := pending.operation, Shared):
+            continue
+        if shared.gain is None or shared.offset is None or node.op_type not in ("Mul", "Add"):
+            return None
+        if (
+            not isinstance(other, Constant | QuantizedConstant)
+            or np.isfinite([pending.low, pending.high]).any()
+        ):
+            return None
+        array = other.real() if isinstance(other, QuantizedConstant) else other.array
+        if array.size != 1 and array.shape[-1:] != shared.gain.shape != (array.size,):
+            return None
+        factor = np.broadcast_to(array.reshape(-1), shared.gain.shape).astype(np.float64)
+        if node.op_type == "Mul":
+            made = replace(shared, gain=shared.gain * factor, offset=shared.offset * factor)
+        else:
+            made = replace(shared, offset=shared.offset + factor)
+        return replace(pending, name=node.outputs[0], members=(*pending.members, node.name), operation=made)
+    return None
+
+
+def _number(value: Value | None) -> float | None:
+    match value:
+        case Constant(array=array) if array.size == 1:
+            return float(array.reshape(())[()])
+        case QuantizedConstant(integers=integers) if integers.size == 1:
+            return float(value.real().reshape(())[()])
+    return None
+
+
+def _same(a: Real, b: Real) -> bool:
+    return (a.tensor, a.quantization) == (b.tensor, b.quantization) and same_view(a, b)
+
+
+def _pending(context: ImportContext, node: OnnxNode, data: Real, operation: Centred) -> Pending:
+    return Pending(
+        name=node.outputs[0],
+        members=(node.name,),
+        operation=operation,
+        natural=context.tensors[data.tensor].shape,
+        shape=data.shape,
+        view=data.view,
+    )
