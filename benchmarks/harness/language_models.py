@@ -1,0 +1,106 @@
+"""Language models for the accelerator, from token ids and from embeddings on, as float ONNX models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx.utils import Extractor
+from vdla.codesign.models.transformers import (
+    BertSizes,
+    Gpt2Sizes,
+    LlamaSizes,
+    MobileBertSizes,
+    bert,
+    gpt2,
+    gpt2_decode,
+    llama,
+    llama_decode,
+    mobilebert,
+    token_inputs,
+)
+
+TOKENS = 128
+"""Of a prompt, or all that a decode step sees."""
+WORDS = 2048
+"""Of every vocabulary: logits are products with all words, and originals have 15 to 25 times as many. All else has the
+original's sizes, but for the number of layers."""
+FLOAT = ("mask", ".masked", ".shares", ".shifted", ".normal")
+"""Endings of the nodes that a user must leave float: masks add the least float32, so that no 8 bits hold a masked
+score and any other; and 8 bits are few for what stands for a whole row in a normalization."""
+ANGLES = "turns."
+"""How those begin that compute sines and cosines of positions: an angle of many turns has no 8 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """`build` makes the model from ids; `embedded` are the tensors at which "from embeddings on" begins, `float_ends`
+    those at which it ends in place of an output (of that name) that no quantizer rounds."""
+
+    build: Callable[[], onnx.ModelProto]
+    embedded: tuple[str, ...]
+    float_ends: Mapping[str, str] = field(default_factory=dict)
+
+
+def _bert(layers: int, width: int = 768, heads: int = 12) -> LanguageModel:
+    sizes = BertSizes(layers=layers, width=width, heads=heads, inner=4 * width, vocabulary=WORDS)
+    ends = {"pooler_output": "pooler"}
+    return LanguageModel(lambda: bert(0, 1, TOKENS, sizes), ("embeddings", "mask"), ends)
+
+
+_GPT2 = Gpt2Sizes(vocabulary=WORDS)
+_LLAMA = LlamaSizes(vocabulary=WORDS)
+_MOBILE = MobileBertSizes(vocabulary=WORDS)
+_TURNED = ("embeddings", "turns.cosines", "turns.sines")
+MODELS: Mapping[str, LanguageModel] = {
+    "bert_2": _bert(2),
+    "bert_4": _bert(4),
+    "minilm_6": _bert(6, 384, 12),
+    "mobilebert_2": LanguageModel(lambda: mobilebert(0, 1, TOKENS, _MOBILE), ("words", "types", "mask")),
+    "gpt2_prompt": LanguageModel(lambda: gpt2(0, 1, TOKENS, _GPT2), ("embeddings",)),
+    "gpt2_decode": LanguageModel(lambda: gpt2_decode(0, 1, TOKENS - 1, _GPT2), ("embeddings",)),
+    "llama_prompt": LanguageModel(lambda: llama(0, 1, TOKENS, _LLAMA), _TURNED),
+    "llama_decode": LanguageModel(lambda: llama_decode(0, 1, TOKENS - 1, _LLAMA), _TURNED),
+}
+"""BERT-base, all-MiniLM-L6, MobileBERT, GPT-2 small and SmolLM2-135M: two layers, or as many as the name says."""
+
+
+def left_float(model: onnx.ModelProto) -> list[str]:
+    """Nodes that a user excludes from quantization: masks, normalizations, angles, and look-ups, whose weights the
+    logits share and which then would have one scale for each word."""
+    constants = {item.name for item in model.graph.initializer}
+    return [
+        node.name
+        for node in model.graph.node
+        if node.name.endswith(FLOAT)
+        or any(name.endswith(".normal") for name in node.input)
+        or node.name.startswith(ANGLES)
+        or (node.op_type == "Gather" and node.input[0] in constants)
+    ]
+
+
+def from_embeddings(
+    model: onnx.ModelProto, of: LanguageModel
+) -> tuple[onnx.ModelProto, Callable[[int], dict[str, np.ndarray]]]:
+    """The part of `model` behind its embeddings, with keys and values as inputs beside them, and seeded inputs for it:
+    what ONNX Runtime makes of seeded ids."""
+    import onnxruntime
+
+    inferred = onnx.shape_inference.infer_shapes(model)
+    kept = [info.name for info in model.graph.input if info.name.startswith("past.")]
+    tensors, ends = of.embedded, [of.float_ends.get(info.name, info.name) for info in model.graph.output]
+    part = Extractor(inferred).extract_model([*tensors, *kept], ends)
+    with_tensors = onnx.ModelProto.FromString(model.SerializeToString())
+    with_tensors.graph.output.extend(onnx.ValueInfoProto(name=name) for name in tensors)
+    session = onnxruntime.InferenceSession(
+        with_tensors.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+
+    def feeds(seed: int) -> dict[str, np.ndarray]:
+        ids = token_inputs(model, seed)
+        values = session.run(list(tensors), ids)
+        return {name: ids[name] for name in kept} | dict(zip(tensors, map(np.asarray, values), strict=True))
+
+    return part, feeds
