@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -89,7 +90,9 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         shape=shape,
         tiles=tiles,
         data=resident(tiles) if workload.resident else image_fill(config, shape, tiles, image),
-        weights=_weights(config, shape, values, tiles),
+        weights=_weights_in_series(config, workload, values)
+        if workload.own_weights
+        else _weights(config, shape, values, tiles),
         compute=_products(shape),
         micro_ops=unrolled_micro_ops(tiles, whole),
         least_fills=weights + data,
@@ -99,6 +102,19 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         innermost=innermost(workload),
     )
     return array_cost(config, layer, values, fitted)
+
+
+def _weights_in_series(config: Config, workload: Workload, values: Columns) -> BufferFill:
+    """Each image fills the weights' buffer anew; slots rotate: one is filled while the one before it is read."""
+    shape = LayerShape.of(config, replace(workload, batch=config.batch))
+    one, images = _weights(config, shape, values, _tiles(shape, values)), workload.batch // config.batch
+    return replace(
+        one,
+        fills=one.fills * images,
+        beats=one.beats * images,
+        loads=one.loads * images,
+        copies=np.where(2 * one.size * one.copies <= config.wgt_depth, 2 * one.copies, one.copies),
+    )
 
 
 def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -> BufferFill:

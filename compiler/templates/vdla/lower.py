@@ -134,7 +134,7 @@ def choose_points(
     for node, several in kernels.items():
         try:
             found[node] = tuple(
-                (settings.get(node) if kernel.recorded else None) or default(kernel.workload)
+                (settings.get(node) if kernel.recorded else None) or default(kernel.series or kernel.workload)
                 for kernel in several
             )
         except EmptySpaceError as error:

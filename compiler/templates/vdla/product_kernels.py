@@ -72,6 +72,7 @@ def product_kernels(config: Config, graph: Graph, node: Node, operator: Products
                 constants=constants,
                 recorded=False,
                 offsets=offsets,
+                series=replace(workload, batch=len(operator.groups), own_weights=True),
             )
         )
     return kernels

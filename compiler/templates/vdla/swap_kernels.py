@@ -6,6 +6,8 @@ with the unit matrix it gives, for each channel, the values of those positions a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from vdla.isa.config import Config
 
@@ -60,6 +62,7 @@ def swap_kernels(config: Config, graph: Graph, node: Node, operator: Swap) -> li
                         "P": identity_parameters(config, positions, 0),
                     },
                     recorded=False,
+                    series=replace(workload, batch=batch * ceil_div(channels, lanes)),
                     offsets={"W": tile * lanes * lanes, "Y": begin * lanes},
                 )
             )

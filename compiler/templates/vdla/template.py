@@ -111,7 +111,8 @@ class Kernel:
 
     Its knobs depend on `workload` alone; the tensor expression, or the `source` that it is made of when it is needed,
     may say more. `recorded`: records of the workload count for it. A parameter in `offsets` is a part of its tensor,
-    and begins so many bytes behind the tensor's first one.
+    and begins so many bytes behind the tensor's first one. `series` is the workload of all kernels that follow one
+    another where these are alike: each begins while the one before it ends, and knobs are those of as many images.
     """
 
     workload: Workload
@@ -120,6 +121,7 @@ class Kernel:
     constants: Mapping[str, Constant]
     recorded: bool = True
     offsets: Mapping[str, int] = field(default_factory=dict[str, int])
+    series: Workload | None = None
 
 
 def bound_tensors(node: Node) -> dict[str, str]:

@@ -26,7 +26,8 @@ class Workload:
     Sizes are elements, not blocks; `pads` are (top, left, bottom, right). `filters` are the output's channels.
     `operand`: stage B of the store pipeline reads a second tensor. The pool is that of "patch_conv2d_pool", behind the
     convolution; the window of the pooling templates is `kernel`. `resident`: the input lies in the chain memory, pads
-    included. `margins`: so does the output, with these (top, left, bottom, right) positions around it.
+    included. `margins`: so does the output, with these (top, left, bottom, right) positions around it. `own_weights`:
+    the images are kernels in a series, which have weights of their own each.
     """
 
     template: str
@@ -46,6 +47,7 @@ class Workload:
     # Not in the text that keys of networks are made of: those of records were made before there was a chain memory.
     resident: bool = field(default=False, repr=False)
     margins: Pads | None = field(default=None, repr=False)
+    own_weights: bool = field(default=False, repr=False)
 
     @property
     def pool(self) -> Window:
@@ -81,11 +83,11 @@ class Workload:
         return Post(combination=addition if self.operand else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The workload as JSON values, `template` first; what is CHAINED only where it is."""
+        """The workload as JSON values, `template` first; what is CHAINED only where it is. No record is of a series."""
         return {
             name: list(v) if isinstance(v, tuple) else v
             for name, v in asdict(self).items()
-            if name not in CHAINED or v not in (None, False)
+            if name != OF_SERIES and (name not in CHAINED or v not in (None, False))
         }
 
 
@@ -168,6 +170,8 @@ def vector_loops(shape: LayerShape) -> tuple[str, ...]:
     return ("s", "b", "j") if shape.vectors > 1 else ("b", "j")
 
 
+OF_SERIES = "own_weights"
+"""The field that only says how knobs are chosen."""
 CHAINED = ("resident", "margins")
 """The fields of a workload that say what lies in the chain memory."""
 WIDENED = ("max_pool", "average_pool", "elementwise")

@@ -9,7 +9,10 @@ from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Group, Int8Convolution, Products, Table
+from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Post
+from vdla.compiler.templates.vdla.conv2d import CONV2D
+from vdla.compiler.templates.vdla.workload import windowed
 from vdla.isa.config import load_config
 
 from ..random_networks import builder
@@ -67,3 +70,13 @@ def test_what_another_node_reads_whole_is_not_cut():
     result = compile_graph(graph, MACHINE, virtual_threads=2, verify=True)
     assert any(isinstance(node.operator, Table) for node in result.graph.nodes)
     assert assert_right(result) > 50
+
+
+def test_knobs_of_products_are_those_of_a_series():
+    """Each product loads weights of its own, while the one before it ends: inputs in few large tiles, not many small
+    ones that hold up the loads."""
+    config = replace(load_config("vta"), extensions=(*load_config("vta").extensions, "rows"))
+    alone = windowed("conv2d", (1, 128, 1, 128), 64, Window(kernel=(1, 1)))
+    series = replace(alone, batch=12, own_weights=True)
+    columns = [CONV2D.default_for(config, workload, 2)["columns"] for workload in (alone, series)]
+    assert columns[0] < columns[1] == 128
