@@ -315,7 +315,7 @@ def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNod
 def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
     """Positions of all channels, moved."""
     parts = [graph.tensors[name].storage for name in node.inputs]
-    fill = operator.fill + UNSIGNED_OFFSET
+    fill = (operator.fill or 0) + UNSIGNED_OFFSET
     program = int8_positions(parts, graph.tensors[node.output].storage, fill=fill)
     index = {"I": operator.index.reshape(-1).astype(np.int64)}
     return _lowered(node, program, movement_cpu.schedule, graph, _numbered(node), index)

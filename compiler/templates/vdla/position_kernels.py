@@ -58,9 +58,9 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
         inside = index - np.concatenate([[0], ends])[of]
         for box in boxes_of(np.where(index < 0, -1, of * apart + inside), apart // 2):
             post, source = PLAIN, box.source
-            if source is None and operator.fill is None:
-                continue
             if source is None:
+                if operator.fill is None:
+                    continue
                 post, source = Post(low=operator.fill, high=operator.fill), Steps(start=0, down=0, along=0)
             which, start = divmod(source.start, apart)
             part, number, plane = images[which]
