@@ -18,15 +18,14 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from vdla.benchmarks.harness.digit_networks import cnn, digits, patches, transformer
 from vdla.benchmarks.harness.onnx_training import trained
+from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
 from vdla.benchmarks.harness.results import write_results
-from vdla.benchmarks.harness.static_quantization import quantize
 from vdla.codesign.evaluate import (
     interpreter_outputs,
     kernels_saturate,
@@ -37,7 +36,6 @@ from vdla.codesign.evaluate import (
 from vdla.compiler.driver import compile_model
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.runtime.layers import layers_of
-from vdla.isa.config import load_config
 
 RESULTS_NAME = "accuracy"
 SEED = 7
@@ -57,13 +55,12 @@ def measure(name: str, images: int | None) -> dict[str, Any]:
     train, train_labels, test, labels = digits()
     train, test, labels = seen(train), seen(test)[:images], labels[:images]
     model = trained(build(SEED), train, train_labels, epochs, SEED)
-    vta = load_config("vta")
-    config = replace(vta, extensions=(*vta.extensions, *EXTENSIONS))
+    config = vta_with(EXTENSIONS)
     launches = [{"x": image[None]} for image in test]
     with tempfile.TemporaryDirectory() as folder:
         plain, path = (Path(folder) / f"{part}.onnx" for part in ("plain", "quantized"))
         plain.write_bytes(model.SerializeToString())
-        quantize(plain, path, [{"x": image[None]} for image in train[:CALIBRATIONS]])
+        quantize_qdq(plain, path, [{"x": image[None]} for image in train[:CALIBRATIONS]])
         real = session_runs(str(plain), ["y"], launches, optimized=True)
         compiled = compile_model(path, config)
         theirs = onnxruntime_outputs(path, compiled.graph, launches)

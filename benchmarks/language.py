@@ -8,9 +8,9 @@ masks and softmaxes stay float, see `left_float`) and compiled for `vta` with th
 `whole`: from embeddings on, all is on the accelerator. `elsewhere`: the operators that the processor keeps of the model
 from ids. `--run` also simulates, and compares with the interpreter, with ONNX Runtime end to end and layer by layer.
 `no_product` is the share of cycles of layers that have no product; `memory_bound`, of the roofline of products, what
-the bus bounds, as it does where each weight serves one token. `--file` takes quantized
-files of others, from ids. `--base` measures how long the encoder of BERT-base compiles (12 layers of width 768, a
-sequence of 128): the median of three, wall time and CPU time. With `--write` all goes to benchmarks/results/language.json.
+the bus bounds, as it does where each weight serves one token. `--file` takes quantized files of others, from ids.
+`--base` measures how long the encoder of BERT-base compiles (12 layers of width 768, a sequence of 128): the median of
+three, wall time and CPU time. With `--write` all goes to benchmarks/results/language.json.
 """
 
 from __future__ import annotations
