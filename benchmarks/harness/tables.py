@@ -14,7 +14,16 @@ from .tables_headlines import HEADLINES
 from .tables_processor import FUSION, PROCESSOR
 from .tables_transformers import NODE_TESTS, TRANSFORMERS, node_tests_text, transformers_text
 from .tables_tuning import TUNING
-from .tables_whole import ACCURACY, ENCODERS, NETWORKS, accuracy_text, encoders_text, networks_text
+from .tables_whole import (
+    ACCURACY,
+    ENCODERS,
+    LANGUAGE,
+    NETWORKS,
+    accuracy_text,
+    encoders_text,
+    language_text,
+    networks_text,
+)
 
 PAGES = ("README.md", "docs/results.md", "docs/tutorials/read_a_report.md", "hw/synthesis.md")
 """Pages with blocks, from the root of the repository."""
@@ -27,6 +36,7 @@ BLOCKS: Blocks = MappingProxyType(
         "exploration": EXPLORATION,
         "networks": Text(NETWORKS, networks_text),
         "encoders": Text(ENCODERS, encoders_text),
+        "language": Text(LANGUAGE, language_text),
         "accuracy": Text(ACCURACY, accuracy_text),
         "processor": PROCESSOR,
         "outside": Text(OUTSIDE, outside_text),

@@ -7,6 +7,7 @@ from .page import Document, source
 NETWORKS = "outside"
 ENCODERS = "encoders"
 ACCURACY = "accuracy"
+LANGUAGE = "language"
 """The files of benchmarks/results."""
 
 
@@ -65,3 +66,27 @@ def accuracy_text(document: Document) -> str:
         for row in document["rows"]
     ]
     return "\n".join([*lines, "", source(ACCURACY, document)])
+
+
+def language_text(document: Document) -> str:
+    """A row for each language model, from embeddings on."""
+    lines = [
+        "| language model | cycles | utilization | bound by the bus | no product | bit-equal to the interpreter | "
+        "steps | from ids, elsewhere |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in document["rows"]:
+        elsewhere = ", ".join(f"{count} {kind}" for kind, count in row["elsewhere"].items())
+        if not row["whole"]:
+            lines.append(f"| `{row['name']}` | not whole | | | | | | {elsewhere} |")
+            continue
+        equal = "yes" if row["interpreter_steps"] == 0 else "no"
+        lines.append(
+            f"| `{row['name']}` | {row['cycles']:,} | {row['utilization']:.2f} | {row['memory_bound']:.0%} | "
+            f"{row['no_product']:.1%} | {equal} | {row['layer_steps']} | {elsewhere} |"
+        )
+    base = document["bert_base_compile"]
+    compiled = (
+        f"The encoder of BERT-base compiles in {base['wall_s']:.1f} s ({base['cpu_s']:.1f} s of CPU time)."
+    )
+    return "\n".join([*lines, "", compiled, "", source(LANGUAGE, document)])
