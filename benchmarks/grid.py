@@ -11,7 +11,7 @@ Utilization is roofline over exact cycles (docs/measures.md). With `--write` the
 benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target. `--large`: ResNet-50 on
 128x128 behind 64 bytes and 30 cycles, one image, and eight that share each weight tile (batch 8), to grid_large.json.
 `--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with the extension `taps` and
-store FIFOs for layers that store more than they load, and on `vta` with it, to grid_mobilenets.json.
+store FIFOs for layers that store more than they load, and on `vta` with two sizes of it, to grid_mobilenets.json.
 """
 
 from __future__ import annotations
@@ -192,11 +192,11 @@ def main() -> None:
         networks = [network_of(name, Path(folder)) for name in names]
         if options.mobilenets:
             vta = load_config("vta")
-            vta = replace(vta, extensions=(*vta.extensions, "taps"))
-            for item in (vta, replace(vta, name="vta, store FIFO of 1 KiB", store_fifo_bytes=KIB)):
+            for what, size in (("512 bytes", KIB // 2), ("1 KiB", KIB)):
+                item = replace(vta, name=f"vta, store FIFO of {what}", store_fifo_bytes=size)
                 figures[item.name] = cell(item, networks)
                 if not options.json:
-                    print(f"{item.name}, with taps: {shown(figures[item.name], names)}", flush=True)
+                    print(f"{item.name}: {shown(figures[item.name], names)}", flush=True)
         axes = product(arrays, map(int, options.buses.split(",")), map(int, options.latencies.split(",")))
         for (block_in, block_out), bus, latency in axes:
             config = machine(block_in, block_out, bus, latency, taps=options.mobilenets)
