@@ -11,7 +11,8 @@ Utilization is roofline over exact cycles (docs/measures.md). With `--write` the
 benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target. `--large`: ResNet-50 on
 128x128 behind 64 bytes and 30 cycles, one image, and eight that share each weight tile (batch 8), to grid_large.json.
 `--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with the extension `taps` and
-store FIFOs for layers that store more than they load, and on `vta` with two sizes of it, to grid_mobilenets.json.
+store FIFOs for layers that store more than they load, and on `vta` with two sizes of store FIFO, to
+grid_mobilenets.json.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ def _integer_operator(model: Path) -> str | None:
 def kernels_saturate() -> bool:
     """Whether ONNX Runtime's int8 kernels may give wrong sums on this processor.
 
-    x86 without VNNI multiplies u8 by s8 through 16-bit sums that saturate (docs/measures.md: not a reference there).
+    x86 without VNNI adds products of u8 by s8 in 16 bits, which saturate; docs/measures.md says what is compared there.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
@@ -265,21 +265,20 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
         launches, _session_runs(content.SerializeToString(), graph, names, launches), strict=True
     ):
         stored = {**graph.constants, **store_inputs(graph, arrays)}
-        known_values = dict(zip(names, results, strict=True))
-        made = {node.output for node in graph.nodes}
-        for name in known_values.keys() - made:
-            stored[name] = _stored(graph.tensors[name], known_values[name], graph.views.get(name), None)
+        theirs_by_name = dict(zip(names, results, strict=True))
+        for name in theirs_by_name.keys() - {node.output for node in graph.nodes}:
+            stored[name] = _stored(graph.tensors[name], theirs_by_name[name], graph.views.get(name), None)
         for node in graph.nodes:
             name, tensor = node.output, graph.tensors[node.output]
             ours = evaluate(node, [stored[source] for source in node.inputs]).reshape(tensor.shape)
             theirs = ours
-            if name in known_values:
-                theirs = _stored(tensor, known_values[name], graph.views.get(name), ours)
+            if name in theirs_by_name:
+                theirs = _stored(tensor, theirs_by_name[name], graph.views.get(name), ours)
             stored[name] = theirs
-            ours, theirs, shape = ours.astype(np.int16), theirs.astype(np.int16), tensor.shape
-            largest = max(largest, int(np.abs(ours - theirs).max(initial=0)))
-            if node.output in outputs:
-                flat = [values.reshape(shape[0], -1).argmax(axis=1) for values in (ours, theirs)]
+            difference = np.abs(ours.astype(np.int16) - theirs.astype(np.int16))
+            largest = max(largest, int(difference.max(initial=0)))
+            if name in outputs:
+                flat = [values.reshape(tensor.shape[0], -1).argmax(axis=1) for values in (ours, theirs)]
                 agree = agree and np.array_equal(*flat)
     return largest, agree
 
@@ -310,8 +309,8 @@ def onnxruntime_outputs(
     """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError when it refuses the model.
 
     uint8 activations run at default optimization, where its integer kernels are used, unless `optimized` is False;
-    symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and
-    QuantizeLinear pair stay (docs/measures.md).
+    symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and QuantizeLinear pair
+    stay (docs/measures.md).
     """
     names = [output.name for output in graph.outputs]
     results = session_runs(str(model), names, launches, optimized=optimized and not symmetric(graph))

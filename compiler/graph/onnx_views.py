@@ -281,13 +281,11 @@ def moved_positions(
     if alike and np.array_equal(index.reshape(-1), np.arange(index.size)):
         return data.tensor
     shape = (index.shape[0], count, index.shape[1], index.shape[2])
+    some = None if count == channels else (first, count)
+    fill = data.quantization.stored_zero_point if filled else None
+    operator = Positions(index=index, fill=fill, channels=some)
     key = (data.tensor, (*shape, first, int(filled)), index.tobytes())
-    if key not in context.moved:
-        some = None if count == channels else (first, count)
-        fill = data.quantization.stored_zero_point if filled else None
-        operator = Positions(index=index, fill=fill, channels=some)
-        context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)
-    return context.moved[key]
+    return _moved_once(context, node, data, operator, shape, key)
 
 
 def swapped(
@@ -302,9 +300,20 @@ def swapped(
     channels `taken` (first, count) of that one, or all."""
     batch, channels, _, _ = context.tensors[data.tensor].nchw
     shape, some = (batch, positions, *plane), None if taken == (0, channels) else taken
-    key = (data.tensor, (*shape, *(some or ())), b"")
+    operator, key = Swap(positions=positions, channels=some), (data.tensor, (*shape, *(some or ())), b"")
+    return _moved_once(context, node, data, operator, shape, key)
+
+
+def _moved_once(
+    context: ImportContext,
+    node: OnnxNode,
+    data: Real,
+    operator: Int8Operator,
+    shape: tuple[int, int, int, int],
+    key: tuple[str, tuple[int, ...], bytes],
+) -> str:
+    """The tensor that `operator` makes of another one: the one that a node before has made of the same `key`."""
     if key not in context.moved:
-        operator = Swap(positions=positions, channels=some)
         context.moved[key] = _append(context, node, data, operator, (data.tensor,), shape)
     return context.moved[key]
 
