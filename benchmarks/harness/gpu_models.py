@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 from vdla.codesign import models
+from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE, even_window
 
 from .peer import model_of, value
@@ -103,8 +104,11 @@ def operator_cases() -> tuple[ModelCase, ...]:
 
 
 def network_cases() -> tuple[ModelCase, ...]:
-    """The five networks, batch 1; none has a reduced form."""
-    return tuple([ModelCase(name=n, group="networks", make=partial(_network, n)) for n in NETWORKS])
+    """The five networks, batch 1, which have no reduced form, and BERT-base's encoder, of which one narrow layer is."""
+    return (
+        *(ModelCase(name=n, group="networks", make=partial(_network, n)) for n in NETWORKS),
+        ModelCase(name="bert_encoder", group="networks", make=_encoder),
+    )
 
 
 def product_case(size: int) -> ModelCase:
@@ -289,6 +293,12 @@ def _recurrent(direction: str, reduced: bool) -> onnx.ModelProto:
         "LSTM", ["X", "W", "R", "B"], ["Y"], "lstm", hidden_size=units, direction=direction
     )
     return _model([node], {"X": (steps, batch, width)}, constants)
+
+
+def _encoder(reduced: bool) -> onnx.ModelProto:
+    if reduced:
+        return bert_encoder(0, 1, 16, BertSizes(layers=1, width=64, heads=2, inner=128))
+    return bert_encoder(0, 1, 128, BertSizes(layers=12))
 
 
 def _network(name: str, reduced: bool) -> onnx.ModelProto:

@@ -206,6 +206,17 @@ def _step(torch: ModuleType, node: onnx.NodeProto, constants: Mapping[str, np.nd
             return made(torch.add)
         case "Mul":
             return made(torch.mul)
+        case "Div":
+            return made(torch.div)
+        case "Erf":
+            return made(torch.erf)
+        case "Identity":
+            return made(lambda x: x)
+        case "LayerNormalization" if at.get("axis", -1) == -1:
+            epsilon = at.get("epsilon", 1e-5)
+            return made(
+                lambda x, scale, shift=None: functional.layer_norm(x, x.shape[-1:], scale, shift, epsilon)
+            )
         case "Relu":
             return made(functional.relu)
         case "Tanh":
