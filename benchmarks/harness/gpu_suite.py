@@ -26,7 +26,6 @@ from .gpu_run import (
     check_product,
     model_on,
     output_type,
-    product_inputs,
     product_on,
 )
 from .gpu_torch import (
@@ -250,8 +249,7 @@ def _peers(
     torch: ModuleType, entry: GpuEntry, inputs: Mapping[str, Any], library_convolutions: bool
 ) -> dict[str, Peer]:
     if entry.group == "products":
-        given = inputs if entry.model is None else product_inputs(entry.precision, entry.size)
-        forward = product_forward(torch, entry.precision, given)
+        forward = product_forward(torch, entry.precision, inputs)
     else:
         assert entry.model is not None
         forward = model_forward(torch, entry.model.make(False), inputs)
