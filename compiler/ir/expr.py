@@ -74,6 +74,7 @@ class Operand:
         raise TypeError("an IR expression has no truth value; compare with `is None`, or match on Const")
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
     """A dense row-major array in one memory.

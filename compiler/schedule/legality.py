@@ -12,6 +12,7 @@ from ..ir.bounds import Ranges, form_interval, interval, loop_ranges
 from ..ir.digits import determined_loops
 from ..ir.expr import TRUE, Binary, Const, Expr, Var
 from ..ir.grid import AXES, grid_obstacle
+from ..ir.quick_init import quick_init
 from ..ir.regions import operand_access
 from ..ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, NamedStmt, Node, Program, Reduce, Wait
 from ..ir.verify import VerifyError, verify
@@ -22,6 +23,7 @@ CONCURRENT = ("vectorize", "parallel", *AXES)
 """The kinds of loops whose iterations may run at once or in any order."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
     """One access: the first index in each dimension and how many elements from there (None: not known), by whom."""

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from vdla.util.errors import UserError
 
+from ..ir.quick_init import quick_init
 from ..ir.stmt import LOOP_KINDS
 
 Argument: TypeAlias = str | int | float | tuple["Argument", ...] | None
@@ -17,6 +18,7 @@ VERSION = 1
 """Of the JSON form; it changes when a step's arguments do."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One primitive with its arguments; an intrinsic stands there by its name."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ...ir.affine import LinearForm, linear_form
 from ...ir.expr import Binary, Const, Expr, Var
+from ...ir.quick_init import quick_init
 from ...ir.stmt import Region
 from ...ir.visit import variables_in
 
@@ -134,6 +135,7 @@ def evaluator(expr: Expr) -> Evaluator:
     return partial(evaluate, expr)
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterations:
     """One row an iteration: what the loops' variables hold by name, and its `position`.

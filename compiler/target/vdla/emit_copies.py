@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...ir.expr import Const
+from ...ir.quick_init import quick_init
 from ...ir.stmt import Copy
 from .columns import Column, Iterations, greater, group_rows, item, lesser, pick
 from .machine import Span
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _MAX_PAD = 15
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class _Axis:
     """One dimension of a copy in elements: extent (pads included), strides, pads."""

@@ -15,6 +15,7 @@ from vdla.isa.config import Config
 from vdla.isa.errors import ConfigError
 from vdla.isa.layout import Unit
 
+from ...ir.quick_init import quick_init
 from .columns import Column, Rows
 
 DRAM = "dram"
@@ -68,6 +69,7 @@ def seen_by_kernels(config: Config) -> Config:
         return config
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Span:
     """A half-open range of one memory an instruction; empty where `low` is not below `high`.
@@ -80,6 +82,7 @@ class Span:
     high: Column
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
     """Instructions of one format: their places in the program, ascending, fields without dependence flags, and

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...ir.quick_init import quick_init
 from .columns import Column, Rows, full, pick
 from .machine import Batch, Span
 from .placement import MicroOpMemory, RegisterFile, StoreTables
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .emit import Emission
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
     """Instructions of one format before they have numbers, at ascending `positions` of the layer's iterations.
