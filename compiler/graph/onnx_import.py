@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
+import ml_dtypes
 import numpy as np
 import onnx
 
@@ -57,6 +58,8 @@ from .onnx_windows import (
 from .quantization import Quantization
 
 Importer = Callable[[ImportContext, OnnxNode], None]
+NARROW = ("int4", "uint4", "int2", "uint2")
+"""Types of constants of fewer than 8 bits: weights, which become int8."""
 
 
 def import_model(
@@ -250,11 +253,13 @@ def _quantize_constant(context: ImportContext, node: OnnxNode, value: Constant |
     if scale is None or real.dtype.kind != "f":
         context.fail(node, f"quantizes a constant of {real.dtype}", "give float constants and a scale")
     dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
-    if dtype.name not in ("int8", "uint8", "int32"):
-        context.fail(node, f"quantizes a constant to {dtype}", "quantize weights to 8 bits and biases to 32")
+    if dtype.name not in ("int8", "uint8", "int32", *NARROW):
+        context.fail(
+            node, f"quantizes a constant to {dtype}", "quantize weights to 8 bits or fewer and biases to 32"
+        )
     empty = np.zeros(real.shape, dtype)
     grid = quantized_constant(context, node, empty, scale, zero_point, node.integer("axis", 1))
-    limits = np.iinfo(dtype)
+    limits = ml_dtypes.iinfo(dtype)
     rounded = np.rint(real.astype(np.float32) / grid.along_axis(grid.scale)).astype(
         np.float64
     ) + grid.along_axis(grid.zero_point)
@@ -280,12 +285,15 @@ def _import_dequantize(context: ImportContext, node: OnnxNode) -> None:
             context.bind(node, context.seen_as(value, own))
         case Constant(array=array):
             scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
-            if scale is None or array.dtype.name not in ("int8", "uint8", "int32"):
+            narrow = array.dtype.name in NARROW
+            if scale is None or not (narrow or array.dtype.name in ("int8", "uint8", "int32")):
                 context.fail(
-                    node, f"dequantizes a constant of {array.dtype}", "use int8, uint8 or int32 constants"
+                    node,
+                    f"dequantizes a constant of {array.dtype}",
+                    f"use constants of int8, uint8, int32, {', '.join(NARROW)}",
                 )
-            axis = node.integer("axis", 1)
-            context.bind(node, quantized_constant(context, node, array, scale, zero_point, axis))
+            integers, axis = array.astype(np.int8) if narrow else array, node.integer("axis", 1)
+            context.bind(node, quantized_constant(context, node, integers, scale, zero_point, axis))
         case _:
             context.fail(node, f"its input '{node.inputs[0]}' is already float", "remove it")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -74,6 +75,30 @@ def test_zero_point_algebra(builder):
     assert node.operator.bias.tolist() == [4 - 22 * 3, -8 - 22 * -1]
     assert node.operator.scale.tolist() == [0.125, 0.125] and node.operator.post.zero_point == 3 - 128
     assert graph.tensors[node.output].quantization.offset == 128
+
+
+@pytest.mark.parametrize("kind", ["int4", "uint4", "int2", "uint2"])
+@pytest.mark.parametrize("rounded_here", [False, True])
+def test_weights_of_fewer_than_8_bits(builder, kind, rounded_here):
+    dtype, rng = helper.tensor_dtype_to_np_dtype(getattr(TensorProto, kind.upper())), np.random.default_rng(7)
+    limits, zero = ml_dtypes.iinfo(dtype), np.array([1, 0, 1, 1]).astype(dtype)
+    numbers = rng.integers(limits.min, limits.max, (4, 3, 2, 2), endpoint=True)
+    scale = rng.uniform(0.01, 0.1, 4).astype(np.float32)
+    true = numbers - zero.astype(np.int64).reshape(4, 1, 1, 1)
+    b = builder(1, 3, 5, 5, opset=25)
+    scales, zeros = b.constant("ws", scale), b.constant("wz", zero)
+    if rounded_here:
+        real = b.constant("w", (true * scale.reshape(4, 1, 1, 1)).astype(np.float32))
+        b.node("QuantizeLinear", [real, scales, zeros], "wq", axis=0)
+    else:
+        b.constant("wq", numbers.astype(dtype))
+    b.node("DequantizeLinear", ["wq", scales, zeros], "wd", axis=0)
+    b.node("Conv", [b.pair("x", 0.02, np.uint8(128)), "wd"], "c")
+    graph = import_model(b.model(b.pair("c", 0.03, np.int8(0))).SerializeToString())
+    (node,) = graph.nodes
+    assert isinstance(node.operator, Int8Convolution)
+    np.testing.assert_array_equal(node.operator.weight, true)
+    np.testing.assert_allclose(node.operator.scale, scale * np.float32(0.02) / np.float32(0.03), rtol=1e-6)
 
 
 def test_bias_with_another_scale_is_rounded_to_the_product_of_scales(builder):
