@@ -86,6 +86,7 @@ def quantize(
     layers: Mapping[str, str | Collection[str]] | None = None,
     activations: Literal["u8", "s8"] = "u8",
     per_channel: bool = True,
+    whole: bool = False,
     method: Method = "mse",
     percentile: float = 99.99,
     batch: int = 1,
@@ -101,6 +102,9 @@ def quantize(
     remark: Callable[[str], None] = lambda text: None,
 ) -> QuantizedNetwork:
     """Quantize a float32 network to int8 from samples of its inputs.
+
+    Products with weights and what belongs to them compute on integers; with `whole` also functions, softmax,
+    normalizations and products of activations, as the accelerator's extensions can.
 
     Without a `budget` all layers have the same `activations` and scales, but for what `layers` says of single ones, as
     in {"conv1": "float", "fc": "s8,per-tensor"}. With one, so many decisions are evaluated on the machine `config`:
@@ -119,6 +123,7 @@ def quantize(
         method=method,
         percentile=percentile,
         per_channel=per_channel,
+        whole=whole,
     )
     choices = {
         name: words.split(",") if isinstance(words, str) else list(words)

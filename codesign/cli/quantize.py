@@ -69,6 +69,14 @@ def quantize(
     per_tensor: Annotated[
         bool, typer.Option("--per-tensor", help="One scale for all weights of a layer, not one a channel.")
     ] = False,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole",
+            help="Also functions, softmax, normalizations and products of activations: for machines with the "
+            "extensions table, rows, broadcast and zero_points.",
+        ),
+    ] = False,
     layer: Annotated[
         list[str] | None,
         typer.Option(
@@ -146,6 +154,7 @@ def quantize(
                 method=method.value,
                 percentile=99.99 if percentile is None else percentile,
                 per_channel=not per_tensor,
+                whole=whole,
                 batch=batch,
                 json=json,
             )
@@ -167,6 +176,7 @@ def quantize(
             config=config or "vta",
             method=method.value,
             percentile=99.99 if percentile is None else percentile,
+            whole=whole,
             batch=batch,
             processor=processor or "cortex-a9",
             components=components,
@@ -187,6 +197,7 @@ def _quantize_all(
     method: Literal["mse", "minmax", "percentile"],
     percentile: float,
     per_channel: bool,
+    whole: bool,
     batch: int,
     json: bool,
 ) -> None:
@@ -200,6 +211,7 @@ def _quantize_all(
         method=method,
         percentile=percentile,
         per_channel=per_channel,
+        whole=whole,
     )
     remarks: list[str] = []
     started = time.perf_counter()

@@ -80,7 +80,7 @@ def open_study(
     remark: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Study]:
     """A study of what `read_model` read, calibrated on `samples`; it evaluates within the block. Raises UserError."""
-    plan = plan_quantization(model)
+    plan = plan_quantization(model, whole=recipe.whole)
     check_products(model, plan)
     fixed = fix(model.source, layers_of(plan), choices)
     if budget < 1:

@@ -246,6 +246,8 @@ def study_key(
         for feeds in group:
             for name in sorted(feeds):
                 digest.update(name.encode() + feeds[name].tobytes())
-    text = repr((recipe.method, recipe.percentile, tuple(evaluation), compiler_identity("vdla")))
+    text = repr(
+        (recipe.method, recipe.percentile, recipe.whole, tuple(evaluation), compiler_identity("vdla"))
+    )
     digest.update(text.encode())
     return digest.hexdigest()

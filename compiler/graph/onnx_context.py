@@ -17,7 +17,7 @@ from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConsta
 from .quantization import ActivationType, Quantization
 
 QUANTIZE = (
-    "quantize the model with `vdla quantize` (or onnxruntime.quantization.quantize_static), "
+    "quantize the model with `vdla quantize --whole` (or onnxruntime.quantization.quantize_static), "
     "or run it as it is with `vdla run --device cpu`"
 )
 MERGE_PATTERN = (

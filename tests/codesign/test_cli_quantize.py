@@ -49,6 +49,20 @@ def test_what_is_written_runs_on_the_accelerator_as_reported(
     assert agreement == output["top1_agreement"]
 
 
+def test_a_whole_network(vdla, folder: Path, tmp_path: Path) -> None:
+    model = onnx.load(folder / "net.onnx")
+    gate = next(node for node in model.graph.node if node.op_type == "Relu")
+    gate.op_type = "Sigmoid"
+    onnx.save(model, tmp_path / "gated.onnx")
+    where = ("--calibration", folder / "data.npz", "-o", tmp_path / "q.onnx", "--json")
+    assert vdla("quantize", tmp_path / "gated.onnx", *where).document()["float_operators"] == {"Sigmoid": 1}
+    document = vdla("quantize", tmp_path / "gated.onnx", *where, "--whole").document()
+    assert document["float_operators"] == {}
+    assert [layer["operator"] for layer in document["layers"]] == ["Gemm", "Sigmoid", "Gemm"]
+    run = ("--inputs", folder / "data.npz", "--json")
+    assert vdla("run", tmp_path / "q.onnx", *run).document()["check"]["max_lsb"] <= 1
+
+
 def test_tables_for_people(vdla, folder: Path, tmp_path: Path) -> None:
     where = ("--calibration", folder / "data.npz", "-o", tmp_path / "q.onnx")
     result = vdla("quantize", folder / "net.onnx", *where, "--method", "percentile", "--percentile", "99.9")

@@ -15,7 +15,7 @@ from vdla.util.errors import UserError
 from ..errors import ModelError
 from ..quantization import ActivationType, Quantization
 from .float_model import FloatModel, names_read
-from .plan import PRODUCTS, VIEWS, Plan, operands, plan_quantization
+from .plan import PRODUCTS, VIEWS, Plan, plan_quantization
 from .write_qdq import QuantizedModel, write_qdq
 
 ACTIVATION_TYPES: tuple[ActivationType, ...] = ("uint8", "int8")
@@ -66,7 +66,9 @@ class Calibrated:
 
     def plan_of(self, decisions: Decisions) -> Plan:
         """Which nodes compute on integers then."""
-        return self.plan if not decisions.floats else plan_quantization(self.model, decisions.floats)
+        if not decisions.floats:
+            return self.plan
+        return plan_quantization(self.model, decisions.floats, whole=self.plan.whole)
 
     def grids_of(self, decisions: Decisions) -> dict[str, Quantization]:
         """The quantization of every tensor. Tensors keep their group's range where a float layer parts the group."""
@@ -98,9 +100,9 @@ class Calibrated:
             node.name
             for node, tensor in self.plan.layers
             if node.name in floats
-            and node.op_type not in PRODUCTS
+            and not self.plan.has_weights(node)
             and tensor not in kept
-            and rounded.issuperset(operands(self.model, node))
+            and rounded.issuperset(self.plan.operands[node.output[0]])
         }
 
     def write(self, decisions: Decisions) -> QuantizedModel:
@@ -113,7 +115,7 @@ class Calibrated:
 
 def check_products(model: FloatModel, plan: Plan) -> None:
     """Raises ModelError where no product computes on integers."""
-    if not any(node.op_type in PRODUCTS for node, _ in plan.layers):
+    if not any(plan.has_weights(node) for node, _ in plan.layers):
         raise ModelError(
             f"{model.source}: there is no layer to quantize; needed is at least one of {', '.join(sorted(PRODUCTS))} "
             "of float32 with constant weights"
@@ -129,7 +131,7 @@ def layers_of(plan: Plan) -> tuple[Layer, ...]:
             operator=node.op_type,
             tensor=tensor,
             group=plan.scale_of[tensor],
-            weighted=node.op_type in PRODUCTS,
+            weighted=plan.has_weights(node),
         )
         for node, tensor in plan.layers
     )

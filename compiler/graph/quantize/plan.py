@@ -7,6 +7,10 @@ float operator (a normalization written out as sums and powers, the product behi
 A Relu or Clip behind an operator that nothing else reads is fused with it: only what leaves it is quantized, as ONNX
 Runtime's static quantizer does.
 
+Where the `whole` network shall compute on integers, as machines with the extensions of transformers can, functions of
+one tensor, `ROWS` and products of two activations do, too. Of a function that is written as several nodes, such as x
+times sigmoid, only the result is quantized.
+
 Layers may be kept float, with the clamps that are fused with them. What leaves them is like an input of the model:
 whoever computes on integers quantizes it.
 """
@@ -19,6 +23,7 @@ from dataclasses import dataclass, replace
 import onnx
 
 from ..onnx_context import read_node
+from ..onnx_tables import CHAINED, FUNCTIONS
 from .float_model import FloatModel, input_name
 from .fold import weight_axis
 
@@ -26,6 +31,7 @@ PRODUCTS = frozenset(["Conv", "ConvTranspose", "Gemm", "MatMul"])
 POINTWISE = frozenset(["Add", "Mul"])
 POOLS = frozenset(["AveragePool", "GlobalAveragePool"])
 CLAMPS = frozenset(["Relu", "Clip"])
+ROWS = frozenset(["Softmax", "LayerNormalization", "RMSNormalization"])
 VIEWS = frozenset(["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout"])
 """Operators that move values about: of a tensor that is not quantized they stay float, wherever it goes."""
 SAME_SCALE = VIEWS | frozenset(
@@ -39,37 +45,50 @@ class Plan:
     """`scale_of` leads from each quantized tensor or constant operand to the tensor whose scale it has.
 
     `nodes` are the names of outputs of nodes that compute on quantized tensors; `fused` leads from the outputs among
-    them that are never quantized, because a clamp follows, to the clamp's output; `layers` are the nodes, but for those
-    that only pass values on, with the tensor in which their result is quantized.
+    them that are never quantized, because a clamp or the rest of a function follows, to what follows; `layers` are the
+    nodes, but for those that only pass values on, with the tensor in which their result is quantized. `operands` are
+    the inputs of each node that are quantized as activations are, `weighted` the nodes that have weights.
     """
 
     nodes: frozenset[str]
     scale_of: Mapping[str, str]
     fused: Mapping[str, str]
     layers: tuple[tuple[onnx.NodeProto, str], ...]
+    operands: Mapping[str, tuple[str, ...]]
+    weighted: frozenset[str]
+    whole: bool
 
     def computes(self, node: onnx.NodeProto) -> bool:
         """Whether a node computes on quantized tensors."""
         return node.output[0] in self.nodes
 
+    def has_weights(self, node: onnx.NodeProto) -> bool:
+        """Whether a node is a product with constant weights."""
+        return node.output[0] in self.weighted
+
     def behind_clamps(self, name: str) -> str:
-        """The tensor in which a result is quantized: behind all clamps that are fused with it."""
+        """The tensor in which a result is quantized: behind all clamps and functions that are fused with it."""
         while name in self.fused:
             name = self.fused[name]
         return name
 
 
-def plan_quantization(model: FloatModel, floats: Collection[str] = ()) -> Plan:
+def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole: bool = False) -> Plan:
     """Chooses nodes and groups of tensors. `floats` are names of nodes that stay float."""
     sources = {info.name for info in model.inputs if model.is_float(info.name)}
     uses, producers = model.uses(), model.producers()
     chosen: dict[str, onnx.NodeProto] = {}
+    data_of: dict[str, tuple[str, ...]] = {}
+    weighted: set[str] = set()
     ready: set[str] = set()
     fused: dict[str, str] = {}
     kept: set[str] = set()
+    functions: set[str] = set()
+    alone: dict[str, str] = {}  # Functions of one tensor that one node reads, and that tensor.
     for node in model.nodes:
-        data = operands(model, node)
-        if not _supported(model, node, data):
+        root = function_root(model, node, alone) if whole else None
+        data = operands(model, node) if root is None else [n for n in node.input if n not in model.constants]
+        if root is None and not _supported(model, node, data, whole):
             continue
         if node.name in floats or (node.op_type in CLAMPS and data[0] in kept and uses[data[0]] == 1):
             kept.update(node.output)
@@ -82,8 +101,15 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = ()) -> Plan:
             continue
         if node.op_type not in PRODUCTS and not set(activations) <= ready | sources:
             continue
-        chosen[node.output[0]] = node
+        output = node.output[0]
+        chosen[output], data_of[output] = node, tuple(data)
         ready.update(name for name in node.output if name)
+        if node.op_type in PRODUCTS and len(data) == 1:
+            weighted.add(output)
+        if root is not None:
+            functions.add(output)
+            fused |= {name: output for name in data if name in alone}
+            alone |= {output: root} if uses[output] == 1 else {}
         before = producers.get(data[0])
         if (
             node.op_type in CLAMPS
@@ -95,7 +121,7 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = ()) -> Plan:
             fused[data[0]] = node.output[0]
     scale_of = _Groups()
     for node in chosen.values():
-        tensors = [*operands(model, node), *(name for name in node.output if name)]
+        tensors = [*data_of[node.output[0]], *(name for name in node.output if name)]
         tensors = [name for name in tensors if name not in fused]
         for name in tensors:
             scale_of.add(name)
@@ -105,25 +131,56 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = ()) -> Plan:
     layers = [
         (node, output)
         for output, node in chosen.items()
-        if node.op_type not in SAME_SCALE and not (node.op_type in CLAMPS and node.input[0] in fused)
+        if node.op_type not in SAME_SCALE and not _is_part(node, functions, fused)
     ]
     plan = Plan(
         nodes=frozenset(chosen),
         scale_of={name: scale_of.find(name) for name in scale_of.parents},
         fused=fused,
         layers=(),
+        operands=data_of,
+        weighted=frozenset(weighted),
+        whole=whole,
     )
     return replace(plan, layers=tuple((node, plan.behind_clamps(output)) for node, output in layers))
 
 
+def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[str, str]) -> bool:
+    """Whether a node is counted with another one: a clamp with what is before it, of a function all but the last."""
+    if node.output[0] in functions:
+        return node.output[0] in fused
+    return node.op_type in CLAMPS and node.input[0] in fused
+
+
 def operands(model: FloatModel, node: onnx.NodeProto) -> list[str]:
     """The inputs of an operator that are quantized as activations are; weights and other parameters are not."""
-    if node.op_type in POINTWISE:
+    of_two = node.op_type == "MatMul" and not model.constants.keys() & set(node.input)
+    if node.op_type in POINTWISE or of_two:
         return list(node.input[:2])
     return list(node.input) if node.op_type == "Concat" else list(node.input[:1])
 
 
-def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str]) -> bool:
+def function_root(model: FloatModel, node: onnx.NodeProto, roots: Mapping[str, str]) -> str | None:
+    """The tensor of which a node's result is a function, beside numbers: by itself, or behind other functions.
+
+    `roots` leads from those that nothing else reads to the tensors that they are functions of.
+
+    None for what is no function of one tensor, and for operators that are nodes of their own unless behind another one.
+    """
+    if node.domain not in ("", "ai.onnx") or node.op_type not in FUNCTIONS | CHAINED:
+        return None
+    data = [name for name in node.input if name and name not in model.constants]
+    numbers = [model.float_constant(name) for name in node.input if name in model.constants]
+    found = {roots.get(name, name) for name in data}
+    if len(found) != 1 or any(number is None or number.size != 1 for number in numbers):
+        return None
+    if not all(model.is_float(name) for name in data):
+        return None
+    behind = node.op_type in FUNCTIONS or any(name in roots for name in data)
+    return found.pop() if behind else None
+
+
+def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str], whole: bool) -> bool:
     """Whether an operator can compute on integers: its data float32, its parameters constants."""
     if proto.domain not in ("", "ai.onnx") or not data or any(proto.output[index] for index in _masks(proto)):
         return False
@@ -134,9 +191,13 @@ def _supported(model: FloatModel, proto: onnx.NodeProto, data: list[str]) -> boo
     if any(array.size == 0 for name in data if (array := model.constants.get(name)) is not None):
         return False
     if proto.op_type in PRODUCTS:
+        if len(data) > 1:
+            return whole
         return data[0] not in model.constants and _has_weights(model, proto)
     parameters = [name for name in proto.input[len(data) :] if name]
     known = POINTWISE | POOLS | CLAMPS | SAME_SCALE
+    if proto.op_type in ROWS and len([name for name in proto.output if name]) == 1:
+        return whole and all(name in model.constants for name in parameters)
     return proto.op_type in known and all(name in model.constants for name in parameters)
 
 

@@ -23,12 +23,16 @@ from .write_qdq import QuantizedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to quantize: the type of activations, the method of calibration and its percentile, scales of weights."""
+    """How to quantize: the type of activations, the method of calibration and its percentile, scales of weights.
+
+    `whole`: also functions, softmax, normalizations and products of activations (`plan`).
+    """
 
     activations: ActivationType = "uint8"
     method: Method = "mse"
     percentile: float = 99.99
     per_channel: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +81,7 @@ def quantize_model(
     is called after each of the `runs_needed` runs. Raises ModelError for a model in which there is no product to
     quantize, or that computes NaN or infinities from the samples; ScaleError for scales that float32 cannot hold.
     """
-    plan = plan_quantization(model)
+    plan = plan_quantization(model, whole=recipe.whole)
     check_products(model, plan)
     layers = layers_of(plan)
     wanted = uniform(layers, recipe.activations, per_channel=recipe.per_channel)

@@ -20,7 +20,7 @@ from ..onnx_graph import OnnxGraph
 from ..quantization import Quantization
 from .float_model import FloatModel, assemble, input_name
 from .fold import weight_axis
-from .plan import CLAMPS, PRODUCTS, Plan, operands
+from .plan import CLAMPS, Plan
 from .scales import bias_scales, quantize_bias, quantize_weights, weight_scales
 
 
@@ -88,15 +88,16 @@ class _Writer:
 
     def quantized_node(self, node: onnx.NodeProto) -> None:
         """A node between dequantized operands and the quantization of its outputs."""
-        data = operands(self.model, node)
+        data = self.plan.operands[node.output[0]]
         if node.op_type in CLAMPS and data[0] in self.plan.fused and self._clamps_nothing(node):
             self._rename(data[0], node.output[0])
         else:
             copy = onnx.NodeProto()
             copy.CopyFrom(node)
-            for index, name in enumerate(data):
-                copy.input[index] = self._operand(name)
-            if node.op_type in PRODUCTS:
+            for index, name in enumerate(node.input):
+                if name in data:
+                    copy.input[index] = self._operand(name)
+            if self.plan.has_weights(node):
                 self._weigh(copy, self.quantizations[data[0]].scale)
             self.graph.nodes.append(copy)
         for name in node.output:

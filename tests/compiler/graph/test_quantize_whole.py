@@ -1,0 +1,188 @@
+"""Quantization of whole networks: functions, softmax, normalizations, products of activations; one program each."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from campaign import examples
+from float_networks import runtime
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+from vdla.benchmarks.harness.quantized import vta_with
+from vdla.codesign.evaluate import interpreter_outputs, largest_difference
+from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
+from vdla.compiler.driver import compile_model
+from vdla.compiler.graph.quantize.plan import plan_quantization
+from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
+from vdla.compiler.runtime.executor import run
+
+WHOLE = Recipe(whole=True)
+FUNCTIONS = {
+    "sigmoid": [("Sigmoid", "x")],
+    "swish": [("Sigmoid", "x"), ("Mul", "x", "0")],
+    "hard swish": [("HardSwish", "x")],
+    "gelu by hand": [
+        ("Div", "x", 1.4142135),
+        ("Erf", "0"),
+        ("Add", "1", 1.0),
+        ("Mul", "x", "2"),
+        ("Mul", "3", 0.5),
+    ],
+    "clipped": [("Tanh", "x"), ("Clip", "0", -0.5, 0.5)],
+    "of a function": [("Sigmoid", "x"), ("Tanh", "0")],
+}
+"""Nodes of a function: operators, and what they read: x, the number of an earlier node, or a constant."""
+
+
+def with_function(steps) -> onnx.ModelProto:
+    """A convolution, a function of its result, and a dense layer."""
+    rng = np.random.default_rng(3)
+    weights = {
+        "w": rng.normal(0, 0.4, (8, 4, 1, 1)).astype(np.float32),
+        "d": rng.normal(0, 0.3, (128, 3)).astype(np.float32),
+        "flat": np.array([1, -1]),
+    }
+    nodes = [helper.make_node("Conv", ["image", "w"], ["x"], "conv")]
+    for number, (operator, *read) in enumerate(steps):
+        names = []
+        for item in read:
+            if isinstance(item, float):
+                names.append(f"number{len(weights)}")
+                weights[names[-1]] = np.float32(item)
+            else:
+                names.append(item if item == "x" else f"step{item}")
+        nodes.append(helper.make_node(operator, names, [f"step{number}"], f"step{number}"))
+    nodes.append(helper.make_node("Reshape", [f"step{len(steps) - 1}", "flat"], ["rows"], "rows"))
+    nodes.append(helper.make_node("MatMul", ["rows", "d"], ["y"], "dense"))
+    return model_of(nodes, weights, {"image": (1, 4, 4, 4)}, "y")
+
+
+def model_of(nodes, constants, inputs, output) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def feeds_of(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input}
+    return {name: rng.normal(0.1, 1.0, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def quantized(model: onnx.ModelProto, recipe: Recipe = WHOLE, **choices) -> Quantized:
+    network = read_model(model.SerializeToString())
+    samples = [feeds_of(model, seed) for seed in range(3)]
+    return quantize_model(
+        network,
+        samples,
+        lambda proto: lambda feeds: runtime(proto.SerializeToString(), dict(feeds)),
+        recipe,
+        choices=choices,
+    )
+
+
+def check_whole(model: onnx.ModelProto, made: Quantized, steps: int = 1, error: float = 0.1) -> None:
+    """One program whose outputs are the interpreter's, within `steps` of what ONNX Runtime makes of the file, and near
+    those of the float model on what scales were chosen from."""
+    assert made.float_operators == {}
+    feeds, data = feeds_of(model, 17), made.proto.SerializeToString()
+    compiled = compile_model(data, vta_with())
+    ours = dict(run(compiled, feeds).outputs)
+    assert largest_difference(compiled.graph, ours, interpreter_outputs(compiled.graph, feeds)) == 0
+    assert largest_difference(compiled.graph, ours, runtime(data, feeds)) <= steps
+    assert all((found.relative_maximum or 0.0) < error for found in made.outputs.values())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("activations", ["uint8", "int8"])
+def test_functions_become_one_table(name, activations):
+    model = with_function(FUNCTIONS[name])
+    made = quantized(model, Recipe(whole=True, activations=activations))
+    check_whole(model, made)
+    # What is between the nodes of a function is not rounded: input, convolution, function, its rows, output.
+    assert sum(node.op_type == "QuantizeLinear" for node in made.proto.graph.node) == 5
+    last = f"step{len(FUNCTIONS[name]) - 1}"
+    assert [layer.name for layer in made.layers] == ["conv", last, "dense"]
+
+
+def test_without_it_functions_stay_float():
+    made = quantized(with_function(FUNCTIONS["swish"]), Recipe())
+    assert made.float_operators == {"Sigmoid": 1, "Mul": 1, "Reshape": 1}
+
+
+def test_a_part_that_others_read_is_quantized():
+    steps = [("Sigmoid", "x"), ("Mul", "x", "0"), ("Add", "1", "0")]
+    model = with_function(steps)
+    made = quantized(model)
+    check_whole(model, made)
+    assert [layer.name for layer in made.layers] == ["conv", "step0", "step1", "step2", "dense"]
+
+
+def test_two_tensors_are_no_function():
+    nodes = [
+        helper.make_node("Conv", ["image", "w"], ["a"], "a"),
+        helper.make_node("Conv", ["image", "v"], ["b"], "b"),
+        helper.make_node("Div", ["a", "b"], ["q"], "q"),
+        helper.make_node("Sigmoid", ["q"], ["y"], "y"),
+    ]
+    rng = np.random.default_rng(5)
+    weights = {name: rng.normal(0, 1, (2, 4, 1, 1)).astype(np.float32) for name in "wv"}
+    model = read_model(model_of(nodes, weights, {"image": (1, 4, 3, 3)}, "y").SerializeToString())
+    assert plan_quantization(model, whole=True).nodes == {"a", "b"}
+
+
+def test_a_gate_and_a_choice_of_the_user():
+    nodes = [
+        helper.make_node("Conv", ["image", "w"], ["a"], "a"),
+        helper.make_node("GlobalAveragePool", ["a"], ["mean"], "mean"),
+        helper.make_node("Conv", ["mean", "v"], ["s"], "s"),
+        helper.make_node("HardSigmoid", ["s"], ["gate"], "gate"),
+        helper.make_node("Mul", ["a", "gate"], ["y"], "y"),
+    ]
+    rng = np.random.default_rng(5)
+    weights = {
+        "w": rng.normal(0, 0.5, (6, 4, 1, 1)).astype(np.float32),
+        "v": rng.normal(0, 0.5, (6, 6, 1, 1)).astype(np.float32),
+    }
+    model = model_of(nodes, weights, {"image": (1, 4, 5, 5)}, "y")
+    check_whole(model, quantized(model))
+    assert quantized(model, gate=["float"]).float_operators["HardSigmoid"] == 1
+
+
+def test_an_encoder():
+    model = bert_encoder(0, 1, 24, BertSizes(layers=1, width=64, heads=2, inner=128))
+    made = quantized(model)
+    check_whole(model, made, steps=6)
+    products = [layer for layer in made.layers if layer.operator == "MatMul"]
+    assert len(products) == 8 and {"Softmax", "LayerNormalization"} <= {layer.operator for layer in made.layers}
+
+
+@given(seed=st.integers(0, 2**16))
+@settings(max_examples=examples(8), deadline=None)
+def test_any_chain_of_functions(seed):
+    rng = np.random.default_rng(seed)
+    steps: list[tuple] = []
+    for number in range(int(rng.integers(1, 5))):
+        before = "x" if number == 0 else str(rng.choice(["x", str(number - 1)]))
+        other = "x" if number == 0 else str(number - 1)
+        steps.append(
+            [
+                ("Sigmoid", other),
+                ("Tanh", other),
+                ("HardSigmoid", other),
+                ("Mul", before, other),
+                ("Add", other, float(rng.uniform(-1, 1))),
+                ("Clip", other, -1.0, 1.0),
+                ("Softplus", other),
+            ][int(rng.integers(0, 7))]
+        )
+    model = with_function(steps)
+    check_whole(model, quantized(model))
