@@ -116,7 +116,7 @@ def quantize(
     `processor` is "cortex-a9", "measured" (this machine) or "GFLOPS,GB/S,WATTS". `advance` hears of each run of the
     float network without a budget, `told` of each evaluation with one, `remark` of what is slow. Raises UserError.
     """
-    network = read_model(model, batch=batch)
+    network = read_model(model, batch=batch, whole=whole)
     samples = _samples(network, calibration, "calibration")
     recipe = Recipe(
         activations="uint8" if activations == "u8" else "int8",

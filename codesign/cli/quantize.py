@@ -217,7 +217,7 @@ def _quantize_all(
     started = time.perf_counter()
     with steps() as progress:
         progress.begin(f"reading {model.name}")
-        network = read_model(model, batch=batch)
+        network = read_model(model, batch=batch, whole=whole)
         samples = load_calibration(network, calibration)
         progress.begin(f"quantizing {model.name}", total=runs_needed(recipe, len(samples)))
         quantized = quantize_model(

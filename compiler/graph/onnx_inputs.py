@@ -63,13 +63,18 @@ def quantized_input(
     """Adds the tensor `output` that the host makes of a float input of the model."""
     permutation, shape = value.permutation, value.shape
     view, natural = None, shape
-    if len(shape) == 3:
+    handed_over = tuple([value.declared[axis] for axis in permutation or range(len(value.declared))])
+    if len(shape) == 3 and shape != handed_over:
+        # The host transposes what the caller gives, which has other dimensions: rows are images, as they lie.
+        natural = (shape[0] * shape[1], shape[2])
+    elif len(shape) == 3:
         # Rows of channels: (N, S, C) lies as (N, C, S, 1), transposed by the host.
         order = (0, 1, 2) if permutation is None else permutation
         permutation = (order[0], order[2], order[1])
         natural = natural_of(shape)
         view = np.arange(prod(shape)).reshape(shape[0], shape[2], shape[1]).swapaxes(1, 2)
-    if len(shape) == 4 and value.name in context.attended and context.abilities.products:
+    attends = value.name in context.attended and context.abilities.products
+    if len(shape) == 4 and shape == handed_over and attends:
         axes = range(4) if permutation is None else permutation
         permutation = tuple([axes[axis] for axis in (0, 1, 3, 2)])
         batch, heads, length, size = shape

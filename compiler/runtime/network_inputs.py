@@ -13,8 +13,8 @@ from .executable import Port
 
 
 def input_ports(graph: Graph) -> tuple[Port, ...]:
-    """The inputs."""
-    return tuple([_port(entry) for entry in graph.inputs])
+    """The inputs, each once: one that is quantized in two ways is two tensors of the graph."""
+    return tuple({entry.name: _port(entry) for entry in graph.inputs}.values())
 
 
 def output_ports(graph: Graph) -> tuple[Port, ...]:

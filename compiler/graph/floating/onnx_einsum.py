@@ -80,7 +80,7 @@ def _diagonal(s: Steps, name: str, letters: str, shape: tuple[int, ...]) -> tupl
 
 def _whole(s: Steps, index: int, letters: str, sizes: dict[str, int]) -> bool:
     """Whether no dimension of an input is 1 and repeated."""
-    return s.context.tensor(s.node, index).size >= prod(sizes[letter] for letter in letters)
+    return prod(s.shape(index)) >= prod(sizes[letter] for letter in letters)
 
 
 def _matrix_product(s: Steps, names: list[str], terms: list[str], result: str, sizes: dict[str, int]) -> str:

@@ -12,7 +12,7 @@ import onnx
 from ...ir.types import DType
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
-from .onnx_steps import Steps
+from .onnx_steps import StepContext, Steps
 
 MOST_STEPS = 256
 """Of all directions together: each is some twenty nodes."""
@@ -22,7 +22,7 @@ FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 """Activations without numbers of their own."""
 
 
-def recurrent_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def recurrent_steps(context: StepContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """The nodes of all steps."""
     s = Steps(context=context, node=node)
     backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(
@@ -129,9 +129,9 @@ class _Direction:
         s = self.s
         listed = [""] * steps
         lengths = s.input(4)
+        inputs = self.from_inputs(x, steps)
         for t in reversed(range(steps)) if back else range(steps):
-            now = s.add("Gather", x, s.constant(t, np.int64), axis=0)
-            h, c = self.step(now)
+            h, c = self.step(s.add("Gather", inputs, s.constant(t, np.int64), axis=0))
             if lengths:
                 # Behind a sequence's end the state stays and the output is 0.
                 inside = s.add("Less", s.constant(t, np.int32), s.add("Unsqueeze", lengths, s.axes(1)))
@@ -143,12 +143,19 @@ class _Direction:
             self.h, self.c = h, c
         return listed, [self.h, self.c] if self.c else [self.h]
 
-    def step(self, now: str) -> tuple[str, str]:
+    def from_inputs(self, x: str, steps: int) -> str:
+        """What all gates get from the inputs, [steps, batch, gates]: one product, which waits for no state."""
+        s = self.s
+        batch, size = s.shape(0)[0 if self.batch_first else 1], s.shape(0)[2]
+        rows = s.add("Reshape", x, s.axes(1, steps * batch, size))
+        product = s.add("MatMul", rows, self.w)
+        if self.wb:
+            product = s.add("Add", product, self.wb)
+        return s.add("Reshape", product, s.axes(steps, batch, GATES[self.kind] * self.hidden))
+
+    def step(self, from_input: str) -> tuple[str, str]:
         """The states behind a step."""
         s = self.s
-        from_input = s.add("MatMul", now, self.w)
-        if self.wb:
-            from_input = s.add("Add", from_input, self.wb)
         if self.kind == "GRU":
             return self._gru(from_input), ""
         from_state = s.add("MatMul", self.h, self.r)

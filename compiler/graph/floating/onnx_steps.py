@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 from ...ir.types import DType
+from ..errors import NamedNode
 from ..graph import Shape
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
@@ -33,11 +34,29 @@ MOST_NEIGHBOURS = 256
 """Channels that LRN sums, each by a slice of its own."""
 
 
+class Shaped(Protocol):
+    """A tensor, as far as steps ask."""
+
+    @property
+    def shape(self) -> Shape: ...  # noqa: D102
+    @property
+    def dtype(self) -> DType: ...  # noqa: D102
+
+
+class StepContext(Protocol):
+    """Of whom steps are asked for: shapes of inputs, a place for constants, and how mistakes are told."""
+
+    def tensor(self, node: OnnxNode, index: int) -> Shaped: ...  # noqa: D102
+    def store(self, name: str, array: np.ndarray) -> str: ...  # noqa: D102
+    def fail(self, node: NamedNode, problem: str, way_out: str) -> NoReturn: ...  # noqa: D102
+    def refuse(self, node: NamedNode, problem: str, way_out: str) -> NoReturn: ...  # noqa: D102
+
+
 @dataclass(slots=True, kw_only=True)
 class Steps:
     """The nodes of one body under construction."""
 
-    context: FloatContext
+    context: StepContext
     node: OnnxNode
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 

@@ -16,6 +16,7 @@ from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import initializer_array, load_model, opset_of, static_shapes
 from ..onnx_read import QUANTIZED
+from .recurrent import unrolled
 
 LEAST_IR_VERSION = 7
 INTEGER_OPERATORS = frozenset([*QUANTIZED, "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"])
@@ -80,13 +81,17 @@ class FloatModel(NodeErrors):
         return self.constants[node.inputs[index]]
 
 
-def read_float_model(source: str | Path | bytes, *, batch: int | None = None) -> FloatModel:
+def read_float_model(
+    source: str | Path | bytes, *, batch: int | None = None, unroll: bool = False
+) -> FloatModel:
     """Reads a float model of opset 13 or later; what does not depend on its inputs is computed.
 
-    A dynamic first dimension becomes `batch` (None: is refused). Raises ModelError, also for a model that is already
+    A dynamic first dimension becomes `batch` (None: is refused). With `unroll` recurrent nodes are there step by step.
+    Raises ModelError, also for a model that is already
     quantized.
     """
     label, proto = load_model(source, batch=batch)
+    proto = unrolled(label, proto) if unroll else proto
     opset = opset_of(proto)
     graph = proto.graph
     for index, node in enumerate(graph.node):

@@ -56,12 +56,14 @@ class Quantized:
     float_operators: dict[str, int]
 
 
-def read_model(source: str | Path | bytes, *, batch: int | None = None) -> FloatModel:
+def read_model(source: str | Path | bytes, *, batch: int | None = None, whole: bool = False) -> FloatModel:
     """Reads and folds a float32 model of opset 13 or later; a dynamic first dimension of inputs becomes `batch`.
+
+    Recurrent nodes of a model that shall be quantized `whole` are there step by step.
 
     Raises ModelError, also for a model that is quantized already.
     """
-    model = read_float_model(source, batch=batch)
+    model = read_float_model(source, batch=batch, unroll=whole)
     fold(model)
     return model
 

@@ -288,8 +288,12 @@ def _place_tensors(
         name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()
     }
     addresses: dict[str, int] = {}
+    names: set[str] = set()
     for item in graph.inputs:
-        addresses[item.tensor] = image.reserve(f"input {item.name}", "input", sizes[item.tensor])
+        # What is quantized in two ways is two tensors of one name.
+        name = f"{item.name} as {item.tensor}" if item.name in names else item.name
+        names.add(item.name)
+        addresses[item.tensor] = image.reserve(f"input {name}", "input", sizes[item.tensor])
     for name, values in graph.constants.items():
         tensor = graph.tensors[name]
         constant = Constant(form=pack_operand, arrays=(values.reshape(tensor.nchw),))

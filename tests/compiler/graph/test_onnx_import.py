@@ -163,6 +163,26 @@ def test_input_in_another_layout_is_the_hosts_work(builder, quantized, runtime):
     np.testing.assert_array_equal(run(data, feed)["y"], runtime(data, ["y"], feed, True)[0])
 
 
+@pytest.mark.parametrize(
+    ("declared", "seen"),
+    [((2, 1, 6), (1, 2, 6)), ((1, 2, 6), (2, 1, 6)), ((4, 6), (1, 4, 6)), ((2, 3, 6), (1, 6, 6))],
+)
+def test_an_input_that_is_seen_otherwise_before_it_is_quantized(builder, runtime, declared, seen):
+    rng = np.random.default_rng(3)
+    b = builder(*declared, opset=17)
+    b.node("Reshape", ["x", b.constant("seen", np.array(seen))], "rows")
+    weight = b.constant("wq", rng.integers(-9, 9, (6, 5)).astype(np.int8))
+    b.node("DequantizeLinear", [weight, b.constant("ws", np.float32(0.1))], "w")
+    b.node("MatMul", [b.pair("rows", 0.05, np.int8(3)), "w"], "m")
+    name = b.pair("m", 0.1, np.int8(0))
+    data = b.model(name).SerializeToString()
+    feed = {"x": rng.normal(size=declared).astype(np.float32)}
+    (output,) = run(data, feed).values()
+    (expected,) = runtime(data, [name], feed, False)
+    # Without its fusions it rounds twice: a step of 0.1 is allowed.
+    np.testing.assert_allclose(output, expected, rtol=0, atol=0.1001)
+
+
 def test_shape_arithmetic_folds(builder, quantized, runtime):
     b = builder(2, 3, 4, 4)
     b.conv("x", "c", 6, 3, 3, 3)

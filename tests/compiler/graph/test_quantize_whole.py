@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -17,6 +19,7 @@ from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.quantize.plan import plan_quantization
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe, quantize_model, read_model
 from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.network_inputs import input_ports
 
 WHOLE = Recipe(whole=True)
 FUNCTIONS = {
@@ -78,7 +81,7 @@ def feeds_of(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
 
 
 def quantized(model: onnx.ModelProto, recipe: Recipe = WHOLE, **choices) -> Quantized:
-    network = read_model(model.SerializeToString())
+    network = read_model(model.SerializeToString(), whole=recipe.whole)
     samples = [feeds_of(model, seed) for seed in range(3)]
     return quantize_model(
         network,
@@ -95,6 +98,7 @@ def check_whole(model: onnx.ModelProto, made: Quantized, steps: int = 1, error: 
     assert made.float_operators == {}
     feeds, data = feeds_of(model, 17), made.proto.SerializeToString()
     compiled = compile_model(data, vta_with())
+    assert [port.name for port in input_ports(compiled.graph)] == list(feeds)
     ours = dict(run(compiled, feeds).outputs)
     assert largest_difference(compiled.graph, ours, interpreter_outputs(compiled.graph, feeds)) == 0
     assert largest_difference(compiled.graph, ours, runtime(data, feeds)) <= steps
@@ -162,7 +166,46 @@ def test_an_encoder():
     made = quantized(model)
     check_whole(model, made, steps=6)
     products = [layer for layer in made.layers if layer.operator == "MatMul"]
-    assert len(products) == 8 and {"Softmax", "LayerNormalization"} <= {layer.operator for layer in made.layers}
+    assert len(products) == 8 and {"Softmax", "LayerNormalization"} <= {
+        layer.operator for layer in made.layers
+    }
+
+
+RECURRENT = [
+    ("LSTM", "forward", 1, {}),
+    ("LSTM", "bidirectional", 1, {}),
+    ("LSTM", "reverse", 2, {"input_forget": 1}),
+    ("GRU", "forward", 1, {}),
+    ("GRU", "forward", 1, {"linear_before_reset": 1}),
+    ("RNN", "forward", 1, {"activations": ["Relu"]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "direction", "batch", "attributes"), RECURRENT)
+def test_recurrent_networks_are_one_program(kind, direction, batch, attributes):
+    gates, both, hidden, size = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind], direction == "bidirectional", 16, 8
+    count, rng = 2 if both else 1, np.random.default_rng(9)
+    weights = {
+        "W": rng.normal(0, 0.3, (count, gates * hidden, size)).astype(np.float32),
+        "R": rng.normal(0, 0.3, (count, gates * hidden, hidden)).astype(np.float32),
+        "B": rng.normal(0, 0.3, (count, 2 * gates * hidden)).astype(np.float32),
+        "D": rng.normal(0, 0.3, (count * hidden, 5)).astype(np.float32),
+        "rows": np.array([3, batch, count * hidden]),
+    }
+    recurrent = helper.make_node(
+        kind, ["x", "W", "R", "B"], ["states"], "net", hidden_size=hidden, direction=direction, **attributes
+    )
+    nodes = [
+        recurrent,
+        helper.make_node("Transpose", ["states"], ["turned"], "turn", perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["turned", "rows"], ["flat"], "flat"),
+        helper.make_node("MatMul", ["flat", "D"], ["y"], "dense"),
+    ]
+    model = model_of(nodes, weights, {"x": (3, batch, size)}, "y")
+    made = quantized(model)
+    assert kind not in made.float_operators
+    # The input is seen as rows before it is quantized.
+    check_whole(model, replace(made, float_operators={}), error=0.2)
 
 
 @given(seed=st.integers(0, 2**16))

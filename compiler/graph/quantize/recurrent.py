@@ -1,0 +1,75 @@
+"""RNN, GRU and LSTM of a float model, step by step, so that they can be quantized as what they consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, shape_inference
+
+from ...ir.types import DType
+from ..errors import NodeErrors
+from ..floating.onnx_recurrent_steps import GATES, recurrent_steps
+from ..onnx_context import OnnxNode, read_node
+from ..onnx_load import static_shapes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shaped:
+    shape: tuple[int, ...]
+    dtype: DType = DType.FLOAT32
+
+
+@dataclass(slots=True, kw_only=True)
+class _Context(NodeErrors):
+    """What the steps ask of a model: shapes of what nodes read, and a place for their constants."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    taken: set[str]
+    initializers: list[onnx.TensorProto] = field(default_factory=list)
+
+    def tensor(self, node: OnnxNode, index: int) -> _Shaped:
+        """An input's shape; fails where it is not known."""
+        name = node.inputs[index]
+        if name not in self.shapes:
+            self.fail(
+                node, f"the shape of its input '{name}' is not known", "export the model with fixed shapes"
+            )
+        return _Shaped(shape=self.shapes[name])
+
+    def store(self, name: str, array: np.ndarray) -> str:
+        """A new initializer, with a number behind its name."""
+        number = 1
+        while f"{name}#{number}" in self.taken:
+            number += 1
+        unique = f"{name}#{number}"
+        self.taken.add(unique)
+        self.initializers.append(numpy_helper.from_array(array, unique))
+        return unique
+
+
+def unrolled(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
+    """`model` with the nodes of all steps in place of each RNN, GRU and LSTM; `label` names the file.
+
+    Raises NodeError for more steps than are sensible, and for variants that do not exist.
+    """
+    graph = model.graph
+    if not any(node.op_type in GATES for node in graph.node):
+        return model
+    shapes = static_shapes(model)
+    shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for info in graph.input:
+        shapes.setdefault(info.name, tuple(d.dim_value for d in info.type.tensor_type.shape.dim))
+    context = _Context(source=label, shapes=shapes, taken=set(shapes))
+    nodes: list[onnx.NodeProto] = []
+    for index, proto in enumerate(graph.node):
+        expands = proto.op_type in GATES and proto.domain in ("", "ai.onnx")
+        nodes += recurrent_steps(context, read_node(proto, index)) if expands else [proto]
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    result.graph.initializer.extend(context.initializers)
+    return shape_inference.infer_shapes(result, data_prop=True)
