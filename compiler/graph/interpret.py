@@ -53,25 +53,26 @@ def interpret(graph: Graph, inputs: dict[str, np.ndarray], keep_all: bool = Fals
 
 def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
     """One node of an integer operator on its inputs: stored int8 (N, C, H, W) or (N, K) each. ValueError for others."""
-    operator = node.operator
+    # Tensors of (N, K) meet others of (N, K, 1, 1).
+    operator, operands = node.operator, [_four(operand) for operand in operands]
     match operator:
         case Int8Convolution(scale=scale, post=post, pool=pool):
-            sums = convolution_sums(operator, _four(operands[0]))
+            sums = convolution_sums(operator, operands[0])
             if pool is not None:
                 sums = _windows(_pad(sums, pool.pads, int(LEAST_SUM)), pool).max(axis=(4, 5))
             result = requantize(sums, scale.reshape(1, -1, 1, 1), post.zero_point, post.low, post.high)
             if operator.table is not None:
                 result = operator.table[result.astype(np.int16) + 128]
             if post.combination is not None:
-                operand = _four(operands[1]) if post.combination.has_operand else None
+                operand = operands[1] if post.combination.has_operand else None
                 result = apply_combination(post.combination, result, operand)
             if operator.spaced is not None:
                 result = _spaced(result, *operator.spaced)
             return result if operator.phases is None else _interleaved(operator.phases, result)
         case Int8MaxPool(window=window):
-            return _windows(_pad(_four(operands[0]), window.pads, -128), window).max(axis=(4, 5))
+            return _windows(_pad(operands[0], window.pads, -128), window).max(axis=(4, 5))
         case Int8AveragePool(window=window, post=post):
-            padded = _pad(_four(operands[0]), window.pads, operator.pad_value).astype(np.int32)
+            padded = _pad(operands[0], window.pads, operator.pad_value).astype(np.int32)
             sums = _windows(padded, window).sum(axis=(4, 5), dtype=np.int64) + operator.bias
             return requantize(wrap_int32(sums), operator.scales, post.zero_point, post.low, post.high)
         case Int8Elementwise(combination=combination):
@@ -81,9 +82,9 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
         case Channels(sources=sources):
             return np.stack([operands[part][:, channel] for part, channel in sources], axis=1)
         case Interleave():
-            return _interleaved(operator, _four(operands[0]))
+            return _interleaved(operator, operands[0])
         case Positions(index=index, fill=fill, channels=channels):
-            parts = [_taken(_four(part), channels).transpose(1, 0, 2, 3) for part in operands]
+            parts = [_taken(part, channels).transpose(1, 0, 2, 3) for part in operands]
             flat = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
             moved = np.where(index < 0, np.int8(fill or 0), flat[:, np.maximum(index, 0)])
             return moved.transpose(1, 0, 2, 3)
@@ -93,7 +94,7 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
         case Products():
             return _products(operator, operands)
         case Rows():
-            return _of_rows(operator, _four(operands[0]))
+            return _of_rows(operator, operands[0])
         case Resample():
             return _resampled(operator, operands[0])
         case _:
