@@ -1,6 +1,7 @@
 """Whole float32 networks on the CPU against ONNX Runtime, interleaved in one process; medians of ratios.
 
-    python benchmarks/cpu_networks.py [--only NAME ... | --files A.onnx ...] [--rounds N] [--json] [--write]
+    python benchmarks/cpu_networks.py [--only NAME ... | --files A.onnx ... | --originals [NAME ...]] [--rounds N]
+                                      [--json] [--write] [--again]
 
 ratio = our time / the peer's, the inverse of `vdla bench`'s, one thread each, thread CPU time; below 1 we are faster.
 `threads2` is our wall time on one thread over that on two, measured alternately, and `peer_threads2` the same of the
@@ -8,7 +9,10 @@ peer. `fusion` is our time without fusion over that with it. `bytes` are the are
 without sharing.
 
 With `--files` the networks are those of ONNX files instead, on one thread alone; benchmarks/outside_networks.py makes
-such files. Exit code 1 says that outputs of one are not the peer's.
+such files. With `--originals` they are those of codesign/models/originals (all, or those named) in float32 at their
+original size, which need no torch; with `--write` each row goes to benchmarks/results/cpu_originals.json as soon as it
+is there, and rows that the file has from this commit are kept but with `--again`, so that what was broken off goes on.
+Exit code 1 says that outputs of one are not the peer's.
 """
 
 from __future__ import annotations
@@ -18,16 +22,20 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.networks import NETWORKS
-from vdla.benchmarks.harness.outside import RESULTS_NAME, measure_file
+from vdla.benchmarks.harness.originals import figures, measured
+from vdla.benchmarks.harness.outside import RESULTS_NAME, OutsideRow, measure_file
 from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
+from vdla.codesign.models.originals import NAMES as ORIGINALS
 from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.util.errors import UserError
@@ -83,24 +91,28 @@ def measure(name: str, rounds: int) -> dict[str, object]:
     }
 
 
-def measure_files(paths: list[Path], rounds: int, *, quiet: bool, write: bool) -> bool:
-    """Rows of files, printed and with `write` kept; whether all outputs are the peer's."""
-    rows = []
+def measure_files(paths: Sequence[Path], rounds: int, *, write: bool) -> Iterator[dict[str, Any]]:
+    """Rows of files as they are measured; with `write` all of them are kept at the end."""
+    rows: list[OutsideRow] = []
     for path in paths:
-        row = measure_file(path, rounds)
-        rows.append(row)
+        rows.append(measure_file(path, rounds))
+        yield asdict(rows[-1])
+    if write:
+        write_results(RESULTS_NAME, {"rows": [asdict(row) for row in rows]})
+
+
+def report(rows: Iterable[Mapping[str, Any]], *, quiet: bool) -> list[Mapping[str, Any]]:
+    """The rows of files or originals, each printed as soon as it is there unless `quiet`."""
+    kept: list[Mapping[str, Any]] = []
+    for row in rows:
+        kept.append(row)
         if not quiet:
             print(
-                f"{row.name:32} ours {row.ours_ms:>8} ms  peer {row.peer_ms:>8} ms  ratio {row.ratio:>6}  "
-                f"error {row.error:.1e} ({row.check})  compiled in {row.compile_s} s of CPU",
+                f"{row['name']:32} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
+                f"error {row['error']:.1e} ({row['check']})  compiled in {row['compile_s']} s of CPU",
                 flush=True,
             )
-    figures = {"rows": [asdict(row) for row in rows]}
-    if quiet:
-        print(json.dumps(figures))
-    if write:
-        write_results(RESULTS_NAME, figures)
-    return all(row.right for row in rows)
+    return kept
 
 
 def main() -> None:
@@ -108,19 +120,29 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--only", nargs="*", default=list(NETWORKS))
     which.add_argument("--files", nargs="+", type=Path, metavar="FILE", help="ONNX files instead")
+    which.add_argument("--originals", nargs="*", choices=ORIGINALS, metavar="NAME", help="networks made here")
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
+    parser.add_argument("--again", action="store_true", help="measure originals anew that the file has")
     arguments = parser.parse_args()
-    if arguments.files:
+    if arguments.files or arguments.originals is not None:
         try:
-            right = measure_files(
-                arguments.files, arguments.rounds, quiet=arguments.json, write=arguments.write
-            )
+            if arguments.files:
+                made = measure_files(arguments.files, arguments.rounds, write=arguments.write)
+            else:
+                names = arguments.originals or ORIGINALS
+                made = measured(names, arguments.rounds, write=arguments.write, again=arguments.again)
+            rows = report(made, quiet=arguments.json)
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(2)
-        sys.exit(not right)
+        if arguments.json:
+            print(json.dumps({"rows": rows}))
+        elif arguments.originals is not None:
+            found = figures(rows)
+            print(f"{found['networks']} networks: geometric mean {found['geomean']}, worst {found['worst']}")
+        sys.exit(any(row["check"] == "wrong" for row in rows))
     rows = []
     for name in arguments.only:
         row = measure(name, arguments.rounds)

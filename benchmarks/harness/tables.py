@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from .originals import RESULTS_NAME as ORIGINALS
+from .originals import originals_text
 from .outside import RESULTS_NAME as OUTSIDE
 from .outside import outside_text
 from .page import Blocks, Text
@@ -39,6 +41,7 @@ BLOCKS: Blocks = MappingProxyType(
         "language": Text(LANGUAGE, language_text),
         "accuracy": Text(ACCURACY, accuracy_text),
         "processor": PROCESSOR,
+        "originals": Text(ORIGINALS, originals_text),
         "outside": Text(OUTSIDE, outside_text),
         "transformers": Text(TRANSFORMERS, transformers_text),
         "node_tests": Text(NODE_TESTS, node_tests_text),

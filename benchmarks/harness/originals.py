@@ -1,0 +1,81 @@
+"""The networks of codesign/models/originals in float32, on one thread against ONNX Runtime."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import onnx
+from vdla.codesign.models.originals import NAMES, build_original, original
+
+from .outside import measure_file
+from .page import Document, source
+from .results import RESULTS, provenance, read_results, write_results
+from .table_parts import geomean
+
+RESULTS_NAME = "cpu_originals"
+"""The file of benchmarks/results that has the rows."""
+Row = Mapping[str, Any]
+
+
+def measure_original(name: str, rounds: int) -> Row:
+    """A row, JSON: that of `outside.OutsideRow`, with the network's `name` and the `size` of its images, which is the
+    original's; whether the outputs are right is found before anything is timed. UserError for an unknown name."""
+    size = original(name).size
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.onnx"
+        onnx.save(build_original(name), path)
+        row = asdict(measure_file(path, rounds))
+    return row | {"name": name, "size": size}
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Any]:
+    """What the file says of rows: how many, how many of them right, geometric mean and greatest of their ratios."""
+    ratios = [row["ratio"] for row in rows]
+    return {
+        "networks": len(rows),
+        "right": sum(row["check"] != "wrong" for row in rows),
+        "geomean": round(geomean(ratios), 3),
+        "worst": round(max(ratios), 3),
+        "rows": list(rows),
+    }
+
+
+def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> Iterator[Row]:
+    """Rows of networks as they are measured; with `write` each goes to the file at once.
+
+    A row that the file has from this very commit, without changes, is not measured anew but with `again`.
+    """
+    commit = provenance()["commit"]
+    kept: dict[str, Row] = {}
+    if write and (RESULTS / f"{RESULTS_NAME}.json").exists():
+        kept = {row["name"]: row for row in read_results(RESULTS_NAME)["rows"]}
+    for name in names:
+        if again or "+" in commit or kept.get(name, {}).get("commit") != commit:
+            kept[name] = {**measure_original(name, rounds), "commit": commit}
+            if write:
+                write_results(RESULTS_NAME, figures([kept[n] for n in NAMES if n in kept]))
+        yield kept[name]
+
+
+def originals_text(document: Document) -> str:
+    """A page's table of the rows, with their mean and where they come from."""
+    lines = [
+        f"{document['right']} of {document['networks']} networks right; our time over the peer's: geometric mean "
+        f"{document['geomean']:.2f}, at most {document['worst']:.2f}.",
+        "",
+        "| network | image | ours | ONNX Runtime | our time over the peer's | largest error | compiled in |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{row['name']}` | {row['size']}x{row['size']} | {row['ours_ms']:.2f} ms | {row['peer_ms']:.2f} ms | "
+        f"{row['ratio']:.2f} | {row['error']:.1e}{', wrong' if row['check'] == 'wrong' else ''} | "
+        f"{row['compile_s']:.1f} s of CPU |"
+        for row in document["rows"]
+    ]
+    commits = dict.fromkeys(row["commit"] for row in document["rows"])
+    more = f"; rows of commits {', '.join(commits)}" if len(commits) > 1 else ""
+    return "\n".join([*lines, "", source(RESULTS_NAME, document) + more])
