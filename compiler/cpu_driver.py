@@ -44,6 +44,7 @@ from .target.cpu.kernel import Kernel, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
 from .templates.chosen_knobs import ChosenKnobs
+from .templates.cpu import winograd_choice
 from .templates.cpu.lower import lower_node
 from .templates.cpu.lowered import LoweredCpuNode
 from .templates.cpu.tasks import CPU
@@ -223,7 +224,15 @@ class CpuLowering:
         else:
             try:
                 lanes = self.target.lanes(DType.FLOAT32)
-                graph = float_graph(read, lanes=lanes, batch=batch, fusion=fusion, dump=dump, join=True)
+                graph = float_graph(
+                    read,
+                    lanes=lanes,
+                    batch=batch,
+                    fusion=fusion,
+                    dump=dump,
+                    join=True,
+                    tiling=partial(winograd_choice.tiling, self.target),
+                )
             except NodeError as error:
                 # Constants behind scales, and operators on integers, are the other importer's: it knows what is wrong.
                 same = isinstance(refusal, NodeError) and refusal.node == error.node

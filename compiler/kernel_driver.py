@@ -17,6 +17,7 @@ import numpy as np
 from .graph.cost import count_operations
 from .graph.floating.onnx_import import import_float_model
 from .graph.floating.pipeline import graph_passes, run_graph_passes
+from .graph.floating.use_winograd import Tiling
 from .graph.graph import Graph, Node
 from .graph.onnx_read import ReadModel, Source
 from .graph.storage_plan import StoragePlan, check_plan, format_plan, plan_storage
@@ -141,13 +142,14 @@ def float_graph(
     fusion: bool,
     dump: Dump | None,
     join: bool = False,
+    tiling: Tiling | None = None,
 ) -> Graph:
     """An ONNX model as the graph of its kernels, for vectors of `lanes` elements; `dump` sees it after every pass.
 
-    `fusion` and `join` as of `graph_passes`. Raises ModelError.
+    `fusion`, `join` and `tiling` as of `graph_passes`. Raises ModelError.
     """
     graph = import_float_model(model, batch=batch)
-    return run_graph_passes(graph, graph_passes(lanes, fusion=fusion, join=join), dump)
+    return run_graph_passes(graph, graph_passes(lanes, fusion=fusion, join=join, tiling=tiling), dump)
 
 
 def lower_model(

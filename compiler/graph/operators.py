@@ -41,6 +41,25 @@ class Convolution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WinogradTiles:
+    """Input: data (N, C, H, W) in blocks. The transformed tiles of a convolution's input, for tiles of `outputs` x
+    `outputs` outputs: (1, n * n * C', 1, tiles), n = `outputs` + 2, C' the channels of all blocks; see
+    `te.ops.blocked_winograd.blocked_tiles`."""
+
+    outputs: int
+    window: Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WinogradOutputs:
+    """Inputs: the products (1, n * n * O', 1, tiles) of `WinogradTiles` and transformed weights, and as `epilogue` says
+    a bias (O',), a constant, and an operand like the output. Output (N, O, OH, OW) in blocks, O' the filters of all."""
+
+    outputs: int
+    epilogue: Epilogue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
     """Inputs: data (rows, depth), weight (depth, columns), a constant, and as `epilogue` says a bias (columns,), a
     constant, and an operand like the output. Output (rows, columns)."""
@@ -208,6 +227,8 @@ class Relayout:
 
 Operator = (
     Convolution
+    | WinogradTiles
+    | WinogradOutputs
     | Dense
     | BatchNormalization
     | Elementwise

@@ -33,10 +33,13 @@ from ..graph.operators import (
     Remap,
     Resize,
     Softmax,
+    WinogradOutputs,
+    WinogradTiles,
 )
 from ..ir.expr import Expr
 from ..ir.stmt import Program
 from ..te.blocks import Window
+from ..te.ops.blocked_winograd import blocked_outputs, blocked_tiles
 from ..te.ops.convolution import Convolution as Sizes
 from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
@@ -233,6 +236,30 @@ def _relayout(graph: Graph, node: Node, operator: Relayout, _: int) -> Expressio
     return Expression(program=program)
 
 
+def _winograd_tiles(graph: Graph, node: Node, operator: WinogradTiles, _: int) -> Expression:
+    data = graph.tensors[node.inputs[0]]
+    batch, channels, height, width = data.shape
+    sizes = Sizes(
+        batch=batch, channels=channels, height=height, width=width, filters=1, window=operator.window
+    )
+    return Expression(program=blocked_tiles(sizes, operator.outputs, block=data.block))
+
+
+def _winograd_outputs(graph: Graph, node: Node, operator: WinogradOutputs, _: int) -> Expression:
+    out = graph.tensors[node.output]
+    batch, filters, height, width = out.shape
+    program = blocked_outputs(
+        batch=batch,
+        filters=filters,
+        outputs=(height, width),
+        m=operator.outputs,
+        block=out.block,
+        epilogue=operator.epilogue,
+    )
+    inside = None if filters % out.block == 0 else lambda at: at[1] * out.block + at[4] < filters
+    return Expression(program=program, inside=inside)
+
+
 def _lstm(graph: Graph, node: Node, operator: LstmSteps, _: int) -> Expression:
     _, _, batch, hidden = graph.tensors[node.output].shape
     program = lstm_steps(steps=operator.steps, batch=batch, hidden=hidden, directions=operator.directions)
@@ -274,6 +301,8 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
         Computed: _computed,
         Relayout: _relayout,
         LstmSteps: _lstm,
+        WinogradTiles: _winograd_tiles,
+        WinogradOutputs: _winograd_outputs,
         Permute: _permute,
         Concatenate: _concatenate,
         Remap: _remap,

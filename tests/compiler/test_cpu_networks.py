@@ -86,7 +86,9 @@ def test_resnet18_has_a_kernel_for_each_convolution_and_reuses_its_memory() -> N
         assert relative(network.run({"input": x}, threads=threads)["output"], expected) <= TOLERANCE
     operators = [launch.operator for launch in network.launches]
     assert operators.count("Convolution") == 20
-    assert sorted(set(operators)) == ["AveragePool", "Convolution", "Dense", "MaxPool"]
+    # Around the products of those that are computed by Winograd's method.
+    around = {"WinogradOutputs", "WinogradTiles"}
+    assert sorted({*operators} - around) == ["AveragePool", "Convolution", "Dense", "MaxPool"]
     assert len(network.kernels) < len(network.launches)
     assert network.plan.bytes < network.plan.bytes_without_reuse / 2
 

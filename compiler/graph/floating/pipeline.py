@@ -14,6 +14,7 @@ from .fold_scale_shift import expand_batch_norm, fold_scale_shift
 from .fuse import fuse
 from .inline_scalars import inline_scalars
 from .join_in_place import join_in_place
+from .use_winograd import Tiling, use_winograd
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,14 @@ class GraphPass:
     run: Callable[[Graph], Graph]
 
 
-def graph_passes(lanes: int, *, fusion: bool = True, join: bool = False) -> tuple[GraphPass, ...]:
+def graph_passes(
+    lanes: int, *, fusion: bool = True, join: bool = False, tiling: Tiling | None = None
+) -> tuple[GraphPass, ...]:
     """What happens to an imported graph, for vectors of `lanes` elements.
 
     Without `fusion` every operator of the model is a kernel of its own, batch normalization too, and nothing is
     repeated or left out but what no output needs: what fusion is measured against. With `join` (and fusion) tensors
-    that are concatenated are computed where they belong.
+    that are concatenated are computed where they belong. `tiling` chooses convolutions for `use_winograd`.
     """
     fused = [
         GraphPass("fold-scale-shift", fold_scale_shift),
@@ -42,6 +45,7 @@ def graph_passes(lanes: int, *, fusion: bool = True, join: bool = False) -> tupl
         GraphPass("crop-windows", crop_windows),
         *(fused if fusion else [GraphPass("expand-batch-norm", expand_batch_norm)]),
         GraphPass("assign-layouts", lambda graph: assign_layouts(graph, lanes)),
+        *([] if tiling is None else [GraphPass("use-winograd", lambda graph: use_winograd(graph, tiling))]),
         GraphPass("remove-unused", remove_dead),
         *([GraphPass("join-in-place", join_in_place)] if fusion and join else []),
     ]

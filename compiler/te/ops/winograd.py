@@ -240,13 +240,13 @@ def _applied(
     """to[at(i)] = sum over k of matrix[i, k] * value(k), a statement a row: `name`.0, `name`.1 and so on."""
     return seq(
         *[
-            Assign(name=f"{name}.{i}", buffer=to, indices=at(Const(i)), value=_combination(row, value))
+            Assign(name=f"{name}.{i}", buffer=to, indices=at(Const(i)), value=combination(row, value))
             for i, row in enumerate(matrix)
         ]
     )
 
 
-def _combination(row: Sequence[Fraction], value: Callable[[Expr], Expr]) -> Expr:
+def combination(row: Sequence[Fraction], value: Callable[[Expr], Expr]) -> Expr:
     """The sum of a row's multiples, without those by 0 and multiplications by 1; a positive one first."""
     terms = [(factor, value(Const(k))) for k, factor in enumerate(row) if factor]
     terms.sort(key=lambda term: term[0] < 0)

@@ -29,13 +29,15 @@ from ...graph.operators import (
     Reshape,
     Resize,
     Softmax,
+    WinogradOutputs,
+    WinogradTiles,
 )
 from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
 from ...te.ops.product import Matrices, product
 from ..expressions import Expression, computed, expression_of, has_expression
 from ..lowered_node import fused_expression, lowered_node
-from . import elementwise, generic, lstm, matmul, movement, reduction, relayout, resize, rows
+from . import elementwise, generic, lstm, matmul, movement, reduction, relayout, resize, rows, winograd
 from .lower_int8 import lower_int8_node
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, sketched
@@ -66,6 +68,8 @@ _KERNELS: Mapping[type, _Kernel] = MappingProxyType(
         Remap: _Kernel(schedule=movement.schedule),
         Gather: _Kernel(schedule=movement.schedule),
         Relayout: _Kernel(schedule=relayout.schedule),
+        WinogradTiles: _Kernel(schedule=winograd.schedule_tiles),
+        WinogradOutputs: _Kernel(schedule=winograd.schedule_outputs),
         # Indices are data.
         Resize: _Kernel(schedule=resize.schedule),
     }

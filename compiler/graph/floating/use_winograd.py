@@ -1,0 +1,150 @@
+"""Convolutions of 3 x 3 taps by Winograd's method: transformed tiles, products of matrices, outputs of tiles.
+
+It takes between a half and a third of the multiplications, for more bytes: every tile of the input, of the products and
+of the weights is larger than what it stands for. Whether that pays is for the target to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+
+from ...ir.expr import Expr
+from ...ir.visit import substitute_expr
+from ...te.blocks import Window, ceil_div
+from ...te.ops.convolution import Convolution as Sizes
+from ...te.ops.winograd import TAPS, fits, tile_counts, transformed_weights
+from ...te.scalars import argument, argument_types
+from ..graph import Graph, Node, Tensor
+from ..names import unused
+from ..operators import Convolution, WinogradOutputs, WinogradTiles
+
+Tiling = Callable[[Sizes, int], int | None]
+"""For a convolution that `fits` and the block of its channels: rows and columns of outputs of a tile, of
+`te.ops.winograd.OUTPUTS`; None where the method does not pay."""
+
+
+def use_winograd(graph: Graph, tiling: Tiling) -> Graph:
+    """The graph with the convolutions that `tiling` chooses as `WinogradTiles`, a convolution in groups, and
+    `WinogradOutputs`; those that read one tensor in equal tiles share the first."""
+    state = _State(tensors=dict(graph.tensors), constants=dict(graph.constants))
+    for node in graph.nodes:
+        chosen = _chosen(graph, node, tiling)
+        if chosen is None:
+            state.nodes.append(node)
+        else:
+            state.rewrite(node, *chosen)
+    if len(state.nodes) == len(graph.nodes):
+        return graph
+    return replace(graph, nodes=tuple(state.nodes), tensors=state.tensors, constants=state.constants)
+
+
+def _chosen(graph: Graph, node: Node, tiling: Tiling) -> tuple[Convolution, Sizes, int] | None:
+    """The node's operator, its sizes and the outputs of a tile; None where it stays as it is."""
+    operator = node.operator
+    if not isinstance(operator, Convolution) or node.data is not None:
+        return None
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    if operator.transposed or data.block == 1 or data.block != out.block:
+        return None
+    batch, channels, height, width = data.shape
+    sizes = Sizes(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=out.shape[1],
+        window=operator.window,
+        groups=operator.groups,
+    )
+    m = tiling(sizes, data.block) if fits(sizes) else None
+    return None if m is None else (operator, sizes, m)
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    """The graph so far; `tiles` are those that were made of tensors, by name, outputs of a tile and pads."""
+
+    tensors: dict[str, Tensor]
+    constants: dict[str, np.ndarray]
+    nodes: list[Node] = field(default_factory=list)
+    tiles: dict[tuple[str, int, tuple[int, ...]], str] = field(default_factory=dict)
+
+    def rewrite(self, node: Node, operator: Convolution, sizes: Sizes, m: int) -> None:
+        """The three nodes of a convolution."""
+        block = self.tensors[node.output].block
+        matrices = (m + TAPS - 1) ** 2
+        count = sizes.batch * prod(tile_counts(m, sizes))
+        channels, filters = (ceil_div(size, block) * block for size in (sizes.channels, sizes.filters))
+        tiles = self._tiles(node, sizes, m, matrices * channels, count)
+        weight = self._constant(f"{node.inputs[1]}.winograd", self._weights(node, m, channels, filters))
+        products = self._tensor(f"{node.name}.products", matrices * filters, count, block)
+        self.nodes.append(
+            Node(
+                name=products,
+                members=node.members,
+                operator=Convolution(window=Window(kernel=(1, 1)), groups=matrices),
+                inputs=(tiles, weight),
+                output=products,
+            )
+        )
+        inputs = [products, *node.inputs[2:]]
+        if operator.epilogue.bias:
+            bias = self.constants[node.inputs[2]].reshape(-1)
+            inputs[1] = self._constant(f"{node.inputs[2]}.winograd", _extended(bias, filters))
+        self.nodes.append(
+            replace(
+                node,
+                operator=WinogradOutputs(outputs=m, epilogue=operator.epilogue),
+                inputs=tuple(inputs),
+                result=_without_weights(node),
+            )
+        )
+
+    def _tiles(self, node: Node, sizes: Sizes, m: int, channels: int, count: int) -> str:
+        data = self.tensors[node.inputs[0]]
+        key = (data.name, m, sizes.window.pads)
+        if key not in self.tiles:
+            name = self._tensor(f"{node.name}.tiles", channels, count, data.block)
+            operator = WinogradTiles(outputs=m, window=sizes.window)
+            self.nodes.append(
+                Node(name=name, members=(), operator=operator, inputs=(data.name,), output=name)
+            )
+            self.tiles[key] = name
+        return self.tiles[key]
+
+    def _weights(self, node: Node, m: int, channels: int, filters: int) -> np.ndarray:
+        """(n * n * filters, channels, 1, 1), zeros beyond those that there are."""
+        made = transformed_weights(self.constants[node.inputs[1]], m).swapaxes(1, 2)
+        matrices, *sizes = made.shape
+        if sizes != [filters, channels]:
+            made = np.pad(made, [(0, 0), (0, filters - sizes[0]), (0, channels - sizes[1])])
+        return np.ascontiguousarray(made).reshape(matrices * filters, channels, 1, 1)
+
+    def _tensor(self, name: str, channels: int, columns: int, block: int) -> str:
+        name = unused(name, self.tensors)
+        self.tensors[name] = Tensor(name=name, shape=(1, channels, 1, columns), block=block)
+        return name
+
+    def _constant(self, name: str, array: np.ndarray) -> str:
+        name = unused(name, self.tensors)
+        self.tensors[name] = Tensor(name=name, shape=array.shape)
+        self.constants[name] = array
+        return name
+
+
+def _without_weights(node: Node) -> Expr | None:
+    """What is fused with a convolution, for inputs of which the second one is gone."""
+    if node.result is None:
+        return None
+    types = argument_types(node.result)
+    moved = {argument(i).name: i - 1 for i in node.operands(node.result)}
+    return substitute_expr(node.result, {name: argument(i, types[name]) for name, i in moved.items()})
+
+
+def _extended(array: np.ndarray, size: int) -> np.ndarray:
+    """The array with zeros behind it."""
+    return np.pad(array, (0, size - len(array)))

@@ -1,0 +1,147 @@
+"""Winograd's method over activations in blocks of channels, as processors compute it; see `winograd` for the method.
+
+Between the two programs here stand products of matrices, one for each of the n * n positions of a tile: a convolution
+of 1 x 1 taps in as many groups, over one row that has a column for each tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...ir.expr import Buffer, Const, Expr, Load, Var, all_of, minimum, select
+from ...ir.stmt import Alloc, Assign, Program, Stmt, nest, seq
+from ...ir.types import DType
+from ..blocks import Pair, ceil_div
+from ..epilogue import Epilogue
+from ..rows import allocated
+from .convolution import Convolution
+from .sums import program_of
+from .winograd import TAPS, Matrix, combination, fits, tile_counts, transforms
+
+
+def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winograd_tiles") -> Program:
+    """The tiles of a convolution's input, transformed: B^T d B for each tile d of n x n inputs, n = m + 2.
+
+    Parameters X [batch, blocks of channels, height, width, block], Y [n * n, blocks, tiles, block], tiles of m x m
+    outputs row by row of all images; both zero beyond the channels. In loops n, c, y (rows of tiles) the combinations
+    "rows" of rows of X go into `half` [n, columns, block], in loops x and j, with "left" and "right" of it zeros for
+    the pads; then those of its columns, "columns", into Y, in loops i, t and l. Of each, one statement a row of B^T.
+    ValueError for a convolution that the method is not for, or a window that does not fit.
+    """
+    if not fits(shape):
+        raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1 and one group, not for {shape}")
+    n, matrix = m + TAPS - 1, transforms(m).inputs
+    high, wide = tile_counts(m, shape)
+    top, left, _, _ = shape.window.pads
+    blocks, columns = ceil_div(shape.channels, block), wide * m + TAPS - 1
+    x_in = _buffer("X", shape.batch, blocks, shape.height, shape.width, block)
+    y_out = _buffer("Y", n * n, blocks, shape.batch * high * wide, block)
+    half = _buffer("half", n, columns, block)
+    image, c, y, x, j, t, i, lane = (Var(v) for v in ("n", "c", "y", "x", "j", "t", "i", "l"))
+
+    def read(k: Expr) -> Expr:
+        row = y * m + k - top
+        at = Load(x_in, (image, c, row, x, j))
+        return select(all_of(row >= 0, row < shape.height), at, Const(0.0, DType.FLOAT32))
+
+    inside = min(shape.width, columns - left)
+    rows = _each("rows", matrix, half, lambda q: (q, x + left, j), read)
+    across = _each(
+        "columns",
+        matrix,
+        y_out,
+        lambda q: (i * n + q, c, (image * high + y) * wide + t, lane),
+        lambda k: half[i, t * m + k, lane],
+    )
+    body = [
+        *_zeros("left", half, 0, left),
+        *_zeros("right", half, left + inside, columns - left - inside),
+        nest([(x, inside), (j, block)], rows),
+        nest([(i, n), (t, wide), (lane, block)], across),
+    ]
+    around = [(image, shape.batch), (c, blocks), (y, high)]
+    return program_of(name, (x_in, y_out), (), nest(around, Alloc(buffer=half, body=seq(*body))))
+
+
+def blocked_outputs(
+    *,
+    batch: int,
+    filters: int,
+    outputs: Pair,
+    m: int,
+    block: int,
+    epilogue: Epilogue | None = None,
+    name: str = "winograd_outputs",
+) -> Program:
+    """The outputs of a convolution from the products of its tiles: epilogue(A^T p A) for each tile's n x n products p.
+
+    Parameters X [n * n, blocks of filters, tiles, block], B [blocks * block] with a bias, R like Y with an operand, Y
+    [batch, blocks, OH, OW, block], zero beyond the filters. In loops n, f, y, t (a tile) the combinations "rows" go
+    into `half` [m, n, block], in loops q and j; "columns" into `result` [m, m, block], in loops r and k; then "store"
+    in loops dy, dx, l. ValueError for m that the method is not for.
+    """
+    epilogue = epilogue or Epilogue()
+    n, matrix = m + TAPS - 1, transforms(m).outputs
+    oh, ow = outputs
+    high, wide = ceil_div(oh, m), ceil_div(ow, m)
+    blocks = ceil_div(filters, block)
+    x_in = _buffer("X", n * n, blocks, batch * high * wide, block)
+    y_out = _buffer("Y", batch, blocks, oh, ow, block)
+    bias = _buffer("B", blocks * block) if epilogue.bias else None
+    operand = _buffer("R", *y_out.shape) if epilogue.operand else None
+    half, result = (_buffer(v, m, size, block, scope="register") for v, size in (("half", n), ("result", m)))
+    image, f, y, t = (Var(v) for v in ("n", "f", "y", "t"))
+    q, j, r, k, dy, dx, lane = (Var(v) for v in ("q", "j", "r", "k", "dy", "dx", "l"))
+    tile = (image * high + y) * wide + t
+    rows = _each("rows", matrix, half, lambda p: (p, q, j), lambda s: x_in[s * n + q, f, tile, j])
+    columns = _each("columns", matrix, result, lambda p: (r, p, k), lambda s: half[r, s, k])
+    at = (image, f, y * m + dy, t * m + dx, lane)
+    value = epilogue.value(
+        result[dy, dx, lane],
+        None if bias is None else bias[f * block + lane],
+        None if operand is None else Load(operand, at),
+    )
+    if filters % block:
+        value = select(f * block + lane < filters, value, Const(0.0, DType.FLOAT32))
+    store = Assign(name="store", buffer=y_out, indices=at, value=value)
+    inside = [
+        (v, Const(m) if size % m == 0 else minimum(m, size - start * m))
+        for v, size, start in ((dy, oh, y), (dx, ow, t))
+    ]
+    body = seq(
+        nest([(q, n), (j, block)], rows),
+        nest([(r, m), (k, block)], columns),
+        nest([*inside, (lane, block)], store),
+    )
+    around = [(image, batch), (f, blocks), (y, high), (t, wide)]
+    return program_of(name, (x_in, bias, operand, y_out), (), nest(around, allocated((half, result), body)))
+
+
+def _buffer(name: str, *shape: int, scope: str = "dram") -> Buffer:
+    return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope=scope)
+
+
+def _each(
+    name: str,
+    matrix: Matrix,
+    to: Buffer,
+    at: Callable[[Expr], tuple[Expr, ...]],
+    value: Callable[[Expr], Expr],
+) -> Stmt:
+    """to[at(q)] = sum over k of matrix[q, k] * value(k), a statement a row."""
+    return seq(
+        *[
+            Assign(name=f"{name}.{q}", buffer=to, indices=at(Const(q)), value=combination(row, value))
+            for q, row in enumerate(matrix)
+        ]
+    )
+
+
+def _zeros(name: str, half: Buffer, first: int, count: int) -> list[Stmt]:
+    """Columns of `half` that lie outside of the input."""
+    if count <= 0:
+        return []
+    rows, _, block = half.shape
+    i, x, j = (Var(f"{name}.{v}") for v in ("i", "x", "j"))
+    zero = Assign(name=name, buffer=half, indices=(i, x + first, j), value=Const(0.0, DType.FLOAT32))
+    return [nest([(i, rows), (x, count), (j, block)], zero)]
