@@ -240,12 +240,14 @@ class ExpressionEmitter:
         return floor_divide(self.block, op, self.expr(a), divisor)
 
     def select(self, expr: Select) -> Value:
-        """A decision; a side that loads is evaluated only where it is chosen."""
+        """A decision; a side that loads is evaluated only where it is chosen, or in all lanes if the condition loads
+        the same."""
         chosen = self.known(expr.condition)
         if chosen is not None:
             return self.expr(expr.then if chosen else expr.otherwise)
         condition = self.expr(expr.condition)
-        if not _loads(expr.then) and not _loads(expr.otherwise):
+        loads = _loaded(expr.then) | _loaded(expr.otherwise)
+        if not loads or (condition.lanes > 1 and loads <= _always_loaded(expr.condition)):
             return self.block.select(condition, self.expr(expr.then), self.expr(expr.otherwise))
         if condition.lanes > 1:
             then = self.under(condition, expr.then)
@@ -471,6 +473,19 @@ class _Access:
 
 def _loads(expr: Expr) -> bool:
     return any(isinstance(e, Load) for e in walk_expr(expr))
+
+
+def _loaded(expr: Expr) -> set[Expr]:
+    return {e for e in walk_expr(expr) if isinstance(e, Load)}
+
+
+def _always_loaded(condition: Expr) -> set[Expr]:
+    """What is loaded whatever a condition's value is, as far as no decision is a part of it."""
+    decides = any(
+        isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("and", "or"))
+        for e in walk_expr(condition)
+    )
+    return set() if decides else _loaded(condition)
 
 
 def weighted_sum(weighted: Mapping[Expr, int]) -> LinearForm:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from ...ir.expr import Buffer, Const, Expr, Var, minimum
+from ...ir.expr import Buffer, Const, Expr, Var, minimum, select
 from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
 from ...ir.types import DType
 from ..blocks import ceil_div
@@ -13,11 +13,18 @@ from ..merge import Shape
 from ..rows import fold_row, row_loops, row_width
 from ..scalars import divide, exp, log
 
+LEAST = -87.0
+"""exp of less is 0 here: soon behind it powers are subnormal, with which processors take a hundred times as long, and
+so does every product that reads them. Masks that add -100, as shifted windows have them, lead there. What is lost is
+less than 2e-38 of the greatest power."""
+
 
 def softmax(
     shape: Shape, axis: int, *, width: int = 1, logarithm: bool = False, name: str = "softmax"
 ) -> Program:
     """Y = exp(X - m) / sum of exp(X - m) along `axis`, m its greatest value; with `logarithm`, the logarithm of that.
+
+    Powers of less than `LEAST` are zeros.
 
     Parameters X and Y, float32 [outer, size of the axis, inner], or [outer, size] where inner is 1. All stages follow
     each other row by row (loop "row"), in `width` partial results (a power of two) side by side: of a row, or, where
@@ -48,10 +55,10 @@ def _rows(x: Buffer, y: Buffer, width: int, logarithm: bool) -> Stmt:
 
     if logarithm:
         distance = stage("distance", lambda p: x[row, p] - greatest.result)
-        total = fold_row("sum", "add", size, width, lambda p: exp(y[row, p]))
+        total = fold_row("sum", "add", size, width, lambda p: _power(y[row, p]))
         scale = stage("scale", lambda p: y[row, p] - log(total.result))
     else:
-        distance = stage("exp", lambda p: exp(x[row, p] - greatest.result))
+        distance = stage("exp", lambda p: _power(x[row, p] - greatest.result))
         total = fold_row("sum", "add", size, width, lambda p: y[row, p])
         scale = stage("scale", lambda p: divide(y[row, p], total.result))
     return nest([(row, outer)], greatest.around(seq(distance, total.around(scale))))
@@ -90,16 +97,21 @@ def _columns(x: Buffer, y: Buffer, width: int, logarithm: bool) -> Stmt:
             op="add",
             buffer=total,
             indices=(lane,),
-            value=exp(y[row, k, j]) if logarithm else y[row, k, j],
+            value=_power(y[row, k, j]) if logarithm else y[row, k, j],
         ),
     )
     if logarithm:
         distance = assign("distance", lambda k, lane, j: x[row, k, j] - greatest[lane])
         scale = assign("scale", lambda k, lane, j: y[row, k, j] - log(total[lane]))
     else:
-        distance = assign("exp", lambda k, lane, j: exp(x[row, k, j] - greatest[lane]))
+        distance = assign("exp", lambda k, lane, j: _power(x[row, k, j] - greatest[lane]))
         scale = assign("scale", lambda k, lane, j: divide(y[row, k, j], total[lane]))
     body: Stmt = seq(start(greatest, float("-inf")), largest, distance, start(total, 0.0), adding, scale)
     for buffer in (total, greatest):
         body = Alloc(buffer=buffer, body=body)
     return nest([(row, outer), (column, ceil_div(inner, width))], body)
+
+
+def _power(distance: Expr) -> Expr:
+    """exp of a distance from the greatest value; NaN stays NaN."""
+    return select(distance < LEAST, Const(0.0, DType.FLOAT32), exp(distance))

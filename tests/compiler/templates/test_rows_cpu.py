@@ -127,3 +127,24 @@ def test_wrong_axes():
         softmax((3, 4), 2)
     with pytest.raises(ValueError, match="has no axis -3"):
         merge_axes((3, 4), (0, -3))
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda t: str(t.vector_bits))
+@pytest.mark.parametrize("axis", [0, 1])
+def test_softmax_makes_no_subnormal_powers(target, axis):
+    """With those of a mask of -100, products of the result would take a hundred times as long."""
+    x = np.zeros((49, 49), np.float32)
+    x[::2, 1::2] = x[1::2, ::2] = -100
+    x[0, 1], x[3, 4], x[5, 5] = -np.inf, -83, np.nan
+    program = softmax(x.shape, axis, width=rows_cpu.row_partials(target))
+    (y,) = run(program, {"X": x}, rows_cpu.schedule, target)
+    y = y.reshape(x.shape)
+    lost = np.isnan(x).any(axis=axis, keepdims=True) & np.ones_like(x, bool)
+    assert np.isnan(y[lost]).all()
+    kept, given = y[~lost], x[~lost]
+    assert (kept[given < -87] == 0).all()
+    assert (kept[given > -87] >= np.finfo(np.float32).tiny).all()
+    power = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(
+        kept, (power / power.sum(axis=axis, keepdims=True))[~lost], rtol=1e-6, atol=1e-37
+    )

@@ -142,6 +142,33 @@ def test_a_condition_on_data_guards_in_each_lane():
     agrees(Program(name="lanes", parameters=(a, b), body=nest([(ROW, 16)], put, "vectorize")))
 
 
+def test_what_a_condition_loads_needs_no_mask():
+    a, b = (
+        Buffer(name="A", shape=(16,), dtype=DType.FLOAT32),
+        Buffer(name="B", shape=(16,), dtype=DType.FLOAT32),
+    )
+
+    def text(condition):
+        put = Assign(name="put", buffer=b, indices=(ROW,), value=select(condition, a[ROW] + 1.0, 0.0))
+        program = Program(name="known", parameters=(a, b), body=nest([(ROW, 16)], put, "vectorize"))
+        agrees(program)
+        return lower(program, host_target()).text
+
+    assert "masked.load" not in text(a[ROW] < 0.0)
+    assert "masked.load" in text(a[15 - ROW] < 0.0)
+
+
+@pytest.mark.parametrize("kind", ["serial", "vectorize", "unroll"])
+def test_what_a_condition_loads_under_a_guard_stays_guarded(kind):
+    a, b = (
+        Buffer(name="A", shape=(20,), dtype=DType.FLOAT32),
+        Buffer(name="B", shape=(24,), dtype=DType.FLOAT32),
+    )
+    condition = (ROW < 20) & (a[ROW] < 0.0)
+    put = Assign(name="put", buffer=b, indices=(ROW,), value=select(condition, a[ROW], 1.0))
+    agrees(Program(name="guarded", parameters=(a, b), body=nest([(ROW, 24)], put, kind)))
+
+
 @pytest.mark.parametrize("scope", ["register", "local", "dram"])
 @pytest.mark.parametrize("columns", [3, 16, 21])
 def test_allocations(scope, columns):
