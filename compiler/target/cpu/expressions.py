@@ -121,6 +121,11 @@ class ExpressionEmitter:
                 return convert(self.block, self.expr(value), dtype)
             case Select():
                 return self.select(expr)
+            case Call(
+                function="erf", arguments=(Call(function="divide", arguments=(a, Const(value=by))),)
+            ) if by:
+                # A division takes as long as all the rest of GELU, and a reciprocal rounds no more than erf does.
+                return call_function(self.block, "erf", [self.expr(a * Const(1 / by, dtype))], dtype)
             case Call(function=function, arguments=arguments):
                 values = [self.expr(a) for a in arguments]
                 known = [self.known(a) for a in arguments]
