@@ -18,16 +18,12 @@ from ...schedule import Schedule
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from .borders import has_loop, parallel_loop, parts_of, peel_ragged
-from .conv2d_default import choose_knobs
-from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE, Knobs, part_blocks, reduction_loops
+from .conv2d_default import choose_knobs, conv_waits
+from .conv2d_knobs import COPY_BYTES_CYCLE, Knobs, part_blocks, reduction_loops
 from .live_taps import Taps, taps_of
 from .partial_sums import named, sum_in_memory, sum_in_parts
 from .reduction_order import ordered_terms, unroll_terms
-
-WAITING_SHARE = 0.05
-"""Of the arithmetic, that waiting for weights takes before prefetching them pays for its instructions."""
-PREFETCH_BYTES = 4096
-"""How far ahead: some hundred cycles of a tile's steps."""
+from .weight_hints import PREFETCH_BYTES
 
 
 def schedule(
@@ -117,7 +113,7 @@ def schedule(
     peel_ragged(s, *around, *passes, *strips, *tiles)
     if any(window.pads):
         _skip_dead_taps(s, taps_of(window, *shapes["X"][3:5]), knobs, ordered)
-    if knobs.unroll == 1 and _waits_for_weights(target, program, knobs, part if stored else None):
+    if knobs.unroll == 1 and conv_waits(target, program, knobs):
         # Of a sum in parts, loops of one iteration are in both nests, and weights are read in that of the parts.
         innermost = f"{ordered[-1]}.rf" if has_loop(s, f"{ordered[-1]}.rf") else ordered[-1]
         for loop in parts_of(s, innermost):
@@ -150,25 +146,6 @@ def _innermost(s: Schedule, term: str) -> list[str]:
         if isinstance(node, Reduce) and isinstance(node.value, Binary) and inside == loop.name:
             found.append(inside)
     return found
-
-
-def _waits_for_weights(target: CpuTarget, program: Program, knobs: Knobs, part: int | None) -> bool:
-    """Whether asking for weights early pays; `part`: of the outermost loop of sums in memory.
-
-    A panel, or a part of it, that is more than the first-level cache holds comes anew for each tile (asking early: 3 to
-    10% faster, from the second-level cache too); a smaller one where it comes from far away and few positions use it.
-    """
-    shapes = {b.name: b.shape for b in program.parameters}
-    groups, blocks = shapes["Y"][1:3]
-    weights = prod(shapes["W"]) * 4
-    panel = weights / groups * min(knobs.vectors / blocks, 1)
-    if part is not None:
-        panel *= part / reduction_loops(program)[knobs.reduction[0]]
-    if panel > target.cache_bytes[0]:
-        return True
-    arithmetic = prod(shapes["Y"]) * prod(shapes["W"][2:]) / (2 * target.lanes(DType.FLOAT32))
-    far = weights > target.cache_bytes[1] * 0.75
-    return far and weights / REMOTE_BYTES_CYCLE > WAITING_SHARE * arithmetic
 
 
 def _copy_input(s: Schedule, window: Window, knobs: Knobs, y_block: str, x_block: str) -> None:

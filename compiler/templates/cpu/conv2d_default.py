@@ -7,19 +7,22 @@ threads share best; with sums in registers, and with sums in memory. All constan
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from ...ir.stmt import Program
+from ...ir.types import DType
 from ...passes.sum_in_blocks import BLOCK_TERMS
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window, ceil_div
 from ..space import Columns
 from .borders import team_times
 from .conv2d_cost import NEAR_VECTOR_COST, Cycles, Shape, cycles, shape_of
-from .conv2d_knobs import Knobs
+from .conv2d_knobs import Knobs, reduction_loops
 from .partial_sums import even_part
 from .register_tile import VECTOR_COST, choose_tile
+from .weight_hints import STEPS, waits_for_weights
 
 MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
 """Rows, positions and blocks of filters of a tile: more positions, of few filters, wait for their loads (28 of one
@@ -50,14 +53,27 @@ class _Found:
 def choose_knobs(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Knobs:
     """Defaults for any shape, from the sizes of registers and caches alone; `parallel`: also good for many threads."""
     shape = shape_of(program, window)
-    registers = _in_registers(target, shape, parallel)
-    if not registers.paging:
-        return registers.knobs
-    memory = _in_memory(target, shape, parallel)
-    # One thread must not pay for what many gain.
-    if memory is None or registers.alone <= memory.alone or registers.cycles <= memory.cycles:
-        return registers.knobs
-    return memory.knobs
+    found = _in_registers(target, shape, parallel)
+    if found.paging:
+        memory = _in_memory(target, shape, parallel)
+        # One thread must not pay for what many gain.
+        if memory is not None and memory.alone < found.alone and memory.cycles < found.cycles:
+            found = memory
+    if conv_waits(target, program, found.knobs):
+        return found.knobs
+    return replace(found.knobs, unroll=STEPS)
+
+
+def conv_waits(target: CpuTarget, program: Program, knobs: Knobs) -> bool:
+    """`weight_hints.waits_for_weights` of a convolution."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    groups, blocks = shapes["Y"][1:3]
+    weights = prod(shapes["W"]) * 4
+    panel = weights / groups * min(knobs.vectors / blocks, 1)
+    if knobs.strips is not None and knobs.part is not None:
+        panel *= min(knobs.part / reduction_loops(program)[knobs.reduction[0]], 1)
+    cycles = prod(shapes["Y"]) * prod(shapes["W"][2:]) / (2 * target.lanes(DType.FLOAT32))
+    return waits_for_weights(target, panel=panel, weights=weights, cycles=cycles)
 
 
 def choose_positions(

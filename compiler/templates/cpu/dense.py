@@ -17,6 +17,7 @@ from ...target.cpu.machine import CpuTarget
 from .borders import parallel_loop, peel_ragged
 from .partial_sums import part_size, sum_in_parts
 from .register_tile import MAXIMUM_ROWS, choose_tile
+from .weight_hints import ask_early, waits_for_weights, written_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knob
         vectors=vectors,
         row_block=row_block(target, rows, tile_rows, row_bytes),
         stage=False,
+        unroll=written_steps(depth),
     )
 
 
@@ -138,7 +140,8 @@ def schedule(
         s.unroll(loop)
     s.vectorize(lane)
     terms: tuple[str, ...] = ("dense.k",)
-    part = part_size(depth) if knobs.part is None else knobs.part // knobs.unroll
+    part = part_size(depth) if knobs.part is None else knobs.part
+    part = None if part is None else max(1, part // knobs.unroll)
     steps = depth // knobs.unroll
     if knobs.unroll > 1:
         terms = s.split("dense.k", knobs.unroll)
@@ -162,4 +165,12 @@ def schedule(
         counts = {name: counts[name] for name in tiles.nest}
         parallel_loop(s, counts, rows * depth * columns / (2 * lanes))
     peel_ragged(s, *tiles.nest)
+    # What passes by once comes in the order in which it lies, and needs no hints.
+    if rows > knobs.rows and waits_for_weights(
+        target,
+        panel=4 * depth * min(width, columns),
+        weights=4 * depth * columns,
+        cycles=rows * depth * columns / (2 * lanes),
+    ):
+        ask_early(s, "dense.k", "W")
     return s

@@ -85,6 +85,27 @@ def test_dense(target, shape):
     check(program, dense_cpu.schedule(target, program), target)
 
 
+@pytest.mark.parametrize(
+    ("shape", "steps", "hints"),
+    [
+        ((11, 768, 33), 4, True),
+        ((11, 770, 33), 2, True),
+        ((11, 771, 33), 3, True),
+        # Weights that stay near, and weights that pass by once.
+        ((11, 16, 33), 4, False),
+        ((1, 768, 33), 4, False),
+    ],
+)
+def test_dense_writes_out_steps_and_asks_for_weights_early(shape, steps, hints):
+    target = replace(host_target(), cache_bytes=(32 * 1024, 512 * 1024))
+    assert dense_cpu.choose_knobs(target, *shape).unroll == steps
+    rows, depth, columns = shape
+    program = product(Matrices(rows=rows, depth=depth, columns=columns))
+    schedule = dense_cpu.schedule(target, program)
+    assert ("prefetch" in {step.primitive for step in schedule.trace}) == hints
+    check(program, schedule, target)
+
+
 def test_dense_with_staged_rows():
     target = host_target()
     program = product(Matrices(rows=11, depth=19, columns=21))
