@@ -74,7 +74,7 @@ class _State:
     tiles: dict[tuple[str, int, tuple[int, ...]], str] = field(default_factory=dict)
 
     def rewrite(self, node: Node, operator: Convolution, sizes: Sizes, m: int) -> None:
-        """The three nodes of a convolution."""
+        """The three nodes of a convolution, the last of which stands for what it stood for."""
         block = self.tensors[node.output].block
         matrices = (m + TAPS - 1) ** 2
         count = sizes.batch * prod(tile_counts(m, sizes))
@@ -85,7 +85,7 @@ class _State:
         self.nodes.append(
             Node(
                 name=products,
-                members=node.members,
+                members=(),
                 operator=Convolution(window=Window(kernel=(1, 1)), groups=matrices),
                 inputs=(tiles, weight),
                 output=products,
