@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from vdla.codesign.evaluate import ONNXRUNTIME
+from vdla.codesign.models.originals import NAMES
 from vdla.codesign.output_check import check_outputs
 from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.cpu_driver import compile_cpu
@@ -104,16 +105,16 @@ def inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 
 
 def outside_text(document: Document) -> str:
-    """A page's table of the quantized files, with where they come from. Float networks are `originals`."""
+    """A page's table of the rows, with where they come from; float32 networks of `originals` have a table there."""
     lines = [
         "| file | ours | ONNX Runtime | our time over the peer's | largest error | compared | SHA-256 begins |",
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row['name']}, int8 | "
+        f"| {row['name']}{', int8' if row['quantized'] else ''} | "
         f"{row['ours_ms']:.2f} ms | {row['peer_ms']:.2f} ms | {row['ratio']:.2f} | "
         f"{row['error']:.1e} | {row['check']} | {row['sha256'][:12]} |"
         for row in document["rows"]
-        if row["quantized"]
+        if row["quantized"] or not row["name"].startswith(NAMES)
     ]
     return "\n".join([*lines, "", source(RESULTS_NAME, document)])

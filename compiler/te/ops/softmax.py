@@ -14,9 +14,9 @@ from ..rows import fold_row, row_loops, row_width
 from ..scalars import divide, exp, log
 
 LEAST = -87.0
-"""exp of less is 0 here: soon behind it powers are subnormal, with which processors take a hundred times as long, and
-so does every product that reads them. Masks that add -100, as shifted windows have them, lead there. What is lost is
-less than 2e-38 of the greatest power."""
+"""exp of less is 0 here: soon behind it powers are subnormal, with which processors take many times as long, and so
+does every product that reads them. Masks that add -100, as shifted windows have them, lead there. What is lost is less
+than 2e-38 of the greatest power."""
 
 
 def softmax(

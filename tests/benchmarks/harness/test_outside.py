@@ -95,7 +95,11 @@ def test_the_table_has_a_line_a_file() -> None:
         "versions": {"onnxruntime": "1.0"},
         "command": "python benchmarks/cpu_networks.py --files a.onnx --write",
     }
-    text = outside_text({"rows": [row], "written": written})
+    others = [row | {"name": name, "quantized": False} for name in ("fcn_resnet50.onnx", "resnet50.onnx")]
+    text = outside_text({"rows": [row, *others], "written": written})
+    assert "| fcn_resnet50.onnx | 1.50 ms |" in text
+    # Float networks that the repository makes itself have a table of their own.
+    assert "| resnet50.onnx |" not in text
     assert "| a.onnx, int8 | 1.50 ms | 2.00 ms | 0.75 | 2.0e-06 | end to end | 000000000000 |" in text
     assert text.endswith(
         "`python benchmarks/cpu_networks.py --files a.onnx --write`, commit abc, 2026-01-02, P, 2 cores, "
