@@ -18,7 +18,7 @@ from typing import Any
 from vdla.util.files import MOST_TEXT_BYTES, read_file
 
 from .errors import ConfigError
-from .extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, TAPS
+from .extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, SWEPT, TAPS
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 from .parameters import check_declared, is_power_of_two, later_defaults, parameter
 from .rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
@@ -330,6 +330,19 @@ class Config:
         return max(self.block_in, self.block_out)
 
     @property
+    def swept(self) -> int:
+        """Operations of a sweep that are multiplied together: as many as a lane's multipliers have positions for."""
+        return max(1, min(SWEPT, self.block_in // TAPS))
+
+    @property
+    def sweep_rows(self) -> int:
+        """Rows of weights from one group of a sweep to the next.
+
+        Those of `swept` x TAPS positions, and enough for a number of a row to say the part of a vector and to hold.
+        """
+        return max(TAPS * self.swept * self.position_inputs, 2 * self.position_outputs)
+
+    @property
     def acc_bytes(self) -> int:
         """Bytes of one accumulator vector, [batch][block_out] int32."""
         return 4 * self.batch * self.block_out
@@ -517,6 +530,9 @@ class Config:
             position, lanes = self.inp_bytes * self.position_inputs, self.batch * self.block_out
             listing["vectors of taps"] = (TAPS - 1) * position
             listing["vectors of taps"] += (TAPS if self.tile_rows > lanes else TAPS - 1) * lanes
+        if self.has("sweep"):
+            # Held for the operations behind, and at the multipliers.
+            listing["vectors of sweeps"] = 2 * (self.swept - 1) * TAPS * self.batch * self.block_out
         if self.has("table"):
             # Every lane of the arithmetic reads another entry in the same cycle, each from a copy of its own.
             listing["look-up tables"] = self.tables * TABLE_BYTES * self.out_bytes // self.post_passes

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 TAPS = 4
 """Input vectors, and rows of weights, of an operation of TAPS; as many banks hold the input vectors."""
 
+SWEPT = 4
+"""Most operations of a sweep whose positions are multiplied together, the newest among them (`Config.swept`)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
@@ -97,6 +100,18 @@ def _taps(config: Config) -> Block:
         multiplier=f"none of its own: {TAPS * lanes} of the array's",
         ports=f"those of the array; {memories} in {TAPS} banks, each with a read and an address of its own",
         storage_bytes=config.extra_storage["vectors of taps"],
+    )
+
+
+def _sweep(config: Config) -> Block:
+    lanes = config.batch * config.block_out
+    return Block(
+        name="sweep",
+        lanes=lanes,
+        multipliers=0,
+        multiplier=f"none of its own: {config.swept * TAPS * lanes} of the array's",
+        ports="those of taps",
+        storage_bytes=config.extra_storage["vectors of sweeps"],
     )
 
 
@@ -185,6 +200,12 @@ EXTENSION_TABLE: dict[str, Extension] = {
         block=_taps,
         default=False,
         needs="depthwise",
+    ),
+    "sweep": Extension(
+        meaning=f"TAPS of up to {SWEPT} rows of a window at once, all but one held from before (register SWEEP)",
+        block=_sweep,
+        default=False,
+        needs="taps",
     ),
     "rows": Extension(
         meaning="statistics of rows, and stores that share out or normalize them (ROWS, STORE.POST with `rows`)",

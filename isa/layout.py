@@ -319,6 +319,7 @@ REGISTERS = (
         Field("wgt_zero", 8, 8, True),
         extension="zero_points",
     ),
+    _register("SWEEP", Unit.COMPUTE, 3, Field("on", 0, 1), extension="sweep"),
     _register("ADDRESS", Unit.STORE, 0, Field("y_stride", 0, 16), Field("x_stride", 16, 16)),
     _register(
         "WINDOW",

@@ -73,6 +73,7 @@ class _Machine:
     table: NDArray[np.int8]
     rows: NDArray[np.uint32]
     registers: dict[str, dict[str, int]]
+    swept: list[NDArray[np.int64]]
     where: str = ""
 
     def fail(self, message: str) -> NoReturn:
@@ -128,6 +129,7 @@ def run_reference(
         table=start["table"],
         rows=start["rows"],
         registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
+        swept=[np.zeros((TAPS, config.batch, config.block_out), np.int64)] * config.swept,
     )
     names = format_names(instructions[:executed])
     for index, (name, words) in enumerate(zip(names, instructions[:executed].tolist(), strict=True)):
@@ -288,6 +290,9 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
     """GEMM, DEPTHWISE or TAPS."""
     config, base = machine.config, machine.registers["BASE"]
     products = {"GEMM": _dot_products, "DEPTHWISE": _lane_products, "TAPS": _neighbour_products}[name]
+    sweeps = name == "TAPS" and machine.registers["SWEEP"]["on"] == 1
+    if sweeps:
+        products = _swept_products
     first = base["wgt_base"] * (1 if name == "GEMM" else config.tile_rows)
     for y, x, dst, src, wgt in _operations(machine, values):
         d = base["acc_base"] + dst + _factor(values, "dst", y, x)
@@ -295,8 +300,13 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
         if values["reset"]:
             machine.acc[d] = 0
             continue
-        s = base["inp_base"] + src + _factor(values, "src", y, x)
-        total = products(machine, s, first + wgt + _factor(values, "wgt", y, x))
+        s, w = (
+            base["inp_base"] + src + _factor(values, "src", y, x),
+            first + wgt + _factor(values, "wgt", y, x),
+        )
+        total = products(machine, s, w)
+        if sweeps and w % config.sweep_rows >= config.sweep_rows // 2:
+            continue  # It only holds.
         before = np.zeros_like(total) if values["overwrite"] else machine.acc[d].astype(np.int64)
         machine.acc[d] = wrap_int32(before + total)
 
@@ -317,6 +327,32 @@ def _lane_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
 def _neighbour_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
     """TAPS positions from that of input vector `s` on with the weight rows of the group of `row`; their sum."""
     return _positions(machine, s, row, TAPS)
+
+
+def _swept_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
+    """TAPS positions from that of input vector `s` on, and those of the operations of sweeps before, with the weight
+    rows of the group of `row`; their sum."""
+    config = machine.config
+    machine.check("wgt", row, config.wgt_depth * config.tile_rows, "weight row")
+    inputs, narrow, part = (
+        config.position_inputs,
+        min(config.block_in, config.block_out),
+        row % config.position_outputs,
+    )
+    zero, lanes = machine.registers["ZERO"], np.zeros((TAPS, config.batch, config.block_out), np.int64)
+    s = s // inputs * inputs
+    for t in range(TAPS):
+        for k in range(inputs):
+            vector = _input(machine, s + t * inputs + k, s)[:, part * narrow : (part + 1) * narrow]
+            lanes[t, :, k * narrow : (k + 1) * narrow] = vector - zero["inp_zero"]
+    machine.swept = [*machine.swept[1:], lanes]
+    first, total = row // config.sweep_rows * config.sweep_rows, np.zeros_like(lanes[0])
+    for r, held in enumerate(machine.swept):
+        for t in range(TAPS):
+            number = first + (r * TAPS + t) * inputs
+            weights = np.concatenate([_weight_row(machine, number + k) for k in range(inputs)])
+            total += held[t] * (weights.astype(np.int64) - zero["wgt_zero"])
+    return total
 
 
 def _positions(machine: _Machine, s: int, row: int, count: int) -> NDArray[np.int64]:

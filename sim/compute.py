@@ -38,6 +38,7 @@ from .state import (
 class Pads(NamedTuple):
     """The scratchpads while a program executes; `packed` are the weight tiles as `kernels.multiply_tile` takes them.
 
+    `swept` (swept, TAPS, batch, block_out) are the positions that sweeps multiply, the oldest first, less zero points.
     `inputs` is what GEMM, DEPTHWISE and TAPS index: `inp`, then nothing up to chain_base, then the chain memory (of
     which `chain` (chain_buffer_bytes,) are the bytes), all one array.
     """
@@ -49,6 +50,7 @@ class Pads(NamedTuple):
     wgt: NDArray[np.int8]
     packed: NDArray[np.int16]
     acc: NDArray[np.int32]
+    swept: NDArray[np.int32]
     par: NDArray[np.uint32]
     table: NDArray[np.int8]
     rows: NDArray[np.uint32]
@@ -234,6 +236,76 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
 
 
 @compiled()
+def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
+    """`Config.sweep_rows`, of the arrays of Pads."""
+    block_out, block_in = wgt.shape[1], wgt.shape[2]
+    return max(POSITIONS * len(swept) * max(1, block_out // block_in), 2 * max(1, block_in // block_out))
+
+
+@compiled()
+def hold(swept, inp, s, inp_zero):  # type: ignore[no-untyped-def]
+    """Let the positions from `s` on, (an input vector, the part of it that lanes are), be the newest of `swept`."""
+    start, part = s
+    narrow = min(inp.shape[2], swept.shape[3])
+    for r in range(len(swept) - 1):
+        swept[r] = swept[r + 1]
+    newest, inputs = swept[-1], swept.shape[3] // narrow
+    for t in range(POSITIONS):
+        for b in range(inp.shape[1]):
+            for j in range(swept.shape[3]):
+                element = np.int32(inp[start + t * inputs + j // narrow, b, part * narrow + j % narrow])
+                newest[t, b, j] = element - inp_zero
+
+
+@compiled()
+def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-untyped-def]
+    """TAPS with register SWEEP."""
+    uop, inp, wgt, acc, swept = pads.uop, pads.inputs, pads.wgt, pads.acc, pads.swept
+    if _empty(row):
+        return DONE
+    if row[UOP_END] > len(uop):
+        return OUTSIDE
+    indices = _split(row, widths, uop)
+    acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
+    inp_zero, wgt_zero = zero_points(here)
+    narrow, rows = min(wgt.shape[1], wgt.shape[2]), max(wgt.shape[1], wgt.shape[2])
+    inputs, outputs = wgt.shape[1] // narrow, wgt.shape[2] // narrow
+    wgt_base = (here[0] >> 32 & 0xFFFF) * rows
+    weights = wgt.reshape((wgt.shape[0] * rows, narrow))
+    group = sweep_rows(swept, wgt)
+    if not _inside(row, indices, 0, acc_base, DST_OUT, DST_IN, len(acc)):
+        return OUTSIDE
+    if row[RESET] == 0 and not (
+        _inputs_inside(row, indices, inp_base, own, chain_base, len(inp), (POSITIONS - 1) * inputs)
+        and _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(weights))
+    ):
+        return OUTSIDE
+    for y in range(row[ITER_OUT]):
+        for x in range(row[ITER_IN]):
+            for k in range(len(indices)):
+                target = acc[acc_base + indices[k, 0] + y * row[DST_OUT] + x * row[DST_IN]]
+                if row[RESET]:
+                    target[:] = 0
+                    continue
+                s = inp_base + indices[k, 1] + y * row[SRC_OUT] + x * row[SRC_IN]
+                w = wgt_base + indices[k, 2] + y * row[WGT_OUT] + x * row[WGT_IN]
+                hold(swept, inp, (s - s % inputs, w % outputs), inp_zero)
+                if w % group >= group // 2:
+                    continue
+                if row[OVERWRITE]:
+                    target[:] = 0
+                first = w - w % group
+                for r in range(len(swept)):
+                    for t in range(POSITIONS):
+                        for j in range(target.shape[1]):
+                            number = first + (r * POSITIONS + t) * inputs + j // narrow
+                            weight = np.int32(weights[number, j % narrow]) - wgt_zero
+                            for b in range(target.shape[0]):
+                                target[b, j] += swept[r, t, b, j] * weight
+    return DONE
+
+
+@compiled()
 def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
     """ALU on accumulators."""
     if row[ALU_OPCODE] >= CODES:
@@ -267,6 +339,8 @@ def run_operations(row, here, widths, pads):  # type: ignore[no-untyped-def]
     chain_base = len(pads.inputs) - len(pads.chain) // (pads.inp.shape[1] * pads.inp.shape[2])
     if kind == GEMM:
         return run_gemm(row, here, widths, pads.uop, own, chain_base, pads.inputs, pads.packed, pads.acc)
+    if kind == TAPS and here[3] & 1:
+        return run_sweep(row, here, widths, pads, own, chain_base)
     if kind in (DEPTHWISE, TAPS):
         return run_depthwise(row, here, widths, pads.uop, own, chain_base, pads.inputs, pads.wgt, pads.acc)
     return run_alu(row, here, widths, pads.uop, pads.acc)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
+from vdla.isa.extensions import TAPS
 from vdla.isa.layout import uop_dtype, uop_fields
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 from vdla.util.machine_code import compiled
@@ -202,6 +203,7 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
         wgt=wgt,
         packed=packed,
         acc=acc,
+        swept=np.zeros((config.swept, TAPS, config.batch, config.block_out), np.int32),
         par=par,
         table=start["table"],
         rows=start["rows"],

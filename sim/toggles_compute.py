@@ -11,7 +11,7 @@ from vdla.isa.extensions import TAPS as POSITIONS
 from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate
-from .compute import micro_op, zero_points
+from .compute import hold, micro_op, sweep_rows, zero_points
 from .state import (
     ALU,
     ALU_OPCODE,
@@ -243,6 +243,17 @@ def _look(vector, tile, before_vector, before_tile, now, before, totals):  # typ
 
 
 @compiled()
+def _lanes_row(tile, number, part):  # type: ignore[no-untyped-def]
+    """Row `number` of a tile as sweeps count them, where the row of DEPTHWISE would have it for lanes of `part`."""
+    narrow = min(tile.shape[0], tile.shape[1])
+    row = np.zeros(tile.shape[1], np.int8)
+    flat = tile.reshape(-1, narrow)
+    for j in range(narrow):
+        row[part * narrow + j] = flat[number, j]
+    return row
+
+
+@compiled()
 def observe_immediate(immediate, state, totals):  # type: ignore[no-untyped-def]
     """The lanes take the bits of any instruction of the unit that stand where an ALU instruction has its immediate, if
     the bit is set that says so there."""
@@ -260,7 +271,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
     """Executes GEMM, DEPTHWISE, TAPS or ALU operation by operation; -1 if one reaches outside a scratchpad.
 
     The array's part of a TAPS counts as that of as many DEPTHWISE one after the other, as if it had their multipliers;
-    what the array holds is looked at without the zero points of register ZERO.
+    so does that of a sweep, whose older positions are no input vectors that change. What the array holds is looked at
+    without the zero points of register ZERO.
     """
     if row[KIND] == ALU:
         return _observe_alu(row, here, widths, pads, state, shown, totals)
@@ -269,6 +281,10 @@ def observe_operations(  # type: ignore[no-untyped-def]
     lanes = batch * block_out
     depthwise = row[KIND] == DEPTHWISE or row[KIND] == TAPS
     taps = POSITIONS if row[KIND] == TAPS else 1
+    sweeps = row[KIND] == TAPS and here[3] & 1 == 1
+    swept = pads.swept
+    rows = len(swept) if sweeps else 1
+    vector = np.zeros((batch, block_in), np.int16)
     # Of as many weights as the shorter vector has; a position is several inputs, or lanes are a part of one.
     narrow = min(block_in, block_out)
     rows_a_tile = max(block_in, block_out) if depthwise else 1
@@ -300,17 +316,26 @@ def observe_operations(  # type: ignore[no-untyped-def]
                 if row[RESET]:
                     sums[:] = 0
                 else:
-                    part = w % parts
-                    s, w = s - s % inputs, w - w % (taps * inputs * parts)
+                    part, group = w % parts, sweep_rows(swept, wgt) if sweeps else taps * inputs * parts
+                    holds = sweeps and w % group >= group // 2
+                    s, w = s - s % inputs, w - w % group
                     if s + taps * inputs - 1 >= len(inp) or w >= len(wgt) * rows_a_tile:
                         return -1
+                    if sweeps:
+                        hold(swept, inp, (s, part), inp_zero)
                     sums[:] = 0
-                    for t in range(taps * inputs):
+                    for number_of_row in range(rows * taps * inputs):
+                        t = number_of_row % (taps * inputs)
                         number = counts[0]
                         counts[0] += 1
                         to = t % inputs * narrow
                         shift = part * narrow - to
-                        row_of_tile = wgt[w // rows_a_tile, (w // parts + t) % block_out]
+                        if sweeps:
+                            row_of_tile = _lanes_row(
+                                wgt[w // rows_a_tile], w % rows_a_tile + number_of_row, part
+                            )
+                        else:
+                            row_of_tile = wgt[w // rows_a_tile, (w // parts + t) % block_out]
                         for o in range(block_out):
                             for k in range(block_in):
                                 tile[o, k] = wgt[w // rows_a_tile, o, k]
@@ -320,10 +345,15 @@ def observe_operations(  # type: ignore[no-untyped-def]
                         if depthwise:
                             for o in range(to, to + narrow):
                                 tile[o, o + shift] = row_of_tile[o + shift]
-                        vector = inp[s + t]
+                        newest = number_of_row >= (rows - 1) * taps * inputs
                         for b in range(batch):
                             for k in range(block_in):
-                                totals[_INPUTS] += ones((vector[b, k] ^ state.vector[b, k]) & 0xFF)
+                                vector[b, k] = inp[s + t, b, k]
+                                if not newest:
+                                    held = swept[number_of_row // (taps * inputs), t // inputs, b]
+                                    vector[b, k] = held[(k - shift) % block_out] + inp_zero
+                                else:
+                                    totals[_INPUTS] += ones((vector[b, k] ^ state.vector[b, k]) & 0xFF)
                         if _chosen(number, share, counts[2]):
                             counts[1] += 1
                             if not filled:
@@ -355,6 +385,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
                             for k in range(block_in):
                                 state.vector[b, k] = vector[b, k]
                         state.tile[:] = tile
+                    if holds:
+                        continue
                     if not row[OVERWRITE]:
                         read_bank(flat[d], d // bank_depth, state, shown, totals, _READS, _SEEN)
                         for k in range(lanes):

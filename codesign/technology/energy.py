@@ -35,9 +35,10 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         return components.sram_energy(sizes[kind], width)
 
     matrix = events.gemm + events.depthwise + events.taps
-    # TAPS is as much as that many of DEPTHWISE, but for the accumulators.
+    # TAPS is as much as that many of DEPTHWISE, but for the accumulators; a sweep multiplies what it holds as well.
     alone = events.depthwise + TAPS * events.taps
-    products = events.gemm * config.multiplies_per_cycle + alone * config.inp_bytes
+    held = TAPS * (config.swept - 1) * events.swept
+    products = events.gemm * config.multiplies_per_cycle + (alone + held) * config.inp_bytes
     acc_bytes, read = config.acc_bytes, events.read
     accumulators = (2 * matrix - events.overwriting) + 2 * events.alu + events.window_reads
     loads = {
@@ -62,7 +63,7 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         "uop scratchpad": (matrix + events.alu) * access("uop", 4) + written("uop"),
         "inp scratchpad": (events.gemm + alone) * access("inp", config.inp_bytes) + written("inp"),
         "wgt scratchpad": events.gemm * access("wgt", config.wgt_bytes)
-        + alone * access("wgt", config.block_in)
+        + (alone + held) * access("wgt", config.block_in)
         + written("wgt"),
         "acc scratchpad": accumulators * access("acc", acc_bytes) + written("acc"),
         # Into a FIFO and out of it.

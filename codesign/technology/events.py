@@ -28,10 +28,10 @@ def _none() -> dict[str, int]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
     """Counts of one launch. Operations are of whole vectors; `overwriting` are those of the array that read no
-    accumulator, `slow` those of the ALU that shift or multiply, `two` those that read two accumulators.
-    `window_reads` are accumulator vectors that the store unit reads, `stored` those that it stores,
-    `chained` those of them that go to the chain memory, `combined` those with an operand. `read` and `written` are the
-    bytes on the bus by kind.
+    accumulator, `swept` those of `taps` in sweeps, `slow` those of the ALU that shift or multiply, `two` those
+    that read two accumulators. `window_reads` are accumulator vectors that the store unit reads, `stored` those that
+    it stores, `chained` those of them that go to the chain memory, `combined` those with an operand. `read` and
+    `written` are the bytes on the bus by kind.
 
     `issued` are instructions by unit, `settings` the store unit's CONFIG, `posts` STORE.POST; `runs` pieces of DRAM
     one behind the other by `MOVERS`; `busy` cycles of load and store unit.
@@ -49,6 +49,7 @@ class Events:
     written: int
     chained: int = 0
     taps: int = 0
+    swept: int = 0
     slow: int = 0
     two: int = 0
     settings: int = 0
@@ -80,7 +81,8 @@ def count_events(
         span = np.maximum(0, rows[which, s.UOP_END] - rows[which, s.UOP_BGN])
         return span * rows[which, s.ITER_OUT] * rows[which, s.ITER_IN]
 
-    gemm, alu, post = of(s.GEMM), of(s.ALU), of(s.STORE_POST)
+    gemm, alu, post, taps = of(s.GEMM), of(s.ALU), of(s.STORE_POST), of(s.TAPS)
+    sweeps = np.array([item["on"] for item in register_at(words, "SWEEP", taps)], np.int64)
     store = of(s.STORE_OUT, s.STORE_POST)
     products, of_alu = operations(gemm), operations(alu)
     whole = (rows[gemm, s.RESET] | rows[gemm, s.OVERWRITE]) == 1
@@ -97,7 +99,8 @@ def count_events(
         cycles=simulation.cycles,
         gemm=int(products.sum()),
         depthwise=int(operations(of(s.DEPTHWISE)).sum()),
-        taps=int(operations(of(s.TAPS)).sum()),
+        taps=int(operations(taps).sum()),
+        swept=int((operations(taps) * sweeps).sum()),
         overwriting=int(products[whole].sum()),
         alu=int(of_alu.sum()),
         slow=int(of_alu[slow].sum()),

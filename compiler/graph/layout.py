@@ -15,6 +15,7 @@ from vdla.isa.config import Config
 
 from ..te.blocks import Blocks, Window, ceil_div
 from ..te.ops.patch_layout import PatchLayout
+from ..te.sweep import Sweep
 from ..te.taps import TapGroups
 
 Layout = Literal["blocked", "interleaved"]
@@ -126,12 +127,17 @@ def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -
     """int8 (C, kh, kw) as `pack_depthwise_weight` packs them, taps as `TapGroups` groups them.
 
     `dilation` is int [1], that of columns. A row of the kernel is its groups, a group TAPS rows; T tiles hold them all.
+    Where the machine sweeps over the window, as `Sweep.packed` has them.
     """
     c, kh, kw = weight.shape
-    groups = TapGroups.of(Window(kernel=(kh, kw), dilations=(1, int(dilation[0]))))
+    window = Window(kernel=(kh, kw), dilations=(1, int(dilation[0])))
+    groups = TapGroups.of(window)
     if groups is None:
         raise ValueError(f"the columns of a {kh}x{kw} window make no groups")
-    rows = groups.rows(weight, int(dilation[0])).reshape(c, -1)
+    rows = groups.rows(weight, int(dilation[0]))
+    if (sweep := Sweep.of(config, window)) is not None:
+        return sweep.packed(config, rows)
+    rows = rows.reshape(c, -1)
     return pack_depthwise_weight(config, rows[:, None])
 
 

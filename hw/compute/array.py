@@ -173,6 +173,9 @@ class MultiplyArray(wiring.Component):
     block_in of a position, or element j of that part of an input vector of which the last bits of `row` are the number;
     so there is a multiplexer for t = 0 too, and j stands for the number of that element in the multiplexer's row.
 
+    A sweep takes the same positions, and those of the `swept` - 1 sweeping operations before, which registers hold for
+    every lane: position t of the operation a before meets multiplier (j, j xor (TAPS x a + t)).
+
     Members
     -------
     vector, tile, depthwise, row : In
@@ -183,6 +186,8 @@ class MultiplyArray(wiring.Component):
     taps, first, part : In
         There: the operation is TAPS (and `depthwise` as well), of a group of rows, `row` being the first one; which
         vector of the first position GEMM takes, where a position has several.
+    sweep : In
+        On machines with sweeps: an operation, TAPS and DEPTHWISE as well, that takes and holds positions of a sweep.
     inp_zero, wgt_zero : In
         On machines with zero points: int8, what is taken off every element of the vector and of the tile.
     sums : Out
@@ -195,6 +200,7 @@ class MultiplyArray(wiring.Component):
     def __init__(self, *, config: Config) -> None:
         self.config = config
         self.diagonal, self.several = config.has("depthwise"), config.has("taps")
+        self.sweeps = config.has("sweep")
         self.inputs = config.position_inputs if self.several else 1
         self.outputs = config.position_outputs if self.several else 1
         super().__init__(
@@ -202,6 +208,7 @@ class MultiplyArray(wiring.Component):
                 "vector": In(8 * config.inp_bytes * self.inputs * (TAPS if self.several else 1)),
                 **({"taps": In(1), "first": In(range(TAPS))} if self.several else {}),
                 **({"part": In(range(self.inputs))} if self.inputs > 1 else {}),
+                **({"sweep": In(1)} if self.sweeps else {}),
                 "tile": In(8 * config.wgt_bytes),
                 "depthwise": In(1),
                 "row": In(max(1, (config.tile_rows - 1).bit_length())),
@@ -283,16 +290,25 @@ class MultiplyArray(wiring.Component):
                 m.d.sync += [taps.eq(self.taps), single.eq((single << 1) | (self.depthwise & ~self.taps))]
                 singles = copies(m, single[-1], config.block_out, "single")
                 rows = [self._with_taps(o, own, groups, taps, row) for o, own in enumerate(rows)]
+            if self.sweeps:
+                sweep, unswept = Signal(), Signal(1 + config.multiplier_stages)
+                m.d.sync += [
+                    sweep.eq(self.sweep),
+                    unswept.eq((unswept << 1) | (self.depthwise & ~self.sweep)),
+                ]
+                pairs = copies(m, unswept[-1], config.block_out, "unswept")
+                rows = [self._with_sweep(o, own, tile, sweep, row) for o, own in enumerate(rows)]
         for o, weights in enumerate(rows):
             inputs: dict[str, Value] = {"vectors": vector, "weights": weights, **zeros}
             element = o % config.block_in
             if self.diagonal:
                 inputs["masks"] = Cat(masks[o] if i != element else Const(0) for i in range(config.block_in))
             if self.several:
-                inputs["vectors"] = self._own_vectors(
-                    m, o, vector, own_vector, vectors, (taps, alone[0]), row
-                )
+                own_modes = (taps, alone[0], sweep if self.sweeps else Const(0))
+                inputs["vectors"] = self._own_vectors(m, o, vector, own_vector, vectors, own_modes, row)
                 passed = {element ^ t: singles[o] if t else Const(0) for t in range(TAPS)}
+                if self.sweeps:
+                    passed |= {element ^ u: pairs[o] for u in range(TAPS, TAPS * config.swept)}
                 inputs["masks"] = Cat(passed.get(i, masks[o]) for i in range(config.block_in))
             made = place(m, platform, f"row_{o}", ROW, partial(Row, config=config), **inputs)
             for b in range(config.batch):
@@ -320,18 +336,25 @@ class MultiplyArray(wiring.Component):
         vector: Signal,
         own_vector: Value,
         vectors: list[Value],
-        modes: tuple[Value, Value],
+        modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
         """What row `o` takes of the batch: `vector`, the register of `own_vector`, but in `modes` TAPS and DEPTHWISE
-        the elements of its lane in the positions `vectors`."""
+        the elements of its lane in the positions `vectors`, and in a sweep those of earlier operations as well."""
         config, bits = self.config, operand_bits(self.config)
         element = o % config.block_in
         parts: list[Value] = []
         for b in range(config.batch):
             start = b * config.block_in
+            held = self._held(m, o, b, [self._lane_of(item, o, b, bits, row) for item in vectors], modes[2])
             for i in range(config.block_in):
                 t = i ^ element
+                if TAPS <= t < TAPS * (1 + len(held)):
+                    own = Signal(bits, name=f"own_{o}_{b}_{t}", reset_less=True)
+                    there = held[t // TAPS - 1][t % TAPS]
+                    m.d.sync += own.eq(Mux(modes[2], there, own_vector.word_select(start + i, bits)))
+                    parts.append(own)
+                    continue
                 if t >= TAPS or (t == 0 and self.alike):
                     parts.append(vector.word_select(start + i, bits))
                     continue
@@ -340,6 +363,35 @@ class MultiplyArray(wiring.Component):
                 m.d.sync += own.eq(Mux(modes[t == 0], there, own_vector.word_select(start + i, bits)))
                 parts.append(own)
         return Cat(*parts)
+
+    def _held(self, m: Module, o: int, b: int, newest: list[Value], sweep: Value) -> list[list[Signal]]:
+        """The elements of lane `o` that earlier operations of a sweep had, the last one's first."""
+        held: list[list[Signal]] = []
+        if not self.sweeps:
+            return held
+        for age in range(1, self.config.swept):
+            items = [Signal(len(item), name=f"held_{o}_{b}_{age}_{t}") for t, item in enumerate(newest)]
+            with m.If(sweep):
+                m.d.sync += [item.eq(before) for item, before in zip(items, newest, strict=True)]
+            held.append(items)
+            newest = list(items)
+        return held
+
+    def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
+        """The weights `own` of row `o`, in a `sweep` lane o's of every position of a group."""
+        config = self.config
+        elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
+        narrow, group = min(config.block_in, config.block_out), config.sweep_rows
+        count = TAPS * config.swept
+        for u in range(count):
+            # The newest positions, which the last weights of a group meet, are the first multipliers'.
+            place = (count - TAPS * (u // TAPS + 1) + u % TAPS) * self.inputs + o // narrow
+            starts = range(place, config.tile_rows, group)
+            weights: list[Value] = [tile.word_select(start * narrow + o % narrow, 8) for start in starts]
+            chosen = _choice(row[group.bit_length() - 1 :], weights)
+            i = o % config.block_in ^ u
+            elements[i] = Mux(sweep, chosen, elements[i])
+        return Cat(*elements)
 
     def _with_taps(self, o: int, own: Value, groups: list[list[Value]], taps: Value, row: Value) -> Value:
         """The weights `own` of row `o`, with `taps` lane o's of each further position of `groups` where `_own_vectors`

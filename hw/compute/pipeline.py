@@ -39,6 +39,7 @@ def mode_layout(config: Config) -> data.StructLayout:
             "overwrite": 1,
             "depthwise": 1,
             **({"taps": 1} if config.has("taps") else {}),
+            **({"sweep": 1} if config.has("sweep") else {}),
             "alu_opcode": 3,
             "use_imm": 1,
             "imm": IMMEDIATE,
@@ -204,7 +205,13 @@ class Pipeline(wiring.Component):
                 array_part = Signal.like(array.part, reset_less=True)
                 m.d.sync += array_part.eq(inp_address)
                 m.d.comb += array.part.eq(array_part)
-            with m.If(taps):  # It takes whole groups of rows, the first one first.
+            whole: Value = taps  # It takes whole groups of rows, the first one first.
+            if config.has("sweep"):
+                sweep, array_sweep = Signal(), Signal()
+                m.d.sync += [sweep.eq(mode.sweep), array_sweep.eq(sweep & multiplies)]
+                m.d.comb += array.sweep.eq(array_sweep)
+                whole = taps & ~sweep
+            with m.If(whole):
                 m.d.sync += array_row.bit_select(array.tap_bits, len(array_first)).eq(0)
             m.d.comb += [array.taps.eq(array_taps), array.first.eq(array_first)]
             reads = (from_inp, multiplies & ~from_inp)
@@ -220,8 +227,11 @@ class Pipeline(wiring.Component):
             array.row.eq(array_row),
         ]
         stages = [Signal(self._slot(), name=f"slot_{k}") for k in range(3, gemm_read_stage(config))]
+        writes: Value = second_kind.gemm
+        if config.has("sweep"):  # It may only hold its positions.
+            writes = writes & ~(mode.sweep & ~mode.reset & row[config.sweep_rows.bit_length() - 2])
         m.d.sync += [
-            stages[0].writes.eq(second_kind.gemm),
+            stages[0].writes.eq(writes),
             stages[0].read.eq(second_kind.gemm & ~mode.reset & ~mode.overwrite),
             stages[0].sum.eq(~mode.reset),
             stages[0].address.eq(dst),

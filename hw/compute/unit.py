@@ -137,13 +137,17 @@ class ComputeUnit(wiring.Component):
         if taps:
             with m.If(takes):
                 m.d.sync += mode.taps.eq(is_taps)
-        names = ("BASE", "COMPUTE_PAD", *(("ZERO",) if config.has("zero_points") else ()))
+        optional = (("ZERO", "zero_points"), ("SWEEP", "sweep"))
+        names = ("BASE", "COMPUTE_PAD", *(name for name, needs in optional if config.has(needs)))
         registers = config_registers(m, names, configuring, setting)
         base = view(register_layout("BASE"), registers["BASE"])
         if config.has("zero_points"):
             zero = view(register_layout("ZERO"), registers["ZERO"])
             with m.If(takes):
                 m.d.sync += [mode.zeros.inp_zero.eq(zero.inp_zero), mode.zeros.wgt_zero.eq(zero.wgt_zero)]
+        if config.has("sweep"):
+            with m.If(takes):
+                m.d.sync += mode.sweep.eq(is_taps & view(register_layout("SWEEP"), registers["SWEEP"]).on)
         row_bits = wgt_row_bits(config) - config.wgt_index_bits
         m.d.comb += [
             operations.start.eq(operates),

@@ -297,6 +297,54 @@ def test_positions_of_arrays_that_are_not_square(block_in, block_out, name, coun
     assert np.array_equal(result.acc, expected)
 
 
+@pytest.mark.parametrize(("block_in", "block_out"), [(16, 16), (8, 16), (32, 8)])
+@pytest.mark.parametrize("mode", ["", "overwrite=1", "reset=1"])
+def test_sweeps_add_up_what_operations_before_read(block_in, block_out, mode):
+    """Operations on a column, of which every other one only holds, with a group of weights of part 1 or 0."""
+    shape = {
+        "block_in": block_in,
+        "block_out": block_out,
+        "inp_buffer_bytes": 8192,
+        "wgt_buffer_bytes": 16384,
+    }
+    extensions = (*WIDE.extensions, "taps", "sweep", "zero_points")
+    config = dataclasses.replace(WIDE, **shape, extensions=extensions)
+    memory = noise(65536)
+    inputs, outputs, group = config.position_inputs, config.position_outputs, config.sweep_rows
+    count, part = 8, min(1, outputs - 1)
+    first, start = config.tile_rows // group + 1, [4 * inputs * k + inputs - 1 for k in range(count)]
+    rows = [group * first + part + group // 2 * (k % 2) for k in range(count)]
+    put_uops(memory, config, [3 + k for k in range(count)], start, rows)
+    loads = (
+        f"LOAD.UOP y_size=1 x_size={count} x_stride={count}\n"
+        f"LOAD.INP dram_base=64 y_size=1 x_size={64 * inputs} x_stride={64 * inputs}\n"
+        "LOAD.WGT dram_base=16 y_size=1 x_size=8 x_stride=8\n"
+        "LOAD.ACC dram_base=16 y_size=1 x_size=30 x_stride=30\n"
+    )
+    before = run(loads, memory, config)
+    result = run(
+        f"{loads}CONFIG ZERO inp_zero=-5 wgt_zero=7\nCONFIG SWEEP on=1\n"
+        f"TAPS uop_end={count} iter_out=1 iter_in=1 {mode}",
+        memory,
+        config,
+    )
+    channels = before.inp.reshape(-1, inputs, WIDE.batch, block_in).transpose(0, 2, 1, 3).astype(np.int64) + 5
+    lanes = channels.reshape(len(channels), WIDE.batch, -1)[:, :, part * block_out : (part + 1) * block_out]
+    weights = before.wgt.reshape(-1, min(block_in, block_out))[group * first :].astype(np.int64) - 7
+    weights = weights[: 4 * config.swept * inputs].reshape(config.swept, 4, block_out)
+    expected = before.acc.astype(np.int64)
+    for k in range(count):
+        total = np.zeros((WIDE.batch, block_out), np.int64)
+        for age in range(min(config.swept, k + 1)):
+            read = lanes[4 * (k - age) : 4 * (k - age) + 4]
+            total += (read * weights[config.swept - 1 - age][:, None]).sum(axis=0)
+        if "reset" in mode:
+            expected[3 + k] = 0
+        elif k % 2 == 0:
+            expected[3 + k] = total if mode else expected[3 + k] + total
+    assert np.array_equal(result.acc, expected.astype(np.int32))
+
+
 # --- stores ---------------------------------------------------------------------------------------------
 
 

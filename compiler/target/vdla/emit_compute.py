@@ -27,6 +27,7 @@ from .columns import (
     where,
 )
 from .machine import Span
+from .sweep import PartedRows, rows_loops, sweep_order
 
 if TYPE_CHECKING:
     from .columns import Access
@@ -42,16 +43,17 @@ class Plan:
     `counted` are at most two data-parallel loops, `unrolled` the others, of which `reducing` occur in the
     `first` predicate; data-parallel ones that would make the sequence too long are `repeated`, and those whose steps
     differ from tile to tile, as in a ring. `operands` are accumulator, input, weight; `factors` what a step of each
-    counted loop adds to each of them.
+    counted loop adds to each of them. `sweeps`: micro-ops go down rows, which are unrolled.
     """
 
-    operands: tuple[Access, Access, Access]
+    operands: tuple[Access, Access, Access | PartedRows]
     counted: tuple[int, ...]
     unrolled: tuple[int, ...]
     repeated: tuple[int, ...]
     reducing: frozenset[str]
     first: Evaluator | None
     factors: tuple[tuple[int, ...], ...]
+    sweeps: bool = False
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
@@ -71,8 +73,11 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
         extents = [pick(extent, np.repeat(rows, count)) for extent in extents]
     if len(inner):
         if emitter.config.has("zero_points"):
-            zeros = {"inp_zero": 0, "wgt_zero": 0} | {name: int(value) for name, value in leaf.attributes}
-            emitter.set_register("ZERO", inner.position, {**zeros})
+            given = dict(leaf.attributes)
+            zeros: dict[str, Column] = {name: int(given.get(name, 0)) for name in ("inp_zero", "wgt_zero")}
+            emitter.set_register("ZERO", inner.position, zeros)
+        if emitter.config.has("sweep") and leaf.declaration.name == "taps":
+            emitter.set_register("SWEEP", inner.position, {"on": int(plan.sweeps)})
         _emit_sums(emitter, plan, chain.names, extents, inner, leaf.declaration.name.upper())
 
 
@@ -149,7 +154,10 @@ def _plan(
     emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment, around: Iterations
 ) -> Plan:
     accumulator, data, weight = leaf.operands
-    if leaf.declaration.name != "gemm":
+    sweeps = ("sweep", 1) in leaf.attributes
+    if sweeps:
+        filters = PartedRows(_whole_rows(emitter, weight), data, emitter.config)
+    elif leaf.declaration.name != "gemm":
         filters = _rows(emitter, weight)
     else:
         filters = emitter.access(weight)
@@ -160,16 +168,18 @@ def _plan(
     varying = [emitter.varying(name) for name in names]
     zero = {**environment, **dict.fromkeys(names, 0)}
     repeated = [i for i in range(len(names)) if _uneven(operands, chain, i, around)]
+    down = rows_loops(data, names, reducing) if sweeps else frozenset[str]()
     candidates = [
         i
         for i, name in enumerate(names)
-        if name not in reducing and factors[name] is not None and i not in repeated
+        if name not in reducing | down and factors[name] is not None and i not in repeated
     ]
     candidates.sort(key=lambda i: (not varying[i], -chain.loops[i][1](zero), i))
     counted = tuple(sorted(i for i in candidates[:2] if chain.loops[i][1](zero) <= _MAX_ITERATIONS))
     unrolled = [i for i in range(len(names)) if i not in counted and i not in repeated]
     while prod(chain.loops[i][1](zero) for i in unrolled) > emitter.config.uop_depth:
         free = [i for i in unrolled if names[i] not in reducing]
+        free.sort(key=lambda i: names[i] in down)
         if not free:
             break
         repeated.append(free[0])
@@ -182,6 +192,7 @@ def _plan(
         reducing=frozenset(reducing),
         first=None if leaf.first is None else evaluator(_without(leaf.first)),
         factors=tuple(tuple((factors[names[i]] or (0, 0, 0))[k] for i in counted) for k in range(3)),
+        sweeps=sweeps,
     )
 
 
@@ -190,7 +201,7 @@ def _rows(emitter: LayerEmitter, weight: Region) -> Access:
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs
     if parts == 1:
-        return emitter.access(weight, element_dimensions=1, least=(config.block_out,))
+        return _whole_rows(emitter, weight)
     # A row of the buffer is several.
     *outer, last = weight.starts
     part = quotient(last, config.block_out)
@@ -202,13 +213,19 @@ def _rows(emitter: LayerEmitter, weight: Region) -> Access:
     return emitter.access(region, element_dimensions=1, least=(parts, config.block_out))
 
 
+def _whole_rows(emitter: LayerEmitter, weight: Region) -> Access:
+    return emitter.access(weight, element_dimensions=1, least=(emitter.config.tile_rows,))
+
+
 def _without(first: Expr) -> Expr:
     if isinstance(first, Var) and first == FIRST:
         raise ValueError("an intrinsic outside a declaration cannot use the formal `first`")
     return first
 
 
-def _uneven(operands: tuple[Access, Access, Access], chain: Chain, i: int, around: Iterations) -> bool:
+def _uneven(
+    operands: tuple[Access, Access, Access | PartedRows], chain: Chain, i: int, around: Iterations
+) -> bool:
     """Whether what iterations of loop `i` of a chain add to an address differs among iterations around the chain."""
     name, extent = chain.loops[i]
     moving = [access for access in operands if access.slope(name) is None]
@@ -226,7 +243,10 @@ def _uneven(operands: tuple[Access, Access, Access], chain: Chain, i: int, aroun
 
 
 def _factors(
-    operands: tuple[Access, Access, Access], names: list[str], name: str, environment: Environment
+    operands: tuple[Access, Access, Access | PartedRows],
+    names: list[str],
+    name: str,
+    environment: Environment,
 ) -> tuple[int, int, int] | None:
     """What one step of loop `name` adds to the three addresses, or None where that is not constant."""
     zero = {**environment, **dict.fromkeys(names, 0)}
@@ -308,6 +328,8 @@ def _unroll(
     for name, axis in zip(names, grid, strict=False):
         if name in plan.reducing:
             starting &= axis == 0
+    if plan.sweeps:
+        indices, starting = sweep_order(emitter.config, indices, starting)
     chosen = np.argsort(~starting, kind="stable")
     words = layout.encode_uops(emitter.config, *(item[chosen] for item in indices))
     reach = tuple(int(item.max()) for item in indices)

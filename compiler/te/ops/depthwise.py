@@ -9,6 +9,7 @@ from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Pads, Window, ceil_div
 from ..post import Post
+from ..sweep import Sweep
 from ..taps import TapGroups
 from .common import Area, Part, Spread, output_buffers, padded_input, parameters_of, post_nest, table_of
 from .convolution import Convolution
@@ -22,6 +23,8 @@ def depthwise_conv2d(
     post: Post,
     shared_weights: bool = False,
     taps: TapGroups | None = None,
+    sweep: Sweep | None = None,
+    sweep_rows: int = 0,
     area: Area | None = None,
     resident: bool = False,
     margins: Pads | None = None,
@@ -37,6 +40,9 @@ def depthwise_conv2d(
 
     With `taps`, the groups of the window's columns, the loop kw becomes two, g over groups and t inside of one: row
     (kh * count + g) * TAPS + t holds the weight of column g * step + t. Shared weights are then those of kh = 0.
+
+    With a `sweep` beside them, rows of weights are groups of `sweep_rows`, as `Sweep.packed` has them: W int8[CB, T,
+    max(ci, co), min(ci, co)], shared or not.
 
     Where co is r times ci, r rows are one position's. Where it is a part of ci, the sums have a dimension more (loop q)
     behind the blocks, for the parts. ValueError if there is not one filter a channel, or if a window does not fit.
@@ -76,7 +82,22 @@ def depthwise_conv2d(
     if blocks.outputs > 1:
         lane = q * sums[1] + j
 
-    shape = (1 if shared_weights else cb, tiles, blocks.block_out, blocks.block_in)
+    tile = (blocks.block_out, blocks.block_in)
+    place, weight_lane = (group // of_tile, row), lane
+    if sweep is not None:
+        tile = (blocks.block, min(tile))
+        of_tile = blocks.block // sweep_rows
+        group, inside = kw, (kh + sweep.lead) % sweep.swept if sweep.groups > 1 else kh + sweep.lead
+        if sweep.groups > 1:
+            group = (kh + sweep.lead) // sweep.swept * count + kw
+        if blocks.outputs > 1:
+            group = q * (sweep.groups * count) + group
+        tiles = ceil_div(blocks.outputs * sweep.groups * count, of_tile)
+        row, weight_lane = inside * rows + inner[0][0] * blocks.inputs, j
+        if blocks.inputs > 1:
+            row, weight_lane = row + j // vector[1], lane
+        place = (group // of_tile, group % of_tile * sweep_rows + row)
+    shape = (1 if shared_weights else cb, tiles, *tile)
     weight = Buffer(name="W", shape=shape, dtype=DType.INT8)
     x_in, padded, pads = padded_input(
         wide, part, (nb, cb, height, width), vector, pad_value=pad_value, resident=resident
@@ -85,7 +106,7 @@ def depthwise_conv2d(
     acc_shape = (nb, cb, *(size for _, size in parts), oh, ow, *sums)
     acc = Buffer(name="acc", shape=acc_shape, dtype=DType.INT32)
     data = padded[n, o, y * own.strides[0] + kh * own.dilations[0], column, b, lane]
-    filters = weight[0 if shared_weights else o, group // of_tile, row, lane]
+    filters = weight[(0 if shared_weights else o, *place, weight_lane)]
     place = (n, o, *(var for var, _ in parts), y, x, b, j)
     conv = Reduce(
         name="conv",

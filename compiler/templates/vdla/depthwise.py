@@ -16,6 +16,7 @@ from ...target.vdla import intrinsics
 from ...te.blocks import Window, ceil_div
 from ...te.ops import depthwise_conv2d
 from ...te.ops.common import CHAIN
+from ...te.sweep import Sweep
 from ...te.taps import TapGroups
 from ..space import Account, Axis, Columns, Space, Values
 from .buffer_fill import ImageBuffer, image_fill, innermost, least_data_beats, resident
@@ -50,19 +51,21 @@ def widened(config: Config, workload: Workload) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:
-    """What the array does: the layer's `shape` as it reads it, the kernel's own `columns`, and groups of columns, where
-    it takes these."""
+    """What the array does: the layer's `shape` as it reads it, the kernel's own `columns`, groups of columns, where it
+    takes these, and sweeps over rows, where it makes these."""
 
     shape: LayerShape
     columns: int
     taps: TapGroups | None
+    sweep: Sweep | None
 
     @staticmethod
     def of(config: Config, workload: Workload) -> _Array:
         """Of a workload on one machine. ValueError if its window does not fit."""
         taps = taps_of(config, workload.window)
         shape = LayerShape.of(config, of_vectors(config, widened(config, workload)))
-        return _Array(shape=shape, columns=workload.kernel[1], taps=taps)
+        sweep = Sweep.of(config, workload.window)
+        return _Array(shape=shape, columns=workload.kernel[1], taps=taps, sweep=sweep)
 
     @property
     def operations(self) -> int:
@@ -76,13 +79,28 @@ class _Array:
 
     def weight_tiles(self, config: Config) -> int:
         """Tiles that hold the kernels of one block of channels, a position a row as long as the longer vector."""
+        if self.sweep is not None:
+            return self.sweep.tiles(config)
         rows = self.operations * (1 if self.taps is None else TAPS)
         return ceil_div(rows, min(config.block_in, config.block_out))
 
-    def busiest(self, config: Config) -> float:
-        """Cycles that the array, or the unit that stores, cannot do without: one operation on one block a cycle."""
+    def busiest(self, config: Config, heights: np.ndarray) -> np.ndarray:
+        """Cycles that the array, or the unit that stores, cannot do without in tiles of so many rows: one operation on
+        one block a cycle."""
         vectors = np.array(self.shape.outputs)
-        return float(max(vectors * self.operations, store_reads(config, vectors)))
+        operations = vectors * self.operations
+        if self.sweep is not None:
+            height = self.shape.out_height
+            operations = vectors // height * self.sweep.of_tiles(height, heights)
+        return np.maximum(operations, store_reads(config, vectors)).astype(np.float64)
+
+    def micro_ops(self, tiles: Tiles) -> np.ndarray:
+        """Those of all sequences."""
+        if self.sweep is None:
+            return unrolled_micro_ops(tiles, self.operations)
+        whole, rest = self.sweep.operations(tiles.sizes["y"]), self.sweep.operations(tiles.ragged("y"))
+        # Of columns, blocks and vectors an instruction counts two, and no more vectors are left than there are.
+        return (whole + rest) * tiles.vectors
 
     def weight_beats(self, config: Config) -> float:
         """Beats of the bus for all weights once."""
@@ -95,8 +113,11 @@ def space(config: Config, workload: Workload) -> Space:
     array = _Array.of(config, workload)
     shape = array.shape
     rows, columns = window_axes(shape.kernel)
+    if array.sweep is not None:
+        rows = Axis(name=rows.name, values=rows.values[-1:])
     if not array.single:
         columns = Axis(name=columns.name, values=columns.values[-1:])
+    least = float(array.busiest(config, np.array(shape.out_height)))
     data = 0.0 if workload.resident else least_data_beats(config, shape, config.inp_bytes)
     return tile_space(
         config,
@@ -106,7 +127,10 @@ def space(config: Config, workload: Workload) -> Space:
         levels={"data": innermost(workload), "weights": INNERMOST},
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
-        floor=max(array.busiest(config), data + array.weight_beats(config) + shape.stored_beats(config)),
+        floor=max(
+            least,
+            data + array.weight_beats(config) + shape.stored_beats(config),
+        ),
     )
 
 
@@ -139,9 +163,9 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         tiles=tiles,
         data=resident(tiles) if workload.resident else image_fill(config, shape, tiles, image),
         weights=_weights(config, array, values, tiles),
-        compute=array.busiest(config),
+        compute=array.busiest(config, values["rows"]),
         # Parts of a window have sequences of their own: rows of weight tiles are not relocated.
-        micro_ops=unrolled_micro_ops(tiles, array.operations),
+        micro_ops=array.micro_ops(tiles),
         least_fills=inputs / config.inp_depth + shape.output_blocks * weight_tiles / config.wgt_depth,
         limits={
             # Weight rows are addressed by the micro-op's weight index, relative to a tile.
@@ -194,7 +218,8 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     s.cache_read("P", tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth), "par")
     scope = CHAIN if workload.resident else "inp"
     if together:
-        s.tensorize(columns[-1], intrinsics.taps(config, scope))
+        sweeps = () if array.sweep is None else (("sweep", 1),)
+        s.tensorize(columns[-1], intrinsics.taps(config, scope), sweeps)
     else:
         s.tensorize("conv.b", intrinsics.depthwise(config, scope))
     finish = intrinsics.post(config, expression.post, chained=workload.margins is not None)
@@ -210,6 +235,8 @@ def express(config: Config, workload: Workload, details: Details, common: dict[s
         convolution=replace(workload.convolution, groups=workload.channels),
         pad_value=details.pad_value,
         taps=taps_of(config, workload.window),
+        sweep=Sweep.of(config, workload.window),
+        sweep_rows=config.sweep_rows,
         area=details.area,
         resident=workload.resident,
         margins=workload.margins,

@@ -76,7 +76,7 @@ class BufferFill:
     exposed: np.ndarray
     loads: np.ndarray
 
-    def quantities(self, name: str, compute: float) -> dict[str, np.ndarray]:
+    def quantities(self, name: str, compute: float | np.ndarray) -> dict[str, np.ndarray]:
         """What a model may learn from it, named after it."""
         return {
             f"{name} beats": self.beats,
@@ -101,7 +101,7 @@ class TiledWork:
 
     tiles: Tiles
     buffers: Mapping[str, BufferFill]
-    compute: float
+    compute: float | np.ndarray
     traffic: np.ndarray
     loading: np.ndarray
     storing: np.ndarray
@@ -279,7 +279,7 @@ class ArrayLayer:
     tiles: Tiles
     data: BufferFill
     weights: BufferFill
-    compute: float
+    compute: float | np.ndarray
     micro_ops: np.ndarray
     least_fills: float
     overwriting: bool = True

@@ -17,6 +17,7 @@ from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops import depthwise_conv2d
 from ...te.ops.common import Area
 from ...te.post import Combination, Post
+from ...te.sweep import Sweep
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D, has_depthwise, taps_of
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
@@ -185,8 +186,9 @@ def _multiplied_average(
             taps_of(config, pool.window),
             np.ones((1, 1, config.block_out, config.block_in), dtype=np.int8),
         )
+        sweep = Sweep.of(config, pool.window)
         if taps is not None:
-            row = np.ones((block, 1, pool.kernel[1]), dtype=np.int8)
+            row = np.ones((block, 1 if sweep is None else pool.kernel[0], pool.kernel[1]), dtype=np.int8)
             ones = pack_taps_weight(config, row, np.array([pool.dilations[1]]))
         program = depthwise_conv2d(
             blocks=Blocks.of(config),
@@ -195,6 +197,8 @@ def _multiplied_average(
             post=operator.post,
             shared_weights=True,
             taps=taps,
+            sweep=sweep,
+            sweep_rows=config.sweep_rows,
             area=area,
             name=node.name,
         )

@@ -40,6 +40,10 @@ MACHINES = {
     "chained": replace(VTA, chain_buffer_bytes=64 * 1024, extensions=EXTENSIONS),
     "wide bus": replace(VTA, memory=Memory(bus_bytes=64), extensions=EXTENSIONS),
 }
+SWEEPING = {
+    f"{name}, sweeps": replace(item, extensions=(*EXTENSIONS, "sweep")) for name, item in MACHINES.items()
+}
+MACHINES |= SWEEPING
 
 
 def depthwise_network(seed: int, alone: bool = False) -> Graph:

@@ -10,6 +10,7 @@ from vdla.isa.config import Config, load_config
 from vdla.isa.extensions import TAPS
 
 TINY = load_config("tiny")
+SWEEPING = ("depthwise", "taps", "sweep", "zero_points")
 SHAPES = [
     TINY,
     dataclasses.replace(TINY, batch=2, block_in=4, block_out=8, extensions=()),
@@ -21,6 +22,9 @@ SHAPES = [
     ),
     dataclasses.replace(TINY, batch=2, block_out=8, extensions=("depthwise", "taps", "zero_points")),
     dataclasses.replace(TINY, block_in=16, inp_buffer_bytes=2048, extensions=("depthwise", "taps")),
+    dataclasses.replace(TINY, batch=2, block_in=8, block_out=8, extensions=SWEEPING),
+    dataclasses.replace(TINY, block_in=8, block_out=16, multiplier_stages=2, extensions=SWEEPING),
+    dataclasses.replace(TINY, block_in=16, inp_buffer_bytes=2048, extensions=SWEEPING),
 ]
 
 
@@ -42,6 +46,21 @@ def expected(
     return total[:, quarter * config.block_out :][:, : config.block_out].reshape(-1)
 
 
+def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
+    """[position][batch][block_out]: what the lanes take of positions [position][vector][batch][block_in]."""
+    lanes = positions.transpose(0, 2, 1, 3).reshape(len(positions), config.batch, -1)
+    quarter = row % config.position_outputs
+    return lanes[:, :, quarter * config.block_out : (quarter + 1) * config.block_out]
+
+
+def swept(held: np.ndarray, tile: np.ndarray, row: int, config: Config) -> list[int]:
+    """The sums of a sweep over the positions `held`, the oldest first; rows of a group are of one quarter."""
+    narrow, first = min(config.block_in, config.block_out), row // config.sweep_rows * config.sweep_rows
+    group = tile.reshape(-1, narrow)[first:][: len(held) * config.position_inputs]
+    weights = group.reshape(len(held), 1, config.block_out)
+    return (held * weights).sum(axis=0).reshape(-1).tolist()
+
+
 def packed(numbers: np.ndarray) -> int:
     return int.from_bytes(numbers.astype(np.int8).tobytes(), "little")
 
@@ -57,7 +76,8 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     vectors = rng.integers(-128, 128, (count, TAPS if several else 1, inputs, config.batch, config.block_in))
     tiles = rng.integers(-128, 128, (count, config.block_out, config.block_in))
     vectors[:3], tiles[:2], tiles[2] = -128, -128, 127  # the largest sums of either sign
-    modes = rng.integers(0, 3 if several else 2, count) * config.has("depthwise")
+    kinds = 4 if config.has("sweep") else 3 if several else 2
+    modes = rng.integers(0, kinds, count) * config.has("depthwise")
     modes[:3] = 0
     rows = rng.integers(0, config.tile_rows, count)
     groups, quarters = TAPS * inputs * outputs, rows % outputs
@@ -82,7 +102,10 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
                 ctx.set(array.tile, packed(tiles[cycle]))
                 ctx.set(array.depthwise, int(modes[cycle] > 0))
                 if several:
-                    ctx.set(array.taps, int(modes[cycle] == 2))
+                    ctx.set(array.taps, int(modes[cycle] >= 2))
+                if config.has("sweep"):
+                    ctx.set(array.sweep, int(modes[cycle] == 3))
+                if several:
                     ctx.set(array.first, int(firsts[cycle]))
                 if inputs > 1:
                     ctx.set(array.part, int(parts[cycle]))
@@ -96,7 +119,12 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     simulator.add_clock(1e-8)
     simulator.add_testbench(bench)
     simulator.run()
+    held = np.zeros((TAPS * config.swept, config.batch, config.block_out), np.int64)
     for k in range(count):
         vector, tile = vectors[k] - zeros[k, 0], tiles[k] - zeros[k, 1]
+        if modes[k] == 3:
+            held = np.concatenate([held[TAPS:], lanes_of(vector, int(rows[k]), config)])
+            assert got[k] == swept(held, tile, int(rows[k]), config), k
+            continue
         sums = expected(vector, tile, int(modes[k]), int(rows[k]), int(parts[k]), config)
         assert got[k] == sums.tolist(), k

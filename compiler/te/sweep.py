@@ -1,0 +1,104 @@
+"""Rows of a depthwise window by operations of a sweep: which group of weights each is in, and operations of a tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+from vdla.isa.config import Config
+
+from .blocks import Window, ceil_div
+from .taps import TapGroups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The `rows` of a kernel in groups of `swept`, the first of which may have fewer, and of columns in `columns`.
+
+    A sweep goes down the input, a row an operation, and multiplies the last `swept` of them by one group's weights: the
+    newest row by the group's last one. `stride` and `dilation` are those of rows.
+    """
+
+    rows: int
+    swept: int
+    columns: int
+    stride: int
+    dilation: int
+
+    @staticmethod
+    def of(config: Config, window: Window) -> Sweep | None:
+        """The sweeps of a window; None where the machine has none, or where rows one by one are no more operations.
+
+        Then a window can be cut between rows, as one must be that fills the input scratchpad.
+        """
+        taps = TapGroups.of(window) if config.has("sweep") else None
+        rows, swept = window.kernel[0], config.swept
+        if taps is None or min(rows, swept) == 1:
+            return None
+        if 2 * rows * taps.columns * config.position_inputs > config.inp_depth:
+            return None
+        return Sweep(
+            rows=rows,
+            swept=swept,
+            columns=taps.count,
+            stride=window.strides[0],
+            dilation=window.dilations[0],
+        )
+
+    @property
+    def groups(self) -> int:
+        """Groups of rows."""
+        return ceil_div(self.rows, self.swept)
+
+    @property
+    def lead(self) -> int:
+        """Rows that the first group lacks."""
+        return self.groups * self.swept - self.rows
+
+    def tiles(self, config: Config) -> int:
+        """Weight tiles of a block of channels."""
+        count = config.position_outputs * self.groups * self.columns
+        return ceil_div(count * config.sweep_rows, config.tile_rows)
+
+    def operations(self, heights: np.ndarray) -> np.ndarray:
+        """Operations on a column of that many rows of outputs, int64.
+
+        Rows of outputs follow one another in a sweep that are a multiple of the dilation apart in the input.
+        """
+        classes = self.dilation // gcd(self.stride, self.dilation)
+        between = self.stride * classes // self.dilation
+        total = np.zeros_like(heights)
+        for first in range(classes):
+            count = -(-np.maximum(heights - first, 0) // classes)
+            for group in range(self.groups):
+                rows = self.swept - (self.lead if group == 0 else 0)
+                total = total + np.where(count > 0, rows + (count - 1) * min(rows, between), 0)
+        return total * self.columns
+
+    def of_tiles(self, extent: int, heights: np.ndarray) -> np.ndarray:
+        """Operations on a column of `extent` rows in tiles of these heights."""
+        whole, rest = np.divmod(extent, heights)
+        return whole * self.operations(heights) + self.operations(rest)
+
+    def packed(self, config: Config, weight: np.ndarray) -> np.ndarray:
+        """int8 (C, rows, columns, TAPS), as `TapGroups.rows` groups columns, as tiles [ceil(C / block), T, rows, m].
+
+        A group is `sweep_rows` rows of m = min(block_in, block_out) weights; parts of a block are one after the other.
+        """
+        block, narrow = config.tile_rows, min(config.block_in, config.block_out)
+        blocks, inputs, parts = (
+            ceil_div(len(weight), block),
+            config.position_inputs,
+            config.position_outputs,
+        )
+        taps = weight.shape[-1]
+        full = np.zeros((blocks * block, self.groups * self.swept, self.columns, taps), dtype=np.int8)
+        full[: len(weight), self.lead :] = weight
+        split = full.reshape(blocks, parts, inputs, narrow, self.groups, self.swept, self.columns, taps)
+        groups = split.transpose(0, 1, 4, 6, 5, 7, 2, 3)
+        groups = groups.reshape(blocks, parts * self.groups * self.columns, -1, narrow)
+        tiles = self.tiles(config)
+        rows = np.zeros((blocks, tiles * block // config.sweep_rows, config.sweep_rows, narrow), np.int8)
+        rows[:, : groups.shape[1], : groups.shape[2]] = groups
+        return rows.reshape(blocks, tiles, block, narrow)
