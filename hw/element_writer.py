@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
 from .read_fifo import word_layout
+from .wide_walk import WideWalk
 
 
 def job_layout(config: Config, kinds: int) -> data.StructLayout:
@@ -130,16 +131,19 @@ class ElementWriter(wiring.Component):
     load happens in this cycle. What a step in cycle s writes is registered and shows in s + 2: `write` unless it is
     an empty load's step; `address` of the element; `pad`: the whole element gets the pad value in this step;
     else `part` (step within the element) gets the low `step_width` bytes of `data`. `last`: the load's last step;
-    it ends in the next cycle. `kind` and `tag` are the load's.
+    it ends in the next cycle. `kind` and `tag` are the load's. Of kind 0 a step takes up to `together` elements, all
+    that an aligned block of memory of as many has of a row; then `count` says how many.
     """
 
-    def __init__(self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0) -> None:
+    def __init__(
+        self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0, together: int = 1
+    ) -> None:
         """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: of what a job carries
         along to its steps.
         """
         if not element_bytes or any(size & (size - 1) for size in element_bytes):
             raise ValueError(f"element_bytes = {element_bytes}: must be powers of two")
-        self._config, self._sizes = config, element_bytes
+        self._config, self._sizes, self._together = config, element_bytes, together
         self._parts = tuple(size // step_width(config, size) for size in element_bytes)
         super().__init__(
             {
@@ -155,6 +159,7 @@ class ElementWriter(wiring.Component):
                 "tag": Out(tag_bits),
                 "address": Out(16),
                 "part": Out(range(max(2, *self._parts))),
+                **({"count": Out(range(together + 1))} if together > 1 else {}),
                 "data": Out(8 * config.memory.bus_bytes),
             }
         )
@@ -173,6 +178,7 @@ class ElementWriter(wiring.Component):
                 "tag": self.tag.shape(),
                 "address": 16,
                 "part": self.part.shape(),
+                **({"count": self.count.shape()} if self._together > 1 else {}),
                 "offset": range(self._config.memory.bus_bytes),
             }
         )
@@ -218,12 +224,20 @@ class ElementWriter(wiring.Component):
             *(getattr(self, name).eq(written[name]) for name in ("pad", "kind", "tag", "address", "part")),
             self.data.eq(shown),
         ]
+        if self._together > 1:
+            m.d.comb += self.count.eq(written["count"])
         return m
 
     def _by_kind(self, values: tuple[int, ...], kind: Value) -> Value:
         width = max(1, max(values).bit_length())
         choices = [Const(value, width) for value in values]
         return choices[0] if len(choices) == 1 else Array(choices)[kind]
+
+    def _room(self, offset: Value, many: Value) -> Value:
+        """How many elements of kind 0 its block has from `offset` on; 1 where a step takes no more."""
+        low = self._sizes[0].bit_length() - 1
+        inside = offset[low : low + self._together.bit_length() - 1]
+        return Mux(many, self._together - inside, 1)
 
     def _generate(self, m: Module, goes: Value, step: data.View) -> None:
         """Walk over rows and elements: the present one is `step`; with `goes` to the next."""
@@ -234,7 +248,8 @@ class ElementWriter(wiring.Component):
         job, busy, empty = Signal(layout, reset_less=True), Signal(), Signal()
         tag = Signal.like(self.tag, reset_less=True)
         m.submodules.rows = rows = Walk()
-        m.submodules.columns = columns = Walk()
+        wide = self._together > 1
+        m.submodules.columns = columns = WideWalk(most=self._together) if wide else Walk()
         part, address, part_is_last = Signal.like(self.part), Signal(16), Signal()
         row_offset, offset = Signal(range(bus)), Signal(range(bus))
 
@@ -246,8 +261,12 @@ class ElementWriter(wiring.Component):
             last_part.eq(pad | part_is_last),
             run_ends.eq(last_part & columns.phase_last & (rows.phase_last | ~job.one_run)),
             last.eq(empty | (last_part & rows.ends & columns.ends)),
-            next_offset.eq(offset + self._by_kind(widths, job.kind)),
         ]
+        width = self._by_kind(widths, job.kind)
+        if isinstance(columns, WideWalk):
+            width = Mux(job.kind == 0, columns.taken << (widths[0].bit_length() - 1), width)
+            m.d.comb += step.count.eq(columns.taken)
+        m.d.comb += next_offset.eq(offset + width)
         m.d.comb += [
             step.valid.eq(busy),
             step.empty.eq(empty),
@@ -262,14 +281,24 @@ class ElementWriter(wiring.Component):
             step.offset.eq(offset),
         ]
         last_of = tuple(count - 1 for count in self._parts)
+        row_is_data = Mux(columns.ends, rows.next_is_data, rows.is_data)
+        if isinstance(columns, WideWalk):
+            following = Signal.like(offset, name="following_offset")
+            m.d.comb += [
+                following.eq(Mux(pad, offset, Mux(run_ends, row_offset + job.pitch, next_offset))),
+                columns.room.eq(self._room(following, row_is_data & (job.kind == 0))),
+                columns.first_room.eq(self._room(waiting.offset, rows.first_is_data & (waiting.kind == 0))),
+            ]
         with m.If(goes):
             m.d.sync += [
                 part.eq(Mux(last_part, 0, part + 1)),
                 part_is_last.eq(Mux(last_part, 0, part + 1) == self._by_kind(last_of, job.kind)),
             ]
             with m.If(last_part):
-                row_is_data = Mux(columns.ends, rows.next_is_data, rows.is_data)
-                m.d.sync += [address.eq(address + 1), pad.eq(~(row_is_data & columns.next_is_data))]
+                m.d.sync += [
+                    address.eq(address + (columns.taken if isinstance(columns, WideWalk) else 1)),
+                    pad.eq(~(row_is_data & columns.next_is_data)),
+                ]
             with m.If(~pad):
                 m.d.sync += offset.eq(next_offset)
                 with m.If(run_ends):

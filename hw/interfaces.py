@@ -218,12 +218,21 @@ def scratchpad_read(*, depth: int, width: int) -> Signature:
     return Signature({"enable": Out(1), "address": Out(range(depth)), "data": In(width)})
 
 
-def scratchpad_write(*, depth: int, width: int, lanes: int, repeats: int = 1) -> Signature:
+def scratchpad_write(
+    *, depth: int, width: int, lanes: int, repeats: int = 1, neighbours: int = 1
+) -> Signature:
     """A write port, from the writer: lane i (width / lanes bits each) of word `address` is written where enable[i].
 
-    `data` is what is written, `repeats` times in a word: a writer that shows all lanes the same shows it once.
+    `data` is what is written, `repeats` times in a word: a writer that shows all lanes the same shows it once. Lanes
+    and data of so many `neighbours` of the word, from itself on, follow one another.
     """
-    return Signature({"enable": Out(lanes), "address": Out(range(depth)), "data": Out(width // repeats)})
+    return Signature(
+        {
+            "enable": Out(lanes * neighbours),
+            "address": Out(range(depth)),
+            "data": Out(width // repeats * neighbours),
+        }
+    )
 
 
 def banked_read(*, depth: int, width: int) -> Signature:
@@ -296,7 +305,12 @@ def load_members(config: Config) -> dict[str, Member]:
         **unit_members(config),
         "read": Out(read_client(config)),
         "inp": Out(
-            scratchpad_write(depth=config.inp_depth, width=8 * config.inp_bytes, lanes=config.inp_bytes)
+            scratchpad_write(
+                depth=config.inp_depth,
+                width=8 * config.inp_bytes,
+                lanes=config.inp_bytes,
+                neighbours=config.inp_step_vectors,
+            )
         ),
         "wgt": Out(
             scratchpad_write(depth=config.wgt_depth, width=8 * config.wgt_bytes, lanes=lanes, repeats=lanes)

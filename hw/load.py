@@ -196,6 +196,7 @@ class LoadUnit(wiring.Component):
             config=config,
             element_bytes=(config.inp_bytes, config.wgt_bytes),
             tag_bits=8,
+            together=config.inp_step_vectors,
         )
         last, steps_last = elements.last, elements.steps_last
         turning = Signal()  # STEP_GAP
@@ -275,12 +276,18 @@ class LoadUnit(wiring.Component):
         width = step_width(config, config.inp_bytes)
         parts = config.inp_bytes // width
         pads = elements.tag.replicate(config.inp_bytes)
+        many = config.inp_step_vectors
         with m.If(elements.write & (elements.kind == INP)):
             enables = [(elements.pad | (elements.part == part)).replicate(width) for part in range(parts)]
+            if many > 1:  # Whole vectors, one after the other; a pad is one.
+                enables = [(elements.count > vector).replicate(config.inp_bytes) for vector in range(many)]
             m.d.comb += self.inp.enable.eq(Cat(*enables))
+        shown = elements.data[: 8 * width].replicate(parts)
+        if many > 1:
+            shown = elements.data[: 8 * config.inp_bytes * many]
         m.d.comb += [
             self.inp.address.eq(elements.address),
-            self.inp.data.eq(Mux(elements.pad, pads, elements.data[: 8 * width].replicate(parts))),
+            self.inp.data.eq(Mux(elements.pad, pads, shown)),
         ]
         if patches is None:
             return

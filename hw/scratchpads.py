@@ -4,7 +4,7 @@ compute unit reads them.
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
 from vdla.isa.extensions import TAPS
@@ -55,16 +55,22 @@ class BankedScratchpad(wiring.Component):
     """A `Scratchpad` that is read by banks, so that neighbouring words can be read in one cycle.
 
     What is read are `parts` neighbouring words of those that are written; number i of these is number i // TAPS of bank
-    i mod TAPS.
+    i mod TAPS. `neighbours` words are written in one cycle.
     """
 
-    def __init__(self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1) -> None:
-        """As of `Scratchpad`; every bank has two words at least, and `parts`, a power of two, divides `depth`."""
+    def __init__(
+        self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1, neighbours: int = 1
+    ) -> None:
+        """As of `Scratchpad`; every bank has two words at least, and `parts`, a power of two, divides `depth`.
+
+        `neighbours` are at most those that lie in one word of each bank, wherever the first one is.
+        """
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
-        self._parts = parts
+        self._parts, self._neighbours = parts, neighbours
+        port = scratchpad_write(depth=depth, width=width, lanes=lanes, repeats=repeats, neighbours=neighbours)
         super().__init__(
             {
-                "write": In(scratchpad_write(depth=depth, width=width, lanes=lanes, repeats=repeats)),
+                "write": In(port),
                 "read": In(banked_read(depth=depth // parts, width=parts * width)),
             }
         )
@@ -75,6 +81,7 @@ class BankedScratchpad(wiring.Component):
         bank_bits, part_bits = TAPS.bit_length() - 1, self._parts.bit_length() - 1
         address_bits, width = len(self.read.address) // TAPS, self._parts * self._width
         place, part = self.write.address >> part_bits, self.write.address[:part_bits]
+        slots = self._slots() if self._neighbours > 1 else []
         for bank in range(TAPS):
             m.submodules[f"words_{bank}"] = words = memory.Memory(
                 shape=width,
@@ -87,12 +94,39 @@ class BankedScratchpad(wiring.Component):
             mine = place[:bank_bits] == bank
             chosen = [mine & (part == number) if part_bits else mine for number in range(self._parts)]
             enables = [self.write.enable & here.replicate(self._lanes) for here in chosen]
+            address: Value = place >> bank_bits
+            content: Value = self.write.data.replicate(self._repeats * self._parts)
+            if slots:
+                # Those in the banks in front of the first word's lie one word further on.
+                own = slots[bank * self._parts : (bank + 1) * self._parts]
+                enables, content = [enable for enable, _ in own], Cat(word for _, word in own)
+                address = address + (place[:bank_bits] > bank)
             m.d.comb += [
                 write.en.eq(Cat(enables)),
-                write.addr.eq(place >> bank_bits),
-                write.data.eq(self.write.data.replicate(self._repeats * self._parts)),
+                write.addr.eq(address),
+                write.data.eq(content),
                 read.en.eq(self.read.enable[bank]),
                 read.addr.eq(self.read.address.word_select(bank, address_bits)),
                 self.read.data.word_select(bank, width).eq(read.data),
             ]
         return m
+
+    def _slots(self) -> list[tuple[Value, Value]]:
+        """What is written of each word of a row of banks: enables of its lanes, and the word."""
+        size, count = self._width // self._repeats, TAPS * self._parts
+        slots: list[tuple[Value, Value]] = [
+            (
+                self.write.enable.word_select(i, self._lanes),
+                self.write.data.word_select(i, size).replicate(self._repeats),
+            )
+            if i < self._neighbours
+            else (Const(0, self._lanes), Const(0, self._width))
+            for i in range(count)
+        ]
+        for distance, bit in enumerate(self.write.address[: count.bit_length() - 1]):
+            moved = [slots[(i - (1 << distance)) % count] for i in range(count)]
+            slots = [
+                (Mux(bit, there[0], here[0]), Mux(bit, there[1], here[1]))
+                for here, there in zip(slots, moved, strict=True)
+            ]
+        return slots

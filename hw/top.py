@@ -73,14 +73,17 @@ class Accelerator(wiring.Component):
         connect(m, units[Unit.STORE].accumulators, units[Unit.COMPUTE].accumulators)
         inputs = BankedScratchpad if config.has("taps") else Scratchpad
         positions = {"parts": config.position_inputs} if config.has("taps") else {}
+        if config.inp_step_vectors > 1:
+            positions["neighbours"] = config.inp_step_vectors
         for name in ("inp", "wgt"):
             write = load_members(config)[name].signature.members
             width = 8 * getattr(config, f"{name}_bytes")
+            count = config.inp_step_vectors if name == "inp" else 1
             scratchpad = (inputs if name == "inp" else Scratchpad)(
                 depth=getattr(config, f"{name}_depth"),
                 width=width,
-                lanes=write["enable"].shape,
-                repeats=width // write["data"].shape,
+                lanes=write["enable"].shape // count,
+                repeats=width * count // write["data"].shape,
                 **(positions if name == "inp" else {}),
             )
             m.submodules[name] = scratchpad

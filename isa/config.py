@@ -310,6 +310,18 @@ class Config:
         return self.batch * self.block_in
 
     @property
+    def inp_step_vectors(self) -> int:
+        """Most input vectors that a step of LOAD.INP writes: one, or with `wide_loads` those of a bus word.
+
+        The banks of `taps` take so many neighbours wherever the first one lies: all banks hold four vectors of equal
+        words; of longer ones, which may begin inside of one, half as many as they hold.
+        """
+        if not self.has("wide_loads"):
+            return 1
+        banks = TAPS if self.position_inputs == 1 else TAPS * self.position_inputs // 2
+        return max(1, min(self.memory.bus_bytes // self.inp_bytes, banks))
+
+    @property
     def wgt_bytes(self) -> int:
         """Bytes of one weight tile, [block_out][block_in] int8."""
         return self.block_out * self.block_in

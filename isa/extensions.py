@@ -115,6 +115,17 @@ def _sweep(config: Config) -> Block:
     )
 
 
+def _wide_loads(config: Config) -> Block:
+    return Block(
+        name="wide_loads",
+        lanes=config.inp_step_vectors * config.inp_bytes,
+        multipliers=0,
+        multiplier="none",
+        ports=f"inp write: {config.inp_step_vectors} neighbouring vectors a cycle, each bank at an address of its own",
+        storage_bytes=0,
+    )
+
+
 def _zero_points(config: Config) -> Block:
     vectors = TAPS if config.has("taps") else 1
     return Block(
@@ -204,6 +215,12 @@ EXTENSION_TABLE: dict[str, Extension] = {
     "sweep": Extension(
         meaning=f"TAPS of up to {SWEPT} rows of a window at once, all but one held from before (register SWEEP)",
         block=_sweep,
+        default=False,
+        needs="taps",
+    ),
+    "wide_loads": Extension(
+        meaning="LOAD.INP that writes all input vectors of a bus word at once, as the banks of taps allow",
+        block=_wide_loads,
         default=False,
         needs="taps",
     ),

@@ -73,6 +73,10 @@ P_ACC_DEPTH = _place(lambda run: run.config.acc_depth)
 P_BANK_DEPTH = _place(lambda run: run.config.acc_bank_depth)
 P_UOP_DEPTH = _place(lambda run: run.config.uop_depth)
 P_OUT_BYTES = _place(lambda run: run.config.out_bytes)
+# Bytes of the aligned block of DRAM of which a step of LOAD.INP writes all vectors; 0 where it writes one at most.
+P_INP_BLOCK = _place(
+    lambda run: run.config.inp_bytes * run.config.inp_step_vectors if run.config.inp_step_vectors > 1 else 0
+)
 P_BLOCK_IN = _place(lambda run: run.config.block_in)
 P_STORE_FIFO = _place(lambda run: run.config.fifo_bytes("store"))
 # Bytes of the longest aligned write burst; instructions of the longest fetch burst.

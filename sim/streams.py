@@ -11,7 +11,7 @@ from vdla.isa.timing import FIFO_LATENCY, PATCH_STEP_DELAY, ROOM_DELAY, STEP_DEL
 
 from .cache import timing_code
 from .memory import beats_of
-from .parameters import P_BLOCK_IN, P_BUS
+from .parameters import P_BLOCK_IN, P_BUS, P_INP_BLOCK
 from .state import (
     BLOCKED,
     C_ACTIVE,
@@ -25,6 +25,7 @@ from .state import (
     C_VECTOR,
     C_WINDOW,
     C_WORDS,
+    DRAM_BASE,
     R_ADDRESS,
     R_BYTES,
     R_FREE,
@@ -32,6 +33,7 @@ from .state import (
     X_PAD_0,
     X_PAD_1,
     X_SIZE,
+    X_STRIDE,
     Y_PAD_0,
     Y_PAD_1,
     Y_SIZE,
@@ -80,6 +82,53 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
         C[c, C_DATA] = last + 1
         burst[R_FREE] = C[c, C_STEP_TIME] + ROOM_DELAY
         C[c, C_TAKEN] += 1
+    C[c, C_STEP_TIME] += max(steps, 1) - 1 - C[c, C_STEP]
+    C[c, C_ACTIVE] = 0
+    return C[c, C_STEP_TIME] + STEP_LATENCY
+
+
+@timing_code
+def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
+    """`write_elements` of a LOAD.INP whose steps write all vectors that a block of P_INP_BLOCK bytes has of a row.
+
+    C_ROW is the row of data of the next byte, C_PATCH the steps before that row.
+    """
+    if C[c, C_ACTIVE] == 0:
+        _enter(C, c, begin + STEP_DELAY)
+    block, length, start = P[P_INP_BLOCK], row[X_SIZE] * size, row[DRAM_BASE] * size
+    elements = row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
+    pads, data = row[X_PAD_0] + row[X_PAD_1], row[Y_SIZE] * length
+    if C[c, C_STEP] < 0 and C[c, C_ROW] == 0:
+        C[c, C_PATCH] = row[Y_PAD_0] * elements
+    if row[X_SIZE] == 0:
+        data = np.int64(0)
+    while C[c, C_DATA] < data:
+        if C[c, C_TAKEN] == C[c, C_SERVED]:
+            return BLOCKED
+        burst = R[c, C[c, C_TAKEN] & (R.shape[1] - 1)]
+        last = C[c, C_DATA] + burst[R_BYTES] - 1
+        first_step, last_step = np.int64(-1), np.int64(-1)
+        while True:
+            at = start + C[c, C_ROW] * row[X_STRIDE] * size
+            before = C[c, C_PATCH] + row[X_PAD_0] - at // block
+            if first_step < 0:
+                first_step = before + (at + C[c, C_DATA] - C[c, C_ROW] * length) // block
+            last_step = before + (at + min(last - C[c, C_ROW] * length, length - 1)) // block
+            if last < (C[c, C_ROW] + 1) * length - 1:
+                break
+            C[c, C_PATCH] += pads + (at + length - 1) // block - at // block + 1
+            C[c, C_ROW] += 1
+            if last < C[c, C_ROW] * length:
+                break
+        begun = max(C[c, C_STEP_TIME] + first_step - C[c, C_STEP], burst[R_START] + FIFO_LATENCY)
+        C[c, C_STEP_TIME] = begun + last_step - first_step
+        C[c, C_STEP] = last_step
+        C[c, C_DATA] = last + 1
+        burst[R_FREE] = C[c, C_STEP_TIME] + ROOM_DELAY
+        C[c, C_TAKEN] += 1
+    steps = C[c, C_PATCH] + row[Y_PAD_1] * elements
+    if row[X_SIZE] == 0:
+        steps = np.int64(1)
     C[c, C_STEP_TIME] += max(steps, 1) - 1 - C[c, C_STEP]
     C[c, C_ACTIVE] = 0
     return C[c, C_STEP_TIME] + STEP_LATENCY

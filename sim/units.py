@@ -24,6 +24,7 @@ from .parameters import (
     P_FETCH_BURST,
     P_FETCH_DEPTH,
     P_GEMM_LATENCY,
+    P_INP_BLOCK,
     P_INSTRUCTION,
     P_LAST,
     P_PROGRAM,
@@ -105,7 +106,7 @@ from .state import (
     X_STRIDE,
     Y_SIZE,
 )
-from .streams import write_elements, write_patches
+from .streams import write_elements, write_patches, write_vectors
 
 # --- fetch and dispatch -----------------------------------------------------------------------------------
 
@@ -314,6 +315,8 @@ def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
         elif row[KIND] == LOAD_PATCH:
             patch = registers[row[REGISTERS_AT], 1]
             cycle = write_patches(P, C, R, c, row, patch, patch_row_bytes(row, patch), X[i, X_BEGIN])
+        elif row[KIND] == LOAD_INP and P[P_INP_BLOCK] > 0:
+            cycle = write_vectors(P, C, R, c, row, sizes[row[KIND]], X[i, X_BEGIN])
         else:
             cycle = write_elements(P, C, R, c, row, sizes[row[KIND]], X[i, X_BEGIN])
         if cycle == BLOCKED:

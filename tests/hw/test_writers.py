@@ -96,29 +96,30 @@ class Follow:
         return taken + delay
 
 
-@pytest.mark.parametrize("bus", [8, 64])
+@pytest.mark.parametrize(("bus", "together"), [(8, 1), (64, 1), (8, 2), (64, 4), (64, 16)])
 @pytest.mark.parametrize("chance", [1.0, 0.6])
-def test_elements(bus: int, chance: float):
+def test_elements(bus: int, together: int, chance: float):
     random = Random(bus)
     config = config_of(bus, 4)
     sizes = (4, 16)
-    dut = ElementWriter(config=config, element_bytes=sizes)
+    dut = ElementWriter(config=config, element_bytes=sizes, together=together)
     memory = bytes(random.randrange(256) for _ in range(1 << 14))
     seen_pads = seen_data = 0
 
     async def bench(ctx):
         nonlocal seen_pads, seen_data
-        follow = Follow(ctx, dut, ("address", "pad", "part", "data"), chance, random)
+        fields = ("address", "pad", "part", "data", *(("count",) if together > 1 else ()))
+        follow = Follow(ctx, dut, fields, chance, random)
         for _ in range(25):
             kind = random.randrange(2)
             size, width = sizes[kind], step_width(config, sizes[kind])
             job = {name: random.randrange(3) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
             job |= {
                 "y_size": random.randrange(4),
-                "x_size": random.randrange(6),
+                "x_size": random.randrange(6 if together == 1 else 40),
                 "sram_base": random.randrange(99),
             }
-            stride = random.choice([job["x_size"], 9])
+            stride = random.choice([job["x_size"], max(9, job["x_size"] + 1)])
             start = size * random.randrange(100)
             one_run = stride == job["x_size"]
             rows = [(start + y * stride * size, job["x_size"] * size) for y in range(job["y_size"])]
@@ -129,7 +130,14 @@ def test_elements(bus: int, chance: float):
             for y in range(-job["y_pad_0"], job["y_size"] + job["y_pad_1"]):
                 for x in range(-job["x_pad_0"], job["x_size"] + job["x_pad_1"]):
                     address = job["sram_base"] + (y + job["y_pad_0"]) * columns + x + job["x_pad_0"]
-                    if 0 <= y < job["y_size"] and 0 <= x < job["x_size"]:
+                    if kind == 0 and together > 1 and 0 <= y < job["y_size"] and 0 <= x < job["x_size"]:
+                        at = rows[y][0] + x * size
+                        if (
+                            x == 0 or at % (size * together) == 0
+                        ):  # one step takes what its block has of the row
+                            count = min(together - at // size % together, job["x_size"] - x)
+                            expected.append((address, 0, memory[at : at + size * count]))
+                    elif 0 <= y < job["y_size"] and 0 <= x < job["x_size"]:
                         for part in range(size // width):
                             at = rows[y][0] + x * size + part * width
                             expected.append((address, part, memory[at : at + width]))
@@ -137,8 +145,8 @@ def test_elements(bus: int, chance: float):
                         expected.append((address, None, b""))
             if job["x_size"] == 0:
                 expected = []
-            fields = {"kind": kind, "offset": start % bus, "pitch": stride * size % bus, "one_run": one_run}
-            given = {**job, **fields}
+            places = {"kind": kind, "offset": start % bus, "pitch": stride * size % bus, "one_run": one_run}
+            given = {**job, **places}
 
             def set_job(valid: int, given: dict[str, int] = given) -> None:
                 ctx.set(dut.job.valid, valid)
@@ -157,7 +165,9 @@ def test_elements(bus: int, chance: float):
                 if part is not None:
                     seen_data += 1
                     assert step["part"] == part
-                    assert step["data"] & (1 << 8 * width) - 1 == int.from_bytes(data, "little")
+                    assert step["data"] & (1 << 8 * len(data)) - 1 == int.from_bytes(data, "little")
+                    if together > 1:
+                        assert step["count"] == (len(data) // size if kind == 0 else 1)
             assert follow.lasts == [cycle - 1 if expected else cycle]
 
     simulate(dut, bench)

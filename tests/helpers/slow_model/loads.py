@@ -64,9 +64,14 @@ def element_steps(model: Model, instruction: Instruction, kind: str, client: Cli
     for y in range(rows):
         bursts = per_run[0 if len(per_run) == 1 else y]
         steps += [[] for _ in range(values["x_pad_0"])]
-        for offset in range(0, length, width):
-            byte = start + y * pitch + offset + width - 1
-            steps.append([(next(b for b in bursts if b.holds(byte)), byte)])
+        at = start + y * pitch
+        if kind == "inp" and model.config.inp_step_vectors > 1:
+            block = size * model.config.inp_step_vectors
+            ends = [*range(at // block * block + block, at + length, block), at + length]
+        else:
+            ends = list(range(at + width, at + length + 1, width))
+        for end in ends:
+            steps.append([(next(b for b in bursts if b.holds(end - 1)), end - 1)])
         steps += [[] for _ in range(values["x_pad_1"])]
     instruction.steps = steps + [[] for _ in range(values["y_pad_1"] * columns)]
 

@@ -1,0 +1,98 @@
+"""`element_writer.Walk` whose steps may take several data elements: all that one block of memory has of a row."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class WideWalk(wiring.Component):
+    """Members: as of `Walk`; `first_room` and `room` are how many elements the step may take, if it is data, that
+    `start` and `next` lead to; `taken`: how many the present one takes, 1 of pads.
+
+    `phase_last` and `ends` are those of the step: no element follows in its phase, and none at all.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        """`most`: elements of a step."""
+        room = range(most + 1)
+        super().__init__(
+            {
+                "start": In(1),
+                "before": In(4),
+                "size": In(16),
+                "behind": In(4),
+                "next": In(1),
+                "first_room": In(room),
+                "room": In(room),
+                "taken": Out(room),
+                "is_data": Out(1),
+                "next_is_data": Out(1),
+                "first_is_data": Out(1),
+                "phase_last": Out(1),
+                "ends": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """A down counter. Which step ends its phase depends on the room of the step, so it is found when one begins."""
+        m = Module()
+        state = data.StructLayout({"count": 16, "is_before": 1, "is_data": 1, "final": 1})
+        present, entry, data_phase, behind_phase = (
+            Signal(state, name=name, reset_less=True)
+            for name in ("present", "entry", "data_phase", "behind_phase")
+        )
+        has_data, ends_phase = Signal(reset_less=True), Signal(reset_less=True)
+        present_room = Signal.like(self.room, name="present_room", reset_less=True)
+
+        def phase(name: str, number: Value, final: Value) -> data.View:
+            found = Signal(state, name=f"given_{name}")
+            m.d.comb += [
+                found.count.eq(number),
+                found.is_before.eq(name == "before"),
+                found.is_data.eq(name == "data"),
+                found.final.eq(final),
+            ]
+            return found
+
+        no_data, no_behind = self.size == 0, self.behind == 0
+        before = phase("before", self.before, no_data & no_behind)
+        size, behind = phase("data", self.size, no_behind), phase("behind", self.behind, Const(1))
+        first, successor, following = (
+            Signal(state, name=name) for name in ("first", "successor", "following")
+        )
+        ends = ends_phase & present.final
+        m.d.comb += [
+            first.eq(Mux(self.before != 0, before, Mux(no_data, behind, size))),
+            successor.eq(Mux(ends, entry, Mux(present.is_before & has_data, data_phase, behind_phase))),
+            following.eq(present),
+            following.count.eq(present.count - self.taken),
+            self.first_is_data.eq(first.is_data),
+            self.next_is_data.eq(Mux(ends_phase, successor.is_data, present.is_data)),
+            self.taken.eq(Mux(~present.is_data, 1, Mux(ends_phase, present.count, present_room))),
+        ]
+        with m.If(ends_phase):
+            m.d.comb += following.eq(successor)
+        with m.If(self.start):
+            m.d.sync += [
+                present.eq(first),
+                entry.eq(first),
+                data_phase.eq(size),
+                behind_phase.eq(behind),
+                has_data.eq(~no_data),
+                present_room.eq(self.first_room),
+                ends_phase.eq(first.count <= Mux(first.is_data, self.first_room, 1)),
+            ]
+        with m.Elif(self.next):
+            m.d.sync += [
+                present.eq(following),
+                present_room.eq(self.room),
+                ends_phase.eq(following.count <= Mux(following.is_data, self.room, 1)),
+            ]
+        m.d.comb += [
+            self.is_data.eq(present.is_data),
+            self.phase_last.eq(ends_phase),
+            self.ends.eq(ends),
+        ]
+        return m
