@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 from vdla.isa.assembler import assemble, assemble_uops
 from vdla.isa.config import load_config
 from vdla.isa.reference import run_reference
@@ -162,3 +163,42 @@ FINISH"""
         assert lanes.any()
         found = operand_statistics(machine, instructions, image).changes
         assert found["results"] == sum(_ones(int(value), 32) for value in lanes)
+
+
+@pytest.mark.parametrize(("block_in", "block_out"), [(8, 8), (8, 16), (16, 4)])
+def test_sweeps_multiply_what_they_hold(block_in, block_out):
+    """An operation that only holds has no result; the one behind it multiplies both."""
+    sizes = {
+        "inp": block_in * 64,
+        "wgt": block_in * block_out * 16,
+        "acc": 4 * block_out * 64,
+        "par": 8 * block_out,
+    }
+    machine = dataclasses.replace(
+        TINY,
+        block_in=block_in,
+        block_out=block_out,
+        extensions=(*TINY.extensions, "taps", "sweep", "zero_points"),
+        **{f"{name}_buffer_bytes": size for name, size in sizes.items()},
+    )
+    rng = np.random.default_rng(9)
+    image = rng.integers(0, 256, 1 << 14).astype(np.uint8)
+    group, part = machine.sweep_rows, machine.position_outputs - 1
+    rows = [part + group // 2, part]
+    text = "".join(f"UOP dst=3 src={5 + 16 * k} wgt={row}\n" for k, row in enumerate(rows))
+    uops = assemble_uops(text, machine)
+    image[: uops.nbytes] = uops.view(np.uint8)
+    text = """LOAD.UOP y_size=1 x_size=2 x_stride=2
+LOAD.INP dram_base=64 y_size=1 x_size=48 x_stride=48 push_next
+LOAD.WGT dram_base=16 y_size=1 x_size=8 x_stride=8 push_next
+CONFIG ZERO inp_zero=-101 wgt_zero=77
+CONFIG SWEEP on=1
+CONFIG BASE wgt_base=2
+TAPS uop_end=2 iter_out=1 iter_in=1 overwrite=1 pop_prev
+GEMM pop_prev
+FINISH"""
+    instructions = assemble(text, machine)
+    lanes = run_reference(machine, instructions, image).acc[3].reshape(-1)
+    assert lanes.any()
+    found = operand_statistics(machine, instructions, image).changes
+    assert found["results"] == sum(_ones(int(value), 32) for value in lanes)

@@ -118,3 +118,33 @@ def test_operations_of_a_window(name, kernel, dilation, operations):
     assert least < cycles < 1.3 * least
     words = found.program.instructions.reshape(-1, config.instruction_words)
     assert (Opcode.TAPS in set((words[:, 0] & 7).tolist())) == (dilation < 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "dilation", "stride", "operations"),
+    [
+        ("wide bus", 3, 1, 1, 1),
+        ("wide bus", 3, 1, 2, 2),
+        ("wide bus", 5, 1, 1, 4),
+        ("wide bus", 3, 2, 1, 2),
+        ("8x32", 5, 1, 1, 6),
+        ("32x8", 7, 1, 1, 4 * 4),
+    ],
+)
+def test_operations_of_a_window_by_sweeps(name, kernel, dilation, stride, operations):
+    """Rows of a window take one operation together, as far as they are held; a row that is new takes one of its own."""
+    b = builder(3)
+    data = b.input(1, 32, 40 * stride, 40 * stride)
+    pads, window = (dilation * (kernel // 2),) * 4, (kernel, kernel)
+    layer = b.convolution(data, 32, window, (stride, stride), pads, (dilation, dilation), 32)
+    config = replace(
+        MACHINES[name],
+        memory=Memory(bus_bytes=64),
+        chain_buffer_bytes=0,
+        extensions=(*EXTENSIONS, "sweep", "wide_loads"),
+    )
+    found = compile_graph(fuse(b.graph(layer)), config)
+    cycles = assert_right(found)
+    least = operations * 32 // max(config.block_in, config.block_out) * 40 * 40
+    # The layer is alone: its first inputs and last outputs are waited for.
+    assert least < cycles < 1.4 * least + 1500
