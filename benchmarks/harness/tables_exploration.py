@@ -46,16 +46,19 @@ EXPLORATION = Table(
             (at("grid_large", "cells", then=_utilizations),),
         ),
         Row(
-            "MobileNet-v1 and v2 on the machines of the first row with the extension `taps` and store FIFOs that keep "
-            "the bus busy: geometric mean, least, cells",
-            "{0:.3f}, {1:.3f}, {2}",
-            tuple(at("grid_mobilenets", "summary", "all", name) for name in ("geomean", "least", "cells")),
+            "MobileNet-v1 and v2 on the machines of the first row with the extensions `taps`, `sweep` and `wide_loads` "
+            "and store FIFOs that keep the bus busy: geometric mean, least, cells below 0.75, cells",
+            "{0:.3f}, {1:.3f}, {2}, {3}",
+            tuple(
+                at("grid_mobilenets", "summary", "all", name)
+                for name in ("geomean", "least", "below_three_quarters", "cells")
+            ),
         ),
         Row(
-            "MobileNet-v1, v2 on `vta` with `taps`; with a store FIFO of 1 KiB as well",
+            "MobileNet-v1, v2 on `vta` with a store FIFO of 512 bytes, of 1 KiB",
             "{0}; {1}",
             (
-                at("grid_mobilenets", "vta", then=_mobilenets),
+                at("grid_mobilenets", "vta, store FIFO of 512 bytes", then=_mobilenets),
                 at("grid_mobilenets", "vta, store FIFO of 1 KiB", then=_mobilenets),
             ),
         ),
