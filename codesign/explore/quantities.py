@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from vdla.compiler.graph.cost import convolution_shape, count_macs, input_bytes
+from vdla.compiler.graph.cost import as_convolution, convolution_shape, count_macs, input_bytes
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Int8Convolution
 from vdla.isa.config import Config
@@ -71,7 +71,7 @@ def layers_of_networks(networks: Sequence[Network]) -> Layers:
 
 def _rows(graph: Graph) -> list[tuple[float, ...]]:
     found: list[tuple[float, ...]] = []
-    for node in graph.nodes:
+    for node in map(as_convolution, graph.nodes):
         read = sum(prod(graph.tensors[name].shape) for name in node.inputs if name in graph.tensors)
         match node.operator:
             case Int8Convolution(weight=weight) as operator:

@@ -8,7 +8,13 @@ import numpy as np
 from vdla.compiler.driver import Compiled
 from vdla.compiler.graph.cost import input_bytes, input_read
 from vdla.compiler.graph.graph import Graph, Node
-from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool
+from vdla.compiler.graph.int8_operators import (
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Turned,
+)
 from vdla.compiler.graph.layout import pack_activation
 from vdla.compiler.runtime.layers import layers_of
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
@@ -44,6 +50,11 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
                 "operand": operand,
                 "out": out,
             }
+        case Turned(convolution=convolution):
+            # Weights and activations change places.
+            weight = convolution.weight
+            read = graph.tensors[node.inputs[0]].size
+            return {"inp": weight.size, "wgt": read, "par": 4 * weight.shape[0], "out": out}
         case Int8MaxPool() | Int8AveragePool():
             return {"inp": input_bytes(graph, node), "out": out}
         case Int8Elementwise():

@@ -7,6 +7,7 @@ convolutions and matrix products have work; every other operator counts 0.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
@@ -17,7 +18,15 @@ from ..ir.visit import walk_expr
 from ..te.blocks import Pair, Window
 from .geometry import plane_read
 from .graph import Graph, Node
-from .int8_operators import Group, Int8AveragePool, Int8Convolution, Int8Elementwise, Int8MaxPool, Products
+from .int8_operators import (
+    Group,
+    Int8AveragePool,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Products,
+    Turned,
+)
 from .operators import AveragePool, Convolution, Dense, Elementwise, LstmSteps, MatrixProduct, MaxPool
 
 
@@ -29,6 +38,7 @@ def convolution_shape(graph: Graph, node: Node, operator: Int8Convolution) -> tu
 
 def count_macs(graph: Graph, node: Node) -> int:
     """Multiplies of the ONNX convolution or matrix product in a node."""
+    node = as_convolution(node)
     if isinstance(operator := node.operator, Products):
         return len(operator.groups) * operator.rows * operator.columns * operator.depth
     if not isinstance(operator, Int8Convolution) or not operator.share:
@@ -72,6 +82,7 @@ def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
 def compulsory_bytes(graph: Graph, node: Node) -> int:
     """Bytes that the ONNX convolution or matrix product in a node cannot avoid to move: the input elements that some
     window reads, weights, output and biases. A node that is a part of one has its share of the input."""
+    node = as_convolution(node)
     if isinstance(operator := node.operator, Products):
         rows, columns, depth, groups = operator.rows, operator.columns, operator.depth, operator.groups
         left, right = ({(group.image, *side) for group, side in sides} for sides in _sides(operator))
@@ -87,6 +98,12 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
     images, channels, *plane = graph.tensors[node.inputs[0]].nchw
     read = images * channels * _positions_read((plane[0], plane[1]), operator.window)
     return round(read * operator.share) + weights + result + 4 * outputs
+
+
+def as_convolution(node: Node) -> Node:
+    """A node whose result lies otherwise, as the convolution that it is."""
+    operator = node.operator
+    return replace(node, operator=operator.convolution) if isinstance(operator, Turned) else node
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:

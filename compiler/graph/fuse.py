@@ -26,7 +26,9 @@ from .int8_operators import (
     Interleave,
     Positions,
     Products,
+    Swap,
     Table,
+    Turned,
 )
 from .interpret import evaluate
 from .remove_dead import remove_dead
@@ -232,6 +234,35 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
     places = np.arange(batch * plane).reshape(batch, -1, columns)
     wanted = np.pad(places, ((0, 0), (0, 0), (0, pitch - columns)), constant_values=-1)
     return (columns, pitch) if np.array_equal(wanted.reshape(batch, -1), index) else None
+
+
+def fuse_swaps(graph: Graph, block: int) -> Graph:
+    """Channels and positions that are exchanged behind a 1x1 convolution of whole blocks of `block` positions become
+    its own: no result is moved. For accelerators."""
+
+    def merge(first: Node, second: Node) -> Node | None:
+        operator, swap = first.operator, second.operator
+        if not isinstance(operator, Int8Convolution) or not isinstance(swap, Swap):
+            return None
+        _, _, height, width = graph.tensors[first.output].nchw
+        if swap.channels is not None or swap.positions != height * width or swap.positions % block:
+            return None
+        return _joined(first, second, Turned(convolution=operator)) if _of_positions(operator) else None
+
+    return _merge_pairs(graph, merge)
+
+
+def _of_positions(operator: Int8Convolution) -> bool:
+    """Whether a convolution is one of single positions that ends with stage A."""
+    return (
+        operator.window == Window(kernel=(1, 1))
+        and operator.groups == 1
+        and operator.post.combination is None
+        and operator.pool is None
+        and operator.phases is None
+        and operator.spaced is None
+        and operator.table is None
+    )
 
 
 def fuse_phases(graph: Graph) -> Graph:

@@ -165,6 +165,14 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Turned:
+    """Input: data. `Swap` of what `convolution`, a plain one of single positions, makes of all positions: its filters
+    become positions, and positions channels. For accelerators."""
+
+    convolution: Int8Convolution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resample:
     """Input: data. Along rows (`axis` 0) or columns (1) the output at p is stage A of `post`, of bias + sum over t of
     `weight`[p, t] * data[`first`[p] + t], with `scale`.
@@ -259,6 +267,7 @@ Int8Operator = (
     | Positions
     | Resample
     | Swap
+    | Turned
     | Rows
     | Products
     | Quantize

@@ -6,6 +6,8 @@ product of two int8 values and every partial sum is an integer far below 2**53, 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
@@ -28,6 +30,7 @@ from .int8_operators import (
     Rows,
     Swap,
     Table,
+    Turned,
 )
 
 LEAST_SUM = np.iinfo(np.int32).min
@@ -91,6 +94,9 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
         case Swap(positions=positions, channels=channels):
             data = _taken(operands[0], channels)
             return data.reshape(*data.shape[:2], -1, 1).swapaxes(1, 2)[:, :positions]
+        case Turned(convolution=convolution):
+            made = evaluate(replace(node, operator=convolution), operands)
+            return made.reshape(*made.shape[:2], -1, 1).swapaxes(1, 2)
         case Products():
             return _products(operator, operands)
         case Rows():

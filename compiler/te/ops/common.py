@@ -107,20 +107,23 @@ def output_buffers(
     apart: int = 1,
     margins: Pads | None = None,
     planes: bool = False,
+    turned: bool = False,
 ) -> tuple[Buffer, Buffer, Buffer | None]:
     """The parameters P int32[OB, 2, co] and Y int8[shape, B, co], and R like Y where the combination has an operand.
 
     `shape` counts output vectors, OB of them for each position. The `blocks.outputs` vectors of a position of a block
     are neighbouring columns of Y. With `apart` above 1 there is a dimension of that many vectors behind the columns.
     With `margins` Y lies in the chain memory, these (top, left, bottom, right) around it; where there is an operand all
-    must be 0, since both lie alike. With `planes` R has one position for each plane of Y.
+    must be 0, since both lie alike. With `planes` R has one position for each plane of Y. With `turned` columns have
+    parameters of their own, and filters have not: P int32[columns, 2, co], equal in all lanes.
     """
     lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
     if filters % blocks.outputs:
         raise ValueError(f"{filters} blocks of filters are no multiple of the {blocks.outputs} of a position")
     stored = (images, filters // blocks.outputs, rows, columns * blocks.outputs)
     stored = (*stored, *(() if apart == 1 else (apart,)), *lanes)
-    parameters = Buffer(name="P", shape=(filters, 2, blocks.block_out), dtype=DType.INT32)
+    entries = columns if turned else filters
+    parameters = Buffer(name="P", shape=(entries, 2, blocks.block_out), dtype=DType.INT32)
     like = (*stored[:2], 1, 1, *stored[4:]) if planes else stored
     operand = Buffer(name="R", shape=like, dtype=DType.INT8) if post.has_operand else None
     if margins is None:
@@ -148,13 +151,14 @@ def post_nest(
     area: Area | None = None,
     margins: Pads | None = None,
     spread: Spread | None = None,
+    turned: bool = False,
 ) -> Stmt:
     """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0].
 
     With several output vectors in a block a loop "s" inside of them runs over those of a position; o counts blocks, and
     the accumulator may have a dimension for them behind that of blocks.
     With `area` only that part of the output is computed; y and x then count from its corner. `margins` are those of
-    `output_buffers`. With `spread` the `area`, which there must be, lies spread over the output.
+    `output_buffers`, and so is `turned`. With `spread` the `area`, which there must be, lies spread over the output.
     """
     parameters, out, operand = buffers
     n, o, y, x, s = Var("n"), Var("o"), Var("y"), Var("x"), Var("s")
@@ -186,7 +190,7 @@ def post_nest(
     views = Views(
         out=lambda b, j: at(out, b, j),
         accumulator=lambda r, c, b, j: accumulator[(n, *place, y * strides[0] + r, x * strides[1] + c, b, j)],
-        parameter=lambda row, j: parameters[vector, row, j],
+        parameter=lambda row, j: parameters[x if turned else vector, row, j],
         operand=None if operand is None else lambda b, j: at(operand, b, j),
         table=table_of(post),
     )

@@ -37,6 +37,7 @@ def conv2d(
     planes: bool = False,
     tiles: int | None = None,
     zero_points: Pair = (0, 0),
+    turned: bool = False,
     name: str = "conv2d",
 ) -> Program:
     """Y = post(bias + sum over the window of W * X), positions outside X reading as `pad_value`.
@@ -53,7 +54,8 @@ def conv2d(
     the size that this says. With `resident` X lies in the chain memory, pads included, and is read there: there is no
     `padded`. With `margins` Y lies in the chain memory (`common.output_buffers`). With `planes` R has one vector for
     each plane of Y. With `tiles` W is an activation, int8[CB, tiles, KH, KW, co, ci]: as many tiles for each block of
-    channels, the first OB of which are meant. `zero_points` come off X and W. ValueError if a window does not fit.
+    channels, the first OB of which are meant. `zero_points` come off X and W. With `turned` P belongs to the columns
+    (`common.output_buffers`). ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window
@@ -89,7 +91,7 @@ def conv2d(
 
     size = window.outputs(height, width) if pool is None else pool.outputs(oh, ow)
     size = size if spread is None else spread.plane
-    outputs = output_buffers(blocks, (nb, ob, *size), post, margins=margins, planes=planes)
+    outputs = output_buffers(blocks, (nb, ob, *size), post, margins=margins, planes=planes, turned=turned)
     finish = post_nest(
         blocks,
         acc,
@@ -100,6 +102,7 @@ def conv2d(
         area=area,
         margins=margins,
         spread=spread,
+        turned=turned,
     )
     body = Alloc(buffer=acc, body=seq(*pads, *ring.fills(acc), summed, finish))
     parameters, out, operand = outputs

@@ -26,6 +26,7 @@ from ...graph.int8_operators import (
     Rows,
     Swap,
     Table,
+    Turned,
 )
 from ...ir.stmt import Program
 from ...ir.types import DType
@@ -90,7 +91,7 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
             return _quantize(graph, node, operator)
         case Dequantize():
             return _dequantize(graph, node, operator)
-        case Rows() | Products():
+        case Rows() | Products() | Turned():
             raise AssertionError(f"{node.name}: {node.kind} is imported for accelerators alone")
 
 

@@ -97,7 +97,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         micro_ops=unrolled_micro_ops(tiles, whole),
         least_fills=weights + data,
         limits={
-            "chunks that load something": by_chunk | (values["weights_level"] == CHUNK) | (tiles.chunks == 1)
+            "chunks that load something": by_chunk | (values["weights_level"] == CHUNK) | (tiles.chunks == 1),
+            "the parameters of columns": (tiles.sizes["x"] <= config.par_depth) | (not workload.turned),
         },
         innermost=innermost(workload),
     )
@@ -167,7 +168,8 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
         s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1]))
         s.set_scope("padded", "inp")
     s.cache_read("W", tiles.at(knobs.weights_level, chunk[-1]), "wgt")
-    s.cache_read("P", tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth), "par")
+    of_filters = tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth)
+    s.cache_read("P", tiles.columns if workload.turned else of_filters, "par")
     zeros = expression.zero_points
     s.tensorize(
         "conv.b",
@@ -193,6 +195,7 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
         planes=details.planes,
         tiles=details.tiles,
         zero_points=details.zero_points,
+        turned=workload.turned,
         **common,
     )
 

@@ -15,7 +15,14 @@ from vdla.isa.config import Config
 from ...graph.abilities import Abilities, needs
 from ...graph.crop_taps import crop_taps
 from ...graph.errors import node_error
-from ...graph.fuse import fuse_combines, fuse_lookups, fuse_phases, fuse_pool, fuse_spare_positions
+from ...graph.fuse import (
+    fuse_combines,
+    fuse_lookups,
+    fuse_phases,
+    fuse_pool,
+    fuse_spare_positions,
+    fuse_swaps,
+)
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Rows, Table
 from ...graph.layout import Layout
@@ -30,6 +37,7 @@ from .pool import MAX_POOL, MOST_WINDOW
 from .pool_kernels import is_broadcast, max_pool_workload
 from .rolling_pool import PATCH_CONV2D_POOL
 from .split_products import split_products
+from .turned_kernels import turns
 from .whole_blocks import whole_blocks
 from .workload import Workload
 
@@ -58,7 +66,9 @@ def legalize(graph: Graph, config: Config) -> Legalized:
         graph = remove_dead(fuse_combines(graph, partial(_takes_planes, config, graph)))
     graph = crop_taps(fuse_phases(graph))
     if config.has("table"):
-        graph = split_products(graph, Blocks.of(config).block)
+        graph = split_products(graph, Blocks.of(config).block, turns(config))
+    if turns(config):
+        graph = fuse_swaps(graph, Blocks.of(config).block)
     graph = whole_blocks(graph, config)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
     makers = graph.producers()

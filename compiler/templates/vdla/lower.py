@@ -21,6 +21,7 @@ from ...graph.int8_operators import (
     Rows,
     Swap,
     Table,
+    Turned,
 )
 from ...ir.printer import format_node
 from ...ir.stmt import Program
@@ -45,6 +46,7 @@ from .row_kernels import row_kernel
 from .swap_kernels import swap_kernels
 from .table import template_of
 from .template import Kernel, Source
+from .turned_kernels import turned_kernels
 from .workload import Workload
 
 Dump = Callable[[str, str], None]
@@ -95,6 +97,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return tuple(position_kernels(config, graph, node, operator))
         case Swap() as operator:
             return tuple(swap_kernels(config, graph, node, operator))
+        case Turned() as operator:
+            return tuple(turned_kernels(config, graph, node, operator))
         case Products() as operator:
             return tuple(product_kernels(config, graph, node, operator))
         case Rows() as operator:

@@ -9,12 +9,12 @@ from typing import Any
 
 from ..workload_limits import MOST_ELEMENTS, MOST_POSITIONS, MOST_SIZE, MOST_STEP, WorkloadError
 from .table import TEMPLATES
-from .workload import CHAINED, OF_SERIES, Workload
+from .workload import CHAINED, UNRECORDED, Workload
 
 
 def workload_from_dict(value: Mapping[str, Any]) -> Workload:
     """The workload that `to_dict` described. WorkloadError for anything else, and where it is none by `checked`."""
-    names = [item.name for item in fields(Workload) if item.name not in (*CHAINED, OF_SERIES)]
+    names = [item.name for item in fields(Workload) if item.name not in (*CHAINED, *UNRECORDED)]
     if unknown := sorted((value.keys() - set(CHAINED)) ^ set(names)):
         raise WorkloadError(
             f"a workload of the accelerator has the fields {', '.join(names)}; see {unknown[0]!r}"

@@ -18,8 +18,11 @@ from ...graph.names import unused
 from ...te.blocks import Pair, ceil_div
 
 
-def split_products(graph: Graph, block: int) -> Graph:
-    """The graph with such convolutions cut at blocks of `block` channels; what nothing reads of them is left out."""
+def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
+    """The graph with such convolutions cut at blocks of `block` channels; what nothing reads of them is left out.
+
+    Where the machine `turns` products, what is read with channels and positions exchanged is such a part, too.
+    """
     readers: dict[str, list[Node]] = {}
     for node in graph.nodes:
         for name in dict.fromkeys(node.inputs):
@@ -34,7 +37,8 @@ def split_products(graph: Graph, block: int) -> Graph:
             continue
         mine = readers.get(node.output, [])
         ranges = [_range(graph, node.output, reader, readers, kept, block) for reader in mine]
-        parts = _parts(mine, [item for item in ranges if item is not None])
+        alone = [_is_alone(graph, reader, block, turns) for reader in mine]
+        parts = _parts(alone, [item for item in ranges if item is not None])
         if None in ranges or parts is None:
             continue
         made: list[Node] = []
@@ -115,16 +119,21 @@ def _range(
     return None if (low, high) == (0, channels) else (low, high)
 
 
-def _parts(readers: Sequence[Node], ranges: Sequence[Pair]) -> list[Pair] | None:
-    """The parts to cut into: a table's, and those of all others that overlap; None where no table has one."""
-    if len(readers) != len(ranges):
+def _is_alone(graph: Graph, reader: Node, block: int, turns: bool) -> bool:
+    """Whether the store of a part of its own does what a node does: look up, or exchange channels and positions."""
+    if isinstance(reader.operator, Swap):
+        _, _, height, width = graph.tensors[reader.inputs[0]].nchw
+        return turns and height * width % block == 0
+    return isinstance(reader.operator, Table)
+
+
+def _parts(alone: Sequence[bool], ranges: Sequence[Pair]) -> list[Pair] | None:
+    """The parts to cut into: those of nodes that are to be `alone`, and those of all others that overlap; None where
+    none is."""
+    if len(alone) != len(ranges):
         return None
-    tables = {
-        item for reader, item in zip(readers, ranges, strict=True) if isinstance(reader.operator, Table)
-    }
-    others = sorted(
-        item for reader, item in zip(readers, ranges, strict=True) if not isinstance(reader.operator, Table)
-    )
+    tables = {item for own, item in zip(alone, ranges, strict=True) if own}
+    others = sorted(item for own, item in zip(alone, ranges, strict=True) if not own)
     joined: list[Pair] = []
     for low, high in others:
         if joined and low < joined[-1][1]:
@@ -133,8 +142,7 @@ def _parts(readers: Sequence[Node], ranges: Sequence[Pair]) -> list[Pair] | None
             joined.append((low, high))
     parts = sorted({*tables, *joined})
     apart = all(before[1] <= after[0] for before, after in pairwise(parts))
-    alone = len(tables) == sum(isinstance(reader.operator, Table) for reader in readers)
-    return parts if tables and apart and alone else None
+    return parts if tables and apart and len(tables) == sum(alone) else None
 
 
 def _part(node: Node, low: int, high: int) -> Node:

@@ -183,10 +183,11 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """`names` of the loops over tiles, outermost first, and `output`, the one over output blocks."""
+    """`names` of the loops over tiles, outermost first; `output` and `columns` are over these."""
 
     names: tuple[str, str, str]
     output: str
+    columns: str
 
     @property
     def innermost(self) -> str:
@@ -216,4 +217,4 @@ def cut_tiles(s: Schedule, knobs: Knobs, lanes: tuple[str, ...]) -> TileLoops:
     first, second, third = (loops[letter][0] for letter in knobs.order)
     outer = ("n", first, second, third) if knobs.order[0] != "o" else (first, "n", second, third)
     s.reorder(*outer, *(loops[letter][1] for letter in "oyx"), *lanes)
-    return TileLoops(names=(first, second, third), output=loops["o"][0])
+    return TileLoops(names=(first, second, third), output=loops["o"][0], columns=loops["x"][0])

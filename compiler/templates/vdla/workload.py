@@ -27,7 +27,8 @@ class Workload:
     `operand`: stage B of the store pipeline reads a second tensor. The pool is that of "patch_conv2d_pool", behind the
     convolution; the window of the pooling templates is `kernel`. `resident`: the input lies in the chain memory, pads
     included. `margins`: so does the output, with these (top, left, bottom, right) positions around it. `own_weights`:
-    the images are kernels in a series, which have weights of their own each.
+    the images are kernels in a series, which have weights of their own each. `turned`: columns have parameters of their
+    own, not filters.
     """
 
     template: str
@@ -48,6 +49,7 @@ class Workload:
     resident: bool = field(default=False, repr=False)
     margins: Pads | None = field(default=None, repr=False)
     own_weights: bool = field(default=False, repr=False)
+    turned: bool = field(default=False, repr=False)
 
     @property
     def pool(self) -> Window:
@@ -83,11 +85,11 @@ class Workload:
         return Post(combination=addition if self.operand else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The workload as JSON values, `template` first; what is CHAINED only where it is. No record is of a series."""
+        """The workload as JSON values, `template` first; CHAINED fields only where they say something."""
         return {
             name: list(v) if isinstance(v, tuple) else v
             for name, v in asdict(self).items()
-            if name != OF_SERIES and (name not in CHAINED or v not in (None, False))
+            if name not in UNRECORDED and (name not in CHAINED or v not in (None, False))
         }
 
 
@@ -170,8 +172,8 @@ def vector_loops(shape: LayerShape) -> tuple[str, ...]:
     return ("s", "b", "j") if shape.vectors > 1 else ("b", "j")
 
 
-OF_SERIES = "own_weights"
-"""The field that only says how knobs are chosen."""
+UNRECORDED = ("own_weights", "turned")
+"""The fields of which no record tells: how knobs are chosen, and convolutions whose results lie turned."""
 CHAINED = ("resident", "margins")
 """The fields of a workload that say what lies in the chain memory."""
 WIDENED = ("max_pool", "average_pool", "elementwise")

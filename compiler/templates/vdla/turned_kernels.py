@@ -1,0 +1,63 @@
+"""Kernels of convolutions whose results lie with channels and positions exchanged: weights and activations change
+places.
+
+A block of channels at as many positions is a tile of weights as it lies in memory: each position is a row. Filters,
+which are constants, are laid out as the positions of an activation. So the array gives, for each filter, the values of
+a block of positions as a vector, which is how products with them as weights want it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ...graph.constants import Constant, pack_operand
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Turned
+from ...te.blocks import Blocks, Window, ceil_div
+from .conv2d import CONV2D
+from .template import Details, Kernel, Source, parameters
+from .workload import windowed
+
+
+def turns(config: Config) -> bool:
+    """Whether the machine can exchange weights and activations: tiles of both are square, of one image."""
+    blocks = Blocks.of(config)
+    return config.batch == 1 and blocks.inputs == blocks.outputs == 1
+
+
+def turned_kernels(config: Config, graph: Graph, node: Node, operator: Turned) -> list[Kernel]:
+    """One kernel for each image. The input has whole blocks of positions."""
+    lanes, convolution = config.block_out, operator.convolution
+    batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
+    positions, filters = height * width, len(convolution.weight)
+    workload = replace(
+        windowed(CONV2D.name, (1, channels, 1, filters), positions, Window(kernel=(1, 1))), turned=True
+    )
+    details = Details(post=convolution.post, tiles=positions // lanes, name=node.name)
+    of_lanes = [
+        np.repeat(np.broadcast_to(part, (filters,)), lanes) for part in (convolution.bias, convolution.scale)
+    ]
+    constants = {
+        "X": Constant(
+            form=pack_operand, arrays=(convolution.weight.reshape(filters, channels).T[None, :, None],)
+        ),
+        "P": parameters(config, *of_lanes),
+    }
+    return [
+        Kernel(
+            workload=workload,
+            source=Source(workload=workload, details=details),
+            tensors={"W": node.inputs[0], "Y": node.output},
+            constants=constants,
+            recorded=False,
+            offsets={
+                "W": image * ceil_div(channels, lanes) * positions * lanes,
+                "Y": image * positions * filters,
+            },
+            series=replace(workload, batch=batch, own_weights=True) if batch > 1 else None,
+        )
+        for image in range(batch)
+    ]
