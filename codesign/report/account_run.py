@@ -54,7 +54,13 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
             # Weights and activations change places.
             weight = convolution.weight
             read = graph.tensors[node.inputs[0]].size
-            return {"inp": weight.size, "wgt": read, "par": 4 * weight.shape[0], "out": out}
+            return {
+                "inp": weight.size,
+                "wgt": read,
+                "par": 4 * weight.shape[0],
+                "operand": operand,
+                "out": out,
+            }
         case Int8MaxPool() | Int8AveragePool():
             return {"inp": input_bytes(graph, node), "out": out}
         case Int8Elementwise():

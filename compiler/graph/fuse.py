@@ -236,9 +236,10 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
     return (columns, pitch) if np.array_equal(wanted.reshape(batch, -1), index) else None
 
 
-def fuse_swaps(graph: Graph, block: int) -> Graph:
+def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
     """Channels and positions that are exchanged behind a 1x1 convolution of whole blocks of `block` positions become
-    its own: no result is moved. For accelerators."""
+    its own: no result is moved. For accelerators; those that `broadcast` take a constant of one value for each channel
+    as the operand of the convolution."""
 
     def merge(first: Node, second: Node) -> Node | None:
         operator, swap = first.operator, second.operator
@@ -247,21 +248,31 @@ def fuse_swaps(graph: Graph, block: int) -> Graph:
         _, _, height, width = graph.tensors[first.output].nchw
         if swap.channels is not None or swap.positions != height * width or swap.positions % block:
             return None
-        return _joined(first, second, Turned(convolution=operator)) if _of_positions(operator) else None
+        if not _of_positions(operator):
+            return None
+        if operator.post.has_operand and not (broadcast and _is_plane_constant(graph, first.inputs[1])):
+            return None
+        return _joined(first, second, Turned(convolution=operator))
 
     return _merge_pairs(graph, merge)
 
 
 def _of_positions(operator: Int8Convolution) -> bool:
-    """Whether a convolution is one of single positions that ends with stage A."""
+    """Whether a convolution is one of single positions, without what moves or looks up its results."""
     return (
         operator.window == Window(kernel=(1, 1))
         and operator.groups == 1
-        and operator.post.combination is None
         and operator.pool is None
         and operator.phases is None
         and operator.spaced is None
         and operator.table is None
+    )
+
+
+def _is_plane_constant(graph: Graph, name: str) -> bool:
+    return (
+        name in graph.constants
+        and graph.tensors[name].nchw[0] == graph.tensors[name].nchw[2] == 1 == (graph.tensors[name].nchw[3])
     )
 
 

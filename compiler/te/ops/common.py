@@ -115,7 +115,7 @@ def output_buffers(
     are neighbouring columns of Y. With `apart` above 1 there is a dimension of that many vectors behind the columns.
     With `margins` Y lies in the chain memory, these (top, left, bottom, right) around it; where there is an operand all
     must be 0, since both lie alike. With `planes` R has one position for each plane of Y. With `turned` columns have
-    parameters of their own, and filters have not: P int32[columns, 2, co], equal in all lanes.
+    parameters, and an operand, of their own, and filters have not: P int32[columns, 2, co] and R of one block.
     """
     lanes, (images, filters, rows, columns) = (blocks.batch, blocks.block_out), shape
     if filters % blocks.outputs:
@@ -125,6 +125,7 @@ def output_buffers(
     entries = columns if turned else filters
     parameters = Buffer(name="P", shape=(entries, 2, blocks.block_out), dtype=DType.INT32)
     like = (*stored[:2], 1, 1, *stored[4:]) if planes else stored
+    like = (stored[0], 1, *stored[2:]) if turned else like
     operand = Buffer(name="R", shape=like, dtype=DType.INT8) if post.has_operand else None
     if margins is None:
         return parameters, Buffer(name="Y", shape=stored, dtype=DType.INT8), operand
@@ -185,7 +186,7 @@ def post_nest(
         first = (0,) * (len(buffer.shape) - 6)  # of vectors that lie apart
         if buffer.shape[2:4] == (1, 1) != out.shape[2:4]:
             return buffer[n, o, 0, 0, *first, b, j]
-        return buffer[n, o, row, column, *first, b, j]
+        return buffer[n, 0 if turned and buffer is operand else o, row, column, *first, b, j]
 
     views = Views(
         out=lambda b, j: at(out, b, j),

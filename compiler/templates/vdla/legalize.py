@@ -68,7 +68,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     if config.has("table"):
         graph = split_products(graph, Blocks.of(config).block, turns(config))
     if turns(config):
-        graph = fuse_swaps(graph, Blocks.of(config).block)
+        graph = fuse_swaps(graph, Blocks.of(config).block, broadcast=config.has("broadcast"))
     graph = whole_blocks(graph, config)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
     makers = graph.producers()

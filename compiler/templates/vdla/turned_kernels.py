@@ -29,14 +29,21 @@ def turns(config: Config) -> bool:
 
 
 def turned_kernels(config: Config, graph: Graph, node: Node, operator: Turned) -> list[Kernel]:
-    """One kernel for each image. The input has whole blocks of positions."""
+    """One kernel for each image. The input has whole blocks of positions; an operand is a constant of one value for
+    each filter."""
     lanes, convolution = config.block_out, operator.convolution
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     positions, filters = height * width, len(convolution.weight)
-    workload = replace(
-        windowed(CONV2D.name, (1, channels, 1, filters), positions, Window(kernel=(1, 1))), turned=True
+    post = convolution.post
+    workload = windowed(
+        CONV2D.name,
+        (1, channels, 1, filters),
+        positions,
+        Window(kernel=(1, 1)),
+        operand=post.has_operand,
     )
-    details = Details(post=convolution.post, tiles=positions // lanes, name=node.name)
+    workload = replace(workload, turned=True)
+    details = Details(post=post, tiles=positions // lanes, name=node.name)
     of_lanes = [
         np.repeat(np.broadcast_to(part, (filters,)), lanes) for part in (convolution.bias, convolution.scale)
     ]
@@ -46,6 +53,9 @@ def turned_kernels(config: Config, graph: Graph, node: Node, operator: Turned) -
         ),
         "P": parameters(config, *of_lanes),
     }
+    if post.has_operand:
+        of_filters = graph.constants[node.inputs[1]].reshape(1, 1, 1, filters)
+        constants["R"] = Constant(form=pack_operand, arrays=(np.repeat(of_filters, lanes, axis=1),))
     return [
         Kernel(
             workload=workload,

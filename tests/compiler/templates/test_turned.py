@@ -9,7 +9,8 @@ import pytest
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.int8_operators import Swap, Table
+from vdla.compiler.graph.int8_operators import Int8Elementwise, Swap, Table
+from vdla.compiler.te.post import Combination
 from vdla.isa.config import load_config
 
 from ..random_networks import builder
@@ -48,6 +49,21 @@ def test_it_is_one_product(images: int):
     assert node.kind == "Turned"
     assert count_macs(result.graph, node) == count_macs(graph, convolution)
     assert compulsory_bytes(result.graph, node) == compulsory_bytes(graph, convolution)
+    assert assert_right(result) > 50
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_a_constant_for_each_filter_is_its_operand(constant: bool):
+    b = builder(6)
+    source = b.input(2, 8, 8, 1)
+    made = b.convolution(source, 12, (1, 1))
+    bias = b.constant(1, 12, 1, 1) if constant else b.convolution(source, 12, (8, 1))
+    add = Combination(kind="add", ratio_self=0.75, ratio_operand=0.5)
+    both = b._append("add", Int8Elementwise(combination=add), (made, bias), b.tensors[made].shape, 0)
+    swapped = b._append("swap", Swap(positions=8), (both,), (2, 8, 12, 1), 0)
+    config = replace(MACHINE, extensions=(*MACHINE.extensions, "broadcast"))
+    result = compile_graph(b.graph(swapped), config, virtual_threads=2, verify=True)
+    assert ("Turned" in [node.kind for node in result.graph.nodes]) == constant
     assert assert_right(result) > 50
 
 
