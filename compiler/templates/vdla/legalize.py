@@ -62,7 +62,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     Raises NodeError for a node that needs an extension which the machine lacks.
     """
     _check_extensions(graph, config)
-    if Abilities.of(config).planes and not config.chain_buffer_bytes:
+    if Abilities.of(config).planes:
         graph = remove_dead(fuse_combines(graph, partial(_takes_planes, config, graph)))
     graph = crop_taps(fuse_phases(graph))
     if config.has("table"):
@@ -113,7 +113,10 @@ def _check_extensions(graph: Graph, config: Config) -> None:
 
 
 def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
-    """Whether the store of a convolution may combine with one value for each plane: that of blocks of channels, 1x1."""
+    """Whether the store of a convolution may combine with one value for each plane: that of blocks of channels, 1x1.
+
+    Not where the chain memory may hold its output, with pads, which an operand has not.
+    """
     operator = node.operator
     return (
         isinstance(operator, Int8Convolution)
@@ -121,6 +124,7 @@ def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
         and operator.groups == 1
         and operator.phases is None
         and graph.tensors[node.inputs[0]].nchw[1] % config.block_in == 0
+        and graph.tensors[node.output].size > config.chain_buffer_bytes
     )
 
 
