@@ -19,6 +19,7 @@ from ..te.blocks import Pair, Window
 from .geometry import plane_read
 from .graph import Graph, Node
 from .int8_operators import (
+    Attention,
     Group,
     Int8AveragePool,
     Int8Convolution,
@@ -39,6 +40,10 @@ def convolution_shape(graph: Graph, node: Node, operator: Int8Convolution) -> tu
 def count_macs(graph: Graph, node: Node) -> int:
     """Multiplies of the ONNX convolution or matrix product in a node."""
     node = as_convolution(node)
+    if isinstance(operator := node.operator, Attention):
+        return sum(
+            count_macs(graph, replace(node, operator=item)) for item in (operator.scores, operator.context)
+        )
     if isinstance(operator := node.operator, Products):
         return len(operator.groups) * operator.rows * operator.columns * operator.depth
     if not isinstance(operator, Int8Convolution) or not operator.share:
@@ -83,6 +88,9 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
     """Bytes that the ONNX convolution or matrix product in a node cannot avoid to move: the input elements that some
     window reads, weights, output and biases. A node that is a part of one has its share of the input."""
     node = as_convolution(node)
+    if isinstance(operator := node.operator, Attention):
+        # Scores and their shares stay on the chip.
+        return sum(graph.tensors[name].size for name in (*node.inputs, node.output))
     if isinstance(operator := node.operator, Products):
         rows, columns, depth, groups = operator.rows, operator.columns, operator.depth, operator.groups
         left, right = ({(group.image, *side) for group, side in sides} for sides in _sides(operator))

@@ -241,6 +241,17 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Inputs: the two factors of `scores`, and the second one of `context`, whose first is the `shares` of the scores.
+    out = `context`; every group of it has the rows of the group of `scores` in its place. For accelerators with a chain
+    memory, which has scores and shares."""
+
+    scores: Products
+    shares: Rows
+    context: Products
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quantize:
     """Input: what the host hands over: float32, or the model's own integers. Output: stored values of `quantization`,
     rounded as QuantizeLinear does, with the input's elements in their order. For processors only."""
@@ -270,6 +281,7 @@ Int8Operator = (
     | Turned
     | Rows
     | Products
+    | Attention
     | Quantize
     | Dequantize
 )

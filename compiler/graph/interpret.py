@@ -18,6 +18,7 @@ from ..te.post import Combination
 from .geometry import window_extent
 from .graph import Graph, Node
 from .int8_operators import (
+    Attention,
     Channels,
     Int8AveragePool,
     Int8Convolution,
@@ -101,6 +102,8 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             return _products(operator, operands)
         case Rows():
             return _of_rows(operator, operands[0])
+        case Attention(scores=scores, shares=shares, context=context):
+            return _products(context, [_of_rows(shares, _products(scores, operands[:2])), operands[2]])
         case Resample():
             return _resampled(operator, operands[0])
         case _:

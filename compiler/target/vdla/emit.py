@@ -134,7 +134,7 @@ class LayerEmitter:
         self._spans: dict[int, int] = {}
         self._varying: set[str] = set()
         self.margins_filled = False
-        self.table_loaded = False
+        self.tables_loaded: set[str] = set()
 
     def run(self, kept: KeptDrafts | None = None, key: Hashable | None = None) -> None:
         """Emit all. What is `kept` under the kernels' `key`, of as many at the same addresses, is not made again."""

@@ -8,6 +8,7 @@ from vdla.isa.config import TABLE_BYTES
 from vdla.isa.rows import PLANES
 
 from ...ir.stmt import Intrinsic
+from .chain_memory import chain_span
 from .columns import Column, Iterations, item
 from .machine import Span
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """One tile an iteration. The store unit's instructions are in order, so its entries and parameters serve all."""
+    """One tile an iteration. The store unit's instructions are in order, so its entries and parameters serve all.
+
+    Tiles whose shares stay on the chip lie dense in the chain memory.
+    """
     config, element = emitter.config, emitter.config.out_bytes
     attributes = {name: int(value) for name, value in leaf.attributes}
     operands = dict(zip([formal.name for formal in leaf.declaration.parameters], leaf.operands, strict=True))
@@ -26,12 +30,12 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
     count, positions = (item(extent(at), 0) for extent in accumulators.extents[-2:])
     down, pitch = accumulators.strides[-2], out.strides[-2]
     corner = accumulators.base(at) + accumulators.offset(at)
-    base = emitter.dram(operands["out"].buffer, at) // element + out.offset(at)
-    parameters = emitter.dram(operands["par"].buffer, at) // config.par_bytes
-    of_layer = emitter.dram(operands["par"].buffer, inner.kernels()) // config.par_bytes
-    entries = operands["par"].buffer.shape[0]
-    if attributes["look_up"] and not emitter.table_loaded:
-        emitter.table_loaded = True
+    chained = emitter.chained(operands["out"].buffer)
+    start = emitter.dram(operands["out"].buffer, at) if chained is None else chained.address
+    base = start // element + out.offset(at)
+    par = operands["par"]
+    if attributes["look_up"] and "rows" not in emitter.tables_loaded:
+        emitter.tables_loaded.add("rows")
         address = emitter.dram(operands["table"].buffer, inner.kernels()) // TABLE_BYTES
         planes: dict[str, Column] = {"sram_base": config.tables, "dram_base": address, "y_size": 1}
         emitter.add("LOAD.TABLE", first, {**planes, "x_size": PLANES, "x_stride": PLANES})
@@ -53,6 +57,21 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
     if attributes["look_up"]:
         emitter.add("ROWS", inner.position, {**shape, "maximum": 1}, reads=reads)
     emitter.add("ROWS", inner.position, shape, reads=reads)
+    if par.buffer.scope == "par":
+        # One entry, which is there: all parameters are those of a vector.
+        entry = emitter.access(par)
+        index = entry.base(at) + entry.offset(at)
+        emitter.add(
+            "STORE.POST",
+            inner.position,
+            {**shape, "dram_base": base, "par_index": index, "x_stride": pitch, "rows": 1, "chain": 1},
+            reads=(*reads, Span("par", index, index + 1)),
+            writes=(chain_span(config, base * element, count * positions * element),),
+        )
+        return
+    parameters = emitter.dram(par.buffer, at) // config.par_bytes
+    of_layer = emitter.dram(par.buffer, inner.kernels()) // config.par_bytes
+    entries = par.buffer.shape[0]
     together = count if entries == 1 else min(count, config.par_depth)
     for start in range(0, count, together):
         size = min(together, count - start)

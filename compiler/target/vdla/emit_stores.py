@@ -44,8 +44,8 @@ _NONE = _Dimension((), 1, ())
 
 def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
     """STORE.POST: loops become its rows and columns, several together where addresses go on; others are unrolled."""
-    if "table" in dict(leaf.attributes) and not emitter.table_loaded:
-        emitter.table_loaded = True
+    if "table" in dict(leaf.attributes) and "look-up" not in emitter.tables_loaded:
+        emitter.tables_loaded.add("look-up")
         _load_table(emitter, leaf, around)
     out, accumulators, parameters, operand = operands = _operands(emitter, leaf)
     accesses = [out, *accumulators, parameters, *([] if operand is None else [operand])]
@@ -190,7 +190,7 @@ def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place
 
 
 def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> None:
-    """LOAD.TABLE of the layer's only table, in front of its first store. It is the same for all of them.
+    """LOAD.TABLE of the layer's only table of look-ups, in front of its first store. It is the same for all of them.
 
     The layer before may still use its own: the store unit's instructions are in order.
     """

@@ -24,6 +24,7 @@ from ...ir.stmt import (
 from ...ir.types import DType
 from ..blocks import Blocks
 from ..post import Post, post_value
+from .common import CHAIN
 
 LEAST = -1 << (DIFFERENCE_BITS - 1)
 """No element is less."""
@@ -47,15 +48,18 @@ class Shares:
 
 
 def rows_declaration(
-    blocks: Blocks, count: int, positions: int, shares: Shares, post: Post
+    blocks: Blocks, count: int, positions: int, shares: Shares, post: Post, *, kept: bool = False
 ) -> IntrinsicDeclaration:
     """A tile: out int8[count, positions, 1, co] of acc int32 like it, par int32[count or 1, 2, co] and, where shares
     look up, table int8[768].
+
+    With `kept` out lies in the chain memory, and par in the parameter table.
     """
     lanes = (count, positions, blocks.batch, blocks.block_out)
-    out = Buffer(name="out", shape=lanes, dtype=DType.INT8)
+    entries = (count if shares.own else 1, 2, blocks.block_out)
+    out = Buffer(name="out", shape=lanes, dtype=DType.INT8, scope=CHAIN if kept else "dram")
     acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
-    par = Buffer(name="par", shape=(count if shares.own else 1, 2, blocks.block_out), dtype=DType.INT32)
+    par = Buffer(name="par", shape=entries, dtype=DType.INT32, scope="par" if kept else "dram")
     table = Buffer(name="table", shape=(768,), dtype=DType.INT8)
     value, total = (
         Buffer(name=name, shape=(1,), dtype=DType.INT64, scope="register") for name in ("value", "total")

@@ -11,6 +11,7 @@ from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
 from ...graph.graph import Graph, Node, Tensor
 from ...graph.int8_operators import (
+    Attention,
     Channels,
     Dequantize,
     Int8AveragePool,
@@ -91,7 +92,7 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
             return _quantize(graph, node, operator)
         case Dequantize():
             return _dequantize(graph, node, operator)
-        case Rows() | Products() | Turned():
+        case Rows() | Products() | Turned() | Attention():
             raise AssertionError(f"{node.name}: {node.kind} is imported for accelerators alone")
 
 

@@ -14,11 +14,12 @@ from math import prod
 from vdla.isa.config import Config
 
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8Convolution
+from ...graph.int8_operators import Attention, Int8Convolution
 from ...graph.layout import blocked_shape
 from ...graph.memory_plan import Buffer, lifetimes, plan_memory
 from ...target.vdla.placement import ChainBuffer
 from ...te.blocks import Pads
+from .attention_kernels import kept_places
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D, widened
 from .table import template_of
@@ -49,6 +50,9 @@ class _Candidate:
 def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> Chained:
     """As many tensors as the chain memory of `config` holds, and the kernels that make and read them there."""
     places = {} if config.chain_depth == 0 else _places(config, graph, _candidates(config, graph, kernels))
+    for node in graph.nodes:
+        if isinstance(node.operator, Attention):
+            places = {**places, **kept_places(config, node)}
     if not places:
         return Chained(kernels=kernels, places={})
     return Chained(
@@ -134,7 +138,12 @@ def _candidate(
 def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
     """Where those lie that fit beside one another."""
     lives, word = lifetimes(graph), max(config.inp_bytes, config.out_bytes)
-    chosen: list[Buffer] = []
+    # Attention has the whole memory for itself.
+    chosen = [
+        Buffer(name=node.name, size=config.chain_buffer_bytes, first=step, last=step)
+        for step, node in enumerate(graph.nodes)
+        if isinstance(node.operator, Attention)
+    ]
     offsets: Mapping[str, int] = {}
     for name, candidate in sorted(candidates.items(), key=lambda item: (-item[1].saved, item[0])):
         first, last = lives[name]

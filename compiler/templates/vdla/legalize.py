@@ -29,6 +29,7 @@ from ...graph.layout import Layout
 from ...graph.remove_dead import remove_dead
 from ...graph.split_pools import split_max_pools
 from ...te.blocks import Blocks, Window
+from .attention_kernels import fuse_attention
 from .convolution_kernels import patch_workload, pooled_workload
 from .joined_tensors import Inside, joined_tensors
 from .patch_conv2d import PATCH_CONV2D
@@ -90,7 +91,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     )
     if config.has("table"):
         graph = fuse_lookups(graph)
-    graph = fuse_spare_positions(graph, interleaved)
+    graph = fuse_attention(config, fuse_spare_positions(graph, interleaved))
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
     layouts |= dict.fromkeys(interleaved, "interleaved")
     return Legalized(graph=graph, layouts=layouts, inside=joined_tensors(graph, config))

@@ -9,6 +9,7 @@ from vdla.isa.config import Config
 
 from ...graph.graph import Node
 from ...graph.int8_operators import (
+    Attention,
     Channels,
     Int8AveragePool,
     Int8Convolution,
@@ -33,6 +34,7 @@ from ...target.vdla.link import LoweredKernel, LoweredLayer
 from ...target.vdla.machine import scratchpad_depths, seen_by_kernels
 from ...te.post import Post
 from ..space import EmptySpaceError, Values
+from .attention_kernels import attention_kernel
 from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
 from .grouped_kernels import grouped_kernels
@@ -101,6 +103,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return tuple(turned_kernels(config, graph, node, operator))
         case Products() as operator:
             return tuple(product_kernels(config, graph, node, operator))
+        case Attention() as operator:
+            return (attention_kernel(config, graph, node, operator),)
         case Rows() as operator:
             return (row_kernel(config, graph, node, operator),)
         case Resample() as operator:

@@ -8,6 +8,7 @@ from vdla.isa.config import Config
 
 from ..space import Space
 from ..template import table_of
+from .attention import ATTENTION
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
 from .patch_conv2d import PATCH_CONV2D
@@ -26,6 +27,7 @@ TEMPLATES: Mapping[str, VdlaTemplate] = table_of(
     AVERAGE_POOL,
     ELEMENTWISE,
     ROWS,
+    ATTENTION,
 )
 
 

@@ -1,0 +1,182 @@
+"""Attention on the accelerator: tiles of queries, scores and their softmax on the chip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from vdla.isa.config import Config
+from vdla.isa.rows import MOST_ELEMENTS
+from vdla.isa.timing import post_latency
+
+from ...ir.stmt import Program
+from ...schedule import Schedule
+from ...te.blocks import Pair, ceil_div
+from ...te.ops.rows import Shares
+from ...te.post import PLAIN
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from .attention_program import Arithmetic, AttentionShape, Stack, attention_program, tiles_apart
+from .estimate import FITTED, Fitted, together
+from .template import Details, Expression, VdlaTemplate
+from .tile_space import balanced_sizes
+from .workload import Workload
+
+STORE_GAP = 6
+"""Cycles from the end of a store to the first read of the next one that waits for it, registers set between."""
+ENTRIES = 3
+"""Parameter entries of a kernel: of scores, shares and context."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionExpression(Expression):
+    """With what the program of tiles of another size takes."""
+
+    shape: AttentionShape
+    arithmetic: Arithmetic
+
+
+def space(config: Config, workload: Workload) -> Space:
+    """All sizes of tiles, in queries."""
+    axis = Axis(name="rows", values=tuple(range(1, workload.height + 1)))
+    return Space(
+        template=workload.template,
+        axes=(axis,),
+        account=partial(cost, config, workload, fitted=None),
+        floor=1.0,
+        slack=np.inf,
+        capacities=frozenset(_limits(config, workload, np.ones(1, np.int64))),
+        candidates=({"rows": balanced_sizes(workload.height)},),
+    )
+
+
+def _blocks(config: Config, workload: Workload) -> tuple[int, int, int]:
+    """Blocks of a query's channels, of keys, and of a value's channels."""
+    depth, keys, width = (
+        ceil_div(size, config.block_out) for size in (workload.channels, workload.width, workload.filters)
+    )
+    return depth, keys, width
+
+
+def _limits(config: Config, workload: Workload, tile: np.ndarray) -> dict[str, np.ndarray]:
+    depth, keys, width = _blocks(config, workload)
+    one = np.ones_like(tile)
+    tiles = 2 * keys * (depth + width)
+    return {
+        "the accumulators": 2 * (keys + width) * tile <= config.acc_depth,
+        "the chain memory": 2 * keys * tile <= config.chain_depth,
+        "the input scratchpad": 2 * depth * tile <= config.inp_depth,
+        # And the unit matrix.
+        "the weight scratchpad": one * (tiles + 1) <= config.wgt_depth,
+        "the entries of rows": tile <= config.row_depth,
+        "the parameter table": one * ENTRIES <= config.par_depth,
+        "the elements of a row": one * keys * config.block_out <= MOST_ELEMENTS,
+        "the micro-op memory": one * (tiles // 2 + keys) <= config.uop_depth,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Cycles of what array and store unit do for a tile (`attention_program`), each beside what is named with it.
+
+    The array sums scores, then the context of the tile before, and widens its own scores; the store unit shares out the
+    tile before, keeps the scores of this one, and stores the context of the one before both.
+    """
+
+    scored: np.ndarray
+    shared: np.ndarray
+    summed: np.ndarray
+    kept: np.ndarray
+    widened: np.ndarray
+    stored: np.ndarray
+
+    @staticmethod
+    def of(config: Config, workload: Workload, tile: np.ndarray) -> Turn:
+        """The turn of tiles of these many queries."""
+        depth, keys, width = _blocks(config, workload)
+        alone, passes = post_latency(config) + STORE_GAP, config.post_passes
+        scored = tile * keys * depth
+        # Where both tiles' sums lie in one bank the array leaves only cycles in which it overwrites.
+        apart = tiles_apart(config, keys, width, tile)
+        waits = [np.where(apart, 0, tile * blocks) for blocks in (keys * (depth - 1), width * (keys - 1))]
+        beats = config.out_bytes / config.memory.bus_bytes
+        return Turn(
+            scored=scored,
+            shared=3 * (tile * keys * passes + alone) + waits[0],
+            summed=tile * keys * width,
+            kept=tile * keys * passes + alone,
+            widened=tile * keys,
+            stored=tile * width * max(float(passes), beats) + alone + config.memory.write_latency + waits[1],
+        )
+
+    @property
+    def cycles(self) -> np.ndarray:
+        """Cycles of a turn among others."""
+        widened = np.maximum(self.summed, self.kept) + self.widened
+        return np.maximum(self.scored, self.shared) + np.maximum(widened, self.kept + self.stored)
+
+
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
+    """Cycles of all turns, and what the first and the last one wait for."""
+    depth, keys, width = _blocks(config, workload)
+    tile = values["rows"]
+    count, turn = workload.batch * -(-workload.height // tile), Turn.of(config, workload, tile)
+    beats = config.inp_bytes / config.memory.bus_bytes
+    bus = beats * (depth + width) * (count * tile + workload.batch * keys * config.block_out)
+    first = beats * depth * (tile + keys * config.block_out) + config.memory.read_latency
+    cycles = (
+        together(FITTED.sharpness, count * turn.cycles, bus) + first + turn.kept + turn.shared + turn.stored
+    )
+    return Account(
+        limits=_limits(config, workload, tile),
+        bound=np.maximum(count * tile * keys * (depth + width), bus) * np.ones(np.shape(tile)),
+        quantities={ESTIMATE: cycles},
+        effective=values,
+    )
+
+
+def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
+    """The program of tiles; there is nothing else to decide."""
+    shape, arithmetic = _plain(config, workload)
+    if isinstance(expression, AttentionExpression):
+        shape, arithmetic = expression.shape, expression.arithmetic
+    name = expression.program.name
+    return Schedule(attention_program(config, shape, arithmetic, values["rows"], name))
+
+
+def _plain(config: Config, workload: Workload) -> tuple[AttentionShape, Arithmetic]:
+    """Matrices that lie one behind the other, as channels of their tensors."""
+    depth, keys, width = _blocks(config, workload)
+    lanes, count = config.block_out, workload.batch
+
+    def stack(blocks: int, positions: int) -> Stack:
+        return Stack(size=(count * blocks, positions), first=(0, 0), steps=((blocks, 0),))
+
+    shape = AttentionShape(
+        loops=(count,),
+        rows=workload.height,
+        depth=workload.channels,
+        keys=workload.width,
+        width=workload.filters,
+        queries_in=stack(depth, workload.height),
+        keys_in=stack(depth, keys * lanes),
+        values_in=stack(keys, width * lanes),
+        context_in=stack(width, workload.height),
+    )
+    shares = Shares(look_up=True, length=workload.width, own=False)
+    none: Pair = (0, 0)
+    return shape, Arithmetic(
+        scores=PLAIN, shares=shares, shared=PLAIN, context=PLAIN, zero_points=(none, none)
+    )
+
+
+def _express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+    shape, arithmetic = _plain(config, workload)
+    return attention_program(config, shape, arithmetic, 1, common["name"])
+
+
+# A workload's height and width are queries and keys, its channels and filters those of a query and of a value.
+ATTENTION = VdlaTemplate(
+    name="attention", space=space, schedule=schedule, cost=cost, express=_express, copies={}
+)

@@ -1,0 +1,348 @@
+"""Attention as one program: scores, their softmax and the context of tile after tile of queries, nothing of it in DRAM.
+
+A tile's scores are summed in the accumulators, requantized into the chain memory, and come back from there as
+accumulators, times the unit matrix: what statistics of rows read are stored values, not sums. Their shares go to the
+chain memory in turn, where the context's product finds them. Array and store unit work on two tiles at a time: while
+the array sums the scores of one, the store unit shares out the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from vdla.isa.config import Config
+
+from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, equal, maximum, minimum
+from ...ir.stmt import Alloc, Copy, For, Intrinsic, Program, Region, Stmt, nest, region, seq, whole
+from ...ir.types import DType
+from ...target.vdla import intrinsics
+from ...te.blocks import Blocks, Pair, ceil_div
+from ...te.ops.common import CHAIN
+from ...te.ops.rows import Shares, rows_declaration
+from ...te.post import Post
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Where the matrices of a stack begin in a tensor of (blocks of channels of all images, positions).
+
+    `first` is the (block, position) of the first one, `steps` those from one to the next along each loop over them.
+    """
+
+    size: Pair
+    first: Pair
+    steps: tuple[Pair, ...]
+
+    def at(self, digits: tuple[Expr, ...]) -> tuple[Expr, Expr]:
+        """Block and position at which the matrix of these indices of the loops begins."""
+        return self._along(digits, 0), self._along(digits, 1)
+
+    def _along(self, digits: tuple[Expr, ...], axis: int) -> Expr:
+        place: Expr = Const(self.first[axis])
+        for digit, step in zip(digits, self.steps, strict=True):
+            if step[axis]:
+                place = place + digit * step[axis]
+        return place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionShape:
+    """`loops` over the matrices of queries, keys, values and context, outermost first, and what each of them has.
+
+    `rows` queries of `depth` channels, `keys` keys and values, `width` channels of a value and of the context; the last
+    three in whole blocks where they lie in memory.
+    """
+
+    loops: tuple[int, ...]
+    rows: int
+    depth: int
+    keys: int
+    width: int
+    queries_in: Stack
+    keys_in: Stack
+    values_in: Stack
+    context_in: Stack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """Post-processing and zero points of the scores' and the context's products, and the softmax between them."""
+
+    scores: Post
+    shares: Shares
+    shared: Post
+    context: Post
+    zero_points: tuple[Pair, Pair]
+
+
+def attention_program(
+    config: Config, shape: AttentionShape, arithmetic: Arithmetic, tile: int, name: str
+) -> Program:
+    """The program of tiles of `tile` queries; the last one of a matrix begins where it ends with the matrix.
+
+    Parameters Q, K, V int8 and Y, tensors as they lie in memory (K and V in tiles of weights), P int32[3, 2, co], the
+    parameters of scores, shares and context, U int8[1, co, ci], the unit matrix, T int8[768], L int8[256] where scores
+    are looked up, and S and H int8[1, key blocks, 1, tile, 1, co] in the chain memory: scores and shares.
+    """
+    return _Attention(config, shape, arithmetic, tile, name).program()
+
+
+class _Attention:
+    def __init__(
+        self, config: Config, shape: AttentionShape, arithmetic: Arithmetic, tile: int, name: str
+    ) -> None:
+        self._config, self._shape, self._arithmetic = config, shape, arithmetic
+        self._tile, self._name, lanes = tile, name, config.block_out
+        self._lanes = lanes
+        self._depth, self._keys, self._width = (
+            ceil_div(size, lanes) for size in (shape.depth, shape.keys, shape.width)
+        )
+        vectors, tiles = (1, lanes), (lanes, lanes)
+
+        def tensor(letter: str, stack: Stack, element: Pair) -> Buffer:
+            blocks, positions = stack.size
+            return Buffer(name=letter, shape=(blocks, positions // element[0], *element), dtype=DType.INT8)
+
+        self.q, self.k, self.v, self.y = (
+            tensor("Q", shape.queries_in, vectors),
+            tensor("K", shape.keys_in, tiles),
+            tensor("V", shape.values_in, tiles),
+            tensor("Y", shape.context_in, vectors),
+        )
+        self.p = Buffer(name="P", shape=(3, 2, lanes), dtype=DType.INT32)
+        self.u = Buffer(name="U", shape=(1, *tiles), dtype=DType.INT8)
+        self.t = Buffer(name="T", shape=(768,), dtype=DType.INT8)
+        self.looked_up = Buffer(name="L", shape=(256,), dtype=DType.INT8)
+        kept = (1, self._keys, 1, tile, *vectors)
+        self.s, self.h = (Buffer(name=letter, shape=kept, dtype=DType.INT8, scope=CHAIN) for letter in "SH")
+
+        def held(name: str, scope: str, *sizes: int, of: Pair, dtype: DType = DType.INT8) -> Buffer:
+            return Buffer(name=name, shape=(*sizes, *of), dtype=dtype, scope=scope)
+
+        wide = DType.INT32
+        # Two of each, which take turns: tiles of queries, matrices of keys and values, sums of scores and of contexts.
+        self.queries = held("queries", "inp", 2, self._depth, tile, of=vectors)
+        self.key_tiles = held("keys", "wgt", 2, self._depth, self._keys, of=tiles)
+        self.value_tiles = held("values", "wgt", 2, self._keys, self._width, of=tiles)
+        self.unit = held("unit", "wgt", 1, of=tiles)
+        # In different banks, where there is room, so that one is read while the array fills the other.
+        room = tiles_apart(config, self._keys, self._width, tile)
+        self._steps = tuple(
+            [apart_by(config, blocks, tile) if room else blocks for blocks in (self._keys, self._width)]
+        )
+        blocks = 2 * self._steps[0] + self._steps[1] + self._width
+        self.sums = held("sums", "acc", blocks, tile, of=vectors, dtype=wide)
+        self.entries = held("entries", "par", 3, of=(2, lanes), dtype=wide)
+
+    def program(self) -> Program:
+        """All tiles, and two turns more: each tile's scores come a turn before its context, and that is stored yet a
+        turn later, when the store unit has time."""
+        count = prod(self._shape.loops) * self._tiles
+        t = Var("t")
+        here = minimum(t, count - 1)
+        before, last = (minimum(maximum(t - behind, 0), count - 1) for behind in (1, 2))
+        left, begun, stored = 1 - minimum(t // count, 1), minimum(t, 1) - t // (count + 1), minimum(t // 2, 1)
+
+        def only(name: str, times: Expr, *statements: Stmt) -> Stmt:
+            return For(var=Var(name), extent=times, body=seq(*statements))
+
+        turn = seq(
+            only("score", left, *self._loads(here), self._scored(here)),
+            only("share", begun, self._shared(before)),
+            only("keep", left, self._kept(here)),
+            only("sum", begun, self._summed(before)),
+            only("widen", left, self._widened(here)),
+            only("store", stored, self._stored(last)),
+        )
+        constants = [
+            Copy(name=f"load.{held.name}", destination=whole(held), source=whole(source))
+            for held, source in ((self.unit, self.u), (self.entries, self.p))
+        ]
+        body = seq(*constants, nest([(t, count + 2)], turn))
+        for buffer in (
+            *(self.entries, self.unit, self.key_tiles, self.value_tiles),
+            *(self.queries, self.sums),
+        ):
+            body = Alloc(buffer=buffer, body=body)
+        tables = (self.t, self.looked_up) if self._arithmetic.scores.table else (self.t,)
+        parameters = (self.q, self.k, self.v, self.p, self.u, *tables, self.s, self.h, self.y)
+        return Program(name=self._name, parameters=parameters, body=body)
+
+    @property
+    def _tiles(self) -> int:
+        """Tiles of a matrix."""
+        return ceil_div(self._shape.rows, self._tile)
+
+    def _digits(self, t: Expr) -> tuple[Expr, ...]:
+        group, found = t // self._tiles, []
+        for place, extent in enumerate(self._shape.loops):
+            inside = prod(self._shape.loops[place + 1 :])
+            found.append(group // inside % extent)
+        return tuple(found)
+
+    def _row(self, t: Expr) -> Expr:
+        """The first query of a tile."""
+        return minimum(t % self._tiles * self._tile, self._shape.rows - self._tile)
+
+    def _scores(self, t: Expr) -> Expr:
+        """The first block of accumulators of a tile's scores."""
+        return t % 2 * self._steps[0]
+
+    def _context(self, t: Expr) -> Expr:
+        return t % 2 * self._steps[1] + 2 * self._steps[0]
+
+    def _loads(self, t: Expr) -> list[Stmt]:
+        shape, digits, lanes = self._shape, self._digits(t), self._lanes
+
+        def load(held: Buffer, slot: Expr, source: Buffer, *starts: Expr) -> Copy:
+            sizes = held.shape[1:3]
+            return Copy(
+                name=f"load.{held.name}",
+                destination=region(held, (slot, 1), *((0, size) for size in held.shape[1:])),
+                source=region(
+                    source, *zip(starts, sizes, strict=True), *((0, size) for size in source.shape[2:])
+                ),
+                pad=Const(0, DType.INT8),
+            )
+
+        def of_matrix(held: Buffer, source: Buffer, stack: Stack) -> Stmt:
+            block, position = stack.at(digits)
+            copy = load(held, t // self._tiles % 2, source, block, position // lanes)
+            first = 1 - minimum(t % self._tiles, 1)
+            return For(var=Var(f"first.{held.name}"), extent=first, body=copy)
+
+        block, position = shape.queries_in.at(digits)
+        return [
+            of_matrix(self.key_tiles, self.k, shape.keys_in),
+            load(self.queries, t % 2, self.q, block, position + self._row(t)),
+            of_matrix(self.value_tiles, self.v, shape.values_in),
+        ]
+
+    def _product(
+        self,
+        name: str,
+        sums: Callable[[Expr, Expr], Region],
+        data: Callable[[Expr, Expr], Region],
+        weights: Callable[[Expr, Expr], Region],
+        sizes: Pair,
+        zero_points: Pair = (0, 0),
+    ) -> Stmt:
+        """Sums over `sizes`[1] blocks, of each of `sizes`[0] blocks of outputs and each query."""
+        n, m, c = (Var(f"{name}.{letter}") for letter in "nmc")
+        scope = data(n, c).buffer.scope
+        product = Intrinsic(
+            name=name,
+            declaration=intrinsics.gemm(self._config, scope, zero_points),
+            operands=(sums(m, n), data(n, c), weights(c, m)),
+            first=equal(c, 0) if sizes[1] > 1 else Const(True, DType.BOOL),
+            attributes=intrinsics.gemm_attributes(zero_points),
+        )
+        return nest([(n, self._tile), (m, sizes[0]), (c, sizes[1])], product)
+
+    def _scored(self, t: Expr) -> Stmt:
+        matrix = t // self._tiles % 2
+        return self._product(
+            "scores.gemm",
+            lambda m, n: element(self.sums, self._scores(t) + m, n),
+            lambda n, c: element(self.queries, t % 2, c, n),
+            lambda c, m: element(self.key_tiles, matrix, c, m),
+            (self._keys, self._depth),
+            self._arithmetic.zero_points[0],
+        )
+
+    def _widened(self, t: Expr) -> Stmt:
+        n, m = Var("widen.n"), Var("widen.m")
+        product = Intrinsic(
+            name="widen.gemm",
+            declaration=intrinsics.gemm(self._config, CHAIN),
+            operands=(
+                element(self.sums, self._scores(t) + m, n),
+                element(self.s, 0, m, 0, n),
+                element(self.unit, 0),
+            ),
+            first=Const(True, DType.BOOL),
+        )
+        return nest([(n, self._tile), (m, self._keys)], product)
+
+    def _summed(self, t: Expr) -> Stmt:
+        matrix = t // self._tiles % 2
+        return self._product(
+            "context.gemm",
+            lambda m, n: element(self.sums, self._context(t) + m, n),
+            lambda n, c: element(self.h, 0, c, 0, n),
+            lambda c, m: element(self.value_tiles, matrix, c, m),
+            (self._width, self._keys),
+            self._arithmetic.zero_points[1],
+        )
+
+    def _post(self, name: str, out: Region, sums: Region, entry: int, post: Post) -> Intrinsic:
+        return Intrinsic(
+            name=name,
+            declaration=intrinsics.post(self._config, post, chained=out.buffer.scope == CHAIN),
+            operands=(
+                out,
+                sums,
+                element(self.entries, entry),
+                *([whole(self.looked_up)] if post.table else []),
+            ),
+            attributes=intrinsics.post_attributes(post),
+        )
+
+    def _kept(self, t: Expr) -> Stmt:
+        n, m = Var("keep.n"), Var("keep.m")
+        sums = element(self.sums, self._scores(t) + m, n)
+        post = self._post("keep.post", element(self.s, 0, m, 0, n), sums, 0, self._arithmetic.scores)
+        return nest([(m, self._keys), (n, self._tile)], post)
+
+    def _shared(self, t: Expr) -> Stmt:
+        shares, post = self._arithmetic.shares, self._arithmetic.shared
+        sums = region(self.sums, (self._scores(t), self._keys), *((0, size) for size in self.sums.shape[1:]))
+        attributes = (
+            ("look_up", 1),
+            ("centre", 0),
+            ("row_zero_point", 0),
+            ("length", 0),
+            ("epsilon", 0),
+            ("epsilon_shift", 0),
+            ("lanes", shares.length % self._lanes),
+            ("zero_point", post.zero_point),
+            ("low", post.low),
+            ("high", post.high),
+        )
+        blocks = Blocks.of(self._config)
+        return Intrinsic(
+            name="share.rows",
+            declaration=rows_declaration(blocks, self._keys, self._tile, shares, post, kept=True),
+            operands=(whole(self.h), sums, element(self.entries, 1), whole(self.t)),
+            attributes=attributes,
+        )
+
+    def _stored(self, t: Expr) -> Stmt:
+        n, m = Var("store.n"), Var("store.m")
+        block, position = self._shape.context_in.at(self._digits(t))
+        out = element(self.y, block + m, position + self._row(t) + n)
+        post = self._post(
+            "store.post", out, element(self.sums, self._context(t) + m, n), 2, self._arithmetic.context
+        )
+        return nest([(m, self._width), (n, self._tile)], post)
+
+
+def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
+    """Whether each of two tiles' scores and contexts, so many blocks of `tile` accumulators, fits banks of its own."""
+    blocks = 2 * apart_by(config, keys, tile) + apart_by(config, width, tile) + width
+    return blocks * tile <= config.acc_depth
+
+
+def apart_by(config: Config, blocks: int, tile: Any) -> Any:
+    """Blocks of `tile` accumulators behind which another bank begins than those of the first `blocks` of them."""
+    bank = config.acc_bank_depth
+    return -(-(-(-blocks * tile // bank) * bank) // tile)
+
+
+def element(buffer: Buffer, *indices: ExprLike) -> Region:
+    """One vector, tile or entry of a buffer."""
+    inside = buffer.shape[len(indices) :]
+    return region(buffer, *((at, 1) for at in indices), *((0, size) for size in inside))
