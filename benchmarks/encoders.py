@@ -1,13 +1,15 @@
 """BERT's encoder, quantized by ONNX Runtime, on the accelerator: cycles of each layer, and what is no product.
 
-    python benchmarks/encoders.py [--layers N] [--width N] [--heads N] [--sequence N] [--json] [--write]
+    python benchmarks/encoders.py [--layers N] [--width N] [--heads N] [--sequence N] [--chain N] [--json] [--write]
 
 BERT-base's shape with seeded weights, from embeddings on, all tokens counting (`codesign.models.transformers`), is
 quantized as a new user would (QDQ, uint8 activations, int8 weights by channel, after ONNX Runtime's own preprocessing)
-and compiled for `vta` with the extensions `table`, `broadcast`, `zero_points` and `rows`. Measured on the simulator:
-cycles by layer of the compiled network; `utilization`, the roofline of all products over all cycles; `no_product`, the
-share of cycles of layers that have no product; `attention`, the same utilization of scores, softmax, context and what
-is moved for them alone. `interpreter_steps` and `onnxruntime_steps` are the largest differences of the outputs.
+and compiled for `vta` with the extensions `table`, `broadcast`, `zero_points` and `rows`, and a chain memory of
+`--chain` bytes, in which scores and their softmax stay. Measured on the simulator: cycles by layer; `utilization`, the
+roofline of all products over all cycles; `no_product`, the share of cycles of layers that have no product; `attention`,
+the same utilization of scores, softmax, context and what is moved for them alone; `attention_unchained` that of the
+same machine without a chain memory, which takes `cycles_unchained` in all. `interpreter_steps` and `onnxruntime_steps`
+are the largest differences of the outputs.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +29,15 @@ from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnx
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 from vdla.codesign.report.split import layer_boundaries
 from vdla.compiler.driver import compile_model
-from vdla.compiler.runtime.executor import run
+from vdla.compiler.runtime.artifact import Compiled
+from vdla.compiler.runtime.executor import RunResult, run
 from vdla.compiler.runtime.layers import layers_of
 
 RESULTS_NAME = "encoders"
 CALIBRATIONS, SEED = 4, 5
-ATTENTION = ("Products", "Rows", "Swap", "Table")
-"""Kinds of layers that attention alone consists of, between its first and its last product."""
+CHAIN_BYTES = 16384
+ATTENTION = ("Products", "Rows", "Table")
+"""Kinds of layers that attention alone consists of, between its first and its last product, where it is not one."""
 
 
 def quantized(sizes: BertSizes, sequence: int, folder: Path) -> Path:
@@ -48,18 +54,31 @@ def embeddings(rng: np.random.Generator, sequence: int, width: int) -> dict[str,
     return {"embeddings": rng.standard_normal((1, sequence, width), dtype=np.float32)}
 
 
-def measure(sizes: BertSizes, sequence: int) -> dict[str, Any]:
-    """All figures."""
-    config = vta_with()
-    with tempfile.TemporaryDirectory() as folder:
-        path = quantized(sizes, sequence, Path(folder))
-        compiled = compile_model(path, config)
-        arrays = embeddings(np.random.default_rng(SEED + 1), sequence, sizes.width)
-        theirs = onnxruntime_outputs(path, compiled.graph, [arrays])[0]
+def attention_alone(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The layers of attention: products of activations with all that is between them, or both as one, and what is
+    moved."""
+    products = [place for place, row in enumerate(rows) if row["operator"] == "Products"]
+    pairs = list(zip(products[::2], products[1::2], strict=True))
+    between = {place for first, last in pairs for place in range(first, last + 1)}
+    return [
+        row
+        for place, row in enumerate(rows)
+        if row["operator"] in ("Attention", "Swap") or (place in between and row["operator"] in ATTENTION)
+    ]
+
+
+def utilization(rows: Iterable[Mapping[str, Any]]) -> float:
+    """The roofline of layers over their cycles."""
+    rows = list(rows)
+    return sum(row["roofline"] for row in rows) / sum(row["cycles"] for row in rows)
+
+
+def layers_and_run(
+    compiled: Compiled, arrays: Mapping[str, np.ndarray]
+) -> tuple[list[dict[str, Any]], RunResult]:
+    """Name, operator, cycles and roofline of each layer, and the run."""
     result = run(compiled, arrays)
-    ours, graph = dict(result.outputs), compiled.graph
-    cycles, layers = result.simulation.cycles, layers_of(compiled)
-    bounds = layer_boundaries(compiled.program, result.simulation.end, cycles)
+    bounds = layer_boundaries(compiled.program, result.simulation.end, result.simulation.cycles)
     rows = [
         {
             "layer": layer.name,
@@ -67,11 +86,23 @@ def measure(sizes: BertSizes, sequence: int) -> dict[str, Any]:
             "cycles": int(after - before),
             "roofline": layer.roofline_cycles,
         }
-        for layer, before, after in zip(layers, bounds, bounds[1:], strict=False)
+        for layer, before, after in zip(layers_of(compiled), bounds, bounds[1:], strict=False)
     ]
-    products = [place for place, row in enumerate(rows) if row["operator"] == "Products"]
-    pairs = list(zip(products[::2], products[1::2], strict=True))
-    alone = [row for first, last in pairs for row in rows[first : last + 1] if row["operator"] in ATTENTION]
+    return rows, result
+
+
+def measure(sizes: BertSizes, sequence: int, chain: int) -> dict[str, Any]:
+    """All figures."""
+    config = replace(vta_with(), chain_buffer_bytes=chain)
+    with tempfile.TemporaryDirectory() as folder:
+        path = quantized(sizes, sequence, Path(folder))
+        compiled = compile_model(path, config)
+        unchained = compile_model(path, replace(config, chain_buffer_bytes=0))
+        arrays = embeddings(np.random.default_rng(SEED + 1), sequence, sizes.width)
+        theirs = onnxruntime_outputs(path, compiled.graph, [arrays])[0]
+    rows, result = layers_and_run(compiled, arrays)
+    rows_unchained, without = layers_and_run(unchained, arrays)
+    ours, graph, cycles = dict(result.outputs), compiled.graph, result.simulation.cycles
     return {
         "layers": sizes.layers,
         "width": sizes.width,
@@ -79,10 +110,13 @@ def measure(sizes: BertSizes, sequence: int) -> dict[str, Any]:
         "sequence": sequence,
         "extensions": list(config.extensions),
         "store_fifo_bytes": config.fifo_bytes("store"),
+        "chain_buffer_bytes": chain,
         "cycles": cycles,
+        "cycles_unchained": without.simulation.cycles,
         "utilization": sum(row["roofline"] for row in rows) / cycles,
         "no_product": sum(row["cycles"] for row in rows if not row["roofline"]) / cycles,
-        "attention": sum(row["roofline"] for row in alone) / sum(row["cycles"] for row in alone),
+        "attention": utilization(attention_alone(rows)),
+        "attention_unchained": utilization(attention_alone(rows_unchained)),
         "interpreter_steps": largest_difference(graph, ours, interpreter_outputs(graph, arrays)),
         "onnxruntime_steps": largest_difference(graph, ours, theirs),
         "rows": rows,
@@ -97,6 +131,7 @@ def main() -> None:
     for name, default in (("layers", base.layers), ("width", base.width), ("heads", base.heads)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--sequence", type=int, default=128)
+    parser.add_argument("--chain", type=int, default=CHAIN_BYTES, help="bytes of the chain memory")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--write", action="store_true", help=f"write benchmarks/results/{RESULTS_NAME}.json")
     arguments = parser.parse_args()
@@ -106,7 +141,7 @@ def main() -> None:
         heads=arguments.heads,
         inner=4 * arguments.width,
     )
-    figures = measure(sizes, arguments.sequence)
+    figures = measure(sizes, arguments.sequence, arguments.chain)
     if arguments.write:
         write_results(RESULTS_NAME, figures)
     if arguments.json:
@@ -117,9 +152,11 @@ def main() -> None:
         print(f"{row['operator']:12}{row['layer']:44}{row['cycles']:>10,} {part}")
     for name in (
         "cycles",
+        "cycles_unchained",
         "utilization",
         "no_product",
         "attention",
+        "attention_unchained",
         "interpreter_steps",
         "onnxruntime_steps",
     ):

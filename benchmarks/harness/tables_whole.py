@@ -44,7 +44,10 @@ def encoders_text(document: Document) -> str:
             f"| cycles | {document['cycles']:,} |",
             f"| utilization | {document['utilization']:.3f} |",
             f"| cycles of all that is no product | {document['no_product']:.1%} |",
-            f"| utilization of attention alone | {document['attention']:.2f} |",
+            f"| utilization of attention alone, scores in a chain memory of {document['chain_buffer_bytes']:,} bytes | "
+            f"{document['attention']:.3f} |",
+            f"| without a chain memory: cycles, utilization of attention alone | {document['cycles_unchained']:,}, "
+            f"{document['attention_unchained']:.3f} |",
             f"| largest difference to the interpreter, to ONNX Runtime | {document['interpreter_steps']}, "
             f"{document['onnxruntime_steps']} steps |",
             "",
