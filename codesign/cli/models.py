@@ -50,6 +50,13 @@ def models(
         int | None,
         typer.Option(min=1, help="Layers of a transformer (2); bert and gpt2 were published with 12."),
     ] = None,
+    symbolic: Annotated[
+        bool,
+        typer.Option(
+            "--symbolic",
+            help="A transformer for any number of tokens: its inputs have the dimension 'sequence'.",
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Writes one of the shipped networks, with seeded weights, quantized unless float, as an ONNX file."""
@@ -58,7 +65,7 @@ def models(
 
     with steps() as progress:
         progress.begin(f"building {name}")
-        proto = build(name, form.value, batch, seed, size, layers)
+        proto = build(name, form.value, batch, seed, size, layers, symbolic=symbolic)
     data = proto.SerializeToString(deterministic=True)
     write_whole(output, data)
     if json:

@@ -74,6 +74,8 @@ def build(
     seed: int = 0,
     size: int | None = None,
     layers: int | None = None,
+    *,
+    symbolic: bool = False,
 ) -> onnx.ModelProto:
     """Return the model `name` in `form`, its batch axis fixed to `batch`; the same arguments give the same bytes.
 
@@ -81,8 +83,9 @@ def build(
     (QOperator, uint8) and ``float`` (float32, unquantized; the only one of all but `NAMES`). The input
     ``input`` is float32 [batch, ...], the output ``output`` float32 [batch, ...]; those of `ORIGINALS` are ``x`` and
     ``y``, and `transformers` say theirs. `size` is the rows and columns of the images, for `ORIGINALS` only, or the
-    tokens of `TRANSFORMERS`, which alone have `layers`. Raises `UserError` for an unknown name or form, a batch below
-    1, a negative seed, and a size or layers that the network does not take.
+    tokens of `TRANSFORMERS`, which alone have `layers`, and may be `symbolic`: for any number of tokens.
+    Raises `UserError` for an unknown name or form, a batch below 1, a negative seed, and a size or layers that the
+    network does not take.
     """
     if form not in FORMS:
         raise UnknownModelError(f"no form is called {form!r}; choose one of {', '.join(FORMS)}")
@@ -94,13 +97,18 @@ def build(
         raise UnknownModelError(f"{name} has one size of input; leave the size out")
     if layers is not None and name not in TRANSFORMERS:
         raise UnknownModelError(f"{name} has its own layers; leave their number out")
+    if symbolic and (name not in TRANSFORMERS or size is not None):
+        other = "the size is the symbol then; leave it out" if size is not None else "only transformers are"
+        raise UnknownModelError(f"{name} cannot be symbolic: {other}")
     if name in FLOAT_NAMES or name in ORIGINALS or name in TRANSFORMERS:
         if form != "float":
             raise UnknownModelError(
                 f"{name} exists in the form float only, not {form}; choose the form float"
             )
         if name in TRANSFORMERS:
-            return build_transformer(name, seed=seed, batch=batch, tokens=size, layers=layers)
+            return build_transformer(
+                name, seed=seed, batch=batch, tokens=size, layers=layers, symbolic=symbolic
+            )
         if name in ORIGINALS:
             return originals.build_original(name, batch=batch, seed=seed, size=size)
         return dcgan(seed, batch) if name == "dcgan" else language_model(seed, batch)

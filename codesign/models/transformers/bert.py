@@ -14,10 +14,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from .writer import LEAST, Writer, floats
+from .writer import LEAST, Rows, Size, Writer, floats
 
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
 EPSILON = 1e-12
+LAST = 2**31 - 1
+"""The end of a slice to the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,9 @@ class MobileBertSizes:
     vocabulary: int = VOCABULARY
 
 
-def bert(seed: int, batch: int, sequence: int, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
+def bert(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
     """``input_ids``, ``attention_mask``, ``token_type_ids``, int64 [batch, sequence], to ``last_hidden_state``, float32
-    [batch, sequence, width], and ``pooler_output`` [batch, width]."""
+    [batch, sequence, width], and ``pooler_output`` [batch, width]. `sequence` None: a symbol, for any number."""
     w = Writer(rng=np.random.default_rng(seed))
     rows, width = (batch, sequence), sizes.width
     mask = _mask(w)
@@ -61,7 +63,7 @@ def bert(seed: int, batch: int, sequence: int, sizes: BertSizes = BertSizes()) -
     return w.finish("bert_float", _inputs(rows), outputs)
 
 
-def bert_encoder(seed: int, batch: int, sequence: int, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
+def bert_encoder(seed: int, batch: int, sequence: Size, sizes: BertSizes = BertSizes()) -> onnx.ModelProto:
     """The layers of `bert` alone, where all tokens count: ``embeddings``, float32 [batch, sequence, width], to
     ``last_hidden_state``, like it."""
     w, rows = Writer(rng=np.random.default_rng(seed)), (batch, sequence)
@@ -73,9 +75,7 @@ def bert_encoder(seed: int, batch: int, sequence: int, sizes: BertSizes = BertSi
     return w.finish("bert_encoder_float", {"embeddings": end}, {"last_hidden_state": end})
 
 
-def bert_layer(
-    w: Writer, name: str, data: str, mask: str | None, rows: tuple[int, int], sizes: BertSizes
-) -> str:
+def bert_layer(w: Writer, name: str, data: str, mask: str | None, rows: Rows, sizes: BertSizes) -> str:
     """One layer of `bert`, of the names that begin with `name`: rows [batch, sequence, width] to the like."""
     width = sizes.width
     query, key, value = (w.linear(f"{name}.{part}", data, width, width) for part in ("query", "key", "value"))
@@ -88,7 +88,7 @@ def bert_layer(
 
 
 def mobilebert(
-    seed: int, batch: int, sequence: int, sizes: MobileBertSizes = MobileBertSizes()
+    seed: int, batch: int, sequence: Size, sizes: MobileBertSizes = MobileBertSizes()
 ) -> onnx.ModelProto:
     """The same ends as of `bert`, apart from ``pooler_output``."""
     w = Writer(rng=np.random.default_rng(seed))
@@ -99,9 +99,11 @@ def mobilebert(
     )
     # Each token's embedding between those of its neighbours.
     padded = w.node("Pad", "padded", [words, w.numbers((0, 1, 0, 0, 1, 0))])
+    # Without a number of tokens, the ends are counted from behind.
+    ends = (-2, LAST) if sequence is None else (sequence, sequence + 2)
     before, after = (
-        w.node("Slice", part, [padded, *map(w.numbers, ([start], [start + sequence], [1]))])
-        for part, start in (("before", 0), ("after", 2))
+        w.node("Slice", part, [padded, *map(w.numbers, ([start], [end], [1]))])
+        for part, start, end in (("before", 0, ends[0]), ("after", 2, ends[1]))
     )
     three = w.node("Concat", "three", [after, words, before], axis=2)
     data = w.linear("transformed", three, 3 * sizes.embedding, width)
@@ -128,7 +130,7 @@ def mobilebert(
     return w.finish("mobilebert_float", _inputs(rows), {"last_hidden_state": floats((*rows, width))})
 
 
-def _inputs(rows: tuple[int, int]) -> dict[str, tuple[int, tuple[int, int]]]:
+def _inputs(rows: Rows) -> dict[str, tuple[int, Rows]]:
     return dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), (TensorProto.INT64, rows))
 
 
@@ -140,7 +142,7 @@ def _mask(w: Writer) -> str:
     return w.node("Mul", "mask", [rest, w.number(LEAST)])
 
 
-def _embedded(w: Writer, sequence: int, width: int, vocabulary: int) -> str:
+def _embedded(w: Writer, sequence: Size, width: int, vocabulary: int) -> str:
     words = w.node("Gather", "words", [w.weight("words.weight", vocabulary, width), "input_ids"])
     typed = w.node("Add", "typed", [words, _types(w, width)])
     return w.node("Add", "embeddings", [typed, _positions(w, sequence, width)])
@@ -150,10 +152,13 @@ def _types(w: Writer, width: int) -> str:
     return w.node("Gather", "types", [w.weight("types.weight", TYPES, width), "token_type_ids"])
 
 
-def _positions(w: Writer, sequence: int, width: int) -> str:
-    """The embeddings of the first positions: exporters gather them by a constant."""
+def _positions(w: Writer, sequence: Size, width: int) -> str:
+    """The embeddings of the first positions: exporters gather them by a constant, or by part of one."""
     table = w.weight("positions.weight", POSITIONS, width)
-    first = w.graph.constant("position_ids", np.arange(sequence)[None], np.int64)
+    places = np.arange(POSITIONS if sequence is None else sequence)[None]
+    first = w.graph.constant("position_ids", places, np.int64)
+    if sequence is None:
+        first = w.first("position_ids", first, w.tokens("input_ids"), [1])
     return w.node("Gather", "positions", [table, first])
 
 
@@ -162,7 +167,7 @@ def _attention(
     name: str,
     parts: tuple[str, str, str],
     mask: str | None,
-    rows: tuple[int, int],
+    rows: Rows,
     heads: int,
     size: int,
 ) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from .writer import LEAST, End, Ends, Writer, floats, ids
+from .writer import LEAST, End, Ends, Rows, Size, Writer, floats, ids
 
 EPSILON = 1e-5
 POSITIONS = 1024
@@ -27,9 +27,9 @@ class Gpt2Sizes:
     vocabulary: int = 50_257
 
 
-def gpt2(seed: int, batch: int, sequence: int, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
+def gpt2(seed: int, batch: int, sequence: Size, sizes: Gpt2Sizes = Gpt2Sizes()) -> onnx.ModelProto:
     """A prompt: ``input_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence, vocabulary] and, of each layer
-    i, ``present.i.key`` and ``present.i.value`` [batch, heads, sequence, width / heads]."""
+    i, ``present.i.key`` and ``present.i.value`` [batch, heads, sequence, width / heads]. `sequence` None: a symbol."""
     return _gpt2(seed, batch, sequence, 0, sizes)
 
 
@@ -40,17 +40,21 @@ def gpt2_decode(seed: int, batch: int, past: int, sizes: Gpt2Sizes = Gpt2Sizes()
     return _gpt2(seed, batch, 1, past, sizes)
 
 
-def _gpt2(seed: int, batch: int, sequence: int, past: int, sizes: Gpt2Sizes) -> onnx.ModelProto:
+def _gpt2(seed: int, batch: int, sequence: Size, past: int, sizes: Gpt2Sizes) -> onnx.ModelProto:
     w = Writer(rng=np.random.default_rng(seed))
     rows, width, heads = (batch, sequence), sizes.width, sizes.heads
     size = width // heads
     words = w.weight("words.weight", sizes.vocabulary, width)
     inputs: dict[str, End] = {"input_ids": ids(rows)}
-    place = (
-        w.graph.constant("position_ids", np.arange(sequence)[None], np.int64) if not past else "position_ids"
-    )
+    count, place = None, "position_ids"
     if past:
         inputs["position_ids"] = ids(rows)
+    else:
+        places = np.arange(POSITIONS if sequence is None else sequence)[None]
+        w.graph.constant("position_ids", places, np.int64)
+    if sequence is None:
+        count = w.tokens("input_ids")
+        place = w.first("position_ids", place, count, [1])
     outputs = {"logits": floats((*rows, sizes.vocabulary))}
     embedded = w.node("Gather", "words", [words, "input_ids"])
     placed = w.node("Gather", "positions", [w.weight("positions.weight", POSITIONS, width), place])
@@ -76,13 +80,16 @@ def _gpt2(seed: int, batch: int, sequence: int, past: int, sizes: Gpt2Sizes) -> 
                 w.graph.node("Concat", output, [f"past.{layer}.{part}", new], output, axis=2)
             else:
                 w.graph.node("Identity", output, [new], output)
-            outputs[output] = floats((batch, heads, past + sequence, size))
+            outputs[output] = floats((batch, heads, None if sequence is None else past + sequence, size))
             present.append(output)
         keys = w.node("Transpose", f"{name}.keys", [present[0]], perm=[0, 1, 3, 2])
         products = w.node("MatMul", f"{name}.products", [query, keys])
         scaled = w.node("Div", f"{name}.scaled", [products, w.number(float(np.sqrt(size)))])
         if not past:
-            seen = w.graph.constant("seen", np.tri(sequence, dtype=np.bool_)[None, None], np.bool_)
+            table = np.tri(POSITIONS if sequence is None else sequence, dtype=np.bool_)[None, None]
+            seen = w.graph.constant("seen", table, np.bool_)
+            if count is not None:
+                seen = w.first(f"{name}.seen", seen, count, [2, 3])
             scaled = w.node("Where", f"{name}.masked", [seen, scaled, w.number(LEAST)])
         shares = w.node("Softmax", f"{name}.shares", [scaled], axis=-1)
         context = w.node("MatMul", f"{name}.context", [shares, present[1]])
@@ -101,7 +108,7 @@ def with_logits(
     name: str,
     data: str,
     words: str,
-    rows: tuple[int, int],
+    rows: Rows,
     sizes: tuple[int, int],
     inputs: Ends,
     outputs: Ends,
@@ -109,11 +116,11 @@ def with_logits(
     """The model, with logits by the embeddings of all words."""
     flat = w.reshape("logits.rows", data, (-1, sizes[0]))
     logits = w.node("Gemm", "logits.product", [flat, words], transB=1)
-    w.graph.node("Reshape", "logits", [logits, w.numbers((*rows, sizes[1]))], "logits")
+    w.reshape("logits", logits, (*rows, sizes[1]))
     return w.finish(name, inputs, outputs)
 
 
-def _gemm(w: Writer, name: str, data: str, rows: tuple[int, int], depth: int, columns: int) -> str:
+def _gemm(w: Writer, name: str, data: str, rows: Rows, depth: int, columns: int) -> str:
     flat = w.reshape(f"{name}.rows", data, (-1, depth))
     operands = [flat, w.weight(f"{name}.weight", depth, columns), w.weight(f"{name}.bias", columns)]
     return w.reshape(name, w.node("Gemm", f"{name}.product", operands), (*rows, columns))

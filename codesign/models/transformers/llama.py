@@ -13,11 +13,13 @@ import onnx
 from onnx import TensorProto
 
 from .gpt2 import with_logits
-from .writer import LEAST, End, Writer, floats, ids
+from .writer import LEAST, End, Rows, Size, Writer, floats, ids
 
 EPSILON = 1e-5
 THETA = 100_000.0
 """The base of the rotary angles."""
+SYMBOLIC_MASK = 1024
+"""The most tokens of a prompt whose number is a symbol: the mask of as many is part of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +34,10 @@ class LlamaSizes:
     vocabulary: int = 49_152
 
 
-def llama(seed: int, batch: int, sequence: int, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
+def llama(seed: int, batch: int, sequence: Size, sizes: LlamaSizes = LlamaSizes()) -> onnx.ModelProto:
     """A prompt: ``input_ids`` and ``position_ids``, int64 [batch, sequence], to ``logits`` [batch, sequence,
     vocabulary] and, of each layer i, ``present.i.key`` and ``present.i.value`` [batch, groups, sequence,
-    width / heads]."""
+    width / heads]. `sequence` None: a symbol."""
     return _llama(seed, batch, sequence, 0, sizes)
 
 
@@ -44,10 +46,10 @@ def llama_decode(seed: int, batch: int, past: int, sizes: LlamaSizes = LlamaSize
     return _llama(seed, batch, 1, past, sizes)
 
 
-def _llama(seed: int, batch: int, sequence: int, past: int, sizes: LlamaSizes) -> onnx.ModelProto:
+def _llama(seed: int, batch: int, sequence: Size, past: int, sizes: LlamaSizes) -> onnx.ModelProto:
     w = Writer(rng=np.random.default_rng(seed))
     rows, width, heads, groups = (batch, sequence), sizes.width, sizes.heads, sizes.groups
-    size, length = width // heads, past + sequence
+    size, length = width // heads, None if sequence is None else past + sequence
     words = w.weight("words.weight", sizes.vocabulary, width)
     inputs: dict[str, End] = {"input_ids": ids(rows), "position_ids": ids(rows)}
     outputs = {"logits": floats((*rows, sizes.vocabulary))}
@@ -81,8 +83,12 @@ def _llama(seed: int, batch: int, sequence: int, past: int, sizes: LlamaSizes) -
         products = w.node("MatMul", f"{name}.products", [query, keys])
         scaled = w.node("Mul", f"{name}.scaled", [products, w.number(size**-0.5)])
         if not past:
-            mask = np.triu(np.full((sequence, sequence), LEAST), 1)[None, None]
-            scaled = w.node("Add", f"{name}.masked", [scaled, w.graph.constant("mask", mask, np.float32)])
+            count = SYMBOLIC_MASK if sequence is None else sequence
+            hidden = np.triu(np.full((count, count), LEAST), 1)[None, None]
+            mask = w.graph.constant("mask", hidden, np.float32)
+            if sequence is None:
+                mask = w.first(f"{name}.mask", mask, w.tokens("input_ids"), [2, 3])
+            scaled = w.node("Add", f"{name}.masked", [scaled, mask])
         shares = w.node("Softmax", f"{name}.shares", [scaled], axis=-1)
         context = w.node("MatMul", f"{name}.context", [shares, repeated[1]])
         joined = w.joined(f"{name}.context", context, rows, width)
@@ -104,7 +110,7 @@ def _named(name: str, query: str, key: str) -> tuple[tuple[str, str], tuple[str,
     return (f"{name}.query.turned", query), (f"{name}.key.turned", key)
 
 
-def _turns(w: Writer, rows: tuple[int, int], size: int) -> tuple[str, str]:
+def _turns(w: Writer, rows: Rows, size: int) -> tuple[str, str]:
     """Cosines and sines of each position's angles, [batch, 1, sequence, size]: both halves of a head have the same."""
     batch, sequence = rows
     steps = THETA ** -(np.arange(0, size, 2) / size)
@@ -131,11 +137,12 @@ def _turned(w: Writer, name: str, data: str, turns: tuple[str, str], size: int) 
     return w.node("Add", name, [straight, w.node("Mul", f"{name}.across", [exchanged, turns[1]])])
 
 
-def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, int, int], heads: int) -> str:
+def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, Size, int], heads: int) -> str:
     """Each group's keys or values for all of its heads, as exporters do it: Unsqueeze, Expand, Reshape."""
     batch, groups, length, size = shape
     wide = w.node("Unsqueeze", f"{name}.wide", [data, w.numbers([2])])
-    full = (batch, groups, heads // groups, length, size)
+    # Where Expand is asked for 1, it leaves the size as it is.
+    full = (batch, groups, heads // groups, 1 if length is None else length, size)
     copied = w.node("Expand", f"{name}.copied", [wide, w.numbers(full)])
     return w.reshape(name, copied, (batch, heads, length, size))
 

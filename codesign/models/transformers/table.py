@@ -14,6 +14,7 @@ from .bert import POSITIONS as BERT_POSITIONS
 from .bert import BertSizes, MobileBertSizes, bert, mobilebert
 from .gpt2 import POSITIONS, Gpt2Sizes, gpt2, gpt2_decode
 from .llama import LlamaSizes, llama, llama_decode
+from .writer import Size
 
 TOKENS = 128
 """Of a sequence, or of what is kept of one, unless told."""
@@ -25,7 +26,7 @@ LAYERS = 2
 class Transformer:
     """How one is built from seed, batch, tokens and layers; the most tokens it has positions for."""
 
-    build: Callable[[int, int, int, int], onnx.ModelProto]
+    build: Callable[[int, int, Size, int], onnx.ModelProto]
     most: int
     layers: int
     """Of the original."""
@@ -38,18 +39,35 @@ TABLE: dict[str, Transformer] = {
     ),
     "gpt2": Transformer(lambda s, b, n, k: gpt2(s, b, n, Gpt2Sizes(layers=k)), POSITIONS, 12),
     "gpt2_decode": Transformer(
-        lambda s, b, n, k: gpt2_decode(s, b, n, Gpt2Sizes(layers=k)), POSITIONS - 1, 12
+        lambda s, b, n, k: gpt2_decode(s, b, _known(n), Gpt2Sizes(layers=k)), POSITIONS - 1, 12
     ),
     "llama": Transformer(lambda s, b, n, k: llama(s, b, n, LlamaSizes(layers=k)), 8192, 30),
-    "llama_decode": Transformer(lambda s, b, n, k: llama_decode(s, b, n, LlamaSizes(layers=k)), 8191, 30),
+    "llama_decode": Transformer(
+        lambda s, b, n, k: llama_decode(s, b, _known(n), LlamaSizes(layers=k)), 8191, 30
+    ),
 }
 NAMES = tuple(TABLE)
 
 
+def _known(tokens: Size) -> int:
+    """UserError for a decode step whose number of tokens kept is a symbol: what lies behind them would count."""
+    if tokens is None:
+        raise UserError("a decode step keeps a fixed number of tokens; leave --symbolic out")
+    return tokens
+
+
 def build_transformer(
-    name: str, *, seed: int = 0, batch: int = 1, tokens: int | None = None, layers: int | None = None
+    name: str,
+    *,
+    seed: int = 0,
+    batch: int = 1,
+    tokens: int | None = None,
+    layers: int | None = None,
+    symbolic: bool = False,
 ) -> onnx.ModelProto:
     """The model, which takes `tokens` at once, or for one behind as many others (``_decode``).
+
+    `symbolic`: any number at once, which is the symbol ``sequence`` in the model.
 
     Raises UserError for an unknown name, and for more tokens or layers than the original has.
     """
@@ -61,16 +79,22 @@ def build_transformer(
         raise UserError(f"{name} takes 1 to {entry.most:,} tokens, not {tokens:,}; choose a size among these")
     if not 1 <= layers <= entry.layers:
         raise UserError(f"{name} has 1 to {entry.layers} layers, not {layers}; choose among these")
-    return entry.build(seed, batch, tokens, layers)
+    return entry.build(seed, batch, None if symbolic else tokens, layers)
 
 
-def token_inputs(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
-    """Seeded inputs of such a model: ids below the size of its vocabulary, positions in their order behind what is
-    kept, a mask that leaves out the last eighth, types of two halves, normal keys and values."""
+def token_inputs(model: onnx.ModelProto, seed: int = 0, *, tokens: int = TOKENS) -> dict[str, np.ndarray]:
+    """Seeded inputs of such a model, of `tokens` where their number is a symbol.
+
+    Ids are below the size of its vocabulary, positions in their order behind what is kept; the mask leaves out the last
+    eighth, types are of two halves, keys and values normal.
+    """
     rng = np.random.default_rng(seed)
     words = next(t.dims[0] for t in model.graph.initializer if t.name == "words.weight")
     shapes = {
-        info.name: (info.type.tensor_type.elem_type, [d.dim_value for d in info.type.tensor_type.shape.dim])
+        info.name: (
+            info.type.tensor_type.elem_type,
+            [d.dim_value or tokens for d in info.type.tensor_type.shape.dim],
+        )
         for info in model.graph.input
     }
     past = shapes["past.0.key"][1][2] if "past.0.key" in shapes else 0

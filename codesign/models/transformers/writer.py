@@ -18,7 +18,12 @@ DEVIATION = 0.02
 LEAST = float(np.finfo(np.float32).min)
 """What masks add: exporters take the least float32."""
 
-End = tuple[int, tuple[int, ...]]
+SEQUENCE = "sequence"
+"""The symbol of a number of tokens that is None: models for any number."""
+Size = int | None
+Rows = tuple[int, Size]
+"""Batch and tokens."""
+End = tuple[int, tuple[Size, ...]]
 Ends = Mapping[str, End]
 """ONNX's number of an element type and a shape for each name."""
 
@@ -61,18 +66,32 @@ class Writer:
         scale, shift = self.weight(f"{name}.weight", size, mean=1.0), self.weight(f"{name}.bias", size)
         return self.node("LayerNormalization", name, [data, scale, shift], axis=-1, epsilon=epsilon)
 
-    def reshape(self, name: str, data: str, shape: Sequence[int]) -> str:
-        """Reshape to a constant shape."""
-        return self.node("Reshape", name, [data, self.numbers(shape)])
+    def reshape(self, name: str, data: str, shape: Sequence[Size]) -> str:
+        """Reshape to a shape whose only size that may be None follows from the others."""
+        return self.node(
+            "Reshape", name, [data, self.numbers([-1 if size is None else size for size in shape])]
+        )
 
-    def heads(
-        self, name: str, data: str, rows: tuple[int, int], heads: int, size: int, *, last: bool = False
-    ) -> str:
+    def tokens(self, like: str) -> str:
+        """How many tokens the tensor `like`, [batch, sequence], has: int64 [1]."""
+        if not any(node.name == "tokens" for node in self.graph.nodes):
+            shape = self.node("Shape", "tokens.shape", [like])
+            self.node("Slice", "tokens", [shape, *map(self.numbers, ([1], [2], [0]))])
+        return "tokens"
+
+    def first(self, name: str, data: str, count: str, axes: Sequence[int]) -> str:
+        """The first `count`, int64 [1], along `axes` of a constant that is long enough for all."""
+        for axis in axes:
+            begin, where = self.numbers([0]), self.numbers([axis])
+            data = self.node("Slice", f"{name}.first{axis}", [data, begin, count, where])
+        return data
+
+    def heads(self, name: str, data: str, rows: Rows, heads: int, size: int, *, last: bool = False) -> str:
         """[batch, sequence, heads * size] to [batch, heads, sequence, size], or the `last` two exchanged."""
         cut = self.reshape(f"{name}.cut", data, (*rows, heads, size))
         return self.node("Transpose", f"{name}.heads", [cut], perm=[0, 2, 3, 1] if last else [0, 2, 1, 3])
 
-    def joined(self, name: str, data: str, rows: tuple[int, int], width: int) -> str:
+    def joined(self, name: str, data: str, rows: Rows, width: int) -> str:
         """Heads back to [batch, sequence, width]."""
         moved = self.node("Transpose", f"{name}.moved", [data], perm=[0, 2, 1, 3])
         return self.reshape(f"{name}.joined", moved, (*rows, width))
@@ -82,19 +101,24 @@ class Writer:
         proto = helper.make_graph(
             self.graph.nodes,
             name,
-            [helper.make_tensor_value_info(end, dtype, shape) for end, (dtype, shape) in inputs.items()],
-            [helper.make_tensor_value_info(end, dtype, shape) for end, (dtype, shape) in outputs.items()],
+            [_value_info(name, end) for name, end in inputs.items()],
+            [_value_info(name, end) for name, end in outputs.items()],
             list(self.graph.initializers.values()),
         )
         opsets = [helper.make_opsetid("", OPSET)]
         return helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="vdla")
 
 
-def ids(shape: tuple[int, ...]) -> End:
+def _value_info(name: str, end: End) -> onnx.ValueInfoProto:
+    dtype, shape = end
+    return helper.make_tensor_value_info(name, dtype, [SEQUENCE if size is None else size for size in shape])
+
+
+def ids(shape: tuple[Size, ...]) -> End:
     """An end of int64."""
     return TensorProto.INT64, shape
 
 
-def floats(shape: tuple[int, ...]) -> End:
+def floats(shape: tuple[Size, ...]) -> End:
     """An end of float32."""
     return TensorProto.FLOAT, shape

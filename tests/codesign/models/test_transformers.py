@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
@@ -24,6 +25,9 @@ from vdla.codesign.models.transformers import (
     mobilebert,
     token_inputs,
 )
+from vdla.codesign.models.transformers.writer import SEQUENCE
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.onnx_load import with_dimensions
 from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime.executable import Executable, Port
 from vdla.util.errors import UserError
@@ -84,6 +88,33 @@ def test_token_by_token_as_at_once(name: str) -> None:
     np.testing.assert_allclose(outputs["logits"][0, 0], at_once["logits"][0, 5], rtol=1e-4, atol=1e-5)
     for part in ("present.0.key", "present.0.value"):
         np.testing.assert_allclose(outputs[part], at_once[part], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("any_length", "fixed"),
+    [
+        (lambda n: bert(1, 2, n, BERT), 5),
+        (lambda n: mobilebert(1, 1, n, MOBILE), 5),
+        (lambda n: gpt2(1, 2, n, GPT2), 5),
+        (lambda n: llama(1, 2, n, LLAMA), 5),
+    ],
+    ids=["bert", "mobilebert", "gpt2", "llama"],
+)
+def test_for_any_number_of_tokens(any_length: Callable[[int | None], onnx.ModelProto], fixed: int) -> None:
+    """Once its length is known, a model is the one of that length: its sizes are folded, so kernels are as many."""
+    model, alone = any_length(None), any_length(fixed)
+    onnx.checker.check_model(model, full_check=True)
+    feeds = token_inputs(model, tokens=fixed)
+    for name, array in token_inputs(alone).items():
+        np.testing.assert_array_equal(feeds[name], array)
+    sized = with_dimensions(model.SerializeToString(), {SEQUENCE: fixed})
+    with compile_cpu(sized) as network, compile_cpu(alone.SerializeToString()) as other:
+        assert len(network.launches) == len(other.launches)
+        found, expected = network.run(feeds), other.run(feeds)
+    theirs = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    for info, array in zip(model.graph.output, theirs, strict=True):
+        np.testing.assert_array_equal(found[info.name], expected[info.name])
+        assert np.asarray(array).shape == found[info.name].shape
 
 
 def test_what_is_refused() -> None:
