@@ -10,6 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from .errors import ModelError
+from .fold_sizes import with_sizes_folded
 from .names import unused
 from .onnx_load import load_model
 from .onnx_read import Source
@@ -32,8 +33,10 @@ class Submodel:
 
 
 def prepare_model(source: Source, *, oldest_opset: int) -> tuple[str, onnx.ModelProto]:
-    """`load_model`, then only the nodes that an output depends on, each with a name that no other one has."""
+    """`load_model`, then only the nodes that an output depends on, each with a name that no other one has;
+    integers that follow from shapes are constants."""
     label, model = load_model(source, oldest_opset=oldest_opset)
+    model = with_sizes_folded(model)
     wanted = {info.name for info in model.graph.output}
     kept: list[onnx.NodeProto] = []
     for index, node in reversed(list(enumerate(model.graph.node))):

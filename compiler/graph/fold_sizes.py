@@ -1,0 +1,97 @@
+"""Integers that follow from shapes, computed once the shapes are known: Shape, Slice, Concat and whatever is between.
+
+ONNX's shape inference knows some of these operators. Models for any length have others: the positions of a sequence are
+a Slice of a constant to the size that Shape tells.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, shape_inference
+
+from .onnx_load import input_shape, opset_of, static_shapes
+
+MOST_ELEMENTS = 2**20
+"""Of a result: as many as a mask of 1,024 tokens has."""
+_KINDS = "iub"
+
+
+def with_sizes_folded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, shapes inferred, with integers and truth values that follow from its shapes as initializers.
+
+    What cannot be computed here stays. Nodes without readers stay, too.
+    """
+    while any(node.op_type == "Shape" for node in model.graph.node):
+        found = _folded(model)
+        if not found:
+            break
+        nodes = [node for node in model.graph.node if not found.keys() & set(node.output)]
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+        model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in found.items())
+        # Inference would believe what is declared of them, and keep the names that it gave to unknown sizes.
+        declared = [info for info in model.graph.value_info if info.name not in found]
+        del model.graph.value_info[:]
+        model.graph.value_info.extend(declared)
+        for info in (*model.graph.value_info, *model.graph.output):
+            for size in info.type.tensor_type.shape.dim:
+                if not size.HasField("dim_value"):
+                    size.Clear()
+        model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
+    return model
+
+
+def _folded(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """The results of nodes that can be computed, by name; none of them are outputs of the model."""
+    graph = model.graph
+    shapes = static_shapes(model)
+    known = {
+        item.name: numpy_helper.to_array(item)
+        for item in graph.initializer
+        if prod(item.dims) <= MOST_ELEMENTS and _dtype_kind(item) in _KINDS
+    }
+    shapes |= {info.name: input_shape(info) for info in graph.input}
+    outputs = {info.name for info in graph.output}
+    found: dict[str, np.ndarray] = {}
+    for node in graph.node:
+        if (
+            len(node.output) != 1
+            or node.output[0] in outputs
+            or any(entry.HasField("g") for entry in node.attribute)
+        ):
+            continue
+        name = node.output[0]
+        if node.op_type == "Shape" and node.input[0] in shapes:
+            feeds = {node.input[0]: np.broadcast_to(np.int8(0), shapes[node.input[0]])}
+        elif node.input and all(item in known for item in node.input if item):
+            feeds = {item: known[item] for item in node.input if item}
+        else:
+            continue
+        if prod(shapes.get(name, ())) > MOST_ELEMENTS:
+            continue
+        array = _computed(node, feeds, opset_of(model))
+        if array is not None and array.dtype.kind in _KINDS and array.size <= MOST_ELEMENTS:
+            found[name] = known[name] = array
+    return found
+
+
+def _dtype_kind(item: onnx.TensorProto) -> str:
+    return onnx.helper.tensor_dtype_to_np_dtype(item.data_type).kind
+
+
+def _computed(node: onnx.NodeProto, feeds: dict[str, np.ndarray], opset: int) -> np.ndarray | None:
+    """The node's result by ONNX's reference implementation; None where it cannot tell."""
+    from onnx.reference import ReferenceEvaluator
+
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None) for name in feeds]
+    graph = onnx.helper.make_graph([node], "sizes", info, [onnx.ValueInfoProto(name=node.output[0])])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    try:
+        results = ReferenceEvaluator(model).run(None, dict(feeds))
+    except Exception:
+        # The evaluator raises whatever its numpy code does; the importer says what is wrong with the node.
+        return None
+    return np.asarray(results[0] if isinstance(results, list) else next(iter(results.values())))
