@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import onnx
@@ -21,6 +22,14 @@ from vdla.codesign.models.transformers import (
     mobilebert,
     token_inputs,
 )
+from vdla.codesign.models.transformers.writer import SEQUENCE
+
+
+class Feeds(Protocol):
+    """Seeded inputs by name, of as many tokens as told where their number is a symbol."""
+
+    def __call__(self, seed: int, tokens: int = ...) -> dict[str, np.ndarray]: ...
+
 
 TOKENS = 128
 """Of a prompt, or all that a decode step sees."""
@@ -81,11 +90,9 @@ def left_float(model: onnx.ModelProto) -> list[str]:
     ]
 
 
-def from_embeddings(
-    model: onnx.ModelProto, of: LanguageModel
-) -> tuple[onnx.ModelProto, Callable[[int], dict[str, np.ndarray]]]:
+def from_embeddings(model: onnx.ModelProto, of: LanguageModel) -> tuple[onnx.ModelProto, Feeds]:
     """The part of `model` behind its embeddings, with keys and values as inputs beside them, and seeded inputs for it:
-    what ONNX Runtime makes of seeded ids."""
+    what ONNX Runtime makes of seeded ids, of as many tokens as told where their number is a symbol."""
     import onnxruntime
 
     inferred = onnx.shape_inference.infer_shapes(model)
@@ -98,9 +105,22 @@ def from_embeddings(
         with_tensors.SerializeToString(), providers=["CPUExecutionProvider"]
     )
 
-    def feeds(seed: int) -> dict[str, np.ndarray]:
-        ids = token_inputs(model, seed)
+    def feeds(seed: int, tokens: int = TOKENS) -> dict[str, np.ndarray]:
+        ids = token_inputs(model, seed, tokens=tokens)
         values = session.run(list(tensors), ids)
         return {name: ids[name] for name in kept} | dict(zip(tensors, map(np.asarray, values), strict=True))
 
+    if any(size.dim_param for info in model.graph.input for size in info.type.tensor_type.shape.dim):
+        _name_sizes(part, feeds(0, 2), feeds(0, 3))
     return part, feeds
+
+
+def _name_sizes(
+    model: onnx.ModelProto, arrays: Mapping[str, np.ndarray], longer: Mapping[str, np.ndarray]
+) -> None:
+    """Writes the shapes of inputs into a model: sizes that differ between both are the symbol. ONNX's inference
+    gives each size that it cannot compute a symbol of its own."""
+    for info in model.graph.input:
+        sizes = zip(arrays[info.name].shape, longer[info.name].shape, strict=True)
+        shape = [size if size == other else SEQUENCE for size, other in sizes]
+        info.CopyFrom(onnx.helper.make_tensor_value_info(info.name, info.type.tensor_type.elem_type, shape))

@@ -11,12 +11,14 @@ from vdla.compiler.ir.stmt import Program
 from vdla.compiler.runtime.executable import Executable
 from vdla.compiler.schedule import Schedule
 from vdla.isa.config import Config, load_config
+from vdla.util.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx
     from numpy.typing import ArrayLike
+    from vdla.compiler.runtime.lengths import Lengths
     from vdla.compiler.tune.records.book import RecordBook
 
 
@@ -31,6 +33,9 @@ def compile(
     virtual_threads: int = 2,
     dump_passes: str | Path | None = None,
     constants: Mapping[str, ArrayLike] | None = None,
+    lengths: Mapping[str, tuple[int, int]] | None = None,
+    pads: Mapping[str, float] | None = None,
+    tolerance: float | None = None,
 ) -> Executable:
     """Compile an ONNX model: a path, the bytes of a file, or a ModelProto.
 
@@ -41,7 +46,13 @@ def compile(
     or "emulated". A dynamic first dimension of the inputs becomes `batch`. `records` are those of the tuner, "shipped"
     those of the package. `virtual_threads` is how many copies of each of the accelerator's buffers hide latency.
     `dump_passes` names a folder that gets the program after each pass. `constants` are values of inputs by name, which
-    are no inputs then: those that decide shapes, such as the axes of a reduction. Raises UserError.
+    are no inputs then: those that decide shapes, such as the axes of a reduction.
+
+    `lengths` has the least and the greatest size of a symbolic dimension of the inputs, as in {"sequence": (1, 512)}:
+    the executable then takes arrays of any length between, pads them to one of a few lengths that it has programs for,
+    and crops the outputs. No length costs more than `tolerance` above a program of its own: 0.03 unless told, by exact
+    cycles, on the accelerator; 0.05, by a fixed ladder, on processors. `pads` are values of inputs behind their real
+    tokens, 0 unless told. Raises UserError, also where outputs of real tokens depend on what lies behind them.
     """
     source = model if isinstance(model, str | Path | bytes) else model.SerializeToString()
     if constants:
@@ -57,7 +68,20 @@ def compile(
         virtual_threads=virtual_threads,
         dump_passes=None if dump_passes is None else Path(dump_passes),
     )
-    return backend_of(target).compile(source, options)
+    if lengths is None:
+        if pads or tolerance is not None:
+            raise UserError("pads and tolerance are for a range of lengths; give lengths={SYMBOL: (1, 512)}")
+        return backend_of(target).compile(source, options)
+    from vdla.compiler.backends.lengths import compile_lengths
+
+    return compile_lengths(
+        source,
+        backend_of(target),
+        options,
+        _lengths(lengths),
+        tolerance=tolerance,
+        pads=pads,
+    )
 
 
 def build(
@@ -84,9 +108,27 @@ def build(
 
 
 def load(path: str | Path, target: str = "llvm", *, device: int | str | None = None) -> Executable:
-    """What `vdla compile` wrote for a processor or a GPU. Raises UserError for any other file."""
+    """What `vdla compile` wrote for a processor or a GPU, or for a range of lengths on any target.
+
+    Raises UserError for any other file.
+    """
+    from vdla.compiler.runtime.lengths_archive import is_lengths_archive
+
+    if is_lengths_archive(Path(path)):
+        from vdla.compiler.backends.lengths import load_lengths
+
+        return load_lengths(Path(path))
     options = CompileOptions(target=target, device=None if device is None else str(device))
     return backend_of(target).load(Path(path), options)
+
+
+def _lengths(lengths: Mapping[str, tuple[int, int]]) -> Lengths:
+    from vdla.compiler.runtime.lengths import Lengths
+
+    if len(lengths) != 1:
+        raise UserError(f"lengths: give one symbol and its range, not {len(lengths)}; others get a size")
+    ((symbol, (least, most)),) = lengths.items()
+    return Lengths(symbol=symbol, least=least, most=most)
 
 
 def _config(config: Config | str | Path | None) -> Config | None:

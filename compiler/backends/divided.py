@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,13 @@ from ..graph.onnx_read import Source
 from ..heterogeneous_driver import Division, compile_heterogeneous
 from ..ir.stmt import Program
 from ..runtime.accelerator import AcceleratorExecutable
+from ..runtime.archive_fields import Field
+from ..runtime.artifact import Compiled
 from ..runtime.cpu_network import CpuNetwork
 from ..runtime.executable import Arrays, Executable, Port
+from ..runtime.heterogeneous_network import run_region
+from ..runtime.lengths import Rung
+from ..runtime.shared_arrays import SharedArrays, ends_of, share_constants, share_launches
 from ..schedule import Schedule
 from ..target.cpu.options import parse_target
 from . import llvm, vdla
@@ -86,6 +91,48 @@ class DividedBackend:
                 records=options.records,
             )
         )
+
+    @property
+    def exact(self) -> bool:
+        """The processor's part computes floats."""
+        return False
+
+    def compile_length(
+        self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
+    ) -> Rung:
+        """A divided network for inputs of one length, and the cycles of its part on the accelerator, if there is
+        one: what the host computes meanwhile is not counted."""
+        division = self.compile(model, options).division
+        cycles = [
+            run_region(region, dict.fromkeys(region.inputs, np.empty(0)), data=False)[1]
+            for region in division.network.regions
+            if region.accelerated
+        ]
+        for region in division.network.regions:
+            if isinstance(region.code, CpuNetwork):
+                region.code.launches = share_launches(region.code.launches, shared)
+                region.code.graph = ends_of(region.code.graph)
+        division.network.regions = tuple(
+            [
+                replace(
+                    region,
+                    model=b"",
+                    cpu_model=b"",
+                    code=share_constants(region.code, shared)
+                    if isinstance(region.code, Compiled)
+                    else region.code,
+                )
+                for region in division.network.regions
+            ]
+        )
+        total = sum(count for count in cycles if count is not None)
+        return Rung(length=length, executable=DividedExecutable(division), cycles=total if cycles else None)
+
+    def read_rungs(
+        self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
+    ) -> list[Executable]:
+        """Divided networks are not saved."""
+        raise UserError(f"{path}: divided networks have no files; compile the model instead")
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
         """A kernel runs on one target."""

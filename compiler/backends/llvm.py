@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vdla.util.errors import UserError
 
 from ..runtime.executable import Arrays
+from ..runtime.lengths import Rung
+from ..runtime.shared_arrays import SharedArrays, ends_of, share_launches
 from ..target.cpu.machine import CpuTarget, host_target, runs_here
 from ..target.cpu.options import parse_target
 from .backend import CompileOptions
@@ -18,8 +20,11 @@ from .c_code import CODE, code_files
 from .kernels import KernelNetwork, Saved, Told, saved_code, saved_of
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..graph.onnx_read import Source
     from ..ir.stmt import Program
+    from ..runtime.archive_fields import Field
     from ..runtime.cpu_network import CpuNetwork
     from ..schedule import Schedule
     from ..templates.chosen_knobs import ChosenKnobs
@@ -202,6 +207,51 @@ class LlvmBackend:
         return device.compile(
             model, batch=options.batch, knobs=device.knobs(options.records), dump_passes=options.dump_passes
         )
+
+    @property
+    def exact(self) -> bool:
+        """Kernels of other lengths sum floats in other orders."""
+        return False
+
+    def compile_length(
+        self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
+    ) -> Rung:
+        """A network of kernels for inputs of one length, which can be saved, too."""
+        from ..cpu_driver import compile_cpu_ahead
+        from ..runtime.network_archive import NAME, describe_code, network_of
+
+        device = self.open(options)
+        code = compile_cpu_ahead(
+            model, device.target, batch=options.batch, knobs=device.knobs(options.records), library=NAME
+        )
+        code = replace(code, graph=ends_of(code.graph), launches=share_launches(code.launches, shared))
+        return Rung(
+            length=length, executable=network_of(code), describe=lambda pool: describe_code(code, pool)
+        )
+
+    def read_rungs(
+        self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
+    ) -> list[CpuNetwork]:
+        """The networks of an archive, whose code survives a first run."""
+        from ..runtime.archive import ArchiveError
+        from ..runtime.network_archive import read_network, run_once
+        from ..runtime.trial_run import run_in_trial
+
+        def library(entry: Field) -> bytes:
+            if (name := entry.at("library").text()) not in arrays:
+                raise entry.at("library").fail(f"is {name!r}, and there is no such array")
+            return arrays[name].tobytes()
+
+        found = [read_network(path, entry, arrays, partial(library, entry)) for entry in entries]
+
+        def run_all() -> None:
+            for network, _ in found:
+                run_once(network())
+
+        operations = sum(count for _, count in found)
+        if problem := run_in_trial(run_all, operations=operations):
+            raise ArchiveError(f"{path}: its code {problem} on its first run; compile it anew")
+        return [network() for network, _ in found]
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:
         """A scheduled expression as one kernel; a program runs its loops as they are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,11 @@ from ..ir.regions import write_buffers
 from ..ir.stmt import Program
 from ..passes.pipeline import run_pipeline
 from ..runtime.accelerator import AcceleratorExecutable, KernelExecutable
+from ..runtime.archive_fields import Field
+from ..runtime.lengths import Rung
 from ..runtime.network_inputs import parameter_port
+from ..runtime.program_description import describe_program, read_program
+from ..runtime.shared_arrays import SharedArrays, share_constants
 from ..schedule import LegalityError, Schedule
 from ..target.vdla.emit import EmissionError
 from ..target.vdla.link import buffer_bytes
@@ -46,6 +50,30 @@ class VdlaBackend:
                 records=options.records,
             )
         )
+
+    @property
+    def exact(self) -> bool:
+        """Integers alone."""
+        return True
+
+    def compile_length(
+        self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
+    ) -> Rung:
+        """The program for inputs of one length, and its cycles; constants lie apart."""
+        compiled = share_constants(self.compile(model, options).compiled, shared)
+        executable = AcceleratorExecutable(compiled)
+        return Rung(
+            length=length,
+            executable=executable,
+            cycles=executable.launch()[0].cycles,
+            describe=lambda pool: describe_program(compiled, pool),
+        )
+
+    def read_rungs(
+        self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
+    ) -> list[AcceleratorExecutable]:
+        """The programs of an archive."""
+        return [AcceleratorExecutable(read_program(entry, arrays)) for entry in entries]
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> KernelExecutable:
         """A scheduled expression as a program of its own: every leaf a copy into a scratchpad or an intrinsic."""

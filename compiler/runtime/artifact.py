@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 from vdla.isa.program import Program
 
 from ..graph.graph import Graph
@@ -17,7 +18,8 @@ class Compiled:
 
     `addresses` and `sizes` are in bytes of the program's image, by tensor name. Without `data` that image has zeros in
     place of constants, and the program serves timing alone. Tensors that are `chained` lie in the chain memory and have
-    no address.
+    no address. Constants that are `apart` belong at these addresses, and the image has zeros there: uint8 arrays, which
+    programs for other sizes of the same network share.
     """
 
     program: Program
@@ -29,3 +31,4 @@ class Compiled:
     compile_seconds: float
     chained: frozenset[str] = frozenset()
     data: bool = True
+    apart: tuple[tuple[int, np.ndarray], ...] = ()

@@ -12,12 +12,25 @@ Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AxisRange:
+    """An axis whose size each run chooses, from `least` to `most`."""
+
+    axis: int
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """An input or an output: its name in the model, its numpy type and its shape."""
+    """An input or an output: its name in the model, its numpy type and its shape.
+
+    Axes in `ranges` may have other sizes than `shape`, which has the greatest.
+    """
 
     name: str
     dtype: np.dtype
     shape: tuple[int, ...]
+    ranges: tuple[AxisRange, ...] = ()
 
 
 class Executable(Protocol):

@@ -48,6 +48,8 @@ def input_image(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> np.ndar
     if not compiled.data:
         raise ValueError("the network was compiled for its timing alone: its image has no constants")
     memory = compiled.program.image.copy()
+    for address, constant in compiled.apart:
+        memory[address : address + constant.size] = constant
     for name, values in store_inputs(compiled.graph, dict(inputs)).items():
         tensor = compiled.graph.tensors[name]
         packed = pack_activation(compiled.program.config, values.reshape(tensor.nchw), compiled.layouts[name])

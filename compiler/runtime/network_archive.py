@@ -9,7 +9,7 @@ sha256              of them all, so that damage is seen before any of it runs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -79,21 +79,10 @@ def save_network(path: Path, network: NetworkCode) -> None:
 
     ProgramError if it cannot be written, TargetError where the processor lacks instructions for a kernel.
     """
-    constants = ConstantPool()
-    code = network.library
-    if code is None and network.modules:
-        code = emit_library(network.modules, network.target, name=NAME)
-    launches = [
-        {**describe_launch(number, launch, constants), "function": launch.kernel}
-        for number, launch in enumerate(network.launches)
-    ]
+    constants, code = ConstantPool(), _library(network)
     description = {
         "format": NETWORK_FORMAT,
-        "target": asdict(network.target),
-        **describe_network(network.graph, network.plan, constants),
-        "quantized": sorted(network.quantized),
-        "kernels": [] if code is None else describe_kernels(code),
-        "launches": launches,
+        **_describe(network, code, constants),
         "constants": constants.entries,
     }
     files: dict[str, Content] = {
@@ -102,6 +91,63 @@ def save_network(path: Path, network: NetworkCode) -> None:
         CONSTANTS: constants.parts,
     }
     write_archive(path, description, files)
+
+
+def _library(network: NetworkCode) -> ObjectCode | None:
+    """The kernels as a library; None where there are none."""
+    if network.library is None and network.modules:
+        return emit_library(network.modules, network.target, name=NAME)
+    return network.library
+
+
+def _describe(network: NetworkCode, code: ObjectCode | None, constants: ConstantPool) -> dict[str, Any]:
+    launches = [
+        {**describe_launch(number, launch, constants), "function": launch.kernel}
+        for number, launch in enumerate(network.launches)
+    ]
+    return {
+        "target": asdict(network.target),
+        **describe_network(network.graph, network.plan, constants),
+        "quantized": sorted(network.quantized),
+        "kernels": [] if code is None else describe_kernels(code),
+        "launches": launches,
+    }
+
+
+def describe_code(network: NetworkCode, constants: ConstantPool) -> dict[str, Any]:
+    """A network as one of several in a file: its library lies among the constants, as "library"."""
+    code = _library(network)
+    library = np.frombuffer(b"" if code is None else code.data, np.uint8)
+    return {**_describe(network, code, constants), "library": constants.add("library", library)}
+
+
+def network_of(network: NetworkCode) -> CpuNetwork:
+    """A network that was compiled for this machine, ready to run."""
+    code = _library(network)
+    kernels = {}
+    if code is not None:
+        kernels = bind_kernels(network.modules, library_objects(code.data), network.target)
+    return CpuNetwork(
+        graph=network.graph,
+        plan=network.plan,
+        launches=tuple(
+            [
+                Launch(
+                    name=launch.name,
+                    operator=launch.operator,
+                    members=launch.members,
+                    operations=launch.operations,
+                    kernel=kernels[launch.kernel],
+                    tensors=launch.tensors,
+                    constants=launch.constants,
+                )
+                for launch in network.launches
+            ]
+        ),
+        target=network.target,
+        compile_seconds=0.0,
+        quantized=network.quantized,
+    )
 
 
 def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
@@ -113,9 +159,20 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     """
     files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), what=WHAT, trusted=trusted)
     document = read_description(path, files[DESCRIPTION], NETWORK_FORMAT)
+    constants = read_constants(document, files[CONSTANTS])
+    network, operations = read_network(path, document, constants, lambda: files[LIBRARY])
+    tried = not trusted and document.at("kernels").items()
+    if tried and (problem := run_in_trial(lambda: run_once(network()), operations=operations)):
+        raise ArchiveError(f"{path}: {LIBRARY}: its code {problem} on its first run; compile it anew")
+    return network()
+
+
+def read_network(
+    path: Path, document: Field, constants: Mapping[str, np.ndarray], library: Callable[[], bytes]
+) -> tuple[Callable[[], CpuNetwork], int]:
+    """What makes the network of a description ready to run, and the operations of a run. ArchiveError."""
     target = read_target(path, document.at("target"))
     modules = read_modules(document)
-    constants = read_constants(document, files[CONSTANTS])
     graph = described_graph(document, constants)
     plan = described_plan(document, graph)
     check_memory(
@@ -128,7 +185,7 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
         },
     )
     try:
-        objects = library_objects(files[LIBRARY]) if modules else []
+        objects = library_objects(library()) if modules else []
     except ValueError as error:
         raise ArchiveError(f"{path}: {LIBRARY} is {error}; compile it anew") from None
     quantized = document.at("quantized").among(graph.input_names)
@@ -145,11 +202,7 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
             quantized=frozenset(quantized),
         )
 
-    if not trusted and modules:
-        operations = sum(fields["operations"] for fields, _ in launches)
-        if problem := run_in_trial(lambda: _run_once(network()), operations=operations):
-            raise ArchiveError(f"{path}: {LIBRARY}: its code {problem} on its first run; compile it anew")
-    return network()
+    return network, sum(fields["operations"] for fields, _ in launches)
 
 
 def _read_launches(
@@ -171,6 +224,7 @@ def _read_launches(
     return launches
 
 
-def _run_once(network: CpuNetwork) -> None:
+def run_once(network: CpuNetwork) -> None:
+    """One run on zeros."""
     shapes, types = network.input_shapes, network.input_types
     network.run({name: np.zeros(shape, types[name]) for name, shape in shapes.items()})

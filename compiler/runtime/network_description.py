@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any, Protocol
 
@@ -44,18 +45,29 @@ class ConstantPool:
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
         self.entries: dict[str, dict[str, Any]] = {}
-        self._size = 0
+        self.size = 0
         self._offsets: dict[str, int] = {}
+        self._prefix = ""
+
+    @contextmanager
+    def named(self, prefix: str) -> Iterator[None]:
+        """In the block names begin with `prefix`: those of one network out of several."""
+        self._prefix = prefix
+        try:
+            yield
+        finally:
+            self._prefix = ""
 
     def add(self, name: str, array: np.ndarray) -> str:
         """The name, under which the array is from now on; it must not change before `parts` are written."""
+        name = self._prefix + name
         raw = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
         digest = hashlib.sha256(raw).hexdigest()
         if digest not in self._offsets:
-            gap = -self._size % ALIGNMENT
-            self._offsets[digest] = self._size + gap
+            gap = -self.size % ALIGNMENT
+            self._offsets[digest] = self.size + gap
             self.parts += (bytes(gap), raw)
-            self._size += gap + raw.nbytes
+            self.size += gap + raw.nbytes
         self.entries[name] = {
             "dtype": array.dtype.name,
             "shape": list(array.shape),
@@ -176,15 +188,18 @@ def described_plan(document: Field, graph: Graph) -> StoragePlan:
     )
 
 
-def read_constants(document: Field, data: bytes) -> dict[str, np.ndarray]:
-    """The constants by name, each on a cache line; equal ones are one array. ArchiveError."""
+def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> dict[str, np.ndarray]:
+    """The constants by name in the bytes of a `member`, each on a cache line; equal ones are one array.
+
+    ArchiveError.
+    """
     places: dict[str, tuple[DType, tuple[int, ...], int]] = {}
     for name, entry in document.at("constants").entries().items():
         dtype, shape = entry.at("dtype").element_type(), entry.at("shape").shape()
         offset, size = entry.at("offset").integer(), prod(shape) * dtype.numpy.itemsize
         if offset + size > len(data):
             raise entry.at("offset").fail(
-                f"is {offset}, and {size:,} bytes from there end beyond the {len(data):,} of {CONSTANTS}"
+                f"is {offset}, and {size:,} bytes from there end beyond the {len(data):,} of {member}"
             )
         places[name] = dtype, shape, offset
     total = sum(prod(shape) * dtype.numpy.itemsize for dtype, shape, _ in set(places.values()))

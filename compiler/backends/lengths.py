@@ -1,0 +1,249 @@
+"""compile_lengths: one executable of a model for inputs of any length in a range, on a target that compiles networks.
+
+The model is compiled for a few lengths (`length_rungs`); constants that these have in common are held once. Pads must
+not change what real tokens get: this is tried on a few lengths, each against its own executable, before anything is
+handed out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from vdla.util.errors import UserError
+
+from ..graph.model_file import ModelFile
+from ..graph.onnx_load import with_dimensions
+from ..graph.onnx_read import Source
+from ..runtime.archive_fields import ArchiveError, Field
+from ..runtime.executable import Executable, Port
+from ..runtime.lengths import Lengths, LengthsExecutable, Rung
+from ..runtime.lengths_archive import Read
+from ..runtime.lengths_archive import load_lengths as read_lengths
+from ..runtime.shared_arrays import SharedArrays
+from .backend import Backend, CompileOptions
+from .length_rungs import LADDER_TOLERANCE, TOLERANCE, rungs_by_cost, rungs_by_ratio
+from .table import backend_of
+
+FLOAT_DIFFERENCE = 1e-5
+"""Of the greatest value of an output: what kernels of other lengths may round differently."""
+SEED = 0
+Told = Callable[[int], object]
+"""Called with each length that is compiled."""
+
+
+@runtime_checkable
+class LengthsBackend(Backend, Protocol):
+    """A backend that compiles models for lengths in a range."""
+
+    def compile_length(
+        self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
+    ) -> Rung:
+        """The model, of fixed shapes, as the rung of `length`; its constants are `shared`. Raises UserError."""
+        ...
+
+    def read_rungs(
+        self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
+    ) -> Sequence[Executable]:
+        """The executables that `Rung.describe` described, given their fields and all arrays. ArchiveError."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether it computes integers alone, which pads that do not count leave as they are."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """Each length is compiled once."""
+
+    model: Source
+    backend: LengthsBackend
+    options: CompileOptions
+    symbol: str
+    told: Told | None
+    shared: SharedArrays = field(default_factory=SharedArrays)
+    compiled: dict[int, Rung] = field(default_factory=dict)
+
+    def rung(self, length: int) -> Rung:
+        if length not in self.compiled:
+            if self.told is not None:
+                self.told(length)
+            sized: Source = with_dimensions(self.model, {self.symbol: length})
+            if isinstance(self.model, str | Path):
+                # Messages name the file.
+                sized = ModelFile(path=Path(self.model), content=sized)
+            self.compiled[length] = self.backend.compile_length(sized, self.options, self.shared, length)
+        return self.compiled[length]
+
+    def cycles(self, length: int) -> int:
+        """Of the accelerator's part; 0 where a length leaves it none."""
+        return self.rung(length).cycles or 0
+
+
+def compile_lengths(
+    model: Source,
+    backend: Backend,
+    options: CompileOptions,
+    lengths: Lengths,
+    *,
+    tolerance: float | None = None,
+    pads: Mapping[str, float] | None = None,
+    told: Told | None = None,
+) -> LengthsExecutable:
+    """Compile an ONNX model whose dimension `lengths.symbol` is a symbol, for all these lengths.
+
+    `tolerance` is what a length may cost more than its own executable, by exact cycles where the target has them;
+    `length_rungs` has the defaults. `pads` are values of inputs behind their real tokens, 0 unless told. `told` hears
+    each length that is compiled.
+    Raises UserError: for a target or model that cannot, and where outputs of real tokens depend on pads.
+    """
+    started = time.perf_counter()
+    if not isinstance(backend, LengthsBackend):
+        raise UserError(
+            f'target "{options.target}": compiles fixed lengths only; take vdla, llvm or "vdla,llvm", or give '
+            f"the size: --dim {lengths.symbol}=SIZE"
+        )
+    _check_range(lengths, tolerance)
+    work = _Work(model=model, backend=backend, options=options, symbol=lengths.symbol, told=told)
+    most, least = work.rung(lengths.most), work.rung(lengths.least)
+    axes = _axes(least, most, lengths)
+    pads = {} if pads is None else dict(pads)
+    _check_pads(pads, most.executable)
+
+    def made(sizes: Sequence[int]) -> LengthsExecutable:
+        return LengthsExecutable(
+            target=options.target,
+            lengths=lengths,
+            rungs=[work.rung(length) for length in sizes],
+            axes=axes,
+            pads=pads,
+        )
+
+    # What is refused is refused before many lengths are compiled.
+    _check_exact(made([lengths.most]), work)
+    if most.cycles is None:
+        share = LADDER_TOLERANCE if tolerance is None else tolerance
+        chosen = rungs_by_ratio(lengths.least, lengths.most, share)
+    else:
+        share = TOLERANCE if tolerance is None else tolerance
+        chosen = rungs_by_cost(lengths.least, lengths.most, work.cycles, share)
+    found = made(chosen)
+    _check_exact(found, work)
+    for length, rung in work.compiled.items():
+        if length not in chosen:
+            rung.executable.close()
+    found.compiled_lengths = len(work.compiled)
+    found.compile_seconds = time.perf_counter() - started
+    return found
+
+
+def load_lengths(path: Path) -> LengthsExecutable:
+    """An executable that `save_lengths` wrote, for the target that the file says. ArchiveError for other files."""
+
+    def reader(target: str) -> Read:
+        try:
+            backend = backend_of(target)
+        except UserError:
+            backend = None
+        if not isinstance(backend, LengthsBackend):
+            raise ArchiveError(f'{path}: is for target "{target}", which has no such files; compile it anew')
+        return backend.read_rungs
+
+    return read_lengths(path, reader)
+
+
+def _check_range(lengths: Lengths, tolerance: float | None) -> None:
+    if not 1 <= lengths.least <= lengths.most:
+        raise UserError(
+            f"lengths of {lengths.symbol}: {lengths.least} to {lengths.most} is no range; give the least "
+            "first, 1 or more"
+        )
+    if tolerance is not None and not 0 <= tolerance <= 10:
+        raise UserError(f"tolerance {tolerance}: give a share of a length's cost, from 0 to 10, as in 0.05")
+
+
+def _axes(least: Rung, most: Rung, lengths: Lengths) -> dict[str, tuple[int, ...]]:
+    """The axes whose size is the length, or so much more or less, by input and output: those that differ."""
+    axes: dict[str, tuple[int, ...]] = {}
+    for what, ports, longer in (
+        ("input", least.executable.inputs, most.executable.inputs),
+        ("output", least.executable.outputs, most.executable.outputs),
+    ):
+        for port, other in zip(ports, longer, strict=True):
+            found = [axis for axis, size in enumerate(port.shape) if size != other.shape[axis]]
+            for axis in found:
+                if other.shape[axis] - port.shape[axis] != lengths.most - lengths.least:
+                    raise UserError(
+                        f"{what} '{port.name}': axis {axis} has {port.shape[axis]} for {lengths.symbol} "
+                        f"{lengths.least} and {other.shape[axis]} for {lengths.most}, so not one for each token; "
+                        f"give the size: --dim {lengths.symbol}=SIZE"
+                    )
+            axes[port.name] = tuple(found)
+    return axes
+
+
+def _check_pads(pads: Mapping[str, float], executable: Executable) -> None:
+    known = [port.name for port in executable.inputs]
+    for name, value in pads.items():
+        if name not in known:
+            raise UserError(f"pad of '{name}': the model has no such input; it has {', '.join(known)}")
+        port = next(port for port in executable.inputs if port.name == name)
+        try:
+            exact = port.dtype.kind == "f" or np.array(value).astype(port.dtype) == value
+        except (OverflowError, ValueError):
+            exact = False
+        if not exact:
+            raise UserError(f"pad of '{name}': {value:g} is no {port.dtype}")
+
+
+def _check_exact(found: LengthsExecutable, work: _Work) -> None:
+    """UserError where outputs of real tokens depend on pads: the least length of three rungs, where there are so many,
+    is run with pads, and by its own executable."""
+    chosen = [rung.length for rung in found.rungs]
+    lows = [found.lengths.least, *[length + 1 for length in chosen[:-1]]]
+    padded = [(low, high) for low, high in zip(lows, chosen, strict=True) if low < high]
+    tried = dict.fromkeys([padded[0], padded[len(padded) // 2], padded[-1]]) if padded else {}
+    for low, high in tried:
+        own = work.rung(low).executable
+        inputs = check_inputs_of(own)
+        expected, results = own.run(inputs), found.run(inputs)
+        for name, array in expected.items():
+            if not _equal(array, results[name], exact=work.backend.exact):
+                masks = ", ".join(name for name, among in found.axes.items() if among and name in inputs)
+                raise UserError(
+                    f"{found.name}: output '{name}' of {found.lengths.symbol} {low} changes when the inputs are "
+                    f"padded to {high}: real tokens see pads. Give the model an input that masks tokens, or the value "
+                    f"that masks (pad NAME=VALUE of {masks}), or compile one length: --dim "
+                    f"{found.lengths.symbol}={high}"
+                )
+
+
+def check_inputs_of(executable: Executable) -> dict[str, np.ndarray]:
+    """Inputs with which pads are tried: integers 1, so that ids, types and masks are valid, and normal numbers."""
+    rng = np.random.default_rng(SEED)
+    return {port.name: _tried(port, rng) for port in executable.inputs}
+
+
+def _tried(port: Port, rng: np.random.Generator) -> np.ndarray:
+    if port.dtype.kind in "iub":
+        return np.ones(port.shape, port.dtype)
+    return rng.standard_normal(port.shape).astype(port.dtype)
+
+
+def _equal(expected: np.ndarray, found: np.ndarray, *, exact: bool) -> bool:
+    if expected.shape != found.shape:
+        return False
+    if exact or expected.dtype.kind in "iub":
+        return np.array_equal(expected, found, equal_nan=expected.dtype.kind == "f")
+    a, b = expected.astype(np.float64), found.astype(np.float64)
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return False
+    finite = np.isfinite(a)
+    most = np.abs(a[finite]).max(initial=0)
+    return bool((np.abs(a - b)[finite] <= FLOAT_DIFFERENCE * most).all())

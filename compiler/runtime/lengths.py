@@ -1,0 +1,201 @@
+"""One executable for inputs of any length in a range: executables of a few lengths, the rungs, between pads and crops.
+
+What runs is the least rung that holds the length. What lies behind an input's real tokens is a pad, zero unless told;
+what lies behind an output's is cut off. That pads change nothing is checked when the rungs are compiled
+(`backends.lengths`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from vdla.util.errors import UserError
+
+from .executable import Arrays, AxisRange, Executable, Port
+
+if TYPE_CHECKING:
+    from .network_description import ConstantPool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """The symbol of a model's dimension, and the least and the greatest length it may be."""
+
+    symbol: str
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.symbol} from {self.least} to {self.most}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rung:
+    """The executable of one length, and its cost in cycles, where that is exact.
+
+    `describe` puts it into a file: its arrays into the pool, the rest as JSON has it; None for what has no files.
+    """
+
+    length: int
+    executable: Executable
+    cycles: int | None = None
+    describe: Callable[[ConstantPool], dict[str, Any]] | None = None
+
+
+class LengthsExecutable:
+    """Rungs, the last of which has the greatest length. `pads` are values of inputs behind their real tokens.
+
+    `target` is what they were compiled for, as messages and files call it; `axes` are those of each input and output
+    whose size is the length, or so much more or less than that. `compiled_lengths` says how many lengths were compiled
+    in `compile_seconds`, to choose the rungs; 0 for what was loaded.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: str,
+        lengths: Lengths,
+        rungs: Sequence[Rung],
+        axes: Mapping[str, tuple[int, ...]],
+        pads: Mapping[str, float],
+    ) -> None:
+        self.target = target
+        self.lengths = lengths
+        self.rungs = tuple(rungs)
+        self.axes = dict(axes)
+        self.pads = dict(pads)
+        last = self.rungs[-1].executable
+        self.name = last.name
+        self.inputs = tuple([self._ranged(port) for port in last.inputs])
+        self.outputs = tuple([self._ranged(port) for port in last.outputs])
+        self.compile_seconds = 0.0
+        self.compiled_lengths = 0
+        self._sizes = [rung.length for rung in self.rungs]
+
+    def _ranged(self, port: Port) -> Port:
+        below = self.lengths.most - self.lengths.least
+        axes = self.axes.get(port.name, ())
+        return replace(
+            port,
+            ranges=tuple(
+                [AxisRange(axis=axis, least=port.shape[axis] - below, most=port.shape[axis]) for axis in axes]
+            ),
+        )
+
+    def rung(self, length: int) -> Rung:
+        """What runs inputs of this length: the least rung that holds it. UserError outside of the range."""
+        if not self.lengths.least <= length <= self.lengths.most:
+            raise UserError(f"{self.name}: length {length} is not in the range: {self.lengths}")
+        return self.rungs[bisect_left(self._sizes, length)]
+
+    def length(self, inputs: Arrays) -> int:
+        """The length of these inputs. UserError, which names input, axis and range, where they have none."""
+        known = {port.name: port for port in self.inputs}
+        for name in inputs:
+            if name not in known:
+                raise UserError(f"{self.name} has no input '{name}'; it has {', '.join(known)}")
+        found: dict[str, int] = {}
+        for name, port in known.items():
+            if name not in inputs:
+                raise UserError(f"{self.name}: input '{name}' is missing; give an array of that name")
+            array: object = inputs[name]
+            if not isinstance(array, np.ndarray):
+                raise UserError(f"input '{name}' must be a numpy array, not {type(array).__name__}")
+            if array.dtype != port.dtype:
+                raise UserError(
+                    f"input '{name}' must be {port.dtype}, not {array.dtype}; convert it with .astype"
+                )
+            self._check_shape(port, array, found)
+        # Where there is one length alone, no axis has a range.
+        return next(iter(found.values()), self.lengths.most)
+
+    def _check_shape(self, port: Port, array: np.ndarray, found: dict[str, int]) -> None:
+        """UserError for a shape that is none of `port`; `found` has lengths by what gave them."""
+        if array.ndim != len(port.shape):
+            raise UserError(
+                f"input '{port.name}' has {array.ndim} dimensions; it needs {len(port.shape)}: "
+                f"{shape_text(port, self.lengths)}"
+            )
+        ranged = {item.axis: item for item in port.ranges}
+        for axis, (size, needed) in enumerate(zip(array.shape, port.shape, strict=True)):
+            if axis not in ranged:
+                if size != needed:
+                    raise UserError(f"input '{port.name}': axis {axis} has {size}, and must have {needed}")
+                continue
+            allowed = ranged[axis]
+            if not allowed.least <= size <= allowed.most:
+                raise UserError(
+                    f"input '{port.name}': axis {axis} ({self.lengths.symbol}) has {size}, and was compiled for "
+                    f"{allowed.least} to {allowed.most}"
+                )
+            length = size - allowed.most + self.lengths.most
+            for other, known in found.items():
+                if known != length:
+                    raise UserError(
+                        f"input '{port.name}': axis {axis} is of {self.lengths.symbol} {length}, and {other} "
+                        f"of {known}; all must agree"
+                    )
+            found[f"input '{port.name}': axis {axis}"] = length
+
+    def run(self, inputs: Arrays, **options: Any) -> dict[str, np.ndarray]:
+        """One inference of inputs of any length in the range; `options` are those of the rungs' own `run`.
+
+        UserError for arrays that are not the inputs.
+        """
+        length = self.length(inputs)
+        rung = self.rung(length)
+        results = rung.executable.run(self.padded(inputs, rung), **options)
+        return self.cropped(results, rung.length - length)
+
+    def padded(self, inputs: Arrays, rung: Rung) -> dict[str, np.ndarray]:
+        """The inputs with pads up to a rung's length."""
+        arrays: dict[str, np.ndarray] = {}
+        for port in rung.executable.inputs:
+            array = inputs[port.name]
+            if array.shape != port.shape:
+                full = np.full(port.shape, self.pads.get(port.name, 0), port.dtype)
+                full[tuple(map(slice, array.shape))] = array
+                array = full
+            arrays[port.name] = array
+        return arrays
+
+    def cropped(self, results: Arrays, pads: int) -> dict[str, np.ndarray]:
+        """The outputs without what belongs to so many pads."""
+        if not pads:
+            return dict(results)
+        found: dict[str, np.ndarray] = {}
+        for name, array in results.items():
+            place = [slice(None)] * array.ndim
+            for axis in self.axes.get(name, ()):
+                place[axis] = slice(array.shape[axis] - pads)
+            found[name] = array[tuple(place)]
+        return found
+
+    def close(self) -> None:
+        """Closes the rungs."""
+        for rung in self.rungs:
+            rung.executable.close()
+
+    def __enter__(self) -> LengthsExecutable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def shape_text(port: Port, lengths: Lengths) -> str:
+    """A port's shape as people read it: [1, sequence]."""
+    ranged = {item.axis: item.most for item in port.ranges}
+    sizes = [
+        str(size) if axis not in ranged else _sum(lengths.symbol, ranged[axis] - lengths.most)
+        for axis, size in enumerate(port.shape)
+    ]
+    return f"[{', '.join(sizes)}]"
+
+
+def _sum(symbol: str, more: int) -> str:
+    return symbol if not more else f"{symbol} {'+' if more > 0 else '-'} {abs(more)}"

@@ -1,0 +1,121 @@
+"""An executable for a range of lengths as a file (see `archive`).
+
+description.json    format, target, symbol, range, pads, axes, and of each rung its length, cycles and what its target
+                    says of it (`network_archive.describe_code`, `program_description`)
+lengths.bin         all arrays, raw and little-endian, equal ones once: constants, instructions, libraries of kernels
+sha256              of both
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from vdla.util.errors import UserError
+
+from .archive import DESCRIPTION, first_member, read_archive, read_description, write_archive
+from .archive_fields import Field
+from .executable import Executable
+from .lengths import Lengths, LengthsExecutable, Rung
+from .network_description import ConstantPool, read_constants
+
+MEMBER = "lengths.bin"
+FORMAT = 1
+"""Goes up when the description changes."""
+Read = Callable[[Path, Sequence[Field], Mapping[str, np.ndarray]], Sequence[Executable]]
+"""Reads the executables of rungs, given their fields and all arrays by name."""
+
+
+def is_lengths_archive(path: Path) -> bool:
+    """Whether a file is one, whole or not."""
+    return first_member(path, (MEMBER,)) is not None
+
+
+def save_lengths(path: Path, executable: LengthsExecutable) -> None:
+    """Writes an archive whole or not at all; equal executables give equal files.
+
+    UserError for a target without files, ProgramError if it cannot be written.
+    """
+    pool = ConstantPool()
+    rungs: list[dict[str, object]] = []
+    for rung in executable.rungs:
+        if rung.describe is None:
+            raise UserError(
+                f'target "{executable.target}" has no files for ranges of lengths; run the model, or compile it for '
+                "vdla or llvm"
+            )
+        with pool.named(f"{rung.length}/"):
+            rungs.append({"length": rung.length, "cycles": rung.cycles, **rung.describe(pool)})
+    lengths = executable.lengths
+    description = {
+        "format": FORMAT,
+        "target_text": executable.target,
+        "symbol": lengths.symbol,
+        "least": lengths.least,
+        "most": lengths.most,
+        "pads": executable.pads,
+        "axes": {name: list(axes) for name, axes in executable.axes.items()},
+        "rungs": rungs,
+        "constants": pool.entries,
+    }
+    write_archive(path, description, {MEMBER: pool.parts})
+
+
+def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable:
+    """What `save_lengths` wrote; `reader` gives what reads the rungs of a target. ArchiveError for other files."""
+    files = read_archive(path, (MEMBER,), what="network for a range of lengths")
+    document = read_description(path, files[DESCRIPTION], FORMAT)
+    arrays = read_constants(document, files[MEMBER], member=MEMBER)
+    target = document.at("target_text").text()
+    entries = document.at("rungs").items()
+    lengths = Lengths(
+        symbol=document.at("symbol").text(),
+        least=document.at("least").integer(1),
+        most=document.at("most").integer(1),
+    )
+    sizes = [entry.at("length").integer(1) for entry in entries]
+    if not sizes or sizes != sorted(set(sizes)) or sizes[-1] != lengths.most or lengths.least > sizes[0]:
+        raise document.at("rungs").fail(f"do not hold {lengths}")
+    cycles = [None if entry.at("cycles").value is None else entry.at("cycles").integer() for entry in entries]
+    executables = reader(target)(path, entries, arrays)
+    axes = {name: axes.shape() for name, axes in document.at("axes").entries().items()}
+    _check_ports(document, lengths, sizes, executables, axes)
+    return LengthsExecutable(
+        target=target,
+        lengths=lengths,
+        rungs=[
+            Rung(length=length, executable=executable, cycles=count)
+            for length, executable, count in zip(sizes, executables, cycles, strict=True)
+        ],
+        axes=axes,
+        pads={name: _pad(field) for name, field in document.at("pads").entries().items()},
+    )
+
+
+def _pad(field: Field) -> float:
+    if isinstance(field.value, bool) or not isinstance(field.value, int | float):
+        raise field.fail("is no number")
+    return field.value
+
+
+def _check_ports(
+    document: Field,
+    lengths: Lengths,
+    sizes: Sequence[int],
+    executables: Sequence[Executable],
+    axes: Mapping[str, tuple[int, ...]],
+) -> None:
+    """ArchiveError unless all rungs have the ends of the last one, but for their lengths."""
+    last = executables[-1]
+    for entry, length, executable in zip(document.at("rungs").items(), sizes, executables, strict=True):
+        for ports, wanted in ((executable.inputs, last.inputs), (executable.outputs, last.outputs)):
+            shapes = {
+                port.name: tuple(
+                    size - (lengths.most - length) * (axis in axes.get(port.name, ()))
+                    for axis, size in enumerate(port.shape)
+                )
+                for port in wanted
+            }
+            if {port.name: port.shape for port in ports} != shapes:
+                raise entry.fail(f"has other inputs or outputs than length {lengths.most}")

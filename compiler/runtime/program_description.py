@@ -1,0 +1,263 @@
+"""A program of the accelerator as one of several in a file: what the host hands in and reads, and where it lies.
+
+Micro-ops and constants are arrays of the file's pool, and so are instructions, which are alike and so compressed. Which
+layer an instruction works for is not kept.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+from vdla.isa.errors import ConfigError
+from vdla.isa.program import Program, config_from_dict
+from vdla.util.machine_memory import memory_problem
+
+from ..graph.graph import Graph, GraphInput, GraphOutput, Tensor, quantized_tensor
+from ..graph.layout import Layout, activation_bytes
+from ..graph.quantization import ActivationType, Quantization
+from ..ir.types import DType
+from .archive_fields import Field
+from .artifact import Compiled
+from .network_description import ConstantPool
+
+_LAYOUTS = ("blocked", "interleaved")
+
+
+def describe_program(compiled: Compiled, pool: ConstantPool) -> dict[str, Any]:
+    """A compiled network whose constants lie apart from its image; its arrays go into the pool."""
+    graph, program = compiled.graph, compiled.program
+    ends = dict.fromkeys(item.tensor for item in (*graph.inputs, *graph.outputs))
+    written = [
+        (segment.address, program.image[segment.address : segment.address + segment.size])
+        for segment in program.segments
+        if segment.kind == "uop"
+    ]
+    return {
+        "name": graph.name,
+        "config": program.config.to_dict(),
+        "instructions": len(program.instructions),
+        "words": pool.add("words", np.frombuffer(zlib.compress(program.instructions.tobytes()), np.uint8)),
+        "image_bytes": program.image.size,
+        "parts": [
+            {"address": address, "data": pool.add(f"part{number}", array)}
+            for number, (address, array) in enumerate((*written, *compiled.apart))
+        ],
+        "tensors": {
+            name: {
+                "shape": list(graph.tensors[name].shape),
+                "quantization": _described(graph.tensors[name].grid),
+                "layout": compiled.layouts[name],
+                "address": compiled.addresses[name],
+            }
+            for name in ends
+        },
+        "inputs": [
+            {
+                "name": item.name,
+                "tensor": item.tensor,
+                "shape": list(item.shape),
+                "dtype": str(item.dtype),
+                "permutation": None if item.permutation is None else list(item.permutation),
+            }
+            for item in graph.inputs
+        ],
+        "outputs": [
+            {
+                "name": item.name,
+                "tensor": item.tensor,
+                "shape": list(item.shape),
+                "dtype": str(item.dtype),
+                "quantization": None if item.quantization is None else _described(item.quantization),
+                "view": None if item.view is None else _described_view(item.view, pool, f"view{number}"),
+            }
+            for number, item in enumerate(graph.outputs)
+        ],
+    }
+
+
+def read_program(entry: Field, constants: Mapping[str, np.ndarray]) -> Compiled:
+    """What `describe_program` described. ArchiveError."""
+    try:
+        config = config_from_dict(cast(dict[str, Any], entry.at("config").value))
+    except ConfigError as error:
+        raise entry.at("config").fail(str(error)) from None
+    size = entry.at("image_bytes").integer()
+    if problem := memory_problem(size):
+        raise entry.at("image_bytes").fail(problem)
+    apart: list[tuple[int, np.ndarray]] = []
+    for part in entry.at("parts").items():
+        data = _array(part.at("data"), constants).reshape(-1).view(np.uint8)
+        address = part.at("address").integer()
+        if address + data.size > size:
+            raise part.at("address").fail(f"is {address}, and {data.size:,} bytes end beyond the image")
+        apart.append((address, data))
+    words = _instructions(entry, config.instruction_words, constants)
+    tensors = {name: _tensor(name, item) for name, item in entry.at("tensors").entries().items()}
+    layouts: dict[str, Layout] = {}
+    addresses: dict[str, int] = {}
+    for name, item in entry.at("tensors").entries().items():
+        layouts[name] = cast(Layout, item.at("layout").one_of(_LAYOUTS))
+        addresses[name] = item.at("address").integer()
+        if addresses[name] + activation_bytes(config, tensors[name].nchw, layouts[name]) > size:
+            raise item.at("address").fail(f"is {addresses[name]}, and the tensor ends beyond the image")
+    graph = Graph(
+        name=entry.at("name").text(),
+        inputs=tuple([_input(item, tensors) for item in entry.at("inputs").items()]),
+        outputs=tuple([_output(item, tensors, constants) for item in entry.at("outputs").items()]),
+        nodes=(),
+        tensors=tensors,
+    )
+    program = Program(
+        config=config,
+        instructions=words,
+        image=np.zeros(size, np.uint8),
+        group_of=np.full(len(words), -1, np.int32),
+    )
+    return Compiled(
+        program=program,
+        graph=graph,
+        layouts=layouts,
+        addresses=addresses,
+        sizes={name: activation_bytes(config, t.nchw, layouts[name]) for name, t in tensors.items()},
+        virtual_threads=1,
+        compile_seconds=0.0,
+        apart=tuple(apart),
+    )
+
+
+def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray]) -> np.ndarray:
+    """uint64 [instructions, words]."""
+    count = entry.at("instructions").integer()
+    if problem := memory_problem(8 * count * words):
+        raise entry.at("instructions").fail(problem)
+    unpack = zlib.decompressobj()
+    try:
+        # One byte more than there should be tells whether there are more.
+        data = unpack.decompress(_array(entry.at("words"), constants).tobytes(), 8 * count * words + 1)
+    except zlib.error:
+        data = b""
+    if len(data) != 8 * count * words or not unpack.eof:
+        raise entry.at("words").fail(f"is no list of {count:,} instructions of {words} words")
+    return np.frombuffer(data, np.dtype("<u8")).reshape(count, words)
+
+
+def _described_view(view: np.ndarray, pool: ConstantPool, name: str) -> dict[str, Any]:
+    """Places in a tensor: by the first one and what each axis adds, where that says them all; else an array."""
+    start = int(view.flat[0]) if view.size else 0
+    steps = [
+        int(view[tuple(int(axis == other) for other in range(view.ndim))]) - start if size > 1 else 0
+        for axis, size in enumerate(view.shape)
+    ]
+    if np.array_equal(_places(start, steps, view.shape), view):
+        return {"start": start, "steps": steps}
+    return {"places": pool.add(name, view)}
+
+
+def _places(start: int, steps: Sequence[int], shape: tuple[int, ...]) -> np.ndarray:
+    places = np.full(shape, start, np.int64)
+    for axis, (step, size) in enumerate(zip(steps, shape, strict=True)):
+        along = np.arange(size, dtype=np.int64) * step
+        places += along.reshape([-1 if axis == other else 1 for other in range(len(shape))])
+    return places
+
+
+def _read_view(
+    entry: Field, shape: tuple[int, ...], size: int, constants: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """int64 places, by the output's shape, in a tensor of `size` elements, or -1."""
+    if entry.find("places") is not None:
+        view = _array(entry.at("places"), constants)
+    else:
+        steps = entry.at("steps").shape()
+        if len(steps) != len(shape) or sum(steps) + entry.at("start").integer() > 2**40:
+            raise entry.at("steps").fail("are not those of the shape")
+        if problem := memory_problem(8 * prod(shape)):
+            raise entry.fail(problem)
+        view = _places(entry.at("start").integer(), steps, shape)
+    if (
+        view.dtype != np.int64
+        or view.shape != shape
+        or not -1 <= view.min(initial=0) <= view.max(initial=0) < size
+    ):
+        raise entry.fail("is no view of the tensor")
+    return view
+
+
+def _described(quantization: Quantization) -> dict[str, Any]:
+    return {
+        "scale": float(quantization.scale),
+        "zero_point": quantization.zero_point,
+        "dtype": quantization.dtype,
+    }
+
+
+def _quantization(entry: Field) -> Quantization:
+    dtype = entry.at("dtype").one_of(("int8", "uint8"))
+    low = entry.at("zero_point").value
+    limits = np.iinfo(dtype)
+    if not isinstance(low, int) or not limits.min <= low <= limits.max:
+        raise entry.at("zero_point").fail(f"is no {dtype}")
+    scale = np.float32(entry.at("scale").number())
+    return Quantization(scale=scale, zero_point=low, dtype=cast(ActivationType, dtype))
+
+
+def _tensor(name: str, entry: Field) -> Tensor:
+    shape = entry.at("shape").shape()
+    if len(shape) not in (2, 4):
+        raise entry.at("shape").fail("must have 2 or 4 dimensions")
+    return quantized_tensor(name, shape, _quantization(entry.at("quantization")))
+
+
+def _input(entry: Field, tensors: Mapping[str, Tensor]) -> GraphInput:
+    shape, permutation = entry.at("shape").shape(), None
+    tensor = tensors[entry.at("tensor").one_of(list(tensors))]
+    if entry.at("permutation").value is not None:
+        permutation = entry.at("permutation").shape()
+        if sorted(permutation) != list(range(len(shape))):
+            raise entry.at("permutation").fail(f"is no order of {len(shape)} axes")
+    _check_size(entry, shape, tensor)
+    return GraphInput(
+        name=entry.at("name").text(),
+        tensor=tensor.name,
+        shape=shape,
+        dtype=_type(entry),
+        permutation=permutation,
+    )
+
+
+def _output(entry: Field, tensors: Mapping[str, Tensor], constants: Mapping[str, np.ndarray]) -> GraphOutput:
+    shape, view, quantization = entry.at("shape").shape(), None, None
+    tensor = tensors[entry.at("tensor").one_of(list(tensors))]
+    if entry.at("quantization").value is not None:
+        quantization = _quantization(entry.at("quantization"))
+    if entry.at("view").value is None:
+        _check_size(entry, shape, tensor)
+    else:
+        view = _read_view(entry.at("view"), shape, tensor.size, constants)
+    return GraphOutput(
+        name=entry.at("name").text(),
+        tensor=tensor.name,
+        shape=shape,
+        dtype=_type(entry),
+        quantization=quantization,
+        view=view,
+    )
+
+
+def _type(entry: Field) -> DType:
+    return DType(entry.at("dtype").one_of(("float32", "int8", "uint8")))
+
+
+def _check_size(entry: Field, shape: tuple[int, ...], tensor: Tensor) -> None:
+    if np.prod(shape, dtype=np.int64) != tensor.size:
+        raise entry.at("shape").fail(f"is not of as many elements as tensor {tensor.name!r}")
+
+
+def _array(entry: Field, constants: Mapping[str, np.ndarray]) -> np.ndarray:
+    if (name := entry.text()) not in constants:
+        raise entry.fail(f"is {name!r}, and there is no such array")
+    return constants[name]

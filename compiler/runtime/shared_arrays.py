@@ -1,0 +1,70 @@
+"""Constants that several networks have in common, held once: programs of one model for many lengths."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+
+from ..graph.graph import Graph
+from ..target.cpu.kernel import aligned_copy
+from .artifact import Compiled
+from .launch import Launch
+
+KernelT = TypeVar("KernelT")
+
+
+@dataclass(slots=True)
+class SharedArrays:
+    """Read-only arrays by content; each begins on a cache line."""
+
+    _known: dict[tuple[str, tuple[int, ...], bytes], np.ndarray] = field(default_factory=dict)
+
+    def held(self, array: np.ndarray) -> np.ndarray:
+        """The one array that equals `array` in type, shape and bytes."""
+        flat = np.ascontiguousarray(array)
+        digest = hashlib.sha256(flat.reshape(-1).view(np.uint8).data).digest()
+        key = (array.dtype.str, array.shape, digest)
+        if key not in self._known:
+            kept = aligned_copy(flat, array.shape)
+            kept.flags.writeable = False
+            self._known[key] = kept
+        return self._known[key]
+
+
+def ends_of(graph: Graph) -> Graph:
+    """A graph without its nodes and constants, apart from outputs that are constants: all that a run looks at."""
+    outputs = {output.tensor for output in graph.outputs}
+    held = {name: array for name, array in graph.constants.items() if name in outputs}
+    return replace(graph, nodes=(), constants=held, views={})
+
+
+def share_launches(launches: Sequence[Launch[KernelT]], shared: SharedArrays) -> tuple[Launch[KernelT], ...]:
+    """The launches with constants that are `shared`."""
+    return tuple(
+        [
+            replace(launch, constants={name: shared.held(array) for name, array in launch.constants.items()})
+            for launch in launches
+        ]
+    )
+
+
+def share_constants(compiled: Compiled, shared: SharedArrays) -> Compiled:
+    """The compiled network with constants `apart` from the image of its program, which has zeros there, without nodes.
+
+    Memory that is zero takes none until it is written to.
+    """
+    program, apart = compiled.program, list(compiled.apart)
+    image = np.zeros(program.image.size, np.uint8)
+    for segment in program.segments:
+        held = program.image[segment.address : segment.address + segment.size]
+        if segment.kind == "constant":
+            apart.append((segment.address, shared.held(held)))
+        elif held.any():
+            image[segment.address : segment.address + segment.size] = held
+    return replace(
+        compiled, graph=ends_of(compiled.graph), program=replace(program, image=image), apart=tuple(apart)
+    )
