@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vdla.compiler.graph.errors import ContradictionError
+from vdla.compiler.runtime.lengths import Lengths
 from vdla.util.errors import UserError
 
 
@@ -43,6 +44,35 @@ def parse_constants(texts: Sequence[str]) -> dict[str, list[int | float]]:
             raise UserError(f"--constant {name} is given twice; once is enough")
         values[name] = numbers
     return values
+
+
+def parse_length(text: str) -> Lengths:
+    """The symbol and range of a text like "sequence=1:512". UserError for one that is none."""
+    name, _, listed = text.rpartition("=")
+    parts = listed.split(":")
+    if not name or len(parts) != 2 or not all(part.isascii() and part.isdecimal() for part in parts):
+        raise UserError(f"--length {text}: write NAME=LEAST:MOST, as in --length sequence=1:512")
+    least, most = (int(part[:12]) for part in parts)
+    if not 1 <= least <= most:
+        raise UserError(f"--length {text}: {least} to {most} is no range; give the least first, 1 or more")
+    return Lengths(symbol=name, least=least, most=most)
+
+
+def parse_pads(texts: Sequence[str]) -> dict[str, float]:
+    """Numbers by name of texts like "mask=-1e9". UserError for one that is none, or names an input twice."""
+    pads: dict[str, float] = {}
+    for text in texts:
+        name, _, value = text.rpartition("=")
+        try:
+            number = _number(value)
+        except ValueError:
+            name, number = "", 0
+        if not name:
+            raise UserError(f"--pad {text}: write NAME=VALUE with a number, as in --pad mask=-1e9")
+        if name in pads:
+            raise UserError(f"--pad {name} is given twice; once is enough")
+        pads[name] = number
+    return pads
 
 
 def _number(text: str) -> int | float:

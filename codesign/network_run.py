@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import io
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,10 +72,18 @@ def compile_network(
     records: RecordBook | None = None,
 ) -> Compiled:
     """Compiles the model in file `path`. Raises UserError, which names the file and, for a float model, the way out."""
-    try:
+    with ways_out(path):
         return compile_model(
             path, config, virtual_threads=virtual_threads, dump_passes=dump_passes, records=records
         )
+
+
+@contextmanager
+def ways_out(path: Path) -> Iterator[None]:
+    """In the block, which compiles the model in file `path` for the accelerator, UserErrors name the file and say what
+    else there is to do."""
+    try:
+        yield
     except InvalidModelError:
         # No target takes it, in whatever form.
         raise

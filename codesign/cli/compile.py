@@ -13,7 +13,17 @@ from vdla.util.user_files import check_destination
 from ..network_options import NetworkOptions
 from .compile_accelerator import compile_for_accelerator
 from .compile_kernels import compile_kernels
-from .options import ConfigOption, ConstantOption, DimOption, JsonOption, NoCacheOption, was_given
+from .options import (
+    ConfigOption,
+    ConstantOption,
+    DimOption,
+    JsonOption,
+    LengthOption,
+    NoCacheOption,
+    PadOption,
+    ToleranceOption,
+    was_given,
+)
 from .records import RecordsOption, book_from
 from .targets import Targets, parse_targets
 
@@ -53,18 +63,26 @@ def compile_model(
     ] = None,
     dim: DimOption = None,
     constant: ConstantOption = None,
+    length: LengthOption = None,
+    pad: PadOption = None,
+    tolerance: ToleranceOption = None,
     records: RecordsOption = None,
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
     """Compiles an ONNX model, float32 or quantized, for a processor or a GPU, for `vdla run FILE.tar` or C programs.
 
-    With --target vdla a quantized one for the accelerator: the program that `vdla run --program-out` writes.
+    With --target vdla a quantized one for the accelerator: the program that `vdla run --program-out` writes. With
+    --length, on both: one file for inputs of any length in a range.
     """
     if dim or constant:
         check_destination(output, inputs=(model,))
-    from ..dimensions import sized_model
+    from ..dimensions import parse_length, parse_pads, sized_model
 
+    lengths = None if length is None else parse_length(length)
+    if lengths is None:
+        _refuse(context, ("pad", "tolerance"), "is for a range of lengths; add --length NAME=LEAST:MOST")
+    pads = parse_pads(pad or ())
     with sized_model(model, dim or (), constant or ()) as model:
         from vdla.compiler.backends.backend import CompileOptions
         from vdla.compiler.backends.table import kernel_backend
@@ -75,6 +93,22 @@ def compile_model(
             raise UserError(
                 f'--target "{target}": a file is for one target, vdla or llvm; `vdla run` divides models'
             )
+        if lengths is not None:
+            from vdla.isa.config import load_config
+
+            from .compile_lengths import compile_for_lengths
+
+            _refuse(context, ("dump_passes", "no_cache"), "is for one length; leave it out with --length")
+            if not targets.vdla:
+                _refuse(context, ("config",), "is for the accelerator; leave it out, or add --target vdla")
+            asked = CompileOptions(
+                target=target,
+                config=load_config(config) if targets.vdla else None,
+                batch=batch,
+                records=book_from(records),
+            )
+            compile_for_lengths(model, output, asked, lengths, pads=pads, tolerance=tolerance, json=json)
+            return
         if targets.vdla:
             _refuse(context, ("batch", "no_cache"), "is for processors; leave it out with --target vdla")
             compile_for_accelerator(

@@ -20,6 +20,33 @@ DimOption = Annotated[
         help="The size of a symbolic dimension of the model's inputs, as in --dim sequence=128. May be repeated.",
     ),
 ]
+LengthOption = Annotated[
+    str | None,
+    typer.Option(
+        "--length",
+        metavar="NAME=LEAST:MOST",
+        help="A range for a symbolic dimension of the model's inputs, as in --length sequence=1:512: FILE.tar then "
+        "runs arrays of any size in it.",
+    ),
+]
+PadOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pad",
+        metavar="NAME=VALUE",
+        help="With --length: what an input holds behind its real tokens, as in --pad mask=-1e9; 0 unless told. May be "
+        "repeated.",
+    ),
+]
+ToleranceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--tolerance",
+        min=0,
+        help="With --length: what a length may cost more than in a program of its own (0.03 on the accelerator, "
+        "0.05 on processors).",
+    ),
+]
 ConstantOption = Annotated[
     list[str] | None,
     typer.Option(

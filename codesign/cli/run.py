@@ -113,6 +113,25 @@ def run(
     With --target vdla,llvm any model: what the accelerator does not support runs on this processor, and the report says
     where the time went. With --device cpu or cuda:0, or what `vdla compile` wrote: runs it on this processor or a GPU.
     """
+    if model.suffix == ".tar":
+        from vdla.compiler.runtime.lengths_archive import is_lengths_archive
+
+        if is_lengths_archive(model):
+            from .run_lengths import run_lengths
+
+            run_lengths(
+                context,
+                model,
+                RunOptions(
+                    inputs=inputs,
+                    outputs=outputs,
+                    repeat=repeat,
+                    threads=threads,
+                    profile=profile,
+                    json=json,
+                ),
+            )
+            return
     targets = parse_targets("vdla" if target is None else target)
     kind, gpu = find_device(device, model, targets)
     if model.suffix == ".tar":

@@ -1,0 +1,79 @@
+"""`vdla run` of a file for a range of lengths: one inference of inputs of any of them, then timed ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_destination
+from vdla.util.whole_files import write_whole
+
+from .options import was_given
+from .output import print_json, steps, text_console
+from .results import describe_times, print_outputs, shapes, times_text, wall_milliseconds
+from .run_options import RunOptions
+
+TAKEN = ("model", "inputs", "outputs", "repeat", "threads", "json")
+"""Parameters of `vdla run` that such files have."""
+
+
+def run_lengths(context: typer.Context, path: Path, options: RunOptions) -> None:
+    """Runs the arrays of a file, or seeded samples of the greatest length. Raises UserError."""
+    for name in context.params:
+        if was_given(context, name) and name not in TAKEN:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option}: {path} is compiled already, for a range of lengths; leave it out")
+    check_destination(options.outputs, inputs=(path, options.inputs))
+    from vdla.compiler.backends.lengths import load_lengths
+
+    from ..evaluate import load_arrays
+    from ..kernels_run import sample_inputs
+    from ..network_run import npz_bytes
+
+    with steps() as progress:
+        progress.begin(f"loading {path.name}")
+        with load_lengths(path) as network:
+            if options.inputs is None:
+                arrays = sample_inputs(network)
+            else:
+                try:
+                    arrays = load_arrays(options.inputs, network.length)
+                except UserError as error:
+                    raise UserError(_naming(options.inputs, str(error))) from None
+            length = network.length(arrays)
+            rung = network.rung(length)
+            if rung.cycles is not None and was_given(context, "threads"):
+                raise UserError(f"--threads is for processors; {path} is for {network.target}; leave it out")
+            given = {} if rung.cycles is not None else {"threads": options.threads}
+            progress.begin("running", total=options.repeat)
+            results = network.run(arrays, **given)
+            wall = wall_milliseconds(lambda: network.run(arrays, **given), options.repeat, progress)
+    if options.outputs is not None:
+        write_whole(options.outputs, npz_bytes(results))
+    if options.json:
+        print_json(
+            {
+                "model": network.name,
+                "target": network.target,
+                "symbol": network.lengths.symbol,
+                "length": length,
+                "rung": rung.length,
+                "cycles": rung.cycles,
+                "milliseconds": describe_times(wall),
+                "inputs": shapes(arrays),
+                "outputs": shapes(results),
+            }
+        )
+        return
+    console = text_console()
+    where = f"{network.name} on {network.target}, {network.lengths.symbol} {length} as {rung.length}"
+    if rung.cycles is not None:
+        console.print(f"{where}: {rung.cycles:,} cycles")
+    else:
+        console.print(f"{where}: {times_text(wall)}")
+    print_outputs(console, results)
+
+
+def _naming(path: Path, message: str) -> str:
+    return message if str(path) in message else f"{path}: {message}"
