@@ -13,6 +13,7 @@ from .tables_accelerator import ACCELERATOR, FAULTS, campaigns_text, demo_text
 from .tables_exploration import EXPLORATION
 from .tables_gpu import GPU
 from .tables_headlines import HEADLINES
+from .tables_lengths import LENGTHS, lengths_text
 from .tables_processor import FUSION, PROCESSOR
 from .tables_transformers import NODE_TESTS, TRANSFORMERS, node_tests_text, transformers_text
 from .tables_tuning import TUNING
@@ -44,6 +45,7 @@ BLOCKS: Blocks = MappingProxyType(
         "originals": Text(ORIGINALS, originals_text),
         "outside": Text(OUTSIDE, outside_text),
         "transformers": Text(TRANSFORMERS, transformers_text),
+        "lengths": Text(LENGTHS, lengths_text),
         "node_tests": Text(NODE_TESTS, node_tests_text),
         "fusion": FUSION,
         "tuning": TUNING,
