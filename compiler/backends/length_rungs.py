@@ -13,9 +13,9 @@ TOLERANCE = 0.03
 """Of its own cost, what a length may pay more on its rung, unless told, where costs are exact."""
 LADDER_TOLERANCE = 0.05
 """The same where they are not: a finer ladder would cost more to compile than it could be seen to gain."""
-FIXED = 16
-"""Without exact costs: a length costs as much as its tokens and so many more. Reading the weights does not depend on
-tokens; a processor's core multiplies 16 tokens, or thereabouts, in the time in which it reads weights from memory."""
+FIXED = 4
+"""Without exact costs: a length costs as much as its tokens and so many more, since reading the weights does not depend
+on tokens. Few: where weights fit a cache they cost little, and tiles of kernels make steps of short lengths."""
 
 
 def roundest(least: int, most: int) -> int:
