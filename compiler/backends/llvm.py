@@ -219,11 +219,14 @@ class LlvmBackend:
         """A network of kernels for inputs of one length, which can be saved, too."""
         from ..cpu_driver import compile_cpu_ahead
         from ..runtime.network_archive import NAME, describe_code, network_of
+        from ..templates.chosen_knobs import ChosenKnobs
+        from ..templates.cpu.panel_widths import PanelWidths
 
         device = self.open(options)
-        code = compile_cpu_ahead(
-            model, device.target, batch=options.batch, knobs=device.knobs(options.records), library=NAME
-        )
+        knobs = device.knobs(options.records)
+        if knobs is None:
+            knobs = ChosenKnobs(choose=PanelWidths(device.target, shared.panels).choose)
+        code = compile_cpu_ahead(model, device.target, batch=options.batch, knobs=knobs, library=NAME)
         code = replace(code, graph=ends_of(code.graph), launches=share_launches(code.launches, shared))
         return Rung(
             length=length, executable=network_of(code), describe=lambda pool: describe_code(code, pool)

@@ -19,8 +19,12 @@ KernelT = TypeVar("KernelT")
 
 @dataclass(slots=True)
 class SharedArrays:
-    """Read-only arrays by content; each begins on a cache line."""
+    """Read-only arrays by content; each begins on a cache line.
 
+    `panels`: how products on processors hold weights (`templates.cpu.panel_widths`).
+    """
+
+    panels: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     _known: dict[tuple[str, tuple[int, ...], bytes], np.ndarray] = field(default_factory=dict)
 
     def held(self, array: np.ndarray) -> np.ndarray:

@@ -1,0 +1,52 @@
+"""Panels of weights that products of many lengths share: few kinds, tiles nearly as fast as each length's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cpu.options import parse_target
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.templates.cpu.dense_space import default_values, space
+from vdla.compiler.templates.cpu.panel_widths import SLOWER, Panels, PanelWidths
+from vdla.compiler.templates.cpu.workload import DenseCpu, PoolCpu
+
+X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
+TARGETS = {name: parse_target(X86 + name) for name in ("icelake-server", "haswell", "nehalem")}
+LENGTHS = (512, *range(1, 40), *range(40, 512, 17))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize(("depth", "columns"), [(384, 1536), (768, 768), (64, 50)])
+def test_few_kinds_of_panels_serve_all_lengths(name: str, depth: int, columns: int) -> None:
+    target, held, kinds, alone = TARGETS[name], Panels(), set(), []
+    widths = PanelWidths(target, held)
+    for rows in LENGTHS:
+        workload = DenseCpu(rows=rows, depth=depth, columns=columns)
+        program = workload.program()
+        points, own = space(target, program), default_values(target, program)
+        chosen = widths.choose(workload) or own
+        kinds.add(chosen["vectors"])
+        alone.append(own["vectors"])
+        costs = []
+        for values in (chosen, own):
+            account = points.account({axis: np.array([value]) for axis, value in values.items()})
+            assert points.allowed(account).all()
+            costs.append(float(account.quantities["estimated cycles"][0]))
+        assert costs[0] <= SLOWER * costs[1]
+    assert kinds == set(held[depth, columns])
+    assert len(kinds) <= len(set(alone))
+    if target.vector_bits == 512:
+        assert len(kinds) == 1 < len(set(alone)) or columns < 100
+
+
+def test_other_workloads_keep_their_own() -> None:
+    pool = PoolCpu(
+        outer=1,
+        height=8,
+        width=8,
+        lanes=16,
+        window=Window(kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)),
+        kind="max",
+    )
+    assert PanelWidths(host_target(), {}).choose(pool) is None
