@@ -22,7 +22,7 @@ from .conv2d_cost import NEAR_VECTOR_COST, Cycles, Shape, cycles, shape_of
 from .conv2d_knobs import Knobs, reduction_loops
 from .partial_sums import even_part
 from .register_tile import VECTOR_COST, choose_tile
-from .weight_hints import STEPS, waits_for_weights
+from .weight_hints import most_steps, waits_for_weights
 
 MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
 """Rows, positions and blocks of filters of a tile: more positions, of few filters, wait for their loads (28 of one
@@ -61,7 +61,7 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window, *, paralle
             found = memory
     if conv_waits(target, program, found.knobs):
         return found.knobs
-    return replace(found.knobs, unroll=STEPS)
+    return replace(found.knobs, unroll=most_steps(target))
 
 
 def conv_waits(target: CpuTarget, program: Program, knobs: Knobs) -> bool:

@@ -55,7 +55,7 @@ def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knob
         vectors=vectors,
         row_block=row_block(target, rows, tile_rows, row_bytes),
         stage=False,
-        unroll=written_steps(depth),
+        unroll=written_steps(target, depth),
     )
 
 

@@ -16,6 +16,9 @@ STEPS = 4
 """Steps of a sum that are written out: 3 to 10% faster than one (20 convolutions and products on a Golden Cove whose
 weights stay near), as fast with hints in them."""
 
+WIDE = 256
+"""Bits of vectors for which x86 multiplies with an operand in memory, broadcast or not: loads take few registers."""
+
 
 def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles: float) -> bool:
     """Whether asking for weights early pays; `panel` and `weights` are bytes, `cycles` those of the arithmetic.
@@ -30,9 +33,15 @@ def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles
     return far and weights / REMOTE_BYTES_CYCLE > WAITING_SHARE * cycles
 
 
-def written_steps(depth: int) -> int:
-    """The greatest divisor of `depth` up to STEPS."""
-    return max(steps for steps in range(1, STEPS + 1) if depth % steps == 0)
+def most_steps(target: CpuTarget) -> int:
+    """Steps of a sum that may be written out: one with vectors of 128 bits (SSE, NEON), whose sums would leave their
+    registers for what several steps load."""
+    return STEPS if target.vector_bits >= WIDE else 1
+
+
+def written_steps(target: CpuTarget, depth: int) -> int:
+    """The greatest divisor of `depth` up to `most_steps`."""
+    return max(steps for steps in range(1, most_steps(target) + 1) if depth % steps == 0)
 
 
 def ask_early(s: Schedule, loop: str, buffer: str) -> None:
