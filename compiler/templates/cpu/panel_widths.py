@@ -18,6 +18,9 @@ from .workload import CpuWorkload, DenseCpu
 
 SLOWER = 1.04
 """How much longer a product may take by its estimate for panels that are there."""
+LEAST_SUMS = 8
+"""Vectors of sums of a tile that hide the latency of a multiplication, 4 cycles of two units: with fewer a single row
+took 1.7 times as long, which the estimate does not know."""
 Panels = dict[tuple[int, int], list[int]]
 """Vectors of panels by depth and columns of the weights, in the order in which they came up."""
 
@@ -66,6 +69,7 @@ def _with_panels(points: Space, own: Values, vectors: int) -> tuple[float, dict[
         return inf, dict(own)
     rows = np.array(axes["rows"], np.int64)
     columns = {name: np.full_like(rows, value) for name, value in own.items()}
-    costs = _costs(points, {**columns, "rows": rows, "vectors": np.full_like(rows, vectors)})
+    costs = np.array(_costs(points, {**columns, "rows": rows, "vectors": np.full_like(rows, vectors)}))
+    costs[rows * vectors < min(LEAST_SUMS, own["rows"] * own["vectors"])] = inf
     best = int(np.argmin(costs))
-    return costs[best], {**own, "rows": int(rows[best]), "vectors": vectors}
+    return float(costs[best]), {**own, "rows": int(rows[best]), "vectors": vectors}
