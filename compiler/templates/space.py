@@ -62,6 +62,11 @@ class Deferred(Mapping[str, np.ndarray]):
         return len(self._found())
 
 
+def one_point(values: Values) -> Columns:
+    """The columns of a single point."""
+    return {name: np.array([value], dtype=np.int64) for name, value in values.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
     """A knob and the values it may take, in an order in which neighbours are alike."""

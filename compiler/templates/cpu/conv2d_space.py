@@ -10,7 +10,7 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
-from ..space import Axis, Space, Values
+from ..space import Axis, Space, Values, one_point
 from .conv2d_cost import (
     INNER,
     PANELS,
@@ -25,7 +25,7 @@ from .conv2d_cost import (
 from .conv2d_default import choose_knobs
 from .conv2d_knobs import Knobs
 from .peak import MOST_STATEMENTS, PART_SIZES, SLACK, UNROLLED, block_sizes
-from .points import column, knobs_at, point_of
+from .points import knobs_at, point_of
 from .reduction_order import unrolled_steps
 
 
@@ -36,7 +36,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     halves = (shape.co, lanes // 2) if shape.co == lanes > 1 else (shape.co,)
     most = max(1, target.vector_registers - 2)
     default = choose_knobs(target, program, window)
-    point = column(default_values(target, program, window))
+    point = one_point(default_values(target, program, window))
     most_statements = max(MOST_STATEMENTS, int(statements_of(shape, effective(shape, point))[0]))
     axes = (
         Axis(name="rows", values=tuple(range(1, min(shape.oh, 8) + 1))),
@@ -69,7 +69,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
     """The knobs of a point's values."""
     shape = shape_of(program, window)
-    e = effective(shape, column(values))
+    e = effective(shape, one_point(values))
     order = shape.orders[int(e["reduction"][0])]
     steps = unrolled_steps([shape.loops[loop] for loop in order], int(e["unroll"][0]))
     knobs = knobs_at(Knobs, e, {"copy": shape.copies, "reduction": shape.orders})

@@ -11,7 +11,7 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ...passes.sum_in_blocks import LONGEST
 from ...target.cpu.machine import CpuTarget
-from ..space import Account, Axis, Columns, Space, Values
+from ..space import Account, Axis, Columns, Space, Values, one_point
 from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE
 from .dense import Knobs, choose_knobs, product_sizes
 from .partial_sums import part_size
@@ -28,7 +28,7 @@ from .peak import (
     rounded_block,
     written_out,
 )
-from .points import column, estimates, grid_of, knobs_at, point_of
+from .points import estimates, grid_of, knobs_at, point_of
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
 MOST_ROWS = 16
@@ -72,7 +72,7 @@ def space(target: CpuTarget, program: Program) -> Space:
     e["part"] = np.ones_like(e["rows"])
     kept = fits(target, e["rows"], e["vectors"])
     floor = _bound(target, size, {name: values[kept] for name, values in e.items()}).min()
-    most = max(MOST_STATEMENTS, int(_statements(size, _effective(size, column(default)))[0]))
+    most = max(MOST_STATEMENTS, int(_statements(size, _effective(size, one_point(default)))[0]))
     return Space(
         template="dense_cpu",
         axes=axes,
@@ -85,7 +85,7 @@ def space(target: CpuTarget, program: Program) -> Space:
 def knobs_of(target: CpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     size = _size(target, program)
-    return knobs_at(Knobs, _effective(size, column(values)))
+    return knobs_at(Knobs, _effective(size, one_point(values)))
 
 
 def default_values(target: CpuTarget, program: Program) -> dict[str, int]:

@@ -12,7 +12,7 @@ import numpy as np
 from ...ir.stmt import Program
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
-from ..space import Account, Axis, Columns, Space, Values
+from ..space import Account, Axis, Columns, Space, Values, one_point
 from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE
 from .depthwise import Knobs, choose_knobs
 from .peak import (
@@ -25,7 +25,7 @@ from .peak import (
     rounded_block,
     written_out,
 )
-from .points import column, estimates, grid_of, knobs_at
+from .points import estimates, grid_of, knobs_at
 from .register_tile import TILE_OVERHEAD
 
 WORDS = {"window": (("kh", "kw"), ("kw", "kh"))}
@@ -77,7 +77,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     e = grid_of(axes, "rows", "columns", "lanes")
     kept = _fits(target, shape, e)
     floor = _bound(target, shape, {name: values[kept] for name, values in e.items()}).min()
-    most_code = max(MOST_STATEMENTS, int(_statements(shape, _effective(shape, column(default)))[0]))
+    most_code = max(MOST_STATEMENTS, int(_statements(shape, _effective(shape, one_point(default)))[0]))
     return Space(
         template="depthwise_cpu",
         axes=axes,
@@ -90,7 +90,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
     """The knobs of a point's values."""
     shape = _shape(program, window)
-    knobs = knobs_at(Knobs, _effective(shape, column(values)), WORDS)
+    knobs = knobs_at(Knobs, _effective(shape, one_point(values)), WORDS)
     return replace(
         knobs,
         row_block=_unless_all(knobs.row_block, shape.oh),

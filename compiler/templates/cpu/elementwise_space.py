@@ -17,11 +17,11 @@ from ...target.cpu.machine import CpuTarget
 from ...te.blocks import ceil_div
 from ...te.merge import Shape, merge_broadcast
 from ...te.scalar_steps import FUNCTIONS, Steps, step_weights
-from ..space import Account, Axis, Columns, Space
+from ..space import Account, Axis, Columns, Space, one_point
 from .conv2d_knobs import REMOTE_BYTES_CYCLE
 from .elementwise import Knobs
 from .peak import CLOCK_HERTZ, FRAME, MEMORY_BYTES_CYCLE
-from .points import column, estimates, knobs_at
+from .points import estimates, knobs_at
 from .vectors import vector_width
 
 HALVES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -92,7 +92,7 @@ def space(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> Space:
         Axis(name="level", values=orders if len(shape.blocks) > 1 else (0,)),
         Axis(name="outer", values=orders),
     )
-    most = max(MOST_STATEMENTS, int(_statements(shape, _effective(shape, column(default)))[0]))
+    most = max(MOST_STATEMENTS, int(_statements(shape, _effective(shape, one_point(default)))[0]))
     near = target.cache_bytes[0]
     moving = max(shape.moved / NEAR_BYTES_CYCLE, (shape.moved - near) / MEMORY_BYTES_CYCLE)
     floor = moving / CLOCK_HERTZ
@@ -108,7 +108,7 @@ def space(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> Space:
 def knobs_of(target: CpuTarget, shapes: Sequence[Shape], steps: Steps, values: Mapping[str, int]) -> Knobs:
     """The knobs of a point's values."""
     shape = _shape(target, shapes, steps)
-    effective = _effective(shape, column(values))
+    effective = _effective(shape, one_point(values))
     block = int(_block(shape, effective, effective["block"])[0]) if effective["block"][0] else None
     return replace(knobs_at(Knobs, effective), block=block)
 

@@ -12,7 +12,7 @@ from math import inf
 import numpy as np
 
 from ...target.cpu.machine import CpuTarget
-from ..space import Space, Values
+from ..space import Columns, Space, Values, one_point
 from .dense_space import default_values, space
 from .workload import CpuWorkload, DenseCpu
 
@@ -53,10 +53,10 @@ def _first(found: tuple[float, Values]) -> float:
 
 
 def _cost(points: Space, values: Values) -> float:
-    return _costs(points, {name: np.array([value], np.int64) for name, value in values.items()})[0]
+    return _costs(points, one_point(values))[0]
 
 
-def _costs(points: Space, columns: dict[str, np.ndarray]) -> list[float]:
+def _costs(points: Space, columns: Columns) -> list[float]:
     account = points.account(columns)
     legal = points.allowed(account)
     return np.where(legal, account.quantities["estimated cycles"], inf).tolist()

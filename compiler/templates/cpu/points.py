@@ -15,11 +15,6 @@ Words = Mapping[str, Sequence[object]]
 """What the numbers of an axis stand for, by the axis' name."""
 
 
-def column(values: Values) -> Columns:
-    """The columns of one point."""
-    return {name: np.array([value], dtype=np.int64) for name, value in values.items()}
-
-
 def values_of(columns: Columns) -> dict[str, int]:
     """The values of the only point of these columns."""
     return {name: int(values[0]) for name, values in columns.items()}

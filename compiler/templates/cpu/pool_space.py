@@ -12,10 +12,10 @@ from ...ir.stmt import Program
 from ...ir.types import DType
 from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
-from ..space import Account, Axis, Columns, Space, Values
+from ..space import Account, Axis, Columns, Space, Values, one_point
 from .conv2d_knobs import REMOTE_BYTES_CYCLE
 from .peak import CLOCK_HERTZ, FRAME, MEMORY_BYTES_CYCLE
-from .points import column, estimates, knobs_at, point_of
+from .points import estimates, knobs_at, point_of
 from .pool import Knobs, choose_knobs
 from .register_tile import TILE_OVERHEAD
 
@@ -61,7 +61,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
         Axis(name="window", values=(0, 1)),
         Axis(name="unroll", values=(0, 1)),
     )
-    effective = _effective(shape, column(default))
+    effective = _effective(shape, one_point(default))
     most = max(MOST_STATEMENTS, int(_statements(shape, effective)[0]))
     registers = max(target.vector_registers, int(_sums(shape, effective)[0]) + 1)
     floor = shape.moved / MEMORY_BYTES_CYCLE / CLOCK_HERTZ
@@ -77,7 +77,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
 def knobs_of(target: CpuTarget, program: Program, window: Window, values: Values) -> Knobs:
     """The knobs of a point's values."""
     shape = _shape(target, program, window)
-    return knobs_at(Knobs, _effective(shape, column(values)), WORDS)
+    return knobs_at(Knobs, _effective(shape, one_point(values)), WORDS)
 
 
 def default_values(target: CpuTarget, program: Program, window: Window) -> dict[str, int]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...ir.stmt import Program
 from ...target.cuda.machine import CudaTarget
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, space_of_axes
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
 from .conv2d_direct import choose_knobs
 from .direct_account import account
 from .direct_knobs import Knobs, Layer, layer_of
@@ -40,7 +40,7 @@ def space(target: CudaTarget, program: Program) -> Space:
 
 def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
-    columns = {name: np.array([value], np.int64) for name, value in values.items()}
+    columns = one_point(values)
     return Knobs(**{name: int(v[0]) for name, v in _effective(layer_of(program), columns).items()})
 
 

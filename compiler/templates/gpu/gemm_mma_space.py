@@ -9,7 +9,7 @@ import numpy as np
 from ...ir.stmt import Program
 from ...target.cuda.machine import CudaTarget
 from ...target.cuda.mma_fragments import depth_of
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, space_of_axes
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
 from .gemm_mma import described
 from .gemm_mma_knobs import (
     Factors,
@@ -49,7 +49,7 @@ def space(target: CudaTarget, program: Program) -> Space:
 def knobs_of(program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     factors = described(program)
-    columns = {name: np.array([value], np.int64) for name, value in values.items()}
+    columns = one_point(values)
     return _points(factors, columns).at(0)
 
 

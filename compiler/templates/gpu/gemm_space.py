@@ -9,7 +9,7 @@ import numpy as np
 
 from ...ir.stmt import Program
 from ...target.cuda.machine import CudaTarget
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, space_of_axes
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
 from .gemm import problem_of
 from .gemm_account import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of
 from .tile import Tile
@@ -47,7 +47,7 @@ def knobs_of(target: CudaTarget, program: Program, values: Values) -> Tile:
 
 def tile_at(problem: Problem, values: Values) -> Tile:
     """The tile of a point of `space_of`."""
-    column = {name: np.array([value], np.int64) for name, value in values.items()}
+    column = one_point(values)
     return Tile(**{name: int(v[0]) for name, v in _fields(problem, _effective(problem, column)).items()})
 
 

@@ -13,7 +13,7 @@ from ...ir.stmt import Copy, Program
 from ...ir.visit import find_loop, walk
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point
 from .flat import THREADS, bind_nest
 from .traffic import moved_bytes, moving_seconds
 
@@ -87,7 +87,7 @@ LOADS_CYCLE = 16
 
 def space(target: CudaTarget, program: Program) -> Space:
     """The space of `te.ops.float_pool`, as `pool.schedule` takes it; costs are seconds."""
-    default = {name: np.array([value]) for name, value in default_values(target, program).items()}
+    default = one_point(default_values(target, program))
     most = max(MOST_STATEMENTS, int(_loads(program, _effective(program, default))[0]))
     return Space(
         template="pool_cuda",

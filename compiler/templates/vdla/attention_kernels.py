@@ -18,7 +18,7 @@ from ...target.vdla.placement import ChainBuffer
 from ...te.blocks import Blocks, Pair, Window, ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import Post
-from ..space import ESTIMATE
+from ..space import ESTIMATE, one_point
 from ..template import table_of
 from .attention import ATTENTION, AttentionExpression
 from .attention_program import Arithmetic, AttentionShape, Stack, attention_program
@@ -114,7 +114,7 @@ def _pays(config: Config, workload: Workload) -> bool:
 def _cycles(config: Config, workload: Workload) -> float:
     """What a workload's template expects of its default."""
     template = TEMPLATES[workload.template]
-    values = {name: np.array([value]) for name, value in template.default_for(config, workload, 2).items()}
+    values = one_point(template.default_for(config, workload, 2))
     return float(template.cost(config, workload, values, FITTED).quantities[ESTIMATE][0])
 
 

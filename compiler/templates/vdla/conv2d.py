@@ -14,7 +14,7 @@ from ...schedule import Schedule
 from ...target.vdla import intrinsics
 from ...te.ops import conv2d
 from ...te.ops.common import CHAIN
-from ..space import Account, Axis, Columns, Space, Values
+from ..space import Account, Axis, Columns, Space, Values, one_point
 from .buffer_fill import (
     ImageBuffer,
     Side,
@@ -26,7 +26,7 @@ from .buffer_fill import (
 )
 from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import cut_tiles, one_point, tile_knobs, tile_space, up_to, window_axes
+from .tile_space import cut_tiles, tile_knobs, tile_space, up_to, window_axes
 from .tiles import CHUNK, Tiles, divide, unrolled_micro_ops
 from .workload import LayerShape, Workload, vector_loops
 

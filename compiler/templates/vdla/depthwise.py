@@ -18,11 +18,11 @@ from ...te.ops import depthwise_conv2d
 from ...te.ops.common import CHAIN
 from ...te.sweep import Sweep
 from ...te.taps import TapGroups
-from ..space import Account, Axis, Columns, Space, Values
+from ..space import Account, Axis, Columns, Space, Values, one_point
 from .buffer_fill import ImageBuffer, image_fill, innermost, least_data_beats, resident
 from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, store_reads
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import cut_tiles, one_point, tile_knobs, tile_space, window_axes
+from .tile_space import cut_tiles, tile_knobs, tile_space, window_axes
 from .tiles import CHUNK, INNERMOST, Tiles, divide, unrolled_micro_ops
 from .workload import LayerShape, Workload, of_vectors, vector_loops
 

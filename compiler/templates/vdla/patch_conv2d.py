@@ -16,12 +16,12 @@ from ...schedule import Schedule
 from ...target.vdla import intrinsics
 from ...te.ops import patch_conv2d
 from ...te.ops.patch_layout import PatchLayout
-from ..space import Account, Columns, Space, Values
+from ..space import Account, Columns, Space, Values, one_point
 from .buffer_fill import seen
 from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, store_reads
 from .patch_layouts import image_rows_read, products_of, tiled_layout
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import cut_tiles, one_point, tile_knobs, tile_space
+from .tile_space import cut_tiles, tile_knobs, tile_space
 from .tiles import INNERMOST, Tiles, unrolled_micro_ops
 from .workload import LayerShape, Workload, vector_loops
 

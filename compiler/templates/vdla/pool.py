@@ -13,11 +13,11 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.vdla import intrinsics
 from ...te.ops import average_pool, elementwise, max_pool
-from ..space import Account, Columns, Deferred, Space, Values
+from ..space import Account, Columns, Deferred, Space, Values, one_point
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
 from .estimate import FITTED, Fitted, TiledWork, fits, store_cycles, store_latency, store_reads
 from .template import Details, Expression, VdlaTemplate
-from .tile_space import cut_tiles, one_point, tile_knobs, tile_space
+from .tile_space import cut_tiles, tile_knobs, tile_space
 from .tiles import ALWAYS, INNERMOST, Tiles, most_instructions
 from .workload import LayerShape, Workload
 

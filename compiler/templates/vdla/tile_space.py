@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 
-import numpy as np
 from vdla.isa.config import Config
 
 from ...schedule import Schedule
 from ...te.blocks import Pair
-from ..space import Account, Axis, Columns, Space, Values
+from ..space import Account, Axis, Columns, Space, Values, one_point
 from .tiles import CHUNK, OUTERMOST, TILE_ORDERS, Tiles
 from .workload import LayerShape
 
@@ -132,11 +131,6 @@ def window_axes(kernel: Pair) -> tuple[Axis, Axis]:
 def copies_axis(buffer: str) -> Axis:
     """The axis of the copies of a buffer."""
     return Axis(name=f"{buffer}_copies", values=up_to(MOST_COPIES))
-
-
-def one_point(values: Values) -> Columns:
-    """The columns of a single point."""
-    return {name: np.array([value], dtype=np.int64) for name, value in values.items()}
 
 
 def tile_knobs(values: Values, tiles: Tiles, kernel: Pair = (1, 1)) -> Knobs:

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from ...space import Account, Axis, Columns, Space
+from ...space import Account, Axis, Columns, Space, one_point
 from ..peak import CLOCK_HERTZ, MEMORY_BYTES_CYCLE
 from .sketch import (
     INNERMOST,
@@ -56,7 +56,7 @@ def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, in
     """The values of a point with those that change nothing there set to one: equal ones are the same program."""
     if given.main is None:
         return dict(values)
-    columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
+    columns = one_point(values)
     found = _effective(given, given.main, columns, _Terms.of(given.main, given.axes))
     return {name: int(column[0]) for name, column in found.items()}
 
