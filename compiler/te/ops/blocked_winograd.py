@@ -6,8 +6,6 @@ of 1 x 1 taps in as many groups, over one row that has a column for each tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...ir.expr import Buffer, Const, Expr, Load, Var, all_of, minimum, select
 from ...ir.stmt import Alloc, Assign, Program, Stmt, nest, seq
 from ...ir.types import DType
@@ -16,7 +14,7 @@ from ..epilogue import Epilogue
 from ..rows import allocated
 from .convolution import Convolution
 from .sums import program_of
-from .winograd import TAPS, Matrix, combination, fits, tile_counts, transforms
+from .winograd import TAPS, applied, fits, tile_counts, transforms
 
 
 def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winograd_tiles") -> Program:
@@ -45,8 +43,8 @@ def blocked_tiles(shape: Convolution, m: int, *, block: int, name: str = "winogr
         return select(all_of(row >= 0, row < shape.height), at, Const(0.0, DType.FLOAT32))
 
     inside = min(shape.width, columns - left)
-    rows = _each("rows", matrix, half, lambda q: (q, x + left, j), read)
-    across = _each(
+    rows = applied("rows", matrix, half, lambda q: (q, x + left, j), read)
+    across = applied(
         "columns",
         matrix,
         y_out,
@@ -93,8 +91,8 @@ def blocked_outputs(
     image, f, y, t = (Var(v) for v in ("n", "f", "y", "t"))
     q, j, r, k, dy, dx, lane = (Var(v) for v in ("q", "j", "r", "k", "dy", "dx", "l"))
     tile = (image * high + y) * wide + t
-    rows = _each("rows", matrix, half, lambda p: (p, q, j), lambda s: x_in[s * n + q, f, tile, j])
-    columns = _each("columns", matrix, result, lambda p: (r, p, k), lambda s: half[r, s, k])
+    rows = applied("rows", matrix, half, lambda p: (p, q, j), lambda s: x_in[s * n + q, f, tile, j])
+    columns = applied("columns", matrix, result, lambda p: (r, p, k), lambda s: half[r, s, k])
     at = (image, f, y * m + dy, t * m + dx, lane)
     value = epilogue.value(
         result[dy, dx, lane],
@@ -119,22 +117,6 @@ def blocked_outputs(
 
 def _buffer(name: str, *shape: int, scope: str = "dram") -> Buffer:
     return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope=scope)
-
-
-def _each(
-    name: str,
-    matrix: Matrix,
-    to: Buffer,
-    at: Callable[[Expr], tuple[Expr, ...]],
-    value: Callable[[Expr], Expr],
-) -> Stmt:
-    """to[at(q)] = sum over k of matrix[q, k] * value(k), a statement a row."""
-    return seq(
-        *[
-            Assign(name=f"{name}.{q}", buffer=to, indices=at(Const(q)), value=combination(row, value))
-            for q, row in enumerate(matrix)
-        ]
-    )
 
 
 def _zeros(name: str, half: Buffer, first: int, count: int) -> list[Stmt]:

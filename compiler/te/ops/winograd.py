@@ -165,11 +165,10 @@ def winograd_conv2d(
             source=region(x_in, (image, 1), (c, 1), (y - top, n), (x - left, n)),
             pad=Const(0.0, DType.FLOAT32),
         )
-        first = _applied("input.rows", matrices.inputs, j, half, lambda i: (i, j), lambda k: tile[0, 0, k, j])
-        second = _applied(
+        first = applied("input.rows", matrices.inputs, half, lambda i: (i, j), lambda k: tile[0, 0, k, j])
+        second = applied(
             "input.columns",
             matrices.inputs,
-            i,
             transformed,
             lambda j: (i * n + j, c, p),
             lambda k: half[i, k],
@@ -187,12 +186,10 @@ def winograd_conv2d(
             destination=region(tile, (0, n * n), (0, 1), (0, 1)),
             source=region(products, (0, n * n), (f, 1), (p, 1)),
         )
-        first = _applied(
-            "output.rows", matrices.outputs, j, half, lambda i: (i, j), lambda k: tile[k * n + j, 0, 0]
+        first = applied(
+            "output.rows", matrices.outputs, half, lambda i: (i, j), lambda k: tile[k * n + j, 0, 0]
         )
-        second = _applied(
-            "output.columns", matrices.outputs, i, result, lambda j: (i, j), lambda k: half[i, k]
-        )
+        second = applied("output.columns", matrices.outputs, result, lambda j: (i, j), lambda k: half[i, k])
         dy, dx = Var("y"), Var("x")
         at = (image, f, y + dy, x + dx)
         value = epilogue.value(
@@ -229,10 +226,9 @@ def winograd_conv2d(
     )
 
 
-def _applied(
+def applied(
     name: str,
     matrix: Matrix,
-    loop: Var,
     to: Buffer,
     at: Callable[[Expr], tuple[Expr, ...]],
     value: Callable[[Expr], Expr],
