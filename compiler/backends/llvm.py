@@ -238,12 +238,11 @@ class LlvmBackend:
         """The networks of an archive, whose code survives a first run."""
         from ..runtime.archive import ArchiveError
         from ..runtime.network_archive import read_network, run_once
+        from ..runtime.network_description import named_array
         from ..runtime.trial_run import run_in_trial
 
         def library(entry: Field) -> bytes:
-            if (name := entry.at("library").text()) not in arrays:
-                raise entry.at("library").fail(f"is {name!r}, and there is no such array")
-            return arrays[name].tobytes()
+            return named_array(entry.at("library"), arrays).tobytes()
 
         found = [read_network(path, entry, arrays, partial(library, entry)) for entry in entries]
 

@@ -208,6 +208,13 @@ def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> 
     return {name: arrays[place] for name, place in places.items()}
 
 
+def named_array(entry: Field, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The array whose name a field has. ArchiveError."""
+    if (name := entry.text()) not in arrays:
+        raise entry.fail(f"is {name!r}, and there is no such array")
+    return arrays[name]
+
+
 def read_parameters(entry: Field) -> tuple[Buffer, ...]:
     """The parameters of a kernel. ArchiveError."""
     parameters: dict[str, Buffer] = {}

@@ -22,7 +22,7 @@ from ..graph.quantization import ActivationType, Quantization
 from ..ir.types import DType
 from .archive_fields import Field
 from .artifact import Compiled
-from .network_description import ConstantPool
+from .network_description import ConstantPool, named_array
 
 _LAYOUTS = ("blocked", "interleaved")
 
@@ -90,7 +90,7 @@ def read_program(entry: Field, constants: Mapping[str, np.ndarray]) -> Compiled:
         raise entry.at("image_bytes").fail(problem)
     apart: list[tuple[int, np.ndarray]] = []
     for part in entry.at("parts").items():
-        data = _array(part.at("data"), constants).reshape(-1).view(np.uint8)
+        data = named_array(part.at("data"), constants).reshape(-1).view(np.uint8)
         address = part.at("address").integer()
         if address + data.size > size:
             raise part.at("address").fail(f"is {address}, and {data.size:,} bytes end beyond the image")
@@ -137,7 +137,7 @@ def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray])
     unpack = zlib.decompressobj()
     try:
         # One byte more than there should be tells whether there are more.
-        data = unpack.decompress(_array(entry.at("words"), constants).tobytes(), 8 * count * words + 1)
+        data = unpack.decompress(named_array(entry.at("words"), constants).tobytes(), 8 * count * words + 1)
     except zlib.error:
         data = b""
     if len(data) != 8 * count * words or not unpack.eof:
@@ -170,7 +170,7 @@ def _read_view(
 ) -> np.ndarray:
     """int64 places, by the output's shape, in a tensor of `size` elements, or -1."""
     if entry.find("places") is not None:
-        view = _array(entry.at("places"), constants)
+        view = named_array(entry.at("places"), constants)
     else:
         steps = entry.at("steps").shape()
         if len(steps) != len(shape) or sum(steps) + entry.at("start").integer() > 2**40:
@@ -255,9 +255,3 @@ def _type(entry: Field) -> DType:
 def _check_size(entry: Field, shape: tuple[int, ...], tensor: Tensor) -> None:
     if np.prod(shape, dtype=np.int64) != tensor.size:
         raise entry.at("shape").fail(f"is not of as many elements as tensor {tensor.name!r}")
-
-
-def _array(entry: Field, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-    if (name := entry.text()) not in constants:
-        raise entry.fail(f"is {name!r}, and there is no such array")
-    return constants[name]
