@@ -12,6 +12,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
+from .errors import NodeError, NodeErrors
+from .onnx_constants import evaluate_node
+from .onnx_context import read_node
 from .onnx_load import input_shape, opset_of, static_shapes
 
 MOST_ELEMENTS = 2**20
@@ -56,12 +59,9 @@ def _folded(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     shapes |= {info.name: input_shape(info) for info in graph.input}
     outputs = {info.name for info in graph.output}
     found: dict[str, np.ndarray] = {}
-    for node in graph.node:
-        if (
-            len(node.output) != 1
-            or node.output[0] in outputs
-            or any(entry.HasField("g") for entry in node.attribute)
-        ):
+    context, opset = NodeErrors(source=""), opset_of(model)
+    for number, node in enumerate(graph.node):
+        if len(node.output) != 1 or node.output[0] in outputs:
             continue
         name = node.output[0]
         if node.op_type == "Shape" and node.input[0] in shapes:
@@ -72,26 +72,14 @@ def _folded(model: onnx.ModelProto) -> dict[str, np.ndarray]:
             continue
         if prod(shapes.get(name, ())) > MOST_ELEMENTS:
             continue
-        array = _computed(node, feeds, opset_of(model))
-        if array is not None and array.dtype.kind in _KINDS and array.size <= MOST_ELEMENTS:
+        try:
+            array = evaluate_node(context, read_node(node, number), feeds, opset)[name]
+        except NodeError:
+            continue  # The importer says what is wrong with the node.
+        if array.dtype.kind in _KINDS and array.size <= MOST_ELEMENTS:
             found[name] = known[name] = array
     return found
 
 
 def _dtype_kind(item: onnx.TensorProto) -> str:
     return onnx.helper.tensor_dtype_to_np_dtype(item.data_type).kind
-
-
-def _computed(node: onnx.NodeProto, feeds: dict[str, np.ndarray], opset: int) -> np.ndarray | None:
-    """The node's result by ONNX's reference implementation; None where it cannot tell."""
-    from onnx.reference import ReferenceEvaluator
-
-    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None) for name in feeds]
-    graph = onnx.helper.make_graph([node], "sizes", info, [onnx.ValueInfoProto(name=node.output[0])])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
-    try:
-        results = ReferenceEvaluator(model).run(None, dict(feeds))
-    except Exception:
-        # The evaluator raises whatever its numpy code does; the importer says what is wrong with the node.
-        return None
-    return np.asarray(results[0] if isinstance(results, list) else next(iter(results.values())))

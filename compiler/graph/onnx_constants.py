@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 
 from .budgets import item_bytes, too_large_constant
-from .onnx_context import NodeContext, OnnxNode
+from .errors import NodeErrors
+from .onnx_context import OnnxNode
 
 LOOPED = frozenset(
     (
@@ -24,7 +25,7 @@ _OUTSIDE = "fold it when exporting the model"
 
 
 def evaluate_node(
-    context: NodeContext, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
+    context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> dict[str, np.ndarray]:
     """The outputs of a node by name, by ONNX's reference implementation; ModelError where it cannot tell."""
     if node.op_type == "GatherElements":
@@ -54,7 +55,7 @@ def evaluate_node(
 
 
 def _check_size(
-    context: NodeContext, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
+    context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> None:
     """Fails for a result that is too large to be computed here, as far as ONNX can tell its shape."""
     inputs: list[onnx.ValueInfoProto] = []
@@ -95,7 +96,7 @@ def _check_size(
 
 
 def _gather_elements(
-    context: NodeContext, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
+    context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
 ) -> np.ndarray:
     """Of data, along `axis`, the element at each index; elsewhere an element's position is the index's own.
 

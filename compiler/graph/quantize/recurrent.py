@@ -12,8 +12,9 @@ from onnx import numpy_helper, shape_inference
 from ...ir.types import DType
 from ..errors import NodeErrors
 from ..floating.onnx_recurrent_steps import GATES, recurrent_steps
+from ..names import unused
 from ..onnx_context import OnnxNode, read_node
-from ..onnx_load import static_shapes
+from ..onnx_load import input_shape, static_shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,8 @@ class _Shaped:
 
 @dataclass(slots=True, kw_only=True)
 class _Context(NodeErrors):
-    """What the steps ask of a model: shapes of what nodes read, and a place for their constants."""
+    """What the steps ask of a model: shapes of what nodes read, and a place for their constants, whose names are not
+    among those `taken`."""
 
     shapes: Mapping[str, tuple[int, ...]]
     taken: set[str]
@@ -40,11 +42,9 @@ class _Context(NodeErrors):
         return _Shaped(shape=self.shapes[name])
 
     def store(self, name: str, array: np.ndarray) -> str:
-        """A new initializer, with a number behind its name."""
-        number = 1
-        while f"{name}#{number}" in self.taken:
-            number += 1
-        unique = f"{name}#{number}"
+        """A new initializer; returns its name."""
+        # Steps have thousands, so their number is where the search begins.
+        unique = unused(f"{name}_{len(self.initializers)}", self.taken)
         self.taken.add(unique)
         self.initializers.append(numpy_helper.from_array(array, unique))
         return unique
@@ -61,8 +61,9 @@ def unrolled(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
     shapes = static_shapes(model)
     shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for info in graph.input:
-        shapes.setdefault(info.name, tuple(d.dim_value for d in info.type.tensor_type.shape.dim))
-    context = _Context(source=label, shapes=shapes, taken=set(shapes))
+        shapes.setdefault(info.name, input_shape(info))
+    taken = {*shapes, *(name for node in graph.node for name in node.output)}
+    context = _Context(source=label, shapes=shapes, taken=taken)
     nodes: list[onnx.NodeProto] = []
     for index, proto in enumerate(graph.node):
         expands = proto.op_type in GATES and proto.domain in ("", "ai.onnx")
