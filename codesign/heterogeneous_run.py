@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from .evaluate import (
     symmetric,
 )
 from .report.division import CostAccount, DivisionAccount, DivisionCheck, RegionAccount
+from .samples import sample_port
 from .verdict import (
     LAYER_STEPS_TOLERANCE,
     STEPS_TOLERANCE,
@@ -46,8 +47,11 @@ from .verdict import (
 )
 
 
-def sample_feeds(network: HeterogeneousNetwork) -> Arrays:
-    """Seeded inputs for one launch: a shipped model's own, what an accelerator region can represent, or normal ones."""
+def sample_feeds(network: HeterogeneousNetwork, limits: Mapping[str, int]) -> Arrays:
+    """Seeded inputs for one launch: a shipped model's own, what an accelerator region can represent, or normal ones.
+
+    `limits` are those of `index_limits`.
+    """
     shipped = shipped_samples(network, 1)
     if shipped is not None:
         return shipped[0]
@@ -62,10 +66,8 @@ def sample_feeds(network: HeterogeneousNetwork) -> Arrays:
     for port in network.inputs:
         if port.name in grids:
             feeds[port.name] = sample_values(generator, port, grids[port.name])
-        elif port.dtype.kind in "iu":
-            feeds[port.name] = generator.integers(0, 100, port.shape).astype(port.dtype)
         else:
-            feeds[port.name] = generator.standard_normal(port.shape).astype(port.dtype)
+            feeds[port.name] = sample_port(generator, port, limits)
     return feeds
 
 

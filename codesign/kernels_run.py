@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from vdla.compiler.backends.kernels import KernelCompiler, KernelDevice, KernelNetwork, Saved, Told
-from vdla.compiler.runtime.executable import Executable
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 from vdla.util.files import open_file
 from vdla.util.user_cache import CacheError
@@ -118,21 +116,3 @@ def is_compiled(path: Path) -> bool:
             return file.read(262)[257:] == b"ustar"
     except OSError:
         return False
-
-
-def sample_inputs(network: Executable) -> dict[str, np.ndarray]:
-    """Seeded inputs by name: of a normal distribution, for integers of 8 and 16 bits evenly distributed ones.
-
-    Truth values and integers of more bits are 0 and 1: ids, masks and indices may be no others for all we know.
-    """
-    generator = np.random.default_rng(0)
-    arrays: dict[str, np.ndarray] = {}
-    for port in network.inputs:
-        if port.dtype.kind in "iu" and port.dtype.itemsize <= 2:
-            limits = np.iinfo(port.dtype)
-            arrays[port.name] = generator.integers(limits.min, limits.max + 1, port.shape, dtype=port.dtype)
-        elif port.dtype.kind in "iub":
-            arrays[port.name] = generator.integers(0, 2, port.shape).astype(port.dtype)
-        else:
-            arrays[port.name] = generator.standard_normal(port.shape, dtype=np.float32).astype(port.dtype)
-    return arrays

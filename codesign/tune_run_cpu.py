@@ -23,8 +23,8 @@ from vdla.compiler.tune.records.record import Record, describe_target
 from vdla.compiler.tune.records.transfer import samples_from
 from vdla.util.errors import UserError
 
-from .kernels_run import sample_inputs
 from .output_check import relative_difference
+from .samples import sample_inputs
 from .timing import interleaved
 from .tune_options import Options, Watchers
 from .tune_timed import Subject, Timed, subjects_of_nodes, tune_timed

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from ..output_check import OutputCheck
 
 
-def network_inputs(network: Executable, path: Path | None) -> Mapping[str, np.ndarray]:
-    """The arrays of the file, or seeded samples."""
+def network_inputs(
+    network: Executable, path: Path | None, model: Path | None = None
+) -> Mapping[str, np.ndarray]:
+    """The arrays of the file `path`, or seeded samples; indices up to those that the `model` can look up."""
     if path is not None:
         from vdla.compiler.runtime.network_inputs import check_inputs
         from vdla.compiler.target.cpu.errors import KernelArgumentError
@@ -33,9 +35,9 @@ def network_inputs(network: Executable, path: Path | None) -> Mapping[str, np.nd
         except KernelArgumentError as error:
             # The network knows arrays by name only.
             raise UserError(f"{path}: {error}") from None
-    from ..kernels_run import sample_inputs
+    from ..samples import index_limits, sample_inputs
 
-    return sample_inputs(network)
+    return sample_inputs(network, {} if model is None else index_limits(model))
 
 
 def wall_milliseconds(run: Callable[[], object], repeat: int, progress: Steps) -> list[float]:

@@ -87,9 +87,10 @@ def run_divided(
         )
         with division.network as network:
             from ..evaluate import join_launches, load_launches
+            from ..samples import index_limits
 
             if options.inputs is None:
-                launches = [sample_feeds(network)]
+                launches = [sample_feeds(network, index_limits(model))]
             else:
                 launches = load_launches(network.inputs, options.inputs)
             progress.begin("running", total=len(launches))

@@ -74,7 +74,7 @@ def run_kernels(
                 note(applied_text(compiled.knobs))
             target = device.describe_network(network)
             with network:
-                arrays = network_inputs(network, options.inputs)
+                arrays = network_inputs(network, options.inputs, None if model is None else path)
                 progress.begin("running", total=options.repeat)
                 try:
                     results = network.run(arrays, threads=options.threads)

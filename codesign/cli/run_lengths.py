@@ -28,8 +28,8 @@ def run_lengths(context: typer.Context, path: Path, options: RunOptions) -> None
     from vdla.compiler.backends.lengths import load_lengths
 
     from ..evaluate import load_arrays
-    from ..kernels_run import sample_inputs
     from ..network_run import npz_bytes
+    from ..samples import sample_inputs
 
     with steps() as progress:
         progress.begin(f"loading {path.name}")

@@ -26,6 +26,7 @@ from .onnx_constants import evaluate_node
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
 from .onnx_emit import emit, on_input_grid
+from .onnx_guards import import_guard
 from .onnx_inputs import attended, check_rank, quantized_input
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from .onnx_masks import import_masked, import_masked_softmax
@@ -163,7 +164,10 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         return
     if (move := CHANNELS.get(node.op_type)) is not None and move(context, node):
         return
-    if any(move(context, node) for move in (import_rows, import_masked, import_masked_softmax, import_norm)):
+    if any(
+        move(context, node)
+        for move in (import_rows, import_masked, import_masked_softmax, import_norm, import_guard)
+    ):
         return
     importer = OPERATORS.get(node.op_type)
     if (importer is None or _behind_function(context, node)) and _import_function(context, node):

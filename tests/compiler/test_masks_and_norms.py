@@ -283,3 +283,29 @@ def test_gelu_by_tanh_is_one_table():
     then("Mul", inputs=[half, share])
     net.shape = (1, 6, 12)
     right(net, {"Table": 1, "Elementwise": 0})
+
+
+def test_a_guard_behind_a_masked_softmax_is_no_work():
+    """As attention is exported: where a row of shares is no number, since all of it was masked, they become 0."""
+    plain = added(scores(0.03), np.triu(np.full((8, 8), LEAST), 1))
+    guarded = scores(0.03)
+    guarded.add("Add", guarded.constant(np.triu(np.full((8, 8), LEAST), 1).astype(np.float32)))
+    shared = guarded.add("Softmax", axis=-1)
+    nothing = guarded.constant(np.float32(0))
+    nan = guarded.add("IsNaN", inputs=[shared])
+    guarded.add("Where", inputs=[nan, nothing, shared])
+    guarded.rounded(1 / 255, 0)
+    np.testing.assert_array_equal(
+        right(guarded, {"Rows": 1, "Elementwise": 1}), right(plain, {"Rows": 1, "Elementwise": 1})
+    )
+
+
+def test_a_where_that_makes_its_operand_larger_is_no_guard():
+    net = scores(0.03)
+    shared = net.last
+    condition = net.constant(np.zeros((3, 8, 8), np.bool_))
+    net.shape = (3, 8, 8)
+    net.add("Where", inputs=[condition, net.constant(np.float32(0)), shared])
+    net.rounded(0.03)
+    with pytest.raises(ModelError, match="Where"):
+        compile_model(net.model(), MACHINE)

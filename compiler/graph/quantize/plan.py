@@ -8,8 +8,9 @@ A Relu or Clip behind an operator that nothing else reads is fused with it: only
 Runtime's static quantizer does.
 
 Where the `whole` network shall compute on integers, as machines with the extensions of transformers can, functions of
-one tensor, `ROWS` and products of two activations do, too. Of a function that is written as several nodes, such as x
-times sigmoid, only the result is quantized.
+one tensor, `ROWS` and products of two activations do, too. A float tensor that a product reads is then quantized for
+all of its readers: what ids look up does not keep the sums of all layers float. Of a function that is written as
+several nodes, such as x times sigmoid, only the result is quantized.
 
 Layers may be kept float, with the clamps that are fused with them. What leaves them is like an input of the model:
 whoever computes on integers quantizes it.
@@ -104,6 +105,9 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
         output = node.output[0]
         chosen[output], data_of[output] = node, tuple(data)
         ready.update(name for name in node.output if name)
+        if whole and node.op_type in PRODUCTS:
+            # It is quantized for the product: sums and normalizations behind it need not stay float for its sake.
+            ready.update(activations)
         if node.op_type in PRODUCTS and len(data) == 1:
             weighted.add(output)
         if root is not None:

@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from vdla.codesign.kernels_run import sample_inputs
 from vdla.codesign.models import TRANSFORMERS, build
 from vdla.codesign.models.transformers import (
     BertSizes,
@@ -26,6 +25,7 @@ from vdla.codesign.models.transformers import (
     token_inputs,
 )
 from vdla.codesign.models.transformers.writer import SEQUENCE
+from vdla.codesign.samples import sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.onnx_load import with_dimensions
 from vdla.compiler.ir.types import DType

@@ -229,3 +229,24 @@ def test_any_chain_of_functions(seed):
         )
     model = with_function(steps)
     check_whole(model, quantized(model))
+
+
+def test_what_ids_look_up_does_not_keep_residual_sums_float():
+    """Rows of a table, a dense layer, the sum of both, its normalization: all but the look-up is on integers."""
+    rng = np.random.default_rng(7)
+    constants = {
+        "table": rng.normal(0, 1, (10, 16)).astype(np.float32),
+        "w": rng.normal(0, 0.3, (16, 16)).astype(np.float32),
+        "one": np.ones(16, np.float32),
+    }
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["x"], "look up"),
+        helper.make_node("MatMul", ["x", "w"], ["p"], "dense"),
+        helper.make_node("Add", ["p", "x"], ["s"], "sum"),
+        helper.make_node("LayerNormalization", ["s", "one"], ["y"], "norm", axis=-1),
+    ]
+    model = model_of(nodes, constants, {"ids": (1, 4)}, "y")
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    model = read_model(model.SerializeToString(), whole=True)
+    assert plan_quantization(model, whole=True).nodes == {"p", "s", "y"}
+    assert plan_quantization(model).nodes == {"p"}

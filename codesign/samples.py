@@ -1,0 +1,79 @@
+"""Seeded inputs of networks; of those that look up rows of a table, such as ids of tokens, rows that it has."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+from vdla.compiler.graph.onnx_read import read_model
+from vdla.compiler.runtime.executable import Executable, Port
+
+VIEWS = frozenset(
+    ["Cast", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"]
+)
+"""Operators whose first input's values, and no others, are in their output."""
+
+
+def index_limits(path: Path) -> dict[str, int]:
+    """By name of an input whose values are indices of a Gather: the size of its axis, the least of several.
+
+    Inputs that no Gather of a table of known size reads are left out. Raises ModelError as `read_model` does.
+    """
+    graph = read_model(path).bare.graph
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
+    for node in graph.node:
+        for name in node.input:
+            readers[name].append(node)
+        if node.op_type in ("Cast", "DequantizeLinear", "Mul"):
+            # Tables are often integers with a scale.
+            known = [shapes[name] for name in node.input if name in shapes]
+            if known and (node.op_type != "Mul" or len(known) == len(node.input)):
+                shapes[node.output[0]] = max(known, key=len)
+    return {
+        item.name: min(sizes)
+        for item in graph.input
+        if item.type.tensor_type.elem_type in (TensorProto.INT32, TensorProto.INT64)
+        if (sizes := list(_table_sizes(item.name, readers, shapes)))
+    }
+
+
+def sample_inputs(
+    network: Executable, limits: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, np.ndarray]:
+    """Seeded inputs by name, each as `sample_port` has it; `limits` are those of `index_limits`."""
+    generator = np.random.default_rng(0)
+    return {port.name: sample_port(generator, port, limits) for port in network.inputs}
+
+
+def sample_port(generator: np.random.Generator, port: Port, limits: Mapping[str, int]) -> np.ndarray:
+    """Values of a normal distribution; integers of 8 and 16 bits are evenly distributed.
+
+    Integers of more bits are below their limit, and 0 and 1 without one, as truth values are: masks may be no others
+    for all we know.
+    """
+    if port.dtype.kind in "iu" and port.dtype.itemsize <= 2:
+        ends = np.iinfo(port.dtype)
+        return generator.integers(ends.min, ends.max + 1, port.shape, dtype=port.dtype)
+    if port.dtype.kind in "iub":
+        return generator.integers(0, max(limits.get(port.name, 2), 1), port.shape).astype(port.dtype)
+    return generator.standard_normal(port.shape, dtype=np.float32).astype(port.dtype)
+
+
+def _table_sizes(
+    name: str, readers: Mapping[str, list[onnx.NodeProto]], shapes: Mapping[str, tuple[int, ...]]
+) -> Iterator[int]:
+    """The sizes of the axes that a tensor's values are indices of."""
+    for node in readers.get(name, ()):
+        if node.op_type in ("Gather", "GatherElements") and node.input[1] == name:
+            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+            shape = shapes.get(node.input[0], ())
+            if -len(shape) <= axis < len(shape):
+                yield shape[axis]
+        elif node.op_type in VIEWS and node.input[0] == name:
+            yield from _table_sizes(node.output[0], readers, shapes)
