@@ -167,14 +167,20 @@ def _compare(
         error: float | None = None
         allowed: float = STEPS_TOLERANCE
         match region.code:
-            case Compiled(graph=graph) if symmetric(graph):
-                steps, _ = compare_layers(region.model, [{name: as_written[name] for name in region.inputs}])
-                allowed = LAYER_STEPS_TOLERANCE
             case Compiled(graph=graph):
-                ours, _ = run_region(region, optimized)
-                expected = {name: optimized[name] for name in region.outputs}
-                steps = largest_difference(graph, ours, expected)
-                allowed = int(widened(allowed, largest_difference(graph, as_written, expected)))
+                alone = symmetric(graph)
+                if not alone:
+                    ours, _ = run_region(region, optimized)
+                    expected = {name: optimized[name] for name in region.outputs}
+                    steps = largest_difference(graph, ours, expected)
+                    allowed = int(widened(allowed, largest_difference(graph, as_written, expected)))
+                    # Layers that multiply a difference may make many steps of one rounding.
+                    alone = steps > allowed
+                if alone:
+                    steps, _ = compare_layers(
+                        region.model, [{name: as_written[name] for name in region.inputs}]
+                    )
+                    allowed = LAYER_STEPS_TOLERANCE
             case CpuNetwork():
                 ours, _ = run_region(region, as_written)
                 error = max(_relative(ours[name], as_written[name]) for name in region.outputs)

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from mixed_networks import MixedNetwork, unoptimized
 from rich.console import Console
-from vdla.codesign import cpu_alone, heterogeneous_run
+from vdla.codesign import cpu_alone, evaluate, heterogeneous_run
 from vdla.codesign.cli import run_divided
 from vdla.codesign.cli.targets import parse_targets
 from vdla.compiler.graph.errors import ModelError
@@ -145,7 +145,9 @@ def test_wrong_results_would_be_noticed(vdla, model: Path, monkeypatch: pytest.M
         found = true_runs(model, names, launches, optimized=optimized)
         return [[values[..., ::-1] * np.float32(0.5) for values in run] for run in found]
 
+    # Of whole regions, and of each of their layers.
     monkeypatch.setattr(heterogeneous_run, "session_runs", wrong)
+    monkeypatch.setattr(evaluate, "session_runs", wrong)
     check = vdla("run", model, *BOTH, "--json").failed()["check"]
     assert len(check["failed"]) > 1
     assert check["accelerator_max_lsb"] > 1 and check["cpu_max_relative"] > 1e-3 and not check["top1_equal"]

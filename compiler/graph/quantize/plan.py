@@ -10,7 +10,8 @@ Runtime's static quantizer does.
 Where the `whole` network shall compute on integers, as machines with the extensions of transformers can, functions of
 one tensor, `ROWS` and products of two activations do, too. A float tensor that a product reads is then quantized for
 all of its readers: what ids look up does not keep the sums of all layers float. Of a function that is written as
-several nodes, such as x times sigmoid, only the result is quantized.
+several nodes, such as x times sigmoid, only the result is quantized; so of a normalization (`norms`). Scores to which
+a mask is added stay float.
 
 Layers may be kept float, with the clamps that are fused with them. What leaves them is like an input of the model:
 whoever computes on integers quantizes it.
@@ -18,6 +19,7 @@ whoever computes on integers quantizes it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -27,13 +29,19 @@ from ..onnx_context import read_node
 from ..onnx_tables import CHAINED, FUNCTIONS
 from .float_model import FloatModel, input_name
 from .fold import weight_axis
+from .norms import find_norms
 
 PRODUCTS = frozenset(["Conv", "ConvTranspose", "Gemm", "MatMul"])
 POINTWISE = frozenset(["Add", "Mul"])
 POOLS = frozenset(["AveragePool", "GlobalAveragePool"])
 CLAMPS = frozenset(["Relu", "Clip"])
+LOOK_UPS = frozenset(["Gather", "GatherElements"])
+HIDDEN = 1e4
+"""What is added to scores is a mask if it lowers any by so much: 8 bits hold no mask beside scores."""
 ROWS = frozenset(["Softmax", "LayerNormalization", "RMSNormalization"])
-VIEWS = frozenset(["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout"])
+VIEWS = frozenset(
+    ["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "Expand"]
+)
 """Operators that move values about: of a tensor that is not quantized they stay float, wherever it goes."""
 SAME_SCALE = VIEWS | frozenset(
     ["MaxPool", "GlobalMaxPool", "Concat", "Pad", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth"]
@@ -86,7 +94,33 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
     kept: set[str] = set()
     functions: set[str] = set()
     alone: dict[str, str] = {}  # Functions of one tensor that one node reads, and that tensor.
+    norms = find_norms(model) if whole else {}
+    steps = {id(node): result for result, norm in norms.items() for node in norm.nodes}
+    masked = masked_sums(model) if whole else frozenset[str]()
+    looked_up: set[str] = (
+        set()
+    )  # Rows of tables and their sums: nothing quantizes them but what is not float itself.
+    beside = computed_beside(model) if whole else frozenset[str]()
     for node in model.nodes:
+        if node.op_type in LOOK_UPS and node.input[0] in model.constants:
+            looked_up.update(node.output)
+        if (result := steps.get(id(node))) is not None:
+            norm = norms[result]
+            if norm.data in ready | sources | looked_up and not {step.name for step in norm.nodes} & set(
+                floats
+            ):
+                ready |= {norm.data}
+                chosen[node.output[0]] = node
+                within = {step.output[0] for step in norm.nodes} | {norm.data}
+                data_of[node.output[0]] = tuple(name for name in dict.fromkeys(node.input) if name in within)
+                functions.add(node.output[0])
+                if node.output[0] != result:
+                    fused[node.output[0]] = result
+                else:
+                    ready.add(result)
+            continue
+        if node.output[0] in masked:
+            continue
         root = function_root(model, node, alone) if whole else None
         data = operands(model, node) if root is None else [n for n in node.input if n not in model.constants]
         if root is None and not _supported(model, node, data, whole):
@@ -96,11 +130,17 @@ def plan_quantization(model: FloatModel, floats: Collection[str] = (), *, whole:
             sources.update(node.output)
             continue
         activations = [name for name in data if name not in model.constants]
+        if whole and node.op_type in ROWS:
+            ready.update(set(activations) & looked_up)
         if node.op_type in VIEWS and not set(activations) <= ready:
             # The host does it before it quantizes.
             sources |= set(node.output) if set(activations) <= sources else set()
             continue
+        if whole and node.op_type in POINTWISE and ready & set(activations):
+            ready.update((beside | looked_up) & set(activations))
         if node.op_type not in PRODUCTS and not set(activations) <= ready | sources:
+            if node.op_type == "Add" and set(activations) <= looked_up:
+                looked_up.update(node.output)
             continue
         output = node.output[0]
         chosen[output], data_of[output] = node, tuple(data)
@@ -154,6 +194,44 @@ def _is_part(node: onnx.NodeProto, functions: Collection[str], fused: Mapping[st
     if node.output[0] in functions:
         return node.output[0] in fused
     return node.op_type in CLAMPS and node.input[0] in fused
+
+
+def computed_beside(model: FloatModel) -> frozenset[str]:
+    """The names of float tensors that are computed from integers alone, without any product: of positions, say, the
+    sines by which heads are turned. Only a sum or product with a quantized tensor quantizes them."""
+    integers = {info.name for info in model.inputs if not model.is_float(info.name)}
+    for node in model.nodes:
+        names = {name for name in node.input if name and name not in model.constants}
+        if names and names <= integers and node.op_type not in PRODUCTS | LOOK_UPS:
+            integers.update(node.output)
+    return frozenset(name for name in integers if model.is_float(name))
+
+
+def masked_sums(model: FloatModel) -> frozenset[str]:
+    """The names of scores to which a mask is added: sums that only softmaxes read, of what products computed and of
+    something that no product did, or of constants that hide elements.
+
+    They stay float with their softmax, which machines with statistics of rows compute as one.
+    """
+    producers, uses = model.producers(), model.uses()
+    softmaxes: Counter[str] = Counter(
+        node.input[0] for node in model.nodes if node.op_type == "Softmax" and node.input
+    )
+    computed: set[str] = set()  # What products have a part in.
+    for node in model.nodes:
+        if node.op_type in PRODUCTS or computed & set(node.input):
+            computed.update(node.output)
+    found = set[str]()
+    for name, count in softmaxes.items():
+        node = producers.get(name)
+        if node is None or node.op_type != "Add" or uses[name] != count:
+            continue
+        for other in node.input:
+            constant = model.float_constant(other)
+            hides = constant is not None and constant.size > 1 and float(constant.min()) <= -HIDDEN
+            if hides or (other not in model.constants and other not in computed):
+                found.add(name)
+    return frozenset(found)
 
 
 def operands(model: FloatModel, node: onnx.NodeProto) -> list[str]:
