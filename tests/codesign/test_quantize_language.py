@@ -50,7 +50,8 @@ def test_one_region_from_embeddings_on(vdla, tmp_path: Path, name: str) -> None:
     machine.write_text(toml_text(vta_with()), encoding="utf-8")
     onnx.save(model, tmp_path / "model.onnx")
     samples = [token_inputs(model, seed) for seed in range(3)]
-    np.savez(tmp_path / "data.npz", **{key: np.concatenate([s[key] for s in samples]) for key in samples[0]})
+    data = {key: np.concatenate([sample[key] for sample in samples]) for key in samples[0]}
+    np.savez(tmp_path / "data.npz", allow_pickle=False, **data)
     quantized = tmp_path / "quantized.onnx"
     vdla(
         *("quantize", tmp_path / "model.onnx", "--whole", "--calibration", tmp_path / "data.npz"),
