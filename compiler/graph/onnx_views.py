@@ -211,11 +211,11 @@ def arranged(
                 "channels and positions make",
                 "export the model in (N, C, H, W) layout",
             )
-        # Element n, c, p is n, p, c there. What is exchanged need not be more than what is wanted.
+        # Element n, c, p is n, p, c there. What is exchanged need not be more than what is wanted; processors take all.
         block = context.abilities.block
         first = int(channel[~filled].min()) // block * block
         count = min(-(-(int(channel[~filled].max()) + 1 - first) // block) * block, channels - first)
-        if 2 * count > channels:
+        if 2 * count > channels or context.abilities.processor:
             first, count = 0, channels
         there = np.where(filled, -1, (image * plane + place) * count + channel - first)
         there = there.reshape(shape[1], shape[0], -1).transpose(1, 0, 2).reshape(shape)

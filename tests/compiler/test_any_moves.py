@@ -1,4 +1,5 @@
-"""Random chains of moves, products, functions and joins of any rank: refused in words, or right on the accelerator."""
+"""Random chains of moves, products, functions and joins of any rank: refused in words, or right on the accelerator and
+on processors."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from float_networks import runtime
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from vdla.benchmarks.harness.quantized import vta_with
+from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import load_outputs, store_inputs
@@ -150,5 +152,23 @@ def test_any_chain(seed: int) -> None:
     ).values()
     np.testing.assert_array_equal(ours, own)
     # A step may differ where ONNX Runtime rounds twice, and become a few; elements in a wrong place are far off.
+    (expected,) = runtime(data, feeds).values()
+    assert ours.shape == expected.shape and np.abs(ours - expected).max() <= 6.01 * STEP
+
+
+@given(seed=st.integers(0, 2**20))
+@example(seed=51)  # Few channels of many become positions.
+@settings(max_examples=examples(20), deadline=None)
+def test_any_chain_on_processors(seed: int) -> None:
+    net = chain(seed)
+    data = net.model()
+    feeds = {"x": net.rng.normal(0, 1, net.input_shape).astype(np.float32)}
+    try:
+        network = compile_cpu(data)
+    except UserError as error:
+        assert len(str(error).splitlines()) == 1
+        return
+    with network:
+        (ours,) = network.run(feeds).values()
     (expected,) = runtime(data, feeds).values()
     assert ours.shape == expected.shape and np.abs(ours - expected).max() <= 6.01 * STEP
