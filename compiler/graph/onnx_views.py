@@ -175,7 +175,9 @@ def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
 
 def readable(context: ImportContext, node: OnnxNode, value: Real | Integer) -> Real | Integer:
     """An output of the model as its target hands it over: processors transpose whole tensors and nothing else."""
-    if value.view is None or not context.abilities.processor or permutation_of(value.view) is not None:
+    view, size = value.view, prod(context.tensors[value.tensor].shape)
+    whole = view is None or (view.size == size and permutation_of(view) is not None)
+    if whole or not context.abilities.processor:
         return value
     real = value if isinstance(value, Real) else context.seen_as(value, context.tensors[value.tensor].grid)
     images = len(value.shape) in (2, 4)
