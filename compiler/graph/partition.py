@@ -160,7 +160,7 @@ def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, str]:
     sources: dict[str, str] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):
         if item.kind == "entry":
-            sources[node.output[0]] = sources.get(node.input[0], node.input[0])
+            sources |= dict.fromkeys(node.output, sources.get(node.input[0], node.input[0]))
     return sources
 
 

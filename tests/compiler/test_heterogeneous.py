@@ -41,6 +41,21 @@ def mixed() -> MixedNetwork:
     return net
 
 
+def split() -> MixedNetwork:
+    """The second part of what a Sigmoid makes is convolved."""
+    net = MixedNetwork(*SHAPE)
+    net.pair()
+    net.quantized_convolution(4)
+    net.add("Sigmoid")
+    net.pair(0.004, 0)
+    net.add("Split", net.constant(np.array([2, 4])), axis=2)
+    first, net.last = net.last, f"{net.last}.second"
+    next(node for node in net.nodes if first in node.output).output.append(net.last)
+    net.shape = (1, 4, 4, 6)
+    net.quantized_convolution(4)
+    return net
+
+
 @pytest.fixture(scope="module")
 def config() -> Config:
     return load_config("tiny")
@@ -142,6 +157,16 @@ def test_a_layer_that_does_not_fit_goes_to_the_cpu(config: Config) -> None:
             (False, True),
             (True, False),
         ]
+        np.testing.assert_array_equal(
+            network.run(feeds).outputs[net.last], unoptimized(model, feeds)[net.last]
+        )
+
+
+def test_a_part_that_enters_the_accelerator_waits_for_what_is_split(config: Config) -> None:
+    net = split()
+    model, feeds = net.model(), {"x": np.random.default_rng(0).normal(0, 1.5, SHAPE).astype(np.float32)}
+    with compile_heterogeneous(model, config).network as network:
+        assert [region.accelerated for region in network.regions] == [True, False, True]
         np.testing.assert_array_equal(
             network.run(feeds).outputs[net.last], unoptimized(model, feeds)[net.last]
         )
