@@ -42,6 +42,7 @@ from .target.cpu.background import LibraryInProgress
 from .target.cpu.code_worker import CodeWorker
 from .target.cpu.kernel import Kernel, build
 from .target.cpu.machine import CpuTarget, host_target
+from .target.cpu.memory import Constants
 from .target.cpu.module import Module, lower
 from .templates.chosen_knobs import ChosenKnobs
 from .templates.cpu import winograd_choice
@@ -124,6 +125,7 @@ def _network(
             parameters=lambda kernel: kernel.program.parameters,
             kernel=lambda kernel, node: kernel,
             settle=lambda kernel: kernel.code,
+            placed=Constants().copy,
         )
         launches = make_launches(work, maker, dump_passes=dump_passes, told=told, kernels=shared.made)
         if kernels is None:

@@ -27,7 +27,7 @@ from .passes.pipeline import dump_to
 from .runtime.launch import Launch
 from .schedule import Schedule
 from .schedule.pack import pack_arrays
-from .target.cpu.kernel import aligned_copy
+from .target.cpu.memory import aligned_copy
 from .templates.chosen_knobs import UNUSABLE, ChosenKnobs, Made
 from .templates.lowered_node import LoweredNode
 from .templates.registry import Registry

@@ -16,8 +16,9 @@ from vdla.util.machine_memory import memory_problem
 from ..graph.graph import Graph, Tensor
 from ..graph.storage_plan import StoragePlan
 from ..target.cpu.errors import KernelArgumentError, MachineMemoryError
-from ..target.cpu.kernel import BoundKernel, Kernel, aligned_empty, working_room
+from ..target.cpu.kernel import BoundKernel, Kernel, working_room
 from ..target.cpu.machine import CpuTarget
+from ..target.cpu.memory import aligned_empty
 from ..target.cpu.pool import Pool
 from .caller_arrays import OutputArrays, accesses_of, address_of, direct_inputs, direct_outputs
 from .launch import Launch

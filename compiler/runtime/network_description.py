@@ -14,7 +14,7 @@ from ..graph.graph import Graph, GraphOutput, Tensor, plain_input, plain_output
 from ..graph.storage_plan import StoragePlan
 from ..ir.expr import Buffer
 from ..ir.types import DType
-from ..target.cpu.kernel import aligned_copy
+from ..target.cpu.memory import Constants
 from ..target.cpu.storage import ALIGNMENT
 from .archive import CONSTANTS, check_memory
 from .archive_fields import Field
@@ -189,7 +189,7 @@ def described_plan(document: Field, graph: Graph) -> StoragePlan:
 
 
 def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> dict[str, np.ndarray]:
-    """The constants by name in the bytes of a `member`, each on a cache line; equal ones are one array.
+    """The constants by name in the bytes of a `member`, side by side (`target.cpu.memory`); equal ones are one.
 
     ArchiveError.
     """
@@ -204,7 +204,8 @@ def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> 
         places[name] = dtype, shape, offset
     total = sum(prod(shape) * dtype.numpy.itemsize for dtype, shape, _ in set(places.values()))
     check_memory(document, {"all constants": total})
-    arrays = {place: _constant(data, *place) for place in set(places.values())}
+    memory = Constants()
+    arrays = {place: _constant(memory, data, *place) for place in dict.fromkeys(places.values())}
     return {name: arrays[place] for name, place in places.items()}
 
 
@@ -281,6 +282,8 @@ def _tensor(name: str, entry: Field) -> Tensor:
     return Tensor(name=name, shape=shape, dtype=entry.at("dtype").element_type(), block=block)
 
 
-def _constant(data: bytes, dtype: DType, shape: tuple[int, ...], offset: int) -> np.ndarray:
+def _constant(
+    memory: Constants, data: bytes, dtype: DType, shape: tuple[int, ...], offset: int
+) -> np.ndarray:
     array = np.ndarray(shape, dtype.numpy.newbyteorder("<"), buffer=data, offset=offset)
-    return aligned_copy(array.astype(dtype.numpy, copy=False), shape)
+    return memory.copy(array.astype(dtype.numpy, copy=False), shape)

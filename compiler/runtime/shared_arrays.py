@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..graph.graph import Graph
-from ..target.cpu.kernel import aligned_copy
+from ..target.cpu.memory import Constants
 from .artifact import Compiled
 from .launch import Launch
 
@@ -19,12 +19,13 @@ KernelT = TypeVar("KernelT")
 
 @dataclass(slots=True)
 class SharedArrays:
-    """Read-only arrays by content; each begins on a cache line.
+    """Read-only arrays by content; they lie side by side (`target.cpu.memory`).
 
     `panels`: how products on processors hold weights (`templates.cpu.panel_widths`).
     """
 
     panels: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    _memory: Constants = field(default_factory=Constants)
     _known: dict[tuple[str, tuple[int, ...], bytes], np.ndarray] = field(default_factory=dict)
 
     def held(self, array: np.ndarray) -> np.ndarray:
@@ -33,7 +34,7 @@ class SharedArrays:
         digest = hashlib.sha256(flat.reshape(-1).view(np.uint8).data).digest()
         key = (array.dtype.str, array.shape, digest)
         if key not in self._known:
-            kept = aligned_copy(flat, array.shape)
+            kept = self._memory.copy(flat, array.shape)
             kept.flags.writeable = False
             self._known[key] = kept
         return self._known[key]

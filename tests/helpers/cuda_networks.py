@@ -15,7 +15,8 @@ from vdla.compiler.ir.regions import write_regions
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.kernel import aligned_copy, build
+from vdla.compiler.target.cpu.kernel import build
+from vdla.compiler.target.cpu.memory import aligned_copy
 from vdla.compiler.target.cuda.emulate import emulate
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.prepare import prepare

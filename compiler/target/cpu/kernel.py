@@ -14,9 +14,9 @@ from .code_worker import CodeWorker
 from .errors import KernelArgumentError, TargetError
 from .machine import CpuTarget, host_target, runs_here
 from .machine_code import MachineCode, compile_module
+from .memory import aligned_empty
 from .module import Module, lower
 from .pool import Pool
-from .storage import ALIGNMENT
 
 _Function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
 
@@ -153,21 +153,6 @@ def kernel_of(program: Program, target: CpuTarget, module: Module, code: Machine
     return Kernel(
         program=program, target=target, module=module, generated=lambda: code, outputs=module.outputs
     )
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array that starts on a cache line."""
-    size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size].view(dtype).reshape(shape)
-
-
-def aligned_copy(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The array on a cache line, in another shape of as many elements."""
-    result = aligned_empty(shape, array.dtype)
-    np.copyto(result, array.reshape(shape))
-    return result
 
 
 def _check(program: Program, outputs: frozenset[str], arrays: Mapping[str, np.ndarray]) -> None:

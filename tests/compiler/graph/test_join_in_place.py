@@ -15,8 +15,8 @@ from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.graph.storage_plan import find_views
 from vdla.compiler.runtime.network_object import emit_network
 from vdla.compiler.target.cpu.ahead_of_time import write_shared_library
-from vdla.compiler.target.cpu.kernel import aligned_empty
 from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cpu.memory import aligned_empty
 from vdla.compiler.target.cpu.options import parse_target
 
 
