@@ -16,8 +16,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from vdla.util.errors import UserError
 
-from ..graph.model_file import ModelFile
-from ..graph.onnx_load import with_dimensions
+from ..graph.onnx_load import sized_models
 from ..graph.onnx_read import Source
 from ..runtime.archive_fields import ArchiveError, Field
 from ..runtime.executable import Executable, Port
@@ -62,7 +61,7 @@ class LengthsBackend(Backend, Protocol):
 class _Work:
     """Each length is compiled once."""
 
-    model: Source
+    sized: Callable[[Mapping[str, int]], Source]
     backend: LengthsBackend
     options: CompileOptions
     symbol: str
@@ -74,11 +73,9 @@ class _Work:
         if length not in self.compiled:
             if self.told is not None:
                 self.told(length)
-            sized: Source = with_dimensions(self.model, {self.symbol: length})
-            if isinstance(self.model, str | Path):
-                # Messages name the file.
-                sized = ModelFile(path=Path(self.model), content=sized)
-            self.compiled[length] = self.backend.compile_length(sized, self.options, self.shared, length)
+            self.compiled[length] = self.backend.compile_length(
+                self.sized({self.symbol: length}), self.options, self.shared, length
+            )
         return self.compiled[length]
 
     def cycles(self, length: int) -> int:
@@ -110,7 +107,9 @@ def compile_lengths(
             f"the size: --dim {lengths.symbol}=SIZE"
         )
     _check_range(lengths, tolerance)
-    work = _Work(model=model, backend=backend, options=options, symbol=lengths.symbol, told=told)
+    work = _Work(
+        sized=sized_models(model), backend=backend, options=options, symbol=lengths.symbol, told=told
+    )
     most, least = work.rung(lengths.most), work.rung(lengths.least)
     axes = _axes(least, most, lengths)
     pads = {} if pads is None else dict(pads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -20,7 +20,7 @@ from .errors import ContradictionError, InvalidModelError, ModelError, invalid_n
 from .external_data import tensor_array, tensor_bytes
 from .onnx_attributes import check_attributes
 from .onnx_ranges import check_ranges
-from .onnx_read import ReadModel, Source, read_model
+from .onnx_read import ReadModel, SizedModel, Source, read_model
 from .serialized_weights import LEAST_BYTES, Bytes
 
 OLDEST_OPSET = 13
@@ -269,6 +269,25 @@ def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
     """
     read = read_model(source)
     label, model = read.label, read.whole()
+    _give_sizes(label, model, sizes)
+    return _serialized(label, model)
+
+
+def sized_models(source: Source) -> Callable[[Mapping[str, int]], SizedModel]:
+    """`with_dimensions` for a model that gets many sizes, one after the other: it is read once, and its weights are
+    not copied."""
+    read = read_model(source)
+
+    def sized(sizes: Mapping[str, int]) -> SizedModel:
+        model = onnx.ModelProto()
+        model.CopyFrom(read.bare)
+        _give_sizes(read.label, model, sizes)
+        return SizedModel(label=read.label, bare=_serialized(read.label, model), weights=read.weights)
+
+    return sized
+
+
+def _give_sizes(label: str, model: onnx.ModelProto, sizes: Mapping[str, int]) -> None:
     initialized = {initializer.name for initializer in model.graph.initializer}
     dynamic: dict[str, list[onnx.TensorShapeProto.Dimension]] = {}
     for info in model.graph.input:
@@ -295,6 +314,9 @@ def with_dimensions(source: Source, sizes: Mapping[str, int]) -> bytes:
                     dimension.dim_value = sizes[dimension.dim_param]
                 elif dimension.dim_param not in dynamic:
                     dimension.Clear()
+
+
+def _serialized(label: str, model: onnx.ModelProto) -> bytes:
     try:
         return model.SerializeToString(deterministic=True)
     except (ValueError, EncodeError):

@@ -36,14 +36,26 @@ class ReadModel:
         return self.bare
 
 
-Source = str | Path | bytes | ModelFile
-"""A model: the path of its file, its bytes, or both."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SizedModel:
+    """A model that was read once and given sizes (`onnx_load.sized_models`): bytes of a model without its `weights`,
+    which all of its sizes share, and what messages call it."""
+
+    label: str
+    bare: bytes
+    weights: Mapping[int, memoryview]
+
+
+Source = str | Path | bytes | ModelFile | SizedModel
+"""A model: the path of its file, its bytes, both, or one that was read and given sizes."""
 
 
 def model_label(source: Source) -> str:
     """What messages call a model: its path, if it has one."""
     if isinstance(source, bytes):
         return "model"
+    if isinstance(source, SizedModel):
+        return source.label
     return str(source.path if isinstance(source, ModelFile) else source)
 
 
@@ -53,6 +65,8 @@ def read_model(source: Source) -> ReadModel:
     Raises ModelError for a file that is missing, is no model or is damaged, and for external data that may not be read.
     """
     label = model_label(source)
+    if isinstance(source, SizedModel):
+        return ReadModel(label=label, bare=onnx.load_model_from_string(source.bare), weights=source.weights)
     try:
         small, weights = cut_weights(_content(source))
         proto = onnx.load_model_from_string(small)
@@ -78,7 +92,7 @@ def is_quantized(source: Source | ReadModel) -> bool:
     return any(name in QUANTIZED or name.startswith("QLinear") for name in operators)
 
 
-def _content(source: Source) -> bytes:
+def _content(source: str | Path | bytes | ModelFile) -> bytes:
     if isinstance(source, ModelFile):
         return source.content
     return source if isinstance(source, bytes) else read_file(source)
