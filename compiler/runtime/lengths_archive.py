@@ -2,7 +2,8 @@
 
 description.json    format, target, symbol, range, pads, axes, and of each rung its length, cycles and what its target
                     says of it (`network_archive.describe_code`, `program_description`)
-lengths.bin         all arrays, raw and little-endian, equal ones once: constants, instructions, libraries of kernels
+lengths.bin         all arrays, raw and little-endian, equal ones once and beginnings of others in these: constants,
+                    instructions, libraries of kernels
 sha256              of both
 """
 
@@ -39,7 +40,8 @@ def save_lengths(path: Path, executable: LengthsExecutable) -> None:
     """
     pool = ConstantPool()
     rungs: list[dict[str, object]] = []
-    for rung in executable.rungs:
+    # The longest first: constants of shorter ones may be its beginnings.
+    for rung in executable.rungs[::-1]:
         if rung.describe is None:
             raise UserError(
                 f'target "{executable.target}" has no files for ranges of lengths; run the model, or compile it for '
@@ -56,7 +58,7 @@ def save_lengths(path: Path, executable: LengthsExecutable) -> None:
         "most": lengths.most,
         "pads": executable.pads,
         "axes": {name: list(axes) for name, axes in executable.axes.items()},
-        "rungs": rungs,
+        "rungs": rungs[::-1],
         "constants": pool.entries,
     }
     write_archive(path, description, {MEMBER: pool.parts})

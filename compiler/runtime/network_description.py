@@ -18,6 +18,7 @@ from ..target.cpu.memory import Constants
 from ..target.cpu.storage import ALIGNMENT
 from .archive import CONSTANTS, check_memory
 from .archive_fields import Field
+from .beginnings import Beginnings
 
 _MOST_BLOCK = 2**16
 
@@ -40,13 +41,15 @@ class Launched(Protocol):
 
 
 class ConstantPool:
-    """Constants on their way into a file; those of equal bytes lie there once, each on a cache line."""
+    """Constants on their way into a file; those of equal bytes lie there once, each on a cache line, and one
+    that a constant before it begins with lies in that one."""
 
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
         self.entries: dict[str, dict[str, Any]] = {}
         self.size = 0
         self._offsets: dict[str, int] = {}
+        self._longer = Beginnings[int]()
         self._prefix = ""
 
     @contextmanager
@@ -61,13 +64,17 @@ class ConstantPool:
     def add(self, name: str, array: np.ndarray) -> str:
         """The name, under which the array is from now on; it must not change before `parts` are written."""
         name = self._prefix + name
-        raw = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
-        digest = hashlib.sha256(raw).hexdigest()
+        raw = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
+        digest = hashlib.sha256(raw.data).hexdigest()
         if digest not in self._offsets:
-            gap = -self.size % ALIGNMENT
-            self._offsets[digest] = self.size + gap
-            self.parts += (bytes(gap), raw)
-            self.size += gap + raw.nbytes
+            offset = self._longer.find(raw)
+            if offset is None:
+                gap = -self.size % ALIGNMENT
+                offset = self.size + gap
+                self._longer.add(raw, offset)
+                self.parts += (bytes(gap), raw.data)
+                self.size = offset + raw.nbytes
+            self._offsets[digest] = offset
         self.entries[name] = {
             "dtype": array.dtype.name,
             "shape": list(array.shape),
@@ -189,7 +196,8 @@ def described_plan(document: Field, graph: Graph) -> StoragePlan:
 
 
 def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> dict[str, np.ndarray]:
-    """The constants by name in the bytes of a `member`, side by side (`target.cpu.memory`); equal ones are one.
+    """The constants by name in the bytes of a `member`, side by side (`target.cpu.memory`); equal ones are one,
+    and those that lie where a longer one begins are its beginning.
 
     ArchiveError.
     """
@@ -202,10 +210,20 @@ def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> 
                 f"is {offset}, and {size:,} bytes from there end beyond the {len(data):,} of {member}"
             )
         places[name] = dtype, shape, offset
-    total = sum(prod(shape) * dtype.numpy.itemsize for dtype, shape, _ in set(places.values()))
+    sizes: dict[tuple[DType, int], int] = {}
+    for dtype, shape, offset in places.values():
+        sizes[dtype, offset] = max(prod(shape), sizes.get((dtype, offset), 0))
+    total = sum(size * dtype.numpy.itemsize for (dtype, _), size in sizes.items())
     check_memory(document, {"all constants": total})
     memory = Constants()
-    arrays = {place: _constant(memory, data, *place) for place in dict.fromkeys(places.values())}
+    longest = {
+        (dtype, offset): _constant(memory, data, dtype, (size,), offset)
+        for (dtype, offset), size in sizes.items()
+    }
+    arrays = {
+        (dtype, shape, offset): longest[dtype, offset][: prod(shape)].reshape(shape)
+        for dtype, shape, offset in dict.fromkeys(places.values())
+    }
     return {name: arrays[place] for name, place in places.items()}
 
 

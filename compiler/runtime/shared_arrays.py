@@ -12,6 +12,7 @@ import numpy as np
 from ..graph.graph import Graph
 from ..target.cpu.memory import Constants
 from .artifact import Compiled
+from .beginnings import Beginnings
 from .launch import Launch
 
 KernelT = TypeVar("KernelT")
@@ -26,17 +27,23 @@ class SharedArrays:
 
     panels: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     _memory: Constants = field(default_factory=Constants)
+    _longer: Beginnings[np.ndarray] = field(default_factory=Beginnings)
     _known: dict[tuple[str, tuple[int, ...], bytes], np.ndarray] = field(default_factory=dict)
 
     def held(self, array: np.ndarray) -> np.ndarray:
-        """The one array that equals `array` in type, shape and bytes."""
+        """The one array that equals `array` in type, shape and bytes; it is the beginning of a longer one that was held
+        before, where its bytes are."""
         flat = np.ascontiguousarray(array)
-        digest = hashlib.sha256(flat.reshape(-1).view(np.uint8).data).digest()
+        raw = flat.reshape(-1).view(np.uint8)
+        digest = hashlib.sha256(raw.data).digest()
         key = (array.dtype.str, array.shape, digest)
         if key not in self._known:
-            kept = self._memory.copy(flat, array.shape)
-            kept.flags.writeable = False
-            self._known[key] = kept
+            longer = self._longer.find(raw)
+            if longer is None:
+                longer = self._memory.copy(raw, raw.shape)
+                longer.flags.writeable = False
+                self._longer.add(longer, longer)
+            self._known[key] = longer[: raw.size].view(array.dtype).reshape(array.shape)
         return self._known[key]
 
 
