@@ -122,6 +122,8 @@ class ImportContext(NodeErrors):
     """Inputs that are float masks, and their tensors."""
     attended: frozenset[str] = frozenset()
     """See `onnx_inputs.attended`."""
+    windowed: frozenset[str] = frozenset()
+    """See `onnx_lines.windowed`."""
     moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
     """Tensors that were moved, by the tensor they come from, their shape and the elements' places there."""
 

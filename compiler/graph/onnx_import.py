@@ -28,6 +28,7 @@ from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pair
 from .onnx_emit import emit, on_input_grid
 from .onnx_guards import import_guard
 from .onnx_inputs import attended, check_rank, quantized_input
+from .onnx_lines import import_on_line, is_on_line, windowed
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from .onnx_masks import import_masked, import_masked_softmax
 from .onnx_norms import import_norm
@@ -91,7 +92,7 @@ def import_model(
         if info.name not in context.values:
             bind_input(context, info)
     nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
-    context.attended = attended(nodes, constants)
+    context.attended, context.windowed = attended(nodes, constants), windowed(nodes)
     for node in nodes:
         import_node(context, node)
     producers = {output: node for node in nodes for output in node.outputs}
@@ -178,6 +179,9 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
             "this operator is not supported",
             f"supported are {SUPPORTED}; move it out of the model or replace it",
         )
+    if is_on_line(context, node):
+        import_on_line(context, node, importer)
+        return
     importer(context, node)
 
 

@@ -67,6 +67,8 @@ def quantized_input(
     if len(shape) == 3 and shape != handed_over:
         # The host transposes what the caller gives, which has other dimensions: rows are images, as they lie.
         natural = (shape[0] * shape[1], shape[2])
+    elif len(shape) == 3 and value.name in context.windowed:
+        natural = (*shape, 1)
     elif len(shape) == 3:
         # Rows of channels: (N, S, C) lies as (N, C, S, 1), transposed by the host.
         order = (0, 1, 2) if permutation is None else permutation

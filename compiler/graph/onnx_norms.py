@@ -28,7 +28,7 @@ from .onnx_values import (
     Statistic,
     Value,
 )
-from .onnx_views import same_view
+from .onnx_views import is_line, same_view
 
 
 def import_norm(context: ImportContext, node: OnnxNode) -> bool:
@@ -60,7 +60,7 @@ def _reduced(context: ImportContext, node: OnnxNode, value: Value | None) -> Sta
     data: Real | None = None
     moment, centre = "square", False
     match value:
-        case Real() if len(value.shape) != 4 and context.abilities.rows:
+        case Real() if len(value.shape) != 4 and context.abilities.rows and not is_line(context, value):
             data, moment = value, "mean"
         case Pending(operation=Squared(data=data)):
             centre = True

@@ -125,19 +125,33 @@ def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 
 
 def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
-    """A value without a view: a tensor of its shape, with the elements in their order."""
+    """A value without a view: a tensor of its shape, with the elements in their order; a line (N, C, L) is one of
+    (N, C, L, 1)."""
     natural = context.tensors[data.tensor].nchw
     if data.view is None and (len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural):
         return data
-    if len(data.shape) not in (2, 4):
+    if len(data.shape) not in (2, 3, 4):
         context.fail(
             node,
             f"reads a tensor of shape {data.shape} that lies otherwise",
-            "make it (N, C, H, W) or (N, K) before",
+            "make it (N, C, H, W), (N, C, L) or (N, K) before",
         )
-    shape = natural_of(data.shape)
+    shape = (*data.shape, 1) if len(data.shape) == 3 else natural_of(data.shape)
     moved = arranged(context, node, data, elements_of(context, data).reshape(shape))
     return replace(moved, shape=data.shape, view=None)
+
+
+def is_line(context: ImportContext, data: Real) -> bool:
+    """Whether a value is a line (N, C, L) as it lies: channels, then their positions."""
+    return data.view is None and context.tensors[data.tensor].nchw == (*data.shape, 1)
+
+
+def line_of(context: ImportContext, node: OnnxNode, data: Real) -> Real:
+    """A line (N, C, L) without a view as the image (N, C, L, 1), moved where its tensor is another one."""
+    image = (*data.shape, 1)
+    if is_line(context, data):
+        return replace(data, shape=image)
+    return arranged(context, node, data, elements_of(context, data).reshape(image))
 
 
 def is_whole(context: ImportContext, value: Real) -> bool:
@@ -164,7 +178,8 @@ def lying_like(context: ImportContext, node: OnnxNode, value: Real, other: Real)
 
 
 def permutation_of(view: np.ndarray) -> tuple[int, ...] | None:
-    """The axes by which a view transposes all elements of a tensor; None where it does something else."""
+    """The axes by which a view of as many elements as the tensor has transposes them; None where it does something
+    else."""
     plain = np.arange(view.size)
     for order in permutations(range(view.ndim)):
         before = [view.shape[order.index(axis)] for axis in range(view.ndim)]

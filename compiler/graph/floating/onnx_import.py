@@ -316,7 +316,7 @@ OPERATORS: Mapping[str, Importer] = MappingProxyType(
         "Trilu": import_trilu,
         "Expand": import_expand,
         "Pad": import_pad,
-        "Resize": import_resize,
+        "Resize": partial(on_planes, import_node=import_resize),
         "GridSample": import_grid_sample,
         **STRUCTURE,
         "QuantizeLinear": import_quantize,

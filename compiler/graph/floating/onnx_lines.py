@@ -1,10 +1,12 @@
-"""One-dimensional convolutions and pools of a float model: two-dimensional ones on planes of one row."""
+"""One-dimensional convolutions, pools and resizes of a float model: two-dimensional ones on planes of one row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
@@ -30,6 +32,8 @@ def on_planes(
             shape = None if weight is None else weight.shape
             context.refuse(node, f"has weights {shape} for data {data.shape}", "export the model again")
         inputs[1] = context.store(node.inputs[1], weight[:, :, None, :])
+    if node.op_type == "Resize":
+        inputs[2:] = [_sizes(context, node, index) for index in range(2, len(inputs))]
     result = context.temporary(node, "planes")
     wide = replace(
         node,
@@ -40,6 +44,18 @@ def on_planes(
     import_node(context, wide)
     rows = context.tensors[result].shape
     context.view(node, context.tensors[result], (*rows[:2], *rows[3:]))
+
+
+def _sizes(context: FloatContext, node: OnnxNode, index: int) -> str:
+    """The scales or sizes of a Resize with that of the one row, where each dimension has one."""
+    given = context.array(node, index, "scales and sizes")
+    if given is None or given.size == 0 or "axes" in node.attributes:
+        return node.inputs[index]
+    if given.size != 3:
+        context.refuse(
+            node, f"has {given.size} scales or sizes for three dimensions", "export the model again"
+        )
+    return context.store(node.inputs[index], np.insert(given, 2, 1))
 
 
 def _attributes(context: FloatContext, node: OnnxNode) -> dict[str, Any]:
@@ -55,4 +71,6 @@ def _attributes(context: FloatContext, node: OnnxNode) -> dict[str, Any]:
         if len(pads) != 2:
             context.fail(node, f"has pads {pads} for one dimension", "give one for each end")
         attributes["pads"] = (0, pads[0], 0, pads[1])
+    if "axes" in attributes:
+        attributes["axes"] = tuple([(0, 1, 3)[axis % 3] for axis in node.integers("axes", ())])
     return attributes

@@ -184,10 +184,10 @@ def test_weights_with_a_scale_per_input_channel(builder):
     refused(b.model(b.pair("c", 1.0, np.int8(0))), "scale along axis 1", "axis 0")
 
 
-def test_convolution_in_one_dimension(builder):
+def test_convolution_in_three_dimensions(builder):
     b = builder(1, 3, 1, 8)
-    b.node("Squeeze", [b.pair("x", 0.02, np.int8(0)), b.constant("axes", np.array([2]))], "s")
-    b.node("Conv", ["s", b.weight("w", 4, 3, 3)], "c")
+    b.node("Unsqueeze", [b.pair("x", 0.02, np.int8(0)), b.constant("axes", np.array([2]))], "s")
+    b.node("Conv", ["s", b.weight("w", 4, 3, 1, 1, 3)], "c")
     refused(b.model(b.pair("c", 1.0, np.int8(0))), "(Conv)", "2-D windows")
 
 

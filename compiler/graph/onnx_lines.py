@@ -1,0 +1,100 @@
+"""Windows over one dimension: a line (N, C, L) is an image (N, C, L, 1), as rows of channels lie, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .onnx_context import ImportContext, OnnxNode
+from .onnx_emit import real_operand
+from .onnx_inputs import WINDOWS
+from .onnx_values import Constant, Integer, Pending, QuantizedConstant, Real, Value
+from .onnx_views import line_of, settled
+
+PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
+"""Attributes with an entry for each dimension of a window, and what they say of one of size 1."""
+WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "QLinearConv": 3}
+"""Which input holds weights, with a dimension for each of the window's."""
+SIZES = {"Resize": {2: 1.0, 3: 1}}
+"""Inputs with an entry for each dimension of the data, and that of one of size 1."""
+ALIKE = frozenset(
+    (
+        *("QuantizeLinear", "DequantizeLinear", "Identity", "Dropout", "Pad", "Slice", "Split", "Concat"),
+        *("Add", "Sub", "Mul", "Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "BatchNormalization"),
+    )
+)
+"""What gives its result the dimensions of what it reads, in their order."""
+
+
+def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
+    """The tensors that come to an operator with windows as they lie: of rank 3 they are lines, not rows."""
+    found: set[str] = set()
+    for node in reversed(nodes):
+        if node.op_type in WINDOWS or (node.op_type in ALIKE and not found.isdisjoint(node.outputs)):
+            found.update(node.inputs[:1] if node.op_type in WINDOWS else node.inputs)
+    return frozenset(found)
+
+
+def is_on_line(context: ImportContext, node: OnnxNode) -> bool:
+    """Whether a node works on the planes of an activation that is a line."""
+    if node.op_type not in WINDOWS and node.op_type != "BatchNormalization":
+        return False
+    data = context.value(node, 0)
+    return isinstance(data, Real | Integer | Pending) and len(data.shape) == 3
+
+
+def import_on_line(
+    context: ImportContext, node: OnnxNode, importer: Callable[[ImportContext, OnnxNode], None]
+) -> None:
+    """Imports a node with windows over a line as the same node over an image of one column."""
+    widened: dict[str, Value] = {node.inputs[0]: _as_image(context, node)}
+    if (index := WEIGHTS.get(node.op_type)) is not None:
+        weights = context.value(node, index)
+        if isinstance(weights, Constant) and weights.array.ndim == 3:
+            widened[node.inputs[index]] = Constant(array=weights.array[..., None])
+        elif isinstance(weights, QuantizedConstant) and weights.integers.ndim == 3:
+            widened[node.inputs[index]] = replace(weights, integers=weights.integers[..., None])
+    for index, last in SIZES.get(node.op_type, {}).items():
+        sizes = context.array(node, index, "sizes") if context.value(node, index) is not None else None
+        if sizes is not None and sizes.size and "axes" not in node.attributes:
+            widened[node.inputs[index]] = Constant(array=np.append(sizes, last).astype(sizes.dtype))
+    line = {name: context.values[name] for name in widened}
+    output = node.outputs[0]
+    inferred = context.static_shapes.pop(output, None)
+    context.values.update(widened)
+    try:
+        importer(context, replace(node, attributes=_widened(node.attributes)))
+    finally:
+        context.values.update(line)
+        if inferred is not None and context.static_shapes:
+            context.static_shapes[output] = inferred
+    value = context.values[output]
+    assert isinstance(value, Pending | Integer | Real)
+    context.bind(node, replace(value, shape=value.shape[:3]))
+
+
+def _as_image(context: ImportContext, node: OnnxNode) -> Real | Integer:
+    """The first operand, (N, C, L), as (N, C, L, 1)."""
+    value = context.value(node, 0)
+    if isinstance(value, Integer):
+        grid = context.tensors[value.tensor].grid
+        real = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
+        there = line_of(context, node, settled(context, node, real))
+        return replace(value, tensor=there.tensor, shape=there.shape, view=None)
+    return line_of(context, node, real_operand(context, node, 0))
+
+
+def _widened(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes of one dimension with what they say of another of size 1."""
+    result = dict(attributes)
+    for name, entry in PER_AXIS.items():
+        if len(given := attributes.get(name, ())) == 1:
+            result[name] = [*given, entry]
+    if "axes" in attributes:
+        result["axes"] = [axis % 3 for axis in attributes["axes"]]
+    if len(pads := attributes.get("pads", ())) == 2:
+        result["pads"] = [pads[0], 0, pads[1], 0]
+    return result
