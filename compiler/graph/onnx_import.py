@@ -57,6 +57,7 @@ from .onnx_windows import (
     import_qlinear_global_average_pool,
     import_reduce_mean,
 )
+from .qlinear import in_steps
 from .quantization import Quantization
 
 Importer = Callable[[ImportContext, OnnxNode], None]
@@ -172,6 +173,10 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         return
     importer = OPERATORS.get(node.op_type)
     if (importer is None or _behind_function(context, node)) and _import_function(context, node):
+        return
+    if importer is None and (steps := in_steps(node.proto, len(context.nodes), context.opset)) is not None:
+        for index, step in enumerate(steps):
+            import_node(context, read_node(step, index))
         return
     if importer is None:
         context.fail(

@@ -10,14 +10,25 @@ from ..te.ops.resize import axis_table
 from .floating.onnx_resize import read_resize
 from .graph import Shape
 from .onnx_context import ImportContext, OnnxNode
-from .onnx_emit import plane_operand, real_operand
-from .onnx_values import Moved, Operation, Pending, Real, Resampled
-from .onnx_views import check_size
+from .onnx_emit import emit, plane_operand, real_operand
+from .onnx_values import Integer, Moved, Operation, Pending, Real, Resampled
+from .onnx_views import check_size, settled
 
 
 def import_resize(context: ImportContext, node: OnnxNode) -> None:
-    """Resize, nearest or linear, of images (N, C, H, W)."""
-    data = real_operand(context, node, 0)
+    """Resize, nearest or linear, of images (N, C, H, W); of integers, as quantizers write it, nearest."""
+    value = context.value(node, 0)
+    if isinstance(value, Integer) and node.text("mode", "nearest") == "nearest":
+        grid = context.tensors[value.tensor].grid
+        real = Real(tensor=value.tensor, shape=value.shape, quantization=grid, view=value.view)
+        pending = _resized(context, node, settled(context, node, real))
+        tensor = emit(context, node, pending, node.outputs[0], grid).tensor
+        context.bind(node, Integer(tensor=tensor, shape=pending.shape, dtype=value.dtype))
+        return
+    context.bind(node, _resized(context, node, real_operand(context, node, 0)))
+
+
+def _resized(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
     plane = plane_operand(context, node, data)
     resize, shape = read_resize(context, node, data.shape)
     check_size(context, node, (shape[0], *shape[2:]))
@@ -37,9 +48,8 @@ def import_resize(context: ImportContext, node: OnnxNode) -> None:
     )
     if not (rows.weight.any() or columns.weight.any()):
         operation = moved(data, (rows.first, columns.first), data.shape)
-    context.bind(
-        node,
-        Pending(name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape),
+    return Pending(
+        name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape
     )
 
 

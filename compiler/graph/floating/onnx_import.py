@@ -18,6 +18,7 @@ from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
 from ..onnx_structure import STRUCTURE
+from ..qlinear import write_steps
 from .onnx_bits import BITS, import_bits
 from .onnx_choices import (
     import_extreme,
@@ -106,6 +107,7 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
     """
     loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch, convert=True, empty=True)
     label, model = loaded.label, loaded.proto
+    write_steps(model, opset_of(model))
     context = FloatContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
     context.constants.update(loaded.arrays())
     inputs: list[GraphInput] = []

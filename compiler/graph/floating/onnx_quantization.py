@@ -44,6 +44,8 @@ MOVES = frozenset(
             "Shape",
             "Size",
             "DequantizeLinear",
+            "DepthToSpace",
+            "SpaceToDepth",
         ),
     )
 )
@@ -81,7 +83,8 @@ def check_integers(context: FloatContext, node: OnnxNode) -> str:
     What such a node makes is quantized as its operands are.
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
-    if types and (node.op_type not in MOVES or len(types) > 1):
+    nearest = node.op_type == "Resize" and node.text("mode", "nearest") == "nearest"
+    if types and not ((nearest or node.op_type in MOVES) and len(types) == 1):
         context.fail(
             node,
             f"works on {' and '.join(sorted(types))} tensors",

@@ -1,0 +1,122 @@
+"""Models in QOperator form as ONNX Runtime's quantizer writes them, with float operators between: on every target."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from float_networks import FloatNetwork
+from mixed_networks import unoptimized
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from vdla.benchmarks.harness.quantized import vta_with
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.driver import compile_model
+from vdla.compiler.graph.qlinear import write_steps
+from vdla.compiler.heterogeneous_driver import compile_heterogeneous
+from vdla.compiler.runtime.executor import run
+
+import vdla
+
+SHAPE = (1, 3, 8, 8)
+
+
+class Samples(CalibrationDataReader):
+    """Three seeded inputs."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        random = np.random.default_rng(0)
+        self.rest = [{"x": random.standard_normal(shape, dtype=np.float32)} for _ in range(3)]
+
+    def get_next(self):
+        return self.rest.pop() if self.rest else None
+
+
+def quantized(net: FloatNetwork, folder: Path, activations: QuantType = QuantType.QUInt8) -> bytes:
+    """The network in QOperator form."""
+    logging.disable(logging.WARNING)
+    plain, made = folder / "float.onnx", folder / "quantized.onnx"
+    plain.write_bytes(net.model())
+    quantize_static(
+        plain,
+        made,
+        Samples(net.input_shape),
+        quant_format=QuantFormat.QOperator,
+        activation_type=activations,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+    )
+    return made.read_bytes()
+
+
+def gates(*, between: str | None = None, opset: int = 17) -> FloatNetwork:
+    """Convolutions, a gate, a leaky branch, what is joined and resized; `between` is an operator that stays float."""
+    net = FloatNetwork(*SHAPE, opset=opset)
+    net.convolution(12, (3, 3), pads=[1] * 4)
+    x = net.add("Sigmoid")
+    y = net.add("LeakyRelu", inputs=[net.convolution(12, (1, 1))], alpha=0.1)
+    if between is not None:
+        y = net.add(between)
+    net.add("Concat", inputs=[x, y], axis=1)
+    sizes = net.constant(np.array([1, 24, 16, 16]))
+    net.add("Resize", "", "", sizes, mode="nearest", coordinate_transformation_mode="asymmetric")
+    net.shape = (1, 24, 16, 16)
+    net.convolution(5, (1, 1))
+    net.add("GlobalAveragePool")
+    net.add("Flatten")
+    net.shape = (1, 5)
+    net.add("Softmax", axis=1)
+    return net
+
+
+def fully_connected() -> FloatNetwork:
+    net = FloatNetwork(2, 12)
+    weights, bias = net.weights(7, 12, deviation=0.3), net.weights(7)
+    net.add("Gemm", weights, bias, transB=1)
+    net.add("Tanh")
+    net.add("MatMul", net.weights(7, 4, deviation=0.4))
+    net.shape = (2, 4)
+    return net
+
+
+@pytest.mark.parametrize("between", [None, "Sin"])
+@pytest.mark.parametrize("activations", [QuantType.QUInt8, QuantType.QInt8])
+def test_gates_on_every_target(between: str | None, activations: QuantType, tmp_path: Path) -> None:
+    model = quantized(gates(between=between), tmp_path, activations)
+    feeds = {"x": np.random.default_rng(1).standard_normal(SHAPE, dtype=np.float32)}
+    (expected,) = unoptimized(model, feeds).values()
+    machine = vta_with()
+    with compile_cpu(model) as network:
+        (ours,) = network.run(feeds).values()
+    with compile_heterogeneous(model, machine).network as network:
+        (divided,) = network.run(feeds).outputs.values()
+    # Two steps of 1/256 each, of shares.
+    assert np.abs(ours - expected).max() <= 2.01 / 256
+    assert np.abs(divided - expected).max() <= 2.01 / 256
+    if between is None:
+        (whole,) = run(compile_model(model, machine), feeds).outputs.values()
+        assert np.abs(whole - expected).max() <= 2.01 / 256
+
+
+def test_products_beside_floats(tmp_path: Path) -> None:
+    model = quantized(fully_connected(), tmp_path)
+    feeds = {"x": np.random.default_rng(1).standard_normal((2, 12), dtype=np.float32)}
+    (expected,) = unoptimized(model, feeds).values()
+    for target in ("llvm", "vdla,llvm"):
+        with vdla.compile(model, target=target) as network:
+            (ours,) = network.run(feeds).values()
+        np.testing.assert_allclose(ours, expected, atol=0.03)
+
+
+def test_steps_are_what_onnxruntime_computes(tmp_path: Path) -> None:
+    for net in (gates(), gates(opset=13), fully_connected()):
+        model = quantized(net, tmp_path)
+        proto = onnx.load_from_string(model)
+        assert write_steps(proto, net.opset)
+        assert not any(node.op_type.startswith("QLinear") for node in proto.graph.node)
+        feeds = {"x": np.random.default_rng(2).standard_normal(net.input_shape, dtype=np.float32)}
+        (expected,) = unoptimized(model, feeds).values()
+        (ours,) = unoptimized(proto.SerializeToString(), feeds).values()
+        np.testing.assert_allclose(ours, expected, atol=0.03)
