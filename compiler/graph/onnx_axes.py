@@ -122,3 +122,34 @@ def check_scale_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...
     rank, axis = len(shape), node.integer("axis", 1)
     if not -rank <= axis < rank and axis not in UNUSED_AXES:
         context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "quantize the model again")
+
+
+def blocks_of_space(
+    context: NodeContext, node: OnnxNode, shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """DepthToSpace and SpaceToDepth of (N, C, H, W) in both modes: the parts of its dimensions, their order in the
+    result, and the result's shape."""
+    size = node.integer("blocksize", 0)
+    if len(shape) != 4 or size < 1:
+        context.fail(node, f"has a blocksize of {size} for {shape}", "give it (N, C, H, W) and 1 or more")
+    batch, channels, height, width = shape
+    mode = node.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        context.fail(node, f"has the mode '{mode}'", "there are DCR and CRD")
+    first = mode == "DCR"
+    if node.op_type == "SpaceToDepth":
+        fits = height % size == width % size == 0
+        parts = (batch, channels, height // size, size, width // size, size)
+        axes = (0, 3, 5, 1, 2, 4) if first else (0, 1, 3, 5, 2, 4)
+        result = (batch, channels * size * size, height // size, width // size)
+    else:
+        fits = channels % (size * size) == 0
+        depth = channels // (size * size)
+        parts = (
+            (batch, size, size, depth, height, width) if first else (batch, depth, size, size, height, width)
+        )
+        axes = (0, 3, 4, 1, 5, 2) if first else (0, 1, 4, 2, 5, 3)
+        result = (batch, depth, height * size, width * size)
+    if not fits:
+        context.fail(node, f"cuts {shape} into blocks of {size}", "use a blocksize that divides it")
+    return parts, axes, result

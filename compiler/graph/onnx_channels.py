@@ -7,17 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 from onnx import TensorProto
 
 from ..te.blocks import Pair
-from .onnx_axes import one_axis, sliced_positions, split_sizes
+from .onnx_axes import blocks_of_space, one_axis, sliced_positions, split_sizes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
 from .onnx_joins import import_concat
 from .onnx_values import Integer, Joined, Pending, Real
-from .onnx_views import check_size, elements_of, rows_of, seen_as, settled
+from .onnx_views import check_size, elements_of, is_line, rows_of, seen_as, settled
+
+MODES: Mapping[str, Literal["constant", "reflect", "edge", "wrap"]] = {
+    "constant": "constant",
+    "reflect": "reflect",
+    "edge": "edge",
+    "wrap": "wrap",
+}
+"""What Pad fills in, by numpy's names."""
 
 
 def _bind_channels(
@@ -134,8 +143,19 @@ def _import_cast(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
+def _import_blocks(context: ImportContext, node: OnnxNode) -> bool:
+    """DepthToSpace and SpaceToDepth; False for that of a constant."""
+    data = context.value(node, 0)
+    if not isinstance(data, Real | Integer | Pending):
+        return False
+    parts, axes, shape = blocks_of_space(context, node, data.shape)
+    elements = elements_of(context, data).reshape(parts).transpose(axes).reshape(shape)
+    context.bind(node, seen_as(context, data, elements))
+    return True
+
+
 def _import_pad(context: ImportContext, node: OnnxNode) -> bool:
-    """Pad with zeros; False for that of a constant."""
+    """Pad with zeros, or with what the tensor itself has; False for that of a constant."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Pending):
         return False
@@ -144,8 +164,9 @@ def _import_pad(context: ImportContext, node: OnnxNode) -> bool:
     axes = context.array(node, 3, "axes")
     rank = len(data.shape)
     of = np.arange(rank) if axes is None else axes.reshape(-1) % rank
-    if node.text("mode", "constant") != "constant" or (value is not None and value.any()):
-        context.fail(node, "pads with other values than 0", "pad with zeros")
+    mode = MODES.get(node.text("mode", "constant"))
+    if mode is None or (mode == "constant" and value is not None and value.any()):
+        context.fail(node, "pads with other values than 0", "pad with zeros, or with what is there")
     if amounts is None or amounts.size != 2 * len(of) or amounts.min() < 0:
         context.fail(node, "has no pads of 0 or more for each axis", "give it constant pads")
     pads = np.zeros((rank, 2), np.int64)
@@ -154,13 +175,18 @@ def _import_pad(context: ImportContext, node: OnnxNode) -> bool:
         context, node, [size + sum(ends) for size, ends in zip(data.shape, pads.tolist(), strict=True)]
     )
     if pads.any():
-        elements = np.pad(elements_of(context, data), pads, constant_values=-1)
-        images = data.view is None and rank != 3
+        filled: dict[str, Any] = {"constant_values": -1} if mode == "constant" else {}
+        elements = np.pad(elements_of(context, data), pads, mode, **filled)
+        plain = data.view is None
+        rows = (rank == 3 and not is_line(context, data)) or (
+            not plain and data.shape[-1] == context.tensors[data.tensor].nchw[1]
+        )
         data = seen_as(context, data, elements)
-        if images:
+        # Zeros that a pad leaves are stored for processors, whose operators know no views.
+        if plain and not rows:
             data = settled(context, node, data)
-        elif context.abilities.processor:
-            data = rows_of(context, node, data).data
+        elif context.abilities.processor and mode == "constant":
+            data = rows_of(context, node, data).data if rows else settled(context, node, data)
     context.bind(node, data)
     return True
 
@@ -174,6 +200,8 @@ CHANNELS: Mapping[str, Callable[[ImportContext, OnnxNode], bool]] = MappingProxy
         "Gather": _import_gather,
         "Expand": _import_expand,
         "Cast": _import_cast,
+        "DepthToSpace": _import_blocks,
+        "SpaceToDepth": _import_blocks,
         "Pad": _import_pad,
     }
 )

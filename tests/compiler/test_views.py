@@ -161,12 +161,27 @@ def padded() -> Viewed:
     return net
 
 
+def space() -> Viewed:
+    """Super-resolution's: channels as neighbouring positions and back, borders that repeat what is there."""
+    net = Viewed(2, 4, 3, 5)
+    net.product("Conv", (16, 4, 1, 1), net.rounded(0.02))
+    net.then("DepthToSpace", blocksize=2, mode="CRD")
+    net.then("Pad", np.array([0, 0, 1, 2, 0, 0, 1, 0]), mode="reflect")
+    net.product("Conv", (6, 4, 3, 3), net.last)
+    net.then("Pad", np.array([0, 1, 0, 0, 0, 0, 2, 0]), mode="edge")
+    net.then("SpaceToDepth", blocksize=2)
+    net.product("Conv", (5, 28, 1, 1), net.last)
+    net.shape = (2, 5, 4, 5)
+    return net
+
+
 CASES: dict[str, tuple[Callable[[], Viewed], set[type]]] = {
     "ConvNeXt": (channels_last, set()),
     "ViT": (patches, {Positions, Channels}),
     "Mixer": (mixed, {Swap}),
     "Swin": (windows, {Positions, Channels}),
     "pads": (padded, {Positions}),
+    "space": (space, {Positions, Channels}),
 }
 
 

@@ -13,7 +13,7 @@ from ...te.merge import broadcast
 from ...te.ops.movement import PadMode, pad_runs, slice_runs
 from ...te.scalars import argument
 from ..graph import Tensor
-from ..onnx_axes import joined_shape, one_axis, permutation, sliced_positions, split_sizes
+from ..onnx_axes import blocks_of_space, joined_shape, one_axis, permutation, sliced_positions, split_sizes
 from ..onnx_context import OnnxNode
 from ..operators import Concatenate, Gather, GatherElements, Permute, Remap
 from .onnx_choices import gather_nd_of_run_time
@@ -37,31 +37,7 @@ def import_transpose(context: FloatContext, node: OnnxNode) -> None:
 def import_depth_to_space(context: FloatContext, node: OnnxNode) -> None:
     """DepthToSpace and SpaceToDepth, both in both modes: a transposition of parts of dimensions."""
     data = context.tensor(node, 0)
-    size = node.integer("blocksize", 0)
-    if len(data.shape) != 4 or size < 1:
-        context.fail(
-            node, f"has a blocksize of {size} for {data.shape}", "give it (N, C, H, W) and 1 or more"
-        )
-    batch, channels, height, width = data.shape
-    mode = node.text("mode", "DCR")
-    if mode not in ("DCR", "CRD"):
-        context.fail(node, f"has the mode '{mode}'", "there are DCR and CRD")
-    if node.op_type == "SpaceToDepth":
-        fits = height % size == width % size == 0
-        parts = (batch, channels, height // size, size, width // size, size)
-        axes = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
-        shape = (batch, channels * size * size, height // size, width // size)
-    else:
-        fits = channels % (size * size) == 0
-        depth = channels // (size * size)
-        first = mode == "DCR"
-        parts = (
-            (batch, size, size, depth, height, width) if first else (batch, depth, size, size, height, width)
-        )
-        axes = (0, 3, 4, 1, 5, 2) if first else (0, 1, 4, 2, 5, 3)
-        shape = (batch, depth, height * size, width * size)
-    if not fits:
-        context.fail(node, f"cuts {data.shape} into blocks of {size}", "use a blocksize that divides it")
+    parts, axes, shape = blocks_of_space(context, node, data.shape)
     cut = context.view(node, data, parts, output=context.temporary(node, "parts"))
     moved = context.temporary(node, "moved")
     order = tuple(parts[axis] for axis in axes)
