@@ -393,3 +393,12 @@ def test_channels_without_a_variance_are_no_numbers() -> None:
     x = {"x": np.ones((1, 3, 2, 2), np.float32)}
     got, expected = compile_cpu(net.model()).run(x)[net.last], runtime(net.model(), x)[net.last]
     np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
+
+
+@pytest.mark.parametrize("opset", [21, 23])
+def test_functions_of_operators_that_only_take_more_types_since(opset: int) -> None:
+    net = FloatNetwork(2, 8, 5, 3, opset=opset)
+    net.add("GroupNormalization", net.weights(8), net.weights(8), num_groups=4)
+    model, x = net.model(), {"x": net.rng.standard_normal(net.input_shape, dtype=np.float32)}
+    with compile_cpu(model) as network:
+        assert relative(network.run(x)[net.last], runtime(model, x)[net.last]) <= 1e-5

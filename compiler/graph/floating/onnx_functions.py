@@ -14,6 +14,15 @@ from onnx import defs, helper
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
 
+SAME_SINCE = 13
+GROWN = frozenset(
+    (
+        *("Cast", "CastLike", "Constant", "ConstantOfShape", "Identity", "Shape", "Size"),
+        *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
+    )
+)
+"""Operators whose versions behind opset `SAME_SINCE` take more types and attributes, and else mean what they meant."""
+
 
 def function_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
     """The nodes that compute what a node does, by ONNX's definition for the model's opset; None where it has none."""
@@ -74,7 +83,8 @@ def _function(context: FloatContext, node: OnnxNode, schema: Any) -> onnx.Functi
         (e.version for e in function.opset_import if e.domain in ("", "ai.onnx")), default=context.opset
     )
     for inner in function.node:
-        if _since(inner, version) != _since(inner, context.opset):
+        grown = inner.op_type in GROWN and version >= SAME_SINCE
+        if not grown and _since(inner, version) != _since(inner, context.opset):
             return None
     return function if function.node else None
 
