@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -19,6 +20,7 @@ from .check_scales import check_scales
 from .errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
 from .external_data import tensor_array, tensor_bytes
 from .onnx_attributes import check_attributes
+from .onnx_ceilings import write_ceilings
 from .onnx_ranges import check_ranges
 from .onnx_read import ReadModel, SizedModel, Source, read_model
 from .serialized_weights import LEAST_BYTES, Bytes
@@ -105,6 +107,7 @@ def load_apart(
     check_sizes(label, [info for info in model.graph.input if info.name not in initialized], empty=empty)
     check_attributes(label, model)
     follow = check_ranges(label, model)
+    write_ceilings(model, partial(shape_inference.infer_shapes, data_prop=follow))
     try:
         model, weights = _with_shapes(model, weights, follow)
     except (shape_inference.InferenceError, ValueError) as error:

@@ -172,6 +172,25 @@ def test_a_part_that_enters_the_accelerator_waits_for_what_is_split(config: Conf
         )
 
 
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
+def test_behind_a_pool_whose_last_window_lies_in_the_pad(config: Config, operator: str) -> None:
+    """ONNX's inference counts that window."""
+    net = MixedNetwork(*SHAPE)
+    net.pair()
+    net.quantized_convolution(4)
+    net.add(operator, kernel_shape=[2, 2], strides=[3, 3], ceil_mode=1)
+    net.pair()
+    net.add("Sigmoid")
+    net.pair(0.004, 0)
+    net.shape = (1, 4, 2, 2)
+    net.quantized_convolution(4)
+    model, feeds = net.model(), {"x": np.random.default_rng(0).normal(0, 1.5, SHAPE).astype(np.float32)}
+    with compile_heterogeneous(model, config).network as network:
+        assert [region.accelerated for region in network.regions] == [True, False, True]
+        ours = network.run(feeds).outputs[net.last]
+    np.testing.assert_allclose(ours, unoptimized(model, feeds)[net.last], atol=0.051)
+
+
 def test_a_view_that_cannot_enter_the_accelerator_is_read_on_the_cpu(config: Config) -> None:
     net = MixedNetwork(*SHAPE)
     flat, plane = net.constant(np.array([1, 4, 6, 3, 2])), net.constant(np.array(SHAPE))
