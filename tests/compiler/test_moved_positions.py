@@ -12,7 +12,7 @@ from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import load_outputs, store_inputs
-from vdla.compiler.graph.int8_operators import Int8Convolution, Interleave, Positions, Resample
+from vdla.compiler.graph.int8_operators import Int8Convolution, Interleave, Positions, Resample, Swap
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.position_boxes import boxes_of
@@ -165,3 +165,12 @@ def test_parameters_that_are_there_are_not_loaded_again() -> None:
     names = format_names(result.program.instructions)
     # Each of many copies has the same parameters, in one of eight places.
     assert names.count("LOAD.PAR") == 8 < names.count("STORE.POST") // 2
+
+
+def test_an_exchange_whose_positions_need_more_tiles_than_weights_have() -> None:
+    """All kernels of the series together take them in parts; one alone would keep them all."""
+    b = builder(9)
+    x = b.input(2, 24, 20, 30)
+    y = b._append("swapped", Swap(positions=600), (x,), (2, 600, 24, 1), 0)
+    config = replace(TINY, wgt_buffer_bytes=32 * TINY.block_in * TINY.block_out)
+    assert_right(compile_graph(b.graph(y), config, verify=True))

@@ -33,7 +33,7 @@ from ...passes.split_copies import split_copies
 from ...target.vdla.link import LoweredKernel, LoweredLayer
 from ...target.vdla.machine import scratchpad_depths, seen_by_kernels
 from ...te.post import Post
-from ..space import EmptySpaceError, Values
+from ..space import EmptySpaceError, Values, one_point
 from .attention_kernels import attention_kernel
 from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
@@ -138,11 +138,19 @@ def choose_points(
     def default(workload: Workload) -> Values:
         return template_of(workload).default_for(config, workload, virtual_threads)
 
+    @cache
+    def in_series(workload: Workload, series: Workload) -> Values:
+        """The knobs of a series, where one of its kernels alone has room for what they hold."""
+        values = default(series)
+        account = template_of(workload).space(config, workload).account(one_point(values))
+        return values if all(kept.all() for kept in account.limits.values()) else default(workload)
+
     found: dict[str, tuple[Values, ...]] = {}
     for node, several in kernels.items():
         try:
             found[node] = tuple(
-                (settings.get(node) if kernel.recorded else None) or default(kernel.series or kernel.workload)
+                (settings.get(node) if kernel.recorded else None)
+                or (in_series(kernel.workload, kernel.series) if kernel.series else default(kernel.workload))
                 for kernel in several
             )
         except EmptySpaceError as error:
