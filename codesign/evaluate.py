@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 from numpy.typing import DTypeLike, NDArray
-from vdla.compiler.graph.abilities import EVERYTHING
+from vdla.compiler.graph.abilities import EVERYTHING, Abilities
 from vdla.compiler.graph.graph import Graph, Tensor
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret
@@ -246,15 +246,19 @@ def symmetric(graph: Graph) -> bool:
     return any(tensor.grid.dtype == "int8" for tensor in graph.tensors.values())
 
 
-def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int, bool]:
+def compare_layers(
+    model: Path | bytes, launches: Sequence[Arrays], *, abilities: Abilities = EVERYTHING
+) -> tuple[int, bool]:
     """(largest difference in LSB of any layer, whether every top-1 agrees), each layer fed ONNX Runtime's own integers.
+
+    `abilities` are those of whoever computed the model: which layers it has.
 
     ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
     DequantizeLinear; end to end its last bits, one a layer, add up (docs/measures.md). So it does with all models on
     processors whose integer kernels saturate. Raises CheckError.
     """
     content = read_model(model).whole()
-    graph = import_model(model, abilities=EVERYTHING)
+    graph = import_model(model, abilities=abilities)
     produced = {name for node in content.graph.node for name in node.output}
     names = [name for name in graph.tensors if name in produced]
     known = {output.name for output in content.graph.output}

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from vdla.compiler.graph.abilities import Abilities
+from vdla.compiler.graph.onnx_load import opset_of
 from vdla.compiler.graph.onnx_read import is_quantized, read_model
+from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.heterogeneous_driver import Division
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.cpu_network import CpuNetwork
@@ -143,7 +146,10 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
+    """The model with these outputs, in steps where only they have them, as what was divided is."""
     content = read_model(model).whole()
+    if not {name for node in content.graph.node for name in node.output}.issuperset(names):
+        write_steps(content, opset_of(content))
     known = {output.name for output in content.graph.output}
     content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
     return content.SerializeToString()
@@ -177,9 +183,9 @@ def _compare(
                     # Layers that multiply a difference may make many steps of one rounding.
                     alone = steps > allowed
                 if alone:
-                    steps, _ = compare_layers(
-                        region.model, [{name: as_written[name] for name in region.inputs}]
-                    )
+                    feeds = {name: as_written[name] for name in region.inputs}
+                    machine = region.code.program.config
+                    steps, _ = compare_layers(region.model, [feeds], abilities=Abilities.of(machine))
                     allowed = LAYER_STEPS_TOLERANCE
             case CpuNetwork():
                 ours, _ = run_region(region, as_written)

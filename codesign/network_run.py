@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from vdla.compiler.driver import Compiled, DoesNotFitError, compile_model
+from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.errors import InvalidModelError, ModelError, NodeError
 from vdla.compiler.graph.host import InputError
 from vdla.compiler.graph.onnx_context import QUANTIZE
@@ -157,7 +158,7 @@ def check_run(
     where that was not asked for. Raises RuntimeError when simulator and interpreter differ: a defect of ours.
     """
     against, remark = reference_to_use(wanted, model)
-    graph = compiled.graph
+    graph, abilities = compiled.graph, Abilities.of(compiled.program.config)
     own = [interpreter_outputs(graph, arrays) for arrays in launches]
     for number, (ours, theirs) in enumerate(zip(simulated.launches, own, strict=True)):
         difference = largest_difference(graph, ours, theirs)
@@ -167,7 +168,7 @@ def check_run(
                 "this is a defect of vdla"
             )
     if against != INTERPRETER and symmetric(graph):
-        return _layers_checked(against, model, launches), remark
+        return _layers_checked(against, model, launches, abilities), remark
     reference = own if against == INTERPRETER else onnxruntime_outputs(model, graph, launches)
     pairs = list(zip(simulated.launches, reference, strict=True))
     largest = max(largest_difference(graph, ours, theirs) for ours, theirs in pairs)
@@ -178,7 +179,7 @@ def check_run(
         tolerance = int(widened(tolerance, max(differences)))
         if largest > tolerance:
             # Layers that multiply a difference may make many steps of one rounding, so each is looked at alone.
-            return _layers_checked(against, model, launches), remark
+            return _layers_checked(against, model, launches, abilities), remark
     verdict = CheckAccount(
         against=against,
         mode="end to end",
@@ -190,8 +191,10 @@ def check_run(
     return verdict, remark
 
 
-def _layers_checked(against: str, model: Path, launches: Sequence[Arrays]) -> CheckAccount:
-    largest, agree = compare_layers(model, launches)
+def _layers_checked(
+    against: str, model: Path, launches: Sequence[Arrays], abilities: Abilities
+) -> CheckAccount:
+    largest, agree = compare_layers(model, launches, abilities=abilities)
     return CheckAccount(
         against=against,
         mode="layer by layer",

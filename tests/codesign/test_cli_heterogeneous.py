@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from float_networks import FloatNetwork
 from mixed_networks import MixedNetwork, unoptimized
+from quantizer import quantized
 from rich.console import Console
 from vdla.codesign import cpu_alone, evaluate, heterogeneous_run
 from vdla.codesign.cli import run_divided
@@ -211,6 +213,36 @@ def test_a_refused_model_names_the_way_out(vdla, model: Path) -> None:
     message = vdla("run", model, "--config", "tiny").message()
     assert "(Sigmoid): needs the extension 'table'" in message
     assert "add --target vdla,llvm: the CPU then runs what the accelerator does not support" in message
+
+
+def test_operators_on_integers_are_compared_in_steps(vdla, tmp_path: Path) -> None:
+    """Regions meet in tensors that a model in QOperator form does not have."""
+    net = FloatNetwork(*SHAPE)
+    net.convolution(8, (3, 3), pads=[1] * 4)
+    net.add("Sigmoid")
+    net.convolution(8, (1, 1))
+    net.add("Sin")
+    path = tmp_path / "steps.onnx"
+    path.write_bytes(quantized(net, tmp_path))
+    document = vdla("run", path, *BOTH, "--json").document()
+    assert document["check"]["passed"] and len(document["regions"]) > 1
+
+
+def test_layers_are_compared_as_this_machine_has_them(vdla, tmp_path: Path) -> None:
+    """Without `rows` a normalization in single operators is the CPU's, and the mean of squares a layer."""
+    net = MixedNetwork(1, 6, 8, dtype=np.int8)
+    net.pair()
+    rows = net.last
+    net.add("Mul", inputs=[rows, rows])
+    net.pair()
+    net.add("ReduceMean", axes=[-1], keepdims=1)
+    net.pair()
+    net.add("Sqrt")
+    net.pair()
+    net.add("Div", inputs=[rows, net.last])
+    path = tmp_path / "rows.onnx"
+    path.write_bytes(net.model())
+    assert vdla("run", path, *BOTH, "--json").document()["check"]["passed"]
 
 
 def test_parsing_targets() -> None:

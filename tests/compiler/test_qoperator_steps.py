@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,8 @@ import onnx
 import pytest
 from float_networks import FloatNetwork
 from mixed_networks import unoptimized
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import QuantType
+from quantizer import quantized
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import compile_model
@@ -21,34 +21,6 @@ from vdla.compiler.runtime.executor import run
 import vdla
 
 SHAPE = (1, 3, 8, 8)
-
-
-class Samples(CalibrationDataReader):
-    """Three seeded inputs."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        random = np.random.default_rng(0)
-        self.rest = [{"x": random.standard_normal(shape, dtype=np.float32)} for _ in range(3)]
-
-    def get_next(self):
-        return self.rest.pop() if self.rest else None
-
-
-def quantized(net: FloatNetwork, folder: Path, activations: QuantType = QuantType.QUInt8) -> bytes:
-    """The network in QOperator form."""
-    logging.disable(logging.WARNING)
-    plain, made = folder / "float.onnx", folder / "quantized.onnx"
-    plain.write_bytes(net.model())
-    quantize_static(
-        plain,
-        made,
-        Samples(net.input_shape),
-        quant_format=QuantFormat.QOperator,
-        activation_type=activations,
-        weight_type=QuantType.QInt8,
-        per_channel=True,
-    )
-    return made.read_bytes()
 
 
 def gates(*, between: str | None = None, opset: int = 17) -> FloatNetwork:

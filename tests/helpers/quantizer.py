@@ -1,0 +1,38 @@
+"""Networks as ONNX Runtime's quantizer writes them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+from float_networks import FloatNetwork
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+
+class Samples(CalibrationDataReader):
+    """Three seeded inputs."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        random = np.random.default_rng(0)
+        self.rest = [{"x": random.standard_normal(shape, dtype=np.float32)} for _ in range(3)]
+
+    def get_next(self):
+        return self.rest.pop() if self.rest else None
+
+
+def quantized(net: FloatNetwork, folder: Path, activations: QuantType = QuantType.QUInt8) -> bytes:
+    """The network in QOperator form."""
+    logging.disable(logging.WARNING)
+    plain, made = folder / "float.onnx", folder / "quantized.onnx"
+    plain.write_bytes(net.model())
+    quantize_static(
+        plain,
+        made,
+        Samples(net.input_shape),
+        quant_format=QuantFormat.QOperator,
+        activation_type=activations,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+    )
+    return made.read_bytes()
