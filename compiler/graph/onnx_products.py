@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..te.blocks import Window
+from ..te.blocks import Pair, Window
+from .geometry import window_extent
 from .onnx_axes import check_scale_axis
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
@@ -30,19 +31,21 @@ def import_conv(context: ImportContext, node: OnnxNode) -> None:
 
 
 def import_conv_transpose(context: ImportContext, node: OnnxNode) -> None:
-    """ConvTranspose of one group without dilation."""
+    """ConvTranspose; groups and dilations are zeros among the weights, of groups on accelerators alone."""
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
     data = real_operand(context, node, 0)
     plane_operand(context, node, data)
     window, groups, _, shape = transposed_window(context, node, data.shape, weight.shape)
-    if groups != 1 or window.dilations != (1, 1):
-        context.fail(node, "has groups or dilations", "only plain ones are computed on integers")
+    if groups != 1 and context.abilities.processor:
+        context.fail(node, f"has {groups} groups", "processors compute it in float32")
+    weight = _without_groups(weight, groups)
+    weight = _without_dilations(weight, window.dilations)
     product = Product(
         data=data,
         weight=weight.swapaxes(0, 1),
-        weight_scale=scale,
+        weight_scale=np.tile(scale, groups),
         bias=bias_operand(context, node, 2),
-        window=window,
+        window=replace(window, kernel=(weight.shape[2], weight.shape[3]), dilations=(1, 1)),
     )
     context.bind(
         node,
@@ -54,6 +57,29 @@ def import_conv_transpose(context: ImportContext, node: OnnxNode) -> None:
             shape=shape,
         ),
     )
+
+
+def _without_groups(weight: np.ndarray, groups: int) -> np.ndarray:
+    """Weights (C, O / groups, kh, kw) of a transposed convolution as those of one group, with zeros between."""
+    if groups == 1:
+        return weight
+    channels, share, *kernel = weight.shape
+    depth = channels // groups
+    dense = np.zeros((channels, groups * share, *kernel), weight.dtype)
+    for group in range(groups):
+        own = slice(group * depth, (group + 1) * depth)
+        dense[own, group * share : (group + 1) * share] = weight[own]
+    return dense
+
+
+def _without_dilations(weight: np.ndarray, dilations: Pair) -> np.ndarray:
+    """Weights (C, O, kh, kw) with zeros between their rows and columns."""
+    if dilations == (1, 1):
+        return weight
+    extents = [window_extent(k, d) for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    wide = np.zeros((*weight.shape[:2], *extents), weight.dtype)
+    wide[:, :, :: dilations[0], :: dilations[1]] = weight
+    return wide
 
 
 def import_qlinear_conv(context: ImportContext, node: OnnxNode) -> None:

@@ -69,8 +69,9 @@ def transposed(filters: int, kernel: int, **attributes) -> Rounded:
     net.product("ConvTranspose", (4, filters, kernel, kernel), net.rounded(0.02), **attributes)
     stride, pad = attributes["strides"][0], attributes.get("pads", [0])[0]
     extra = attributes.get("output_padding", [0])[0]
-    rows, columns = ((size - 1) * stride + kernel - 2 * pad + extra for size in (5, 6))
-    net.shape = (1, filters, rows, columns)
+    extent = attributes.get("dilations", [1])[0] * (kernel - 1) + 1
+    rows, columns = ((size - 1) * stride + extent - 2 * pad + extra for size in (5, 6))
+    net.shape = (1, filters * attributes.get("group", 1), rows, columns)
     return net
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from float_networks import reference, runtime
 from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.driver import compile_graph
+from vdla.compiler.driver import compile_graph, compile_model
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import load_outputs, store_inputs
@@ -72,6 +72,7 @@ CASES = {
     ),
     "1x1 by 3": (lambda: transposed(3, 1, strides=[3, 3]), Interleave),
     "4x4 by 1": (lambda: transposed(9, 4, strides=[1, 1]), Interleave),
+    "3x3 with gaps": (lambda: transposed(5, 3, strides=[2, 2], pads=[1] * 4, dilations=[2, 2]), Interleave),
     "twice, nearest": (lambda: resized((1, 5, 3, 4), (6, 8), "nearest", "asymmetric"), Positions),
     "odd, nearest": (lambda: resized((2, 5, 3, 5), (7, 3), "nearest", "half_pixel"), Positions),
     "one position": (lambda: resized((1, 5, 1, 1), (3, 2), "linear", "pytorch_half_pixel"), Positions),
@@ -174,3 +175,16 @@ def test_an_exchange_whose_positions_need_more_tiles_than_weights_have() -> None
     y = b._append("swapped", Swap(positions=600), (x,), (2, 600, 24, 1), 0)
     config = replace(TINY, wgt_buffer_bytes=32 * TINY.block_in * TINY.block_out)
     assert_right(compile_graph(b.graph(y), config, verify=True))
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("config", MACHINES.values(), ids=MACHINES)
+def test_transposed_convolutions_in_groups(groups: int, config: Config) -> None:
+    net = transposed(3, 4, strides=[2, 2], pads=[1] * 4, group=groups)
+    model, feeds = net.model(), {"x": np.random.default_rng(3).standard_normal((1, 4, 5, 6), np.float32)}
+    made = compile_model(model, config, verify=True)
+    assert check(config, made.program.instructions, made.program.image) == []
+    (ours,) = run(made, feeds).outputs.values()
+    (expected,) = runtime(model, feeds).values()
+    assert ours.shape == net.shape
+    np.testing.assert_allclose(ours, expected, atol=0.031)
