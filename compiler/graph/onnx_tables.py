@@ -18,7 +18,7 @@ CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
 FUNCTIONS = UNARY - CHAINED | frozenset(
     (
         *("Ceil", "Cos", "Floor", "Round", "Sign", "Sin", "ThresholdedRelu"),
-        *("Sub", "Div", "Pow", "Max", "Min"),
+        *("Sub", "Div", "Pow", "Max", "Min", "PRelu"),
     )
 )
 """Operators that are functions of one tensor where all other operands are numbers: those of float models, and what only

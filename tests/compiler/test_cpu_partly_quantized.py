@@ -75,6 +75,16 @@ def transposed(filters: int, kernel: int, **attributes) -> Rounded:
     return net
 
 
+def leaky() -> Rounded:
+    """PRelu of one slope, as it is trained unless each channel has one."""
+    net = Rounded(1, 4, 5, 6)
+    net.product("Conv", (7, 4, 1, 1), net.rounded(0.02))
+    net.add("PRelu", net.constant(np.full((1, 1, 1), 0.3, np.float32)))
+    net.rounded(0.02, 60)
+    net.shape = (1, 7, 5, 6)
+    return net
+
+
 def shuffled() -> Rounded:
     """Half of the channels beside the other half, one from each in turn."""
     net = Rounded(1, 12, 5, 6)
@@ -96,6 +106,7 @@ CASES = [
     (lambda: joined(16, 32, 20), {Channels}),
     (lambda: joined(7, 16, 3), {Channels}),
     (gated, {Table}),
+    (leaky, {Table}),
     (lambda: transposed(20, 3, strides=[1, 1]), {Interleave}),
     (shuffled, {Channels}),
 ]
