@@ -126,7 +126,7 @@ def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
     else:
         raise ModelError(
             f"{context.source}: input '{info.name}' has type {dtype}; "
-            "give the model a float32, int8 or uint8 input"
+            "give the model a float32, int8 or uint8 input, or leave what reads it to the CPU (--target vdla,llvm)"
         )
 
 
