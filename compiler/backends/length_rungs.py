@@ -11,8 +11,8 @@ from math import ceil, isqrt
 
 TOLERANCE = 0.03
 """Of its own cost, what a length may pay more on its rung, unless told, where costs are exact."""
-LADDER_TOLERANCE = 0.03
-"""The same where they are not."""
+LADDER_TOLERANCE = 0.025
+"""The same where they are not; pads and crops take about as much again of a short length."""
 FIXED = 4
 """Without exact costs: a length costs as much as its tokens and so many more, since reading the weights does not depend
 on tokens. Few: where weights fit a cache they cost little, and tiles of kernels make steps of short lengths."""

@@ -46,6 +46,25 @@ class Rung:
     describe: Callable[[ConstantPool], dict[str, Any]] | None = None
 
 
+_Place = tuple[slice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Fit:
+    """How one length runs, made when it comes up: a short one takes a tenth of a millisecond, and Python, whose code and
+    data the weights have driven from the caches, a tenth of that for what it does before and after.
+
+    `expected` are name, shape and type of each input; `padded` the inputs that get pads, each with the shape that runs,
+    the value of pads and where its real tokens go; `cropped` the outputs that have pads, each with where it has none.
+    """
+
+    length: int
+    executable: Executable
+    expected: tuple[tuple[str, tuple[int, ...], np.dtype], ...]
+    padded: tuple[tuple[str, tuple[int, ...], float, _Place], ...]
+    cropped: tuple[tuple[str, _Place], ...]
+
+
 class LengthsExecutable:
     """Rungs, the last of which has the greatest length. `pads` are values of inputs behind their real tokens.
 
@@ -75,8 +94,8 @@ class LengthsExecutable:
         self.compile_seconds = 0.0
         self.compiled_lengths = 0
         self._sizes = [rung.length for rung in self.rungs]
-        # Of each length that came up, what its inputs must be; a short one runs for a tenth of a millisecond.
-        self._expected: dict[int, list[tuple[str, tuple[int, ...], np.dtype]]] = {}
+        self._ranges = [(port.name, port.ranges[0]) for port in self.inputs if port.ranges]
+        self._fits: dict[int, _Fit] = {}
 
     def _ranged(self, port: Port) -> Port:
         below = self.lengths.most - self.lengths.least
@@ -96,29 +115,48 @@ class LengthsExecutable:
 
     def length(self, inputs: Arrays) -> int:
         """The length of these inputs. UserError, which names input, axis and range, where they have none."""
-        length = self._likely_length(inputs)
-        return self._checked_length(inputs) if length is None else length
+        fit = self._fit(inputs)
+        return self._checked_length(inputs) if fit is None else fit.length
 
-    def _likely_length(self, inputs: Arrays) -> int | None:
-        """The length of inputs that are as they must be; None for others, and where no axis has a range."""
-        ranged = next((port for port in self.inputs if port.ranges), None)
-        if ranged is None or len(inputs) != len(self.inputs):
-            return None
-        among, first = ranged.ranges[0], inputs.get(ranged.name)
-        if not isinstance(first, np.ndarray) or first.ndim <= among.axis:
-            return None
-        length = first.shape[among.axis] - among.most + self.lengths.most
-        if not self.lengths.least <= length <= self.lengths.most:
-            return None
-        if length not in self._expected:
-            self._expected[length] = [
-                (port.name, self._shape(port, length), port.dtype) for port in self.inputs
-            ]
-        for name, shape, dtype in self._expected[length]:
-            array = inputs.get(name)
-            if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
+    def _fit(self, inputs: Arrays) -> _Fit | None:
+        """The fit of inputs that are as they must be, of a length that came up before; else None."""
+        for name, among in self._ranges[:1]:
+            first = inputs.get(name)
+            if not isinstance(first, np.ndarray) or first.ndim <= among.axis:
                 return None
-        return length
+            fit = self._fits.get(first.shape[among.axis] - among.most + self.lengths.most)
+            if fit is None or len(inputs) != len(fit.expected):
+                return None
+            for key, shape, dtype in fit.expected:
+                array = inputs.get(key)
+                if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
+                    return None
+            return fit
+        return None
+
+    def _new_fit(self, length: int) -> _Fit:
+        rung = self.rung(length)
+        own = [(port, self._shape(port, length)) for port in self.inputs]
+        pads = rung.length - length
+        return _Fit(
+            length=length,
+            executable=rung.executable,
+            expected=tuple([(port.name, shape, port.dtype) for port, shape in own]),
+            padded=tuple(
+                [
+                    (port.name, self._shape(port, rung.length), self.pads.get(port.name, 0), _place(shape))
+                    for port, shape in own
+                    if pads and port.ranges
+                ]
+            ),
+            cropped=tuple(
+                [
+                    (port.name, _place(self._shape(port, length)))
+                    for port in self.outputs
+                    if pads and port.ranges
+                ]
+            ),
+        )
 
     def _shape(self, port: Port, length: int) -> tuple[int, ...]:
         below = {item.axis: self.lengths.most - length for item in port.ranges}
@@ -177,34 +215,21 @@ class LengthsExecutable:
 
         UserError for arrays that are not the inputs.
         """
-        length = self.length(inputs)
-        rung = self.rung(length)
-        if rung.length == length:
-            return dict(rung.executable.run(inputs, **options))
-        results = rung.executable.run(self.padded(inputs, rung), **options)
-        return self.cropped(results, rung.length - length)
-
-    def padded(self, inputs: Arrays, rung: Rung) -> dict[str, np.ndarray]:
-        """The inputs with pads up to a rung's length."""
-        arrays: dict[str, np.ndarray] = {}
-        for port in rung.executable.inputs:
-            array = inputs[port.name]
-            if array.shape != port.shape:
-                full = np.full(port.shape, self.pads.get(port.name, 0), port.dtype)
-                full[tuple(map(slice, array.shape))] = array
-                array = full
-            arrays[port.name] = array
-        return arrays
-
-    def cropped(self, results: Arrays, pads: int) -> dict[str, np.ndarray]:
-        """The outputs without what belongs to so many pads."""
-        found: dict[str, np.ndarray] = {}
-        for name, array in results.items():
-            place = [slice(None)] * array.ndim
-            for axis in self.axes.get(name, ()):
-                place[axis] = slice(array.shape[axis] - pads)
-            found[name] = array[tuple(place)]
-        return found
+        fit = self._fit(inputs)
+        if fit is None:
+            length = self._checked_length(inputs)
+            fit = self._fits[length] = self._new_fit(length)
+        if fit.padded:
+            inputs = dict(inputs)
+            for name, shape, pad, place in fit.padded:
+                array = inputs[name]
+                inputs[name] = full = np.empty(shape, array.dtype)
+                full.fill(pad)
+                full[place] = array
+        results = fit.executable.run(inputs, **options)
+        for name, place in fit.cropped:
+            results[name] = results[name][place]
+        return results
 
     def close(self) -> None:
         """Closes the rungs."""
@@ -216,6 +241,10 @@ class LengthsExecutable:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _place(shape: tuple[int, ...]) -> _Place:
+    return tuple([slice(size) for size in shape])
 
 
 def shape_text(port: Port, lengths: Lengths) -> str:
