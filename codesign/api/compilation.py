@@ -51,7 +51,7 @@ def compile(
     `lengths` has the least and the greatest size of a symbolic dimension of the inputs, as in {"sequence": (1, 512)}:
     the executable then takes arrays of any length between, pads them to one of a few lengths that it has programs for,
     and crops the outputs. No length costs more than `tolerance` above a program of its own: 0.03 unless told, by exact
-    cycles, on the accelerator; 0.05, by a fixed ladder, on processors. `pads` are values of inputs behind their real
+    cycles, on the accelerator; 0.025, by a fixed ladder, on processors. `pads` are values of inputs behind their real
     tokens, 0 unless told. Raises UserError, also where outputs of real tokens depend on what lies behind them.
     """
     source = model if isinstance(model, str | Path | bytes) else model.SerializeToString()

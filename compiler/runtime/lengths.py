@@ -51,8 +51,10 @@ _Place = tuple[slice, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Fit:
-    """How one length runs, made when it comes up: a short one takes a tenth of a millisecond, and Python, whose code and
-    data the weights have driven from the caches, a tenth of that for what it does before and after.
+    """How one length runs, made when it comes up.
+
+    A short one takes a tenth of a millisecond, and Python, whose code and data the weights drive from the caches, a
+    tenth of that for what it does before and after.
 
     `expected` are name, shape and type of each input; `padded` the inputs that get pads, each with the shape that runs,
     the value of pads and where its real tokens go; `cropped` the outputs that have pads, each with where it has none.
