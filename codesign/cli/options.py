@@ -44,7 +44,7 @@ ToleranceOption = Annotated[
         "--tolerance",
         min=0,
         help="With --length: what a length may cost more than in a program of its own (0.03 on the accelerator, "
-        "0.05 on processors).",
+        "0.025 on processors).",
     ),
 ]
 ConstantOption = Annotated[
