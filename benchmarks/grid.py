@@ -100,7 +100,7 @@ def machine(
 def for_stores(config: Config) -> Config:
     """The machine with a store FIFO that can keep the bus busy: layers that expand channels store more than they load.
 
-    By default stores are expected to share the bus with as many loads (isa/fifos.py).
+    By default three quarters of the bus are enough for them (isa/fifos.py).
     """
     size, wanted = config.fifo_bytes("store"), min(STORED, write_rate(config, FIFO_WORDS))
     while write_rate(config, size // config.memory.bus_bytes) < wanted:

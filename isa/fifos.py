@@ -35,10 +35,11 @@ FIFO_WORDS = 1 << 16
 OUTSTANDING = 64
 """Most reads, and most writes, that a memory may have outstanding."""
 
-DEFAULT_RATE = {"load": 1.0, "compute": 0.9, "operand": 0.9, "store": 0.5}
+DEFAULT_RATE = {"load": 1.0, "compute": 0.9, "operand": 0.9, "store": 0.75}
 """The part of the bus that a FIFO of a size not given keeps busy, at least, where nothing else uses the bus.
 
-Loads alone can fill the bus. What compute and store read shares it with them, and a byte stored has been a byte read.
+Loads alone can fill the bus. What compute and store read shares it with them. Layers that expand channels store more
+than they load, so half of the bus is too little for stores.
 """
 
 JITTER = 0.75

@@ -87,7 +87,7 @@ def test_it_finds_the_front_with_fewer_designs_than_chance(networks, known):
     chance = [
         share(networks, known, explore(study(networks, "random", seed=s), known=known)) for s in range(3)
     ]
-    assert share(networks, known, found) > max(0.97, *chance)
+    assert share(networks, known, found) > max(0.95, *chance)
 
 
 def test_equal_seeds_name_equal_points(networks, known):
