@@ -6,9 +6,11 @@ Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields
 instances there are, the area of one, its flip-flops and its memory macros; and by where they end the longest paths.
 The first line says what wrote the file and for which library. Draws are numbered; those from HELD_OUT on are for
 nothing but judging models, and every other machine is one as long as there are any. Those from CHAINED on of either
-have a chain memory, those from EXTENDED on some of the extensions EXTRAS, those from ROWED on the extension `rows`; all
-of these are small and come last. With `--write`, draws that the file
-has already are not measured again. Modules that were mapped before come from the cache of synthesis.
+have a chain memory, those from EXTENDED on some of the extensions EXTRAS, those from ROWED on the extension `rows`,
+those from SWEEPING on `taps` with `sweep`, `wide_loads` or both, on arrays that need not be square; all of these are
+small and come last. With `--write`, draws that the file has already are not measured again, as long as they are the
+same machines and their RTL does the same (`rtl`, a hash of their modules); others are dropped. Modules that were mapped
+before come from the cache of synthesis.
 """
 
 from __future__ import annotations
@@ -17,18 +19,21 @@ import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance
 from vdla.hw.synthesis.cells.area import area_by_module
-from vdla.hw.synthesis.cells.design import CellDesign, map_design
+from vdla.hw.synthesis.cells.design import CellDesign, map_verilog
 from vdla.hw.synthesis.cells.liberty import Liberty
 from vdla.hw.synthesis.cells.libraries import find_library
+from vdla.hw.synthesis.cells.modules import canonical, split_modules
 from vdla.hw.synthesis.cells.sram import scale_of
 from vdla.hw.synthesis.cells.timing import longest_by_end
 from vdla.hw.synthesis.netlist import plain_path
+from vdla.hw.verilog import TOP, generate_verilog
 from vdla.isa.config import Config, ConfigError, Memory
 from vdla.isa.fifos import FIFOS
 from vdla.util.whole_files import write_whole
@@ -50,8 +55,10 @@ EXTRAS = ("table", "broadcast", "zero_points", "taps")
 """Extensions that one in two of these has each of, where the machine can have it."""
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
 """The first draw with statistics of rows, and so many of them."""
+SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 8, 4
+"""The first draw with sweeps or wide loads, and so many of them."""
 MOST_SMALL_PRODUCTS = 256
-"""Of machines with a chain memory, with extensions of EXTRAS or with statistics of rows."""
+"""Of machines with a chain memory, with extensions of EXTRAS, with statistics of rows, with sweeps or wide loads."""
 
 
 def draw(number: int) -> Config:
@@ -132,11 +139,13 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
 
 
 def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | None:
-    """A machine with a chain memory of some hundred words, with some of EXTRAS or with statistics of rows, if it is a
-    small one with STORE.POST, which all of them need."""
+    """A machine with a chain memory of some hundred words, with some of EXTRAS, with statistics of rows, with sweeps or
+    wide loads, if it is a small one with STORE.POST, which most of them need."""
     if config.multiplies_per_cycle > MOST_SMALL_PRODUCTS or not config.has("post"):
         return None
     try:
+        if kind >= SWEEPING:
+            return _sweeping(config, rng)
         if kind < EXTENDED:
             words = int(rng.choice((64, 128, 256, 512, 1024, 2048)))
             return replace(config, chain_buffer_bytes=words * config.chain_word_bytes)
@@ -146,8 +155,26 @@ def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | No
         return None
 
 
+def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
+    """A machine with `taps` that sweeps or loads several vectors at once; one in two has zero points, one in four a
+    chain memory. Raises ConfigError."""
+    more = ["taps", *(name for name in ("sweep", "wide_loads") if rng.random() < 0.75)]
+    more += ["zero_points"] if rng.random() < 0.5 else []
+    more += [] if config.has("depthwise") else ["depthwise"]
+    words = int(rng.choice((128, 256, 512, 1024))) if rng.random() < 0.25 else 0
+    found = replace(
+        config,
+        extensions=(*config.extensions, *more),
+        chain_buffer_bytes=words * config.chain_word_bytes,
+    )
+    sweeps, wide = found.has("sweep"), found.has("wide_loads")
+    if not (sweeps or wide) or (sweeps and found.swept == 1) or (wide and found.inp_step_vectors == 1):
+        return None
+    return found
+
+
 def order(count: int) -> list[int]:
-    """The numbers of `count` draws in the order in which they are measured, and of those of the other two kinds."""
+    """The numbers of `count` draws in the order in which they are measured, and of those of the other kinds."""
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [
         number
@@ -155,16 +182,25 @@ def order(count: int) -> list[int]:
             (CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT),
             (EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT),
             (ROWED, ROWED_FITTED, ROWED_HELD_OUT),
+            (SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT),
         )
         for number in (*range(kind, kind + fitted), *range(HELD_OUT + kind, HELD_OUT + kind + held_out))
     ]
     return [*(pairs + list(range(HELD_OUTS, count)))[:count], *small]
 
 
+def rtl_digest(verilog: str) -> str:
+    """A hash of all modules of the generated Verilog; where it is the same, so is what synthesis makes of them."""
+    modules = split_modules(verilog)
+    keys = sorted(canonical(module, modules).key for module in modules.values())
+    return sha256("\n".join(keys).encode()).hexdigest()[:16]
+
+
 def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
     """One line of the file. Areas are square micrometres."""
     config = draw(number)
-    design = map_design(config, library, report=report)
+    verilog = generate_verilog(config)
+    design = map_verilog(verilog, library, top=TOP, report=report)
     modules = {
         path: [count, round(own.logic, 2), own.flip_flops]
         for path, (count, own) in area_by_module(design).items()
@@ -172,6 +208,7 @@ def measure(number: int, library: Liberty, report: Any) -> dict[str, Any]:
     return {
         "draw": number,
         "config": config.to_dict(),
+        "rtl": rtl_digest(verilog),
         "modules": modules,
         "macros": {
             plain_path(name.partition(".")[2]): own
@@ -231,13 +268,25 @@ def main() -> None:
 
 
 def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The rows of a file for the same library and of the machines that are drawn today, by their number."""
+    """The rows of a file for the same library and of the machines and the RTL of today, by their number."""
     if not path.exists():
         return {}
     first, *rest = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     if any(first.get(key) != head[key] for key in ("liberty_sha256", "end_columns")):
         return {}
-    return {row["draw"]: row for row in rest if draw(row["draw"]).to_dict() == row["config"]}
+    kept = {row["draw"]: row for row in rest if _is_of_today(row)}
+    if len(kept) < len(rest):
+        print(
+            f"{len(rest) - len(kept)} of {len(rest)} rows are of other machines or other RTL: dropped",
+            flush=True,
+        )
+    return kept
+
+
+def _is_of_today(row: Mapping[str, Any]) -> bool:
+    """Whether a row's machine is the one that is drawn today, and its RTL does what it did."""
+    config = draw(row["draw"])
+    return config.to_dict() == row["config"] and rtl_digest(generate_verilog(config)) == row.get("rtl")
 
 
 if __name__ == "__main__":
