@@ -32,6 +32,8 @@ ORDINAL = "opencl:"
 """What stands before a device's number."""
 OPTIONS = ("-cl-std=CL1.2",)
 CORRECTLY_ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
+UNKNOWN_PROCESSOR = "unknown target CPU"
+"""What the compiler in a release of POCL says of processors that are newer than it; it then compiles nothing."""
 _LOG_LINES = 3
 """Of a failed compilation that a message quotes."""
 
@@ -312,4 +314,7 @@ def _line(error: BaseException) -> str:
 def _log(error: BaseException) -> str:
     """What the compiler says is wrong, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if "error" in line.lower()]
-    return "; ".join(lines[:_LOG_LINES]) or _line(error)
+    log = "; ".join(lines[:_LOG_LINES]) or _line(error)
+    if UNKNOWN_PROCESSOR in log:
+        return f"{log}: this POCL is older than the processor; install a newer one, or take another device"
+    return log
