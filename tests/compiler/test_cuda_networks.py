@@ -163,26 +163,48 @@ def test_quantized_models_round_as_their_pairs_say():
     assert steps.max() < 1.01 and (steps < 0.01).sum() >= steps.size - 1
 
 
-def test_operators_on_integers_are_refused_with_a_way_out():
-    constants = {
-        "s": np.float32(0.5),
-        "z": np.uint8(0),
-        "w": np.ones((4, 3), np.uint8),
-    }
-    names = ["q", "s", "z", "w", "s", "z", "s", "z"]
+def integer_product(operator: str, names: list[str], dtype: int) -> bytes:
+    """A quantized input through an operator on integers, and back where the output is FLOAT."""
+    constants = {"s": np.float32(0.5), "z": np.uint8(0), "w": np.ones((4, 3), np.uint8)}
+    real = dtype == TensorProto.FLOAT
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "round"),
+        helper.make_node(operator, names, ["p" if real else "y"], "product"),
+        *([helper.make_node("DequantizeLinear", ["p", "s", "z"], ["y"], "back")] if real else []),
+    ]
     graph = helper.make_graph(
-        [
-            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "round"),
-            helper.make_node("QLinearMatMul", names, ["y"], "product"),
-        ],
+        nodes,
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.UINT8, [2, 3])],
+        [helper.make_tensor_value_info("y", dtype, [2, 3])],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
-    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    with pytest.raises(ModelError, match=r"QLinearMatMul.*QDQ"):
-        compile_cuda_emulated(data.SerializeToString(), TARGET)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return model.SerializeToString()
+
+
+QLINEAR = ["q", "s", "z", "w", "s", "z", "s", "z"]
+
+
+def test_operators_on_integers_are_computed_in_steps():
+    model = integer_product("QLinearMatMul", QLINEAR, TensorProto.FLOAT)
+    feeds = {"x": np.random.default_rng(0).uniform(0, 4, (2, 4)).astype(np.float32)}
+    with compile_cuda_emulated(model, TARGET) as network:
+        np.testing.assert_array_equal(network.run(feeds)["y"], runtime(model, feeds)["y"])
+
+
+@pytest.mark.parametrize(
+    ("operator", "names", "dtype", "message"),
+    [
+        ("QLinearMatMul", QLINEAR, TensorProto.UINT8, "output 'y' is uint8; .* end it with DequantizeLinear"),
+        ("MatMulInteger", ["q", "w", "z", "z"], TensorProto.INT32, "MatMulInteger.*QDQ"),
+    ],
+)
+def test_operators_on_integers_are_refused_with_a_way_out(
+    operator: str, names: list[str], dtype: int, message: str
+):
+    with pytest.raises(ModelError, match=message):
+        compile_cuda_emulated(integer_product(operator, names, dtype), TARGET)
 
 
 def test_networks_without_kernels(texts):
