@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from vdla.benchmarks.cell_areas import HELD_OUT
+from vdla.benchmarks.cell_areas import CHAINED, EXTENDED, HELD_OUT, ROWED, SWEEPING
 from vdla.benchmarks.harness import area_fit as fit
 from vdla.benchmarks.harness.area_residual import left_out_with_trees
 from vdla.benchmarks.harness.area_rows import Synthesized, read_rows
@@ -29,6 +29,14 @@ from vdla.hw.synthesis.cells.sram import Scale, memory_figures, scale_of
 from vdla.isa.config import Config, load_config
 from vdla.util.whole_files import write_whole
 
+KINDS = {
+    "any machine": range(HELD_OUT, HELD_OUT + CHAINED),
+    "with a chain memory": range(HELD_OUT + CHAINED, HELD_OUT + EXTENDED),
+    "with extensions": range(HELD_OUT + EXTENDED, HELD_OUT + ROWED),
+    "with statistics of rows": range(HELD_OUT + ROWED, HELD_OUT + SWEEPING),
+    "with sweeps or wide loads": range(HELD_OUT + SWEEPING, 2 * HELD_OUT),
+}
+"""Draws that models are judged on: those of all machines there are, and small ones with one thing in common."""
 COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
 
 
@@ -50,7 +58,6 @@ def main() -> None:
         "held_out": len(held),
         **chosen,
         **judged(model, held, scale),
-        "with_chain_memory": chained(model, held, scale),
         "larger_than_fitted": beyond(training, head, scale),
         "vta": shares(model, load_config("vta")),
     }
@@ -94,28 +101,28 @@ def _mean_error(ratios: Sequence[float]) -> float:
     return round(statistics.mean(abs(1 / ratio - 1) for ratio in ratios), 5)
 
 
-def chained(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:
-    """Errors of those of `held` that have a chain memory."""
-    machines = [_machine(model, row, scale) for row in held if row.config.chain_buffer_bytes]
-    logic, area = ([abs(machine[f"{name}_error"]) for machine in machines] for name in ("logic", "area"))
+def judged(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:
+    """Errors and coverage on machines that nothing was fitted on, of all and by kind of draw, and each of them."""
+    machines = [_machine(model, row, scale) for row in held]
+    kinds = {
+        kind: [machine for machine in machines if machine["draw"] in draws] for kind, draws in KINDS.items()
+    }
     return {
-        "machines": len(machines),
-        "logic": {"mean_error": round(statistics.mean(logic), 5), "worst_error": round(max(logic), 5)},
-        "area": {"mean_error": round(statistics.mean(area), 5), "worst_error": round(max(area), 5)},
+        **_errors(machines),
+        "by_kind": {kind: {"machines": len(own), **_errors(own)} for kind, own in kinds.items() if own},
+        "machines": machines,
     }
 
 
-def judged(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[str, Any]:
-    """Errors and coverage on machines that nothing was fitted on, and each of them."""
-    machines = [_machine(model, row, scale) for row in held]
-    found: dict[str, Any] = {}
+def _errors(machines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
     for name in ("area", "logic", "clock"):
         errors = [abs(machine[f"{name}_error"]) for machine in machines]
         found[name] = {"mean_error": round(statistics.mean(errors), 5), "worst_error": round(max(errors), 5)}
     for name in ("area", "clock"):
         inside = sum(machine[f"{name}_inside"] for machine in machines)
         found[name]["inside_interval"] = round(inside / len(machines), 3)
-    return found | {"machines": machines}
+    return found
 
 
 def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from vdla.isa.config import Config
+from vdla.isa.extensions import TAPS
 
 from .memories import Memory
 
@@ -68,7 +69,8 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "one",
             (
                 "one", "inp bits", "tile bits", "depthwise tile bits", "depthwise rows", "vector load bits",
-                "zero inp bits", "zero tile bits", "taps inp bits", "taps tile bits",
+                "zero inp bits", "zero tile bits", "taps inp bits", "taps tile bits", "taps lane bits",
+                "sweep lane bits", "sweep row bits", "sweep choice bits",
             ),
         ),
         "compute.pipeline.array.array_row": (
@@ -90,7 +92,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "fetch.compute_queue": ("one", _QUEUE),
         "fetch.load_queue": ("one", _QUEUE),
         "fetch.store_queue": ("one", _QUEUE),
-        "inp": ("one", ("one", "inp bits", "inp index", "taps", "taps inp bits", *MEMORY_BITS)),
+        "inp": ("one", ("one", "inp bits", "inp index", "taps", "taps inp bits", "wide inp bits", *MEMORY_BITS)),
         "wgt": ("one", ("one", "tile bits", "wgt index", "tile parts", *MEMORY_BITS)),
         "load": (
             "one",
@@ -107,7 +109,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
                 "tile parts log", "inp parts log", "inp place bits", "tile place bits",
             ),
         ),
-        "load.elements.columns": ("one", ("one",)),
+        "load.elements.columns": ("one", ("one", "wide loads")),
         "load.elements.rows": ("one", ("one",)),
         "load.fifo": ("one", _FIFO),
         "load.issue": ("one", ("one",)),
@@ -133,7 +135,10 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
                 "broadcast out bits", "rows", "rows out bits",
             ),
         ),
+        "store.in_flight": ("one", ("one", "post")),
         "store.issue": ("one", ("one",)),
+        "store.jobs": ("one", ("one", "chain")),
+        "store.jobs.queue": ("one", ("one", "chain")),
         "store.loader": (
             "post",
             (
@@ -184,7 +189,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 )  # fmt: skip
 """By module, of many alike once: how many a machine has, and what the area of one of them follows from."""
 
-SELDOM = ("taps", "table", "broadcast", "zero_points", "rows")
+SELDOM = ("taps", "table", "broadcast", "zero_points", "rows", "sweep", "wide_loads")
 """Extensions that few machines of a fit have, so that their logic is known less exactly."""
 
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
@@ -247,7 +252,7 @@ def counts_of(config: Config) -> dict[str, float]:
 def features_of(config: Config) -> dict[str, float]:
     """The quantities of all modules, those that are a module's `own` apart."""
     lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
-    post, patch, depthwise, subtract, taps, zero_points, table, broadcast, rows = (
+    post, patch, depthwise, subtract, taps, zero_points, table, broadcast, rows, sweep, wide = (
         float(config.has(name))
         for name in (
             "post",
@@ -259,6 +264,8 @@ def features_of(config: Config) -> dict[str, float]:
             "table",
             "broadcast",
             "rows",
+            "sweep",
+            "wide_loads",
         )
     )
     bus_log, input_log = log2(bus), log2(config.block_in)
@@ -274,6 +281,8 @@ def features_of(config: Config) -> dict[str, float]:
     places, banked = max(1, bus // config.out_bytes), max(1, config.out_bytes // bus)
     capacity = config.fifo_bytes("store") // config.out_bytes
     chain = float(config.chain_buffer_bytes > 0)
+    factor_bits = 9.0 if zero_points else 8.0
+    swept_rows, choices = TAPS * config.swept, -(-config.tile_rows // config.sweep_rows)
     steps: dict[str, float] = {}
     for kind, size in (
         ("inp", config.inp_bytes),
@@ -364,6 +373,12 @@ def features_of(config: Config) -> dict[str, float]:
         "taps": taps,
         "taps inp bits": taps * inp_bits,
         "taps tile bits": taps * tile_bits,
+        "taps lane bits": taps * lanes * TAPS * factor_bits,
+        "sweep lane bits": sweep * lanes * TAPS * (config.swept - 1) * factor_bits,
+        "sweep row bits": sweep * 8.0 * config.block_out * swept_rows,
+        "sweep choice bits": sweep * 8.0 * config.block_out * swept_rows * max(0, choices - 1),
+        "wide loads": wide,
+        "wide inp bits": wide * inp_bits * config.inp_step_vectors,
         "zero points": zero_points,
         "zero inp bits": zero_points * inp_bits,
         "zero tile bits": zero_points * tile_bits,

@@ -56,6 +56,7 @@ def memories_of(config: Config) -> list[Memory]:
             *_load(config),
             *_store(config),
         )
+        if count
     ]
 
 
