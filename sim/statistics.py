@@ -42,7 +42,7 @@ from .toggles_compute import (
     observe_operations,
     start_compute,
 )
-from .toggles_store import STORE_MEASURED, observe_begin, observe_store, start_store
+from .toggles_store import STORE_MEASURED, observe_begin, observe_store, operands_of, start_store
 
 MEASURED: tuple[str, ...] = (*COMPUTE_MEASURED, *STORE_MEASURED, *BUS_MEASURED)
 """What is counted; each of the three modules says what its own are."""
@@ -150,12 +150,13 @@ def _observe(  # type: ignore[no-untyped-def]
             if observe_operations(row, here, widths, pads, compute, shown[i], share, counts, of_compute) < 0:
                 return i
             continue
+        operands = operands_of(row, here, memory, pads.acc.shape[1] * pads.acc.shape[2])
         outcome, _ = run_row(row, here, memory, widths, uop_bytes, pads, scratch, trace, 0)
         if outcome == OUTSIDE:
             return i
         if kind in (LOAD_ACC, LOAD_ACC8):
             observe_loaded(row, pads.acc, compute, of_compute)
         elif kind in (STORE_OUT, STORE_POST):
-            observe_store(row, here, memory, pads, compute, bank_depth, store, of_store)
+            observe_store(row, here, memory, operands, pads, compute, bank_depth, store, of_store)
             observe_transfer(row, here, memory, sizes, beat[1:], of_bus)
     return -1

@@ -197,8 +197,23 @@ def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def observe_store(row, here, memory, pads, compute, bank_depth, state, totals):  # type: ignore[no-untyped-def]
-    """What a store has just read and written."""
+def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
+    """(y, x or 1, lanes) what a STORE.POST will combine, before its results take the same places; else no rows."""
+    if row[KIND] != STORE_POST or row[OPERAND] == 0:
+        return np.empty((0, 1, lanes), np.int8)
+    first, pitch, columns = operand_shape(row, here[5])
+    found = np.empty((row[Y_SIZE], columns, lanes), np.int8)
+    for y in range(row[Y_SIZE]):
+        for x in range(columns):
+            at = (first + y * pitch + x) * lanes
+            for k in range(lanes):
+                found[y, x, k] = np.int8(memory[at + k])
+    return found
+
+
+@compiled()
+def observe_store(row, here, memory, operands, pads, compute, bank_depth, state, totals):  # type: ignore[no-untyped-def]
+    """What a store has just read and written; `operands` are `operands_of` before."""
     acc, par = pads.acc, pads.par
     lanes, block_out = acc.shape[1] * acc.shape[2], acc.shape[2]
     flat, width = acc.reshape(-1, lanes), len(state.kept)
@@ -213,7 +228,6 @@ def observe_store(row, here, memory, pads, compute, bank_depth, state, totals): 
             here[1] >> 32 & 0xFFFF,
             here[1] >> 48 & 1 == 1,
         )
-    first, pitch, operands = operand_shape(row, here[5])
     for y in range(row[Y_SIZE]):
         for x in range(row[X_SIZE]):
             corner = row[SRAM_BASE] + y * y_stride + x * x_stride
@@ -244,8 +258,7 @@ def observe_store(row, here, memory, pads, compute, bank_depth, state, totals): 
                     kept = state.kept[k % width]
                     value = _stage_a(total, state.scales[k], here, kept, totals)
                     if row[OPERAND]:
-                        at = (first + y * pitch + (x if operands > 1 else 0)) * lanes
-                        operand = np.int64(np.int8(memory[at + k]))
+                        operand = np.int64(operands[y, x if operands.shape[1] > 1 else 0, k])
                         totals[_OPERANDS] += ones((operand ^ state.operands[k]) & 0xFF)
                         state.operands[k] = operand
                     _stage_b(value, state.operands[k], row, here, state.table, kept, totals)

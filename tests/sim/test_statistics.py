@@ -144,6 +144,22 @@ FINISH pop_next"""
     assert found["requantized"] == sum(_ones(int(a ^ b), 8) for a, b in pairs)
 
 
+def test_operands_are_those_from_before_the_results_take_their_places():
+    """A sum in place: what comes in is what lay there, not what the instruction leaves there."""
+    image = np.random.default_rng(8).integers(0, 256, 4096).astype(np.uint8)
+    image[512:544] = 0
+    text = f"""LOAD.PAR dram_base=16 y_size=1 x_size=1 x_stride=1
+CONFIG ADDRESS x_stride=1 y_stride=6
+CONFIG COMBINE low=3 high=3
+CONFIG OPERAND delta=0
+STORE.POST dram_base={WGT // 4} y_size=1 x_size=6 x_stride=6 combine=1 operand=1
+FINISH"""
+    found = operand_statistics(TINY, assemble(text, TINY), image).changes
+    operands = np.vstack([np.zeros((1, 4), np.int64), image[WGT : WGT + 24].reshape(6, 4)])
+    pairs = zip(operands[:-1].flat, operands[1:].flat, strict=True)
+    assert found["operands"] == sum(_ones(int(a ^ b), 8) for a, b in pairs)
+
+
 def test_zero_points_come_off_what_the_array_multiplies():
     machine = dataclasses.replace(TINY, extensions=(*TINY.extensions, "zero_points", "taps"))
     rng = np.random.default_rng(8)
