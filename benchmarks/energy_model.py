@@ -5,7 +5,7 @@
 Seeded programs (`verify.energy_programs`) run on the RTL of four small machines; the netlists in standard cells, mapped
 to the default library, do what the ports carried and are compared with the RTL in every cycle. N programs of each
 machine are fitted on; six others of each (VALIDATION) judge while features are chosen, and are fitted on at the end.
---held-out replays five more of each (HELD_OUT), for the figures of the final model. FILE keeps the replays, a line
+--held-out replays fifteen more of each (HELD_OUT), for the figures of the final model. FILE keeps the replays, a line
 each: those that it has are not made again. --write, which implies --held-out, keeps rows and figures in
 benchmarks/results/energy_model.json and coefficients in codesign/technology/event_energy.json.
 """
@@ -46,7 +46,7 @@ Rows = list[dict[str, Any]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=24)
+    parser.add_argument("--programs", type=int, default=60)
     parser.add_argument("--rows", type=Path)
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--write", action="store_true")
