@@ -19,7 +19,7 @@ from vdla.codesign.technology.cell_features import (
 from vdla.codesign.technology.cell_model import CellModel, access_by_module
 from vdla.codesign.technology.memories import Memory, memories_of
 from vdla.hw.synthesis.cells.sram import Scale
-from vdla.hw.synthesis.netlist import unit_of_path
+from vdla.hw.synthesis.units import unit_of_path
 from vdla.isa.config import Config
 
 from .area_rows import Synthesized

@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from vdla.hw.synthesis.cells.sram import MacroFigures, Scale, memory_figures
-from vdla.hw.synthesis.netlist import unit_of_path
+from vdla.hw.synthesis.units import unit_of_path
 from vdla.isa.config import Config
 
 from .cell_features import MODULES, OWN, PATHS, SELDOM, access_features, counts_of, features_of, own_features

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ..synthesis.cells.design import CellDesign, MappedModule
 from ..synthesis.cells.mapping import Net
 from ..synthesis.cells.memories import Macro
-from ..synthesis.netlist import NetlistError, plain_path, unit_of_path
+from ..synthesis.netlist import NetlistError, plain_path
+from ..synthesis.units import unit_of_path
 from .expressions import truth_table
 from .liberty import Cell, Library
 

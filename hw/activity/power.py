@@ -209,7 +209,7 @@ def _of_output(
 
 
 def by_unit(netlist: Netlist, library: Library, energy: Energy) -> dict[str, UnitEnergy]:
-    """The energy by unit (`synthesis.netlist.unit_of_path`)."""
+    """The energy by unit (`synthesis.units.unit_of_path`)."""
     count = len(netlist.units)
 
     def sums(values: NDArray[np.float64]) -> NDArray[np.float64]:

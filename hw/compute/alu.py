@@ -6,9 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 LANE = signed(32)
 
-ALU = "alu_lane"
-"""Name of the one Verilog module that the arithmetic of all lanes is."""
-
 
 class Alu(wiring.Component):
     """One lane, low 32 bits; isa/README.md defines the operations.

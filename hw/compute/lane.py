@@ -10,12 +10,10 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.config import Config
 
+from ..lanes import ALU_LANE
 from ..shared_modules import place
-from .alu import ALU, LANE, Alu
+from .alu import LANE, Alu
 from .array import sum_bits
-
-ACCUMULATOR_LANE = "accumulator_lane"
-"""Name of the one Verilog module that all lanes are."""
 
 IMMEDIATE = signed(16)
 
@@ -113,7 +111,7 @@ class AccumulatorLane(wiring.Component):
             m,
             platform,
             "alu",
-            ALU,
+            ALU_LANE,
             Alu,
             shifts=self.shifts,
             is_max=self.is_max,

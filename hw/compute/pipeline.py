@@ -17,11 +17,12 @@ from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latenc
 
 from ..copies import copies
 from ..interfaces import chain_read, inp_read, scratchpad_read, scratchpad_write, wgt_read
+from ..lanes import ACCUMULATOR_LANE
 from ..shared_modules import place
 from .accumulators import lanes
 from .alu import LANE
 from .array import MultiplyArray, array_latency, sum_bits
-from .lane import ACCUMULATOR_LANE, CYCLES, IMMEDIATE, RESULTS, AccumulatorLane, lane_controls
+from .lane import CYCLES, IMMEDIATE, RESULTS, AccumulatorLane, lane_controls
 from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
 
 ZEROS = data.StructLayout({"inp_zero": 8, "wgt_zero": 8})

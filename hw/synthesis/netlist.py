@@ -10,34 +10,8 @@ from typing import Any, Final
 
 from vdla.util.errors import UserError
 
-from ..compute.alu import ALU
-from ..compute.lane import ACCUMULATOR_LANE
 from .families import RESOURCES, Family
-
-TOP_UNIT: Final = "top"
-
-_UNITS: Final = (
-    ("compute.pipeline.array", "array"),
-    (f"compute.pipeline.{ACCUMULATOR_LANE}.{ALU}", "alu"),
-    ("compute.accumulators", "accumulators"),
-    ("compute", "compute"),
-    ("store.pipeline", "post"),
-    ("store.tables", "look-up tables"),
-    ("store.row_entries", "entries of rows"),
-    ("store", "store"),
-    ("load", "load"),
-    ("fetch", "fetch"),
-    ("memory_port", "memory port"),
-    ("control", "control"),
-    ("counters", "counters"),
-    ("tokens_", "token queues"),
-    ("inp", "input scratchpad"),
-    ("wgt", "weight scratchpad"),
-    ("chain", "chain memory"),
-)
-"""Units of a report by the beginning of an instance's path; the first that fits. What fits none is `top`."""
-
-UNITS: Final = (*dict.fromkeys(unit for _, unit in _UNITS), TOP_UNIT)
+from .units import UNITS, unit_of_path
 
 
 class NetlistError(UserError):
@@ -47,14 +21,6 @@ class NetlistError(UserError):
 def plain_path(name: str) -> str:
     r"""An instance path without the numbers that Amaranth appends to names that are taken."""
     return re.sub(r"\$\d+(?=\.|$)", "", name)
-
-
-def unit_of_path(path: str) -> str:
-    """The unit that the instance at the plain `path` ("compute.pipeline.array") belongs to."""
-    for start, unit in _UNITS:
-        if path == start or path.startswith(start if start.endswith("_") else start + "."):
-            return unit
-    return TOP_UNIT
 
 
 def module_lines(verilog: str) -> list[tuple[int, str]]:

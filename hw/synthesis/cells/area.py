@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..netlist import UNITS, plain_path, unit_of_path
+from ..netlist import plain_path
+from ..units import UNITS, unit_of_path
 from .design import CellDesign
 from .sram import macro_figures, scale_of
 

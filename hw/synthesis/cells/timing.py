@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from .. import cache
-from ..netlist import plain_path, unit_of_path
+from ..netlist import plain_path
 from ..tools import Report, ToolError, ToolFailure, run_tool
+from ..units import unit_of_path
 from .design import CLOCK, CellDesign, MappedModule, macro_load
 from .memories import OUTPUTS, PORTS, Macro
 from .netlist import module_text, plain_name

@@ -9,10 +9,11 @@ from campaign import representatives
 from vdla.hw.synthesis import cache, flow
 from vdla.hw.synthesis.families import ECP5, XC7, Family
 from vdla.hw.synthesis.flow import map_design, synthesize
-from vdla.hw.synthesis.netlist import UNITS, memory_kinds, plain_path, sum_counts, sum_units, unit_of_path
+from vdla.hw.synthesis.netlist import memory_kinds, plain_path, sum_counts, sum_units
 from vdla.hw.synthesis.pins import pins_module
 from vdla.hw.synthesis.placement import place
 from vdla.hw.synthesis.tools import ToolError, find_tool
+from vdla.hw.synthesis.units import UNITS, unit_of_path
 from vdla.hw.verilog import Port, VerilogModule
 from vdla.isa.config import load_config
 from vdla.util import user_cache

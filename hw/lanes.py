@@ -1,0 +1,8 @@
+"""Names of the Verilog modules that all lanes of the vector ALU are, one module each."""
+
+from typing import Final
+
+ALU_LANE: Final = "alu_lane"
+"""The arithmetic of a lane."""
+ACCUMULATOR_LANE: Final = "accumulator_lane"
+"""A lane: its operands, its arithmetic and its last results."""
