@@ -1,6 +1,7 @@
 """Networks that others publish, quantized by ONNX Runtime, on the accelerator: whole, or the first node that stops it.
 
     python benchmarks/outside.py [NAME ...] [--size N] [--run] [--write] [--again] [--extensions NAME ...]
+        [--chain BYTES]
 
 Each network of codesign/models/originals is quantized as a new user would (`outside_networks.quantize`) into a cache
 folder, by content, and compiled for `vta` with the extensions that such networks need. `--run` also simulates those
@@ -17,6 +18,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ def quantized(name: str, size: int) -> Path:
 
 def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, Any]:
     """A network's row."""
-    row: dict[str, Any] = {"name": name, "size": size}
+    row: dict[str, Any] = {"name": name, "size": size, "chain_buffer_bytes": config.chain_buffer_bytes}
     try:
         path = quantized(name, size)
         label, model = prepare_model(path, oldest_opset=OLDEST_OPSET)
@@ -113,7 +115,7 @@ def line(row: dict[str, Any]) -> str:
     verdict = "whole" if row["whole"] else "stops"
     if "utilization" in row:
         why = (
-            f"{row['cycles']:>11,} cycles, {row['utilization']:.2f} of the roofline, steps from the interpreter "
+            f"{row['cycles']:>11,} cycles, {row['utilization']:.3f} of the roofline, steps from the interpreter "
             f"{row['interpreter_steps']}, from ONNX Runtime {row['onnxruntime_steps']}, of a layer {row['layer_steps']}"
         )
     return f"{row['name']:20}{row['size']:5} {verdict:6}{row.get('regions', ''):>5} {why}"
@@ -149,8 +151,11 @@ def main() -> None:
         metavar="NAME",
         help=f"what the machine has beyond vta's own; else {', '.join(NEEDED)}",
     )
+    parser.add_argument(
+        "--chain", type=int, default=0, metavar="BYTES", help="of the chain memory, which vta has not; else 0"
+    )
     arguments = parser.parse_args()
-    config = vta_with(arguments.extensions)
+    config = replace(vta_with(arguments.extensions), chain_buffer_bytes=arguments.chain)
     if unknown := [name for name in arguments.names if name not in NAMES]:
         parser.error(f"there is no network {unknown[0]}; there are {', '.join(NAMES)}")
     rows: dict[str, dict[str, Any]] = {}
@@ -158,7 +163,9 @@ def main() -> None:
         rows = {row["name"]: row for row in read_results(RESULTS_NAME)["rows"]}
     for name in arguments.names or NAMES:
         size = size_of(name, arguments.size)
-        if arguments.again or rows.get(name, {}).get("size") != size:
+        known = rows.get(name, {})
+        same = known.get("size") == size and known.get("chain_buffer_bytes", 0) == arguments.chain
+        if arguments.again or not same:
             rows[name] = measure(name, config, size, arguments.run)
         print(line(rows[name]), flush=True)
         if arguments.write:

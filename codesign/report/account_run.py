@@ -53,7 +53,7 @@ def _of_node(graph: Graph, node: Node) -> dict[str, int]:
         case Turned(convolution=convolution):
             # Weights and activations change places.
             weight = convolution.weight
-            read = graph.tensors[node.inputs[0]].size
+            read = input_bytes(graph, node)
             return {
                 "inp": weight.size,
                 "wgt": read,

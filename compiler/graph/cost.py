@@ -34,6 +34,8 @@ from .operators import AveragePool, Convolution, Dense, Elementwise, LstmSteps, 
 def convolution_shape(graph: Graph, node: Node, operator: Int8Convolution) -> tuple[int, int, int, int]:
     """(N, O, OH, OW) of the convolution itself, before a fused pool."""
     batch, _, height, width = graph.tensors[node.inputs[0]].nchw
+    if operator.taken is not None:
+        height, width = operator.taken, 1
     return (batch, operator.weight.shape[0], *operator.window.outputs(height, width))
 
 
@@ -64,7 +66,10 @@ def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndar
     convolution stands by itself.
     """
     height, width = graph.tensors[node.inputs[0]].nchw[2:]
-    match node.operator:
+    match as_convolution(node).operator:
+        case Int8Convolution(taken=int(taken)):
+            rows, columns = divmod(np.arange(height * width), width)
+            return np.isin(np.arange(height), rows[:taken]), np.isin(np.arange(width), columns[:taken])
         case Int8Convolution(window=window, pool=pool):
             outputs = None
             if pool is not None and fused:
@@ -104,7 +109,8 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
         weights = outputs * operator.weight.shape[1] * prod(phases.kernel)
     result = batch * outputs * height * width
     images, channels, *plane = graph.tensors[node.inputs[0]].nchw
-    read = images * channels * _positions_read((plane[0], plane[1]), operator.window)
+    positions = _positions_read((plane[0], plane[1]), operator.window)
+    read = images * channels * (positions if operator.taken is None else operator.taken)
     return round(read * operator.share) + weights + result + 4 * outputs
 
 

@@ -237,16 +237,17 @@ def _spaced(index: np.ndarray, shape: tuple[int, int, int, int]) -> Pair | None:
 
 
 def fuse_swaps(graph: Graph, block: int, *, broadcast: bool = False) -> Graph:
-    """Channels and positions that are exchanged behind a 1x1 convolution of whole blocks of `block` positions become
-    its own: no result is moved. For accelerators; those that `broadcast` take a constant of one value for each channel
-    as the operand of the convolution."""
+    """Channels and positions that are exchanged behind a 1x1 convolution that reads whole blocks of `block` positions
+    become its own: no result is moved. For accelerators; those that `broadcast` take a constant of one value for each
+    channel as the operand of the convolution."""
 
     def merge(first: Node, second: Node) -> Node | None:
         operator, swap = first.operator, second.operator
         if not isinstance(operator, Int8Convolution) or not isinstance(swap, Swap):
             return None
         _, _, height, width = graph.tensors[first.output].nchw
-        if swap.channels is not None or swap.positions != height * width or swap.positions % block:
+        _, _, rows, columns = graph.tensors[first.inputs[0]].nchw
+        if swap.channels is not None or swap.positions != height * width or rows * columns % block:
             return None
         if not _of_positions(operator):
             return None

@@ -30,7 +30,8 @@ class Int8Convolution:
     (256,), between both stages where `post.table` says so. With `phases` that operator moves the result. `share` is how
     much of a convolution of the model this is: less than 1 of its filters, or 0 of what only moves values. With
     `spaced` (columns, pitch) outputs lie in rows of so many positions, and what lies behind a row up to the pitch is
-    anything.
+    anything. With `taken` it is a convolution of the first so many positions of each image, as one row; its outputs are
+    as many.
     """
 
     weight: np.ndarray
@@ -45,6 +46,7 @@ class Int8Convolution:
     phases: Interleave | None = None
     share: float = 1.0
     spaced: Pair | None = None
+    taken: int | None = None
 
     def __post_init__(self) -> None:
         if self.weight.shape[2:] != self.window.kernel:
@@ -227,8 +229,9 @@ class Rows:
 
     Shares are those of `isa.rows`: `softmax_shares` with the table `entries`, int64 (256,), or without one
     `normalized_shares`, where `zero_point` comes off the elements, `centre` says whether their mean does, and `epsilon`
-    is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or (1,). For accelerators with the
-    extension `rows`.
+    is (mantissa, shift). `bias` is int32 and `scale` float32 of either sign, (C,) or (1,). With `plane` outputs lie in
+    planes of so many positions, and what lies behind the input's is anything. For accelerators with the extension
+    `rows`.
     """
 
     entries: np.ndarray | None
@@ -238,6 +241,7 @@ class Rows:
     zero_point: int = 0
     centre: bool = False
     epsilon: Pair = (0, 0)
+    plane: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

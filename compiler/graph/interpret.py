@@ -61,7 +61,7 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
     operator, operands = node.operator, [_four(operand) for operand in operands]
     match operator:
         case Int8Convolution(scale=scale, post=post, pool=pool):
-            sums = convolution_sums(operator, operands[0])
+            sums = convolution_sums(operator, _first(operands[0], operator.taken))
             if pool is not None:
                 sums = _windows(_pad(sums, pool.pads, int(LEAST_SUM)), pool).max(axis=(4, 5))
             result = requantize(sums, scale.reshape(1, -1, 1, 1), post.zero_point, post.low, post.high)
@@ -101,7 +101,9 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
         case Products():
             return _products(operator, operands)
         case Rows():
-            return _of_rows(operator, operands[0])
+            made = _of_rows(operator, operands[0])
+            positions = made.shape[2] * made.shape[3]
+            return made if operator.plane is None else _spaced(made, positions, operator.plane)
         case Attention(scores=scores, shares=shares, context=context):
             return _products(context, [_of_rows(shares, _products(scores, operands[:2])), operands[2]])
         case Resample():
@@ -115,6 +117,11 @@ def _spaced(data: np.ndarray, columns: int, pitch: int) -> np.ndarray:
     lines = data.reshape(*data.shape[:2], -1, columns)
     padded = np.pad(lines, ((0, 0), (0, 0), (0, 0), (0, pitch - columns)))
     return padded.reshape(*data.shape[:2], -1, 1)
+
+
+def _first(data: np.ndarray, count: int | None) -> np.ndarray:
+    """The first so many positions as one column; all, as they are, where `count` is None."""
+    return data if count is None else data.reshape(*data.shape[:2], -1, 1)[:, :, :count]
 
 
 def _taken(data: np.ndarray, channels: Pair | None) -> np.ndarray:

@@ -130,16 +130,20 @@ def rows(
     tile: int,
     shares: Shares,
     post: Post,
+    plane: int | None = None,
     name: str = "rows",
 ) -> Program:
     """Y = post(bias + share of X), rows being all channels of a position; tiles of `tile` positions, and a last one.
 
     Parameters X int8[images, count, positions, 1, co], P int32[count or 1, 2, co], T int8[768] where shares look up,
-    and Y like X. A tile lies in the accumulators as a whole (statement "widen").
+    and Y like X, with room for `plane` positions where that is given. A tile lies in the accumulators as a whole
+    (statement "widen").
     """
     lanes = (blocks.batch, blocks.block_out)
-    shape = (images, count, positions, *lanes)
-    x_in, y_out = (Buffer(name=n, shape=shape, dtype=DType.INT8) for n in ("X", "Y"))
+    x_in, y_out = (
+        Buffer(name=name, shape=(images, count, size, *lanes), dtype=DType.INT8)
+        for name, size in (("X", positions), ("Y", positions if plane is None else plane))
+    )
     parameters = Buffer(name="P", shape=(count if shares.own else 1, 2, lanes[1]), dtype=DType.INT32)
     table = Buffer(name="T", shape=(768,), dtype=DType.INT8)
     attributes = (

@@ -27,6 +27,7 @@ from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Rows, Table
 from ...graph.layout import Layout
 from ...graph.remove_dead import remove_dead
+from ...graph.spare_positions import leave_room
 from ...graph.split_pools import split_max_pools
 from ...te.blocks import Blocks, Window
 from .attention_kernels import fuse_attention
@@ -69,6 +70,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     if config.has("table"):
         graph = split_products(graph, Blocks.of(config).block, turns(config))
     if turns(config):
+        graph = leave_room(graph, Blocks.of(config).block)
         graph = fuse_swaps(graph, Blocks.of(config).block, broadcast=config.has("broadcast"))
     graph = whole_blocks(graph, config)
     interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
@@ -159,6 +161,8 @@ def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> boo
     return (
         operator.groups == 1
         and operator.phases is None
+        and operator.spaced is None
+        and operator.taken is None
         and window.dilations == (1, 1)
         and kernel_width * channels <= PATCH_LIMIT
         and window.strides[1] * channels <= PATCH_LIMIT

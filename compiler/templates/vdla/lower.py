@@ -80,8 +80,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
     match node.operator:
         case Int8Convolution(phases=Interleave() as phases) as operator:
             return tuple(phase_kernels(config, graph, node, operator, phases))
-        case Int8Convolution(spaced=(columns, pitch)) as operator:
-            return (spaced_kernel(config, graph, node, operator, columns, pitch),)
+        case Int8Convolution() as operator if (operator.spaced, operator.taken) != (None, None):
+            return (spaced_kernel(config, graph, node, operator),)
         case Int8Convolution() as operator:
             layout = legalized.layouts[node.inputs[0]]
             if operator.groups > 1 and (several := grouped_kernels(config, graph, node, operator)):

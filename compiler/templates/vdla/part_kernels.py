@@ -48,15 +48,16 @@ def part_kernel(
     )
 
 
-def spaced_kernel(
-    config: Config, graph: Graph, node: Node, operator: Int8Convolution, columns: int, pitch: int
-) -> Kernel:
-    """The kernel of a 1x1 convolution whose outputs lie in rows of `columns` positions, a `pitch` apart."""
+def spaced_kernel(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> Kernel:
+    """The kernel of a 1x1 convolution of the first positions, or whose outputs lie in rows that are apart."""
     source = graph.tensors[node.inputs[0]]
     batch, channels, height, width = source.nchw
-    rows = height * width // columns
-    # Positions are no more than a number to it.
-    lines = with_tensors(graph, replace(source, shape=(batch, channels, rows, columns)))
+    taken = height * width if operator.taken is None else operator.taken
+    columns, pitch = (taken, taken) if operator.spaced is None else operator.spaced
+    rows = taken // columns
+    # Positions are no more than a number to it. Those behind the ones that it takes are of no whole row.
+    sizes = (rows, columns) if operator.taken is None else (1, height * width)
+    lines = with_tensors(graph, replace(source, shape=(batch, channels, *sizes)))
     spread = Spread(plane=(1, rows * pitch), steps=(0, 1), pitch=pitch)
     return part_kernel(config, lines, node, operator, (0, 0, rows, columns), spread, {})
 

@@ -38,6 +38,7 @@ def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kern
         tile=height * width,
         shares=shares,
         post=operator.post,
+        plane=operator.plane,
         name=node.name,
     )
     lanes = channels if shares.own else config.block_out
@@ -47,7 +48,7 @@ def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kern
         constants["T"] = Constant(form=unpacked, arrays=(planes_of(operator.entries).reshape(-1),))
     return Kernel(
         workload=workload,
-        source=RowsExpression(program=program, post=operator.post, shares=shares),
+        source=RowsExpression(program=program, post=operator.post, shares=shares, plane=operator.plane),
         tensors=bound_tensors(node),
         constants=constants,
         recorded=False,

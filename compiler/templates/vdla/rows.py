@@ -24,9 +24,11 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsExpression(Expression):
-    """With what the shares are, which the expression of each tile needs."""
+    """With what the expression of each tile needs: what the shares are, and the positions of an output's plane, if
+    these are more than those of the input."""
 
     shares: Shares
+    plane: int | None = None
 
 
 def space(config: Config, workload: Workload) -> Space:
@@ -78,8 +80,10 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
     """The expression of tiles; there is nothing else to decide."""
-    shares = expression.shares if isinstance(expression, RowsExpression) else _plain(workload)
-    return Schedule(_program(config, workload, shares, expression, values["positions"]))
+    shares, plane = _plain(workload), None
+    if isinstance(expression, RowsExpression):
+        shares, plane = expression.shares, expression.plane
+    return Schedule(_program(config, workload, shares, plane, expression, values["positions"]))
 
 
 def _plain(workload: Workload) -> Shares:
@@ -87,7 +91,12 @@ def _plain(workload: Workload) -> Shares:
 
 
 def _program(
-    config: Config, workload: Workload, shares: Shares, expression: Expression, tile: int
+    config: Config,
+    workload: Workload,
+    shares: Shares,
+    plane: int | None,
+    expression: Expression,
+    tile: int,
 ) -> Program:
     return rows(
         blocks=Blocks.of(config),
@@ -97,6 +106,7 @@ def _program(
         tile=tile,
         shares=shares,
         post=expression.post,
+        plane=plane,
         name=expression.program.name,
     )
 

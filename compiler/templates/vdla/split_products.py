@@ -15,18 +15,17 @@ import numpy as np
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Positions, Products, Swap, Table
 from ...graph.names import unused
+from ...graph.spare_positions import readers_of, reads_whole_blocks
 from ...te.blocks import Pair, ceil_div
 
 
 def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
     """The graph with such convolutions cut at blocks of `block` channels; what nothing reads of them is left out.
 
-    Where the machine `turns` products, what is read with channels and positions exchanged is such a part, too.
+    Where the machine `turns` products, what is read with channels and positions exchanged is such a part, too, if it is
+    made of whole blocks of positions, or there can be room for them.
     """
-    readers: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        for name in dict.fromkeys(node.inputs):
-            readers.setdefault(name, []).append(node)
+    readers, makers = readers_of(graph), graph.producers()
     kept = {output.tensor for output in graph.outputs}
     tensors, changed = dict(graph.tensors), dict[int, list[Node]]()
     # Readers whose inputs are replaced, by their places among the nodes.
@@ -37,7 +36,11 @@ def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
             continue
         mine = readers.get(node.output, [])
         ranges = [_range(graph, node.output, reader, readers, kept, block) for reader in mine]
-        alone = [_is_alone(graph, reader, block, turns) for reader in mine]
+        whole = turns and reads_whole_blocks(graph, node, makers, readers, block)
+        alone = [
+            isinstance(reader.operator, Table) or (whole and isinstance(reader.operator, Swap))
+            for reader in mine
+        ]
         parts = _parts(alone, [item for item in ranges if item is not None])
         if None in ranges or parts is None:
             continue
@@ -117,14 +120,6 @@ def _range(
     low = min(low for low, _ in ranges) // block * block
     high = min(ceil_div(max(high for _, high in ranges), block) * block, channels)
     return None if (low, high) == (0, channels) else (low, high)
-
-
-def _is_alone(graph: Graph, reader: Node, block: int, turns: bool) -> bool:
-    """Whether the store of a part of its own does what a node does: look up, or exchange channels and positions."""
-    if isinstance(reader.operator, Swap):
-        _, _, height, width = graph.tensors[reader.inputs[0]].nchw
-        return turns and height * width % block == 0
-    return isinstance(reader.operator, Table)
 
 
 def _parts(alone: Sequence[bool], ranges: Sequence[Pair]) -> list[Pair] | None:

@@ -29,11 +29,12 @@ def turns(config: Config) -> bool:
 
 
 def turned_kernels(config: Config, graph: Graph, node: Node, operator: Turned) -> list[Kernel]:
-    """One kernel for each image. The input has whole blocks of positions; an operand is a constant of one value for
-    each filter."""
+    """One kernel for each image. The input has whole blocks of positions, of which the last ones may count for nothing;
+    an operand is a constant of one value for each filter."""
     lanes, convolution = config.block_out, operator.convolution
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
-    positions, filters = height * width, len(convolution.weight)
+    plane, filters = height * width, len(convolution.weight)
+    positions = plane if convolution.taken is None else convolution.taken
     post = convolution.post
     workload = windowed(
         CONV2D.name,
@@ -43,7 +44,7 @@ def turned_kernels(config: Config, graph: Graph, node: Node, operator: Turned) -
         operand=post.has_operand,
     )
     workload = replace(workload, turned=True)
-    details = Details(post=post, tiles=positions // lanes, name=node.name)
+    details = Details(post=post, tiles=plane // lanes, name=node.name)
     of_lanes = [
         np.repeat(np.broadcast_to(part, (filters,)), lanes) for part in (convolution.bias, convolution.scale)
     ]
@@ -64,8 +65,8 @@ def turned_kernels(config: Config, graph: Graph, node: Node, operator: Turned) -
             constants=constants,
             recorded=False,
             offsets={
-                "W": image * ceil_div(channels, lanes) * positions * lanes,
-                "Y": image * positions * filters,
+                "W": image * ceil_div(channels, lanes) * plane * lanes,
+                "Y": image * ceil_div(positions, lanes) * lanes * filters,
             },
             series=replace(workload, batch=batch, own_weights=True) if batch > 1 else None,
         )

@@ -9,8 +9,9 @@ import pytest
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
 from vdla.compiler.graph.graph import Graph
-from vdla.compiler.graph.int8_operators import Int8Elementwise, Swap, Table
-from vdla.compiler.te.post import Combination
+from vdla.compiler.graph.int8_operators import Int8Elementwise, Rows, Swap, Table
+from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.te.post import Combination, Post
 from vdla.isa.config import load_config
 
 from ..random_networks import builder
@@ -86,12 +87,64 @@ def test_others_are_moved(options: dict[str, int]):
     assert assert_right(result) > 50
 
 
-def test_a_part_of_a_product_is_turned_alone():
+ROWS = replace(MACHINE, extensions=(*MACHINE.extensions, "rows"), row_entries=8)
+
+
+@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize("maker", ["convolution", "normalization"])
+def test_the_maker_leaves_room_behind_positions_inside_of_blocks(maker: str, images: int):
+    b = builder(5)
+    source = b.input(images, 10, 3, 2)
+    if maker == "convolution":
+        made = b.convolution(source, 11, (1, 1))
+    else:
+        bias = b.random.integers(-9, 9, 10).astype(np.int32)
+        scale = (b.random.choice([-1, 1], 10) * 2.0**-9).astype(np.float32)
+        rows = Rows(entries=None, bias=bias, scale=scale, post=Post(), centre=True, epsilon=(1, 0))
+        made = b._append("rows", rows, (source,), (images, 10, 3, 2), 0)
+    filled = b.convolution(made, 12, (1, 1))
+    swapped = b._append("swap", Swap(positions=6), (filled,), (images, 6, 12, 1), 0)
+    other = b.convolution(made, 9, (1, 1))
+    graph = b.graph(swapped, other)
+    result = compile_graph(graph, ROWS, virtual_threads=2, verify=True)
+    turned, plain = result.graph.nodes[1:]
+    assert (turned.kind, plain.kind) == ("Turned", "Convolution")
+    assert result.graph.tensors[made].nchw == (images, result.graph.tensors[made].nchw[1], 8, 1)
+    first = {item.output: item for item in graph.nodes}
+    for node, before in ((turned, first[filled]), (plain, first[other])):
+        assert count_macs(result.graph, node) == count_macs(graph, before)
+        assert compulsory_bytes(result.graph, node) == compulsory_bytes(graph, before)
+    inputs = {
+        item.tensor: b.random.integers(-128, 128, graph.tensors[item.tensor].shape).astype(np.int8)
+        for item in graph.inputs
+    }
+    wanted, found = (interpret(item, inputs) for item in (graph, result.graph))
+    for item in graph.outputs:
+        np.testing.assert_array_equal(found[item.tensor], wanted[item.tensor])
+    assert assert_right(result) > 50
+
+
+def test_no_room_is_left_where_others_read_all():
+    """What is added lies like the sum, position behind position."""
+    b = builder(7)
+    source = b.input(1, 8, 6, 1)
+    made = b.convolution(source, 12, (1, 1))
+    swapped = b._append("swap", Swap(positions=6), (b.convolution(made, 12, (1, 1)),), (1, 6, 12, 1), 0)
+    add = Int8Elementwise(combination=Combination(kind="add", ratio_self=0.75, ratio_operand=0.5))
+    both = b._append("add", add, (b.convolution(made, 12, (1, 1)), made), (1, 12, 6, 1), 0)
+    result = compile_graph(b.graph(swapped, both), MACHINE, virtual_threads=2, verify=True)
+    assert "Turned" not in [node.kind for node in result.graph.nodes]
+    assert assert_right(result) > 50
+
+
+@pytest.mark.parametrize("positions", [8, 6])
+def test_a_part_of_a_product_is_turned_alone(positions: int):
     b = builder(4)
-    source = b.input(1, 8, 8, 1)
+    source = b.convolution(b.input(1, 8, positions, 1), 8, (1, 1))
     both = b.convolution(source, 16, (1, 1))
-    swapped = b._append("swap", Swap(positions=8, channels=(8, 8)), (both,), (1, 8, 8, 1), 0)
-    kept = b._append("swap.first", Swap(positions=8, channels=(0, 8)), (both,), (1, 8, 8, 1), 0)
+    shape = (1, positions, 8, 1)
+    swapped = b._append("swap", Swap(positions=positions, channels=(8, 8)), (both,), shape, 0)
+    kept = b._append("swap.first", Swap(positions=positions, channels=(0, 8)), (both,), shape, 0)
     result = compile_graph(b.graph(swapped, kept), MACHINE, virtual_threads=2, verify=True)
-    assert [node.kind for node in result.graph.nodes] == ["Turned", "Turned"]
+    assert [node.kind for node in result.graph.nodes] == ["Convolution", "Turned", "Turned"]
     assert assert_right(result) > 50

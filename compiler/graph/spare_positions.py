@@ -1,0 +1,91 @@
+"""Room behind the positions of a tensor, so that what is made of it with channels and positions exchanged has whole
+blocks of them: the tensor's maker leaves the room, and nobody copies anything.
+
+For accelerators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..te.blocks import Window, ceil_div
+from .graph import Graph, Node
+from .int8_operators import Int8Convolution, Rows, Swap
+
+
+def leave_room(graph: Graph, block: int) -> Graph:
+    """The graph in which exchanged convolutions read whole blocks of `block` positions, where their input's maker can
+    leave room for that; what lies behind the positions is anything, and readers take those in front alone."""
+    makers, readers = graph.producers(), readers_of(graph)
+    wide: dict[str, int] = {}
+    for node in graph.nodes:
+        maker = makers.get(node.inputs[0]) if isinstance(node.operator, Swap) else None
+        if maker is not None and has_room(graph, maker.inputs[0], makers, readers, block):
+            height, width = graph.tensors[maker.inputs[0]].nchw[2:]
+            wide[maker.inputs[0]] = ceil_div(height * width, block) * block
+    if not wide:
+        return graph
+    tensors = dict(graph.tensors)
+    for name, plane in wide.items():
+        batch, channels, _, _ = tensors[name].nchw
+        tensors[name] = replace(tensors[name], shape=(batch, channels, plane, 1))
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        operator = node.operator
+        if node.inputs[0] in wide and isinstance(operator, Int8Convolution):
+            height, width = graph.tensors[node.inputs[0]].nchw[2:]
+            operator = replace(operator, taken=height * width)
+        if node.output in wide:
+            height, width = graph.tensors[node.output].nchw[2:]
+            if isinstance(operator, Int8Convolution):
+                operator = replace(operator, spaced=(height * width, wide[node.output]))
+            elif isinstance(operator, Rows):
+                operator = replace(operator, plane=wide[node.output])
+        nodes.append(replace(node, operator=operator))
+    return replace(graph, nodes=tuple(nodes), tensors=tensors)
+
+
+def readers_of(graph: Graph) -> dict[str, list[Node]]:
+    """The nodes that read a tensor, each once."""
+    readers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for name in dict.fromkeys(node.inputs):
+            readers.setdefault(name, []).append(node)
+    return readers
+
+
+def has_room(
+    graph: Graph, name: str, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
+) -> bool:
+    """Whether room can be left behind the positions of a tensor that does not end with a whole block of them: its maker
+    writes it position by position, and all that reads it are convolutions of single positions."""
+    maker, (_, _, height, width) = makers.get(name), graph.tensors[name].nchw
+    if maker is None or height * width % block == 0 or name in {item.tensor for item in graph.outputs}:
+        return False
+    if not isinstance(maker.operator, Rows) and not _moves_nothing(maker):
+        return False
+    return all(_moves_nothing(node) and node.inputs == (name,) for node in readers.get(name, []))
+
+
+def reads_whole_blocks(
+    graph: Graph, node: Node, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
+) -> bool:
+    """Whether a convolution of single positions reads whole blocks of them, or can where `leave_room` has its way."""
+    _, _, height, width = graph.tensors[node.inputs[0]].nchw
+    return height * width % block == 0 or has_room(graph, node.inputs[0], makers, readers, block)
+
+
+def _moves_nothing(node: Node) -> bool:
+    """Whether a node is a convolution of single positions without an operand."""
+    operator = node.operator
+    return (
+        isinstance(operator, Int8Convolution)
+        and operator.window == Window(kernel=(1, 1))
+        and operator.groups == 1
+        and operator.pool is None
+        and operator.phases is None
+        and operator.spaced is None
+        and operator.taken is None
+        and not operator.post.has_operand
+    )
