@@ -25,6 +25,7 @@ from .int8_operators import (
     Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
+    Normed,
     Products,
     Turned,
 )
@@ -115,9 +116,9 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
 
 
 def as_convolution(node: Node) -> Node:
-    """A node whose result lies otherwise, as the convolution that it is."""
+    """A node that is a convolution whose result lies otherwise, or is more than that alone, as that convolution."""
     operator = node.operator
-    return replace(node, operator=operator.convolution) if isinstance(operator, Turned) else node
+    return replace(node, operator=operator.convolution) if isinstance(operator, Turned | Normed) else node
 
 
 def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Group, Pair]]]:

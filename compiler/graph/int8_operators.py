@@ -256,6 +256,14 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Normed:
+    """Inputs: those of `convolution`. Outputs: `rows` of what that makes, and this itself. For accelerators."""
+
+    convolution: Int8Convolution
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quantize:
     """Input: what the host hands over: float32, or the model's own integers. Output: stored values of `quantization`,
     rounded as QuantizeLinear does, with the input's elements in their order. For processors only."""
@@ -286,6 +294,7 @@ Int8Operator = (
     | Rows
     | Products
     | Attention
+    | Normed
     | Quantize
     | Dequantize
 )

@@ -25,6 +25,7 @@ from .int8_operators import (
     Int8Elementwise,
     Int8MaxPool,
     Interleave,
+    Normed,
     Positions,
     Products,
     Resample,
@@ -46,8 +47,9 @@ def interpret(graph: Graph, inputs: dict[str, np.ndarray], keep_all: bool = Fals
     last_use = {name: step for step, node in enumerate(graph.nodes) for name in node.inputs}
     wanted = {output.tensor for output in graph.outputs}
     for step, node in enumerate(graph.nodes):
-        result = evaluate(node, [tensors[name] for name in node.inputs])
-        tensors[node.output] = result.reshape(graph.tensors[node.output].shape)
+        results = _results(node, [tensors[name] for name in node.inputs])
+        for name, result in zip(node.outputs, results, strict=True):
+            tensors[name] = result.reshape(graph.tensors[name].shape)
         if not keep_all:
             for name in node.inputs:
                 if last_use[name] == step and name not in wanted:
@@ -55,8 +57,18 @@ def interpret(graph: Graph, inputs: dict[str, np.ndarray], keep_all: bool = Fals
     return tensors if keep_all else {name: tensors[name] for name in wanted}
 
 
+def _results(node: Node, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """All outputs of a node."""
+    if not isinstance(operator := node.operator, Normed):
+        return (evaluate(node, operands),)
+    made = evaluate(replace(node, operator=operator.convolution), operands)
+    return evaluate(replace(node, operator=operator.rows), [made]), made
+
+
 def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
-    """One node of an integer operator on its inputs: stored int8 (N, C, H, W) or (N, K) each. ValueError for others."""
+    """One node of an integer operator with one output on its inputs: stored int8 (N, C, H, W) or (N, K) each.
+
+    ValueError for others."""
     # Tensors of (N, K) meet others of (N, K, 1, 1).
     operator, operands = node.operator, [_four(operand) for operand in operands]
     match operator:

@@ -70,16 +70,14 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
         )
         return
     parameters = emitter.dram(par.buffer, at) // config.par_bytes
-    of_layer = emitter.dram(par.buffer, inner.kernels()) // config.par_bytes
     entries = par.buffer.shape[0]
     together = count if entries == 1 else min(count, config.par_depth)
     for start in range(0, count, together):
         size = min(together, count - start)
         own = 1 if entries == 1 else size
-        # As one load for the layer where all parameters fit.
-        where, base_of = (first, of_layer) if together == count else (inner.position, parameters)
-        load: dict[str, Column] = {"dram_base": base_of + (0 if entries == 1 else start), "y_size": 1}
-        emitter.add("LOAD.PAR", where, {**load, "x_size": own, "x_stride": own})
+        # Of loads of what is there none is left.
+        load: dict[str, Column] = {"dram_base": parameters + (0 if entries == 1 else start), "y_size": 1}
+        emitter.add("LOAD.PAR", inner.position, {**load, "x_size": own, "x_stride": own})
         to = base + start * pitch
         if attributes["lanes"] and together < count:
             # Only the last blocks end with a block that is not full.
@@ -98,5 +96,14 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
                 **({"par_by_y": 1} if own > 1 else {}),
             },
             reads=reads,
-            writes=emitter.emission.dram_span(to * element, ((size - 1) * pitch + positions) * element),
+            # Block by block: whoever reads other positions of a block need not wait.
+            writes=tuple(
+                [
+                    span
+                    for block in range(size)
+                    for span in emitter.emission.dram_span(
+                        (to + block * pitch) * element, positions * element
+                    )
+                ]
+            ),
         )

@@ -121,6 +121,22 @@ def rows_declaration(
     return IntrinsicDeclaration(name="rows", parameters=parameters, body=body)
 
 
+def rows_attributes(shares: Shares, post: Post, lanes: int) -> tuple[tuple[str, int], ...]:
+    """What emission needs of a `rows_declaration`, in blocks of so many `lanes`."""
+    return (
+        ("look_up", int(shares.look_up)),
+        ("centre", int(shares.centre)),
+        ("row_zero_point", shares.zero_point),
+        ("length", 0 if shares.look_up else shares.length),
+        ("epsilon", shares.epsilon),
+        ("epsilon_shift", shares.epsilon_shift),
+        ("lanes", shares.length % lanes),
+        ("zero_point", post.zero_point),
+        ("low", post.low),
+        ("high", post.high),
+    )
+
+
 def rows(
     *,
     blocks: Blocks,
@@ -146,18 +162,7 @@ def rows(
     )
     parameters = Buffer(name="P", shape=(count if shares.own else 1, 2, lanes[1]), dtype=DType.INT32)
     table = Buffer(name="T", shape=(768,), dtype=DType.INT8)
-    attributes = (
-        ("look_up", int(shares.look_up)),
-        ("centre", int(shares.centre)),
-        ("row_zero_point", shares.zero_point),
-        ("length", 0 if shares.look_up else shares.length),
-        ("epsilon", shares.epsilon),
-        ("epsilon_shift", shares.epsilon_shift),
-        ("lanes", shares.length % lanes[1]),
-        ("zero_point", post.zero_point),
-        ("low", post.low),
-        ("high", post.high),
-    )
+    attributes = rows_attributes(shares, post, lanes[1])
 
     def part(suffix: str, first: Expr, size: int, loops: list[tuple[Var, int]]) -> Stmt:
         n = loops[0][0]

@@ -20,6 +20,7 @@ from ...graph.int8_operators import (
     Int8MaxPool,
     Int8Operator,
     Interleave,
+    Normed,
     Positions,
     Products,
     Quantize,
@@ -92,7 +93,7 @@ def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> Lowered
             return _quantize(graph, node, operator)
         case Dequantize():
             return _dequantize(graph, node, operator)
-        case Rows() | Products() | Turned() | Attention():
+        case Rows() | Products() | Turned() | Attention() | Normed():
             raise AssertionError(f"{node.name}: {node.kind} is imported for accelerators alone")
 
 

@@ -21,7 +21,7 @@ from ...ir.types import DType
 from ...target.vdla import intrinsics
 from ...te.blocks import Blocks, Pair, ceil_div
 from ...te.ops.common import CHAIN
-from ...te.ops.rows import Shares, rows_declaration
+from ...te.ops.rows import Shares, rows_attributes, rows_declaration
 from ...te.post import Post
 
 
@@ -300,24 +300,12 @@ class _Attention:
     def _shared(self, t: Expr) -> Stmt:
         shares, post = self._arithmetic.shares, self._arithmetic.shared
         sums = region(self.sums, (self._scores(t), self._keys), *((0, size) for size in self.sums.shape[1:]))
-        attributes = (
-            ("look_up", 1),
-            ("centre", 0),
-            ("row_zero_point", 0),
-            ("length", 0),
-            ("epsilon", 0),
-            ("epsilon_shift", 0),
-            ("lanes", shares.length % self._lanes),
-            ("zero_point", post.zero_point),
-            ("low", post.low),
-            ("high", post.high),
-        )
         blocks = Blocks.of(self._config)
         return Intrinsic(
             name="share.rows",
             declaration=rows_declaration(blocks, self._keys, self._tile, shares, post, kept=True),
             operands=(whole(self.h), sums, element(self.entries, 1), whole(self.t)),
-            attributes=attributes,
+            attributes=rows_attributes(shares, post, self._lanes),
         )
 
     def _stored(self, t: Expr) -> Stmt:

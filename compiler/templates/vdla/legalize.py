@@ -33,6 +33,7 @@ from ...te.blocks import Blocks, Window
 from .attention_kernels import fuse_attention
 from .convolution_kernels import patch_workload, pooled_workload
 from .joined_tensors import Inside, joined_tensors
+from .normed_kernels import fuse_norms
 from .patch_conv2d import PATCH_CONV2D
 from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
 from .pool import MAX_POOL, MOST_WINDOW
@@ -94,6 +95,7 @@ def legalize(graph: Graph, config: Config) -> Legalized:
     if config.has("table"):
         graph = fuse_lookups(graph)
     graph = fuse_attention(config, fuse_spare_positions(graph, interleaved))
+    graph = fuse_norms(config, graph, interleaved)
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
     layouts |= dict.fromkeys(interleaved, "interleaved")
     return Legalized(graph=graph, layouts=layouts, inside=joined_tensors(graph, config))

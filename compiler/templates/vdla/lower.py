@@ -16,6 +16,7 @@ from ...graph.int8_operators import (
     Int8Elementwise,
     Int8MaxPool,
     Interleave,
+    Normed,
     Positions,
     Products,
     Resample,
@@ -40,6 +41,7 @@ from .convolution_kernels import convolution_kernel
 from .grouped_kernels import grouped_kernels
 from .legalize import Legalized
 from .lowered_kernels import LoweredKernels, constants_of, key_of
+from .normed_kernels import normed_kernel
 from .part_kernels import phase_kernels, spaced_kernel
 from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernels, table_kernel
 from .position_kernels import position_kernels, resample_kernels
@@ -105,6 +107,8 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
             return tuple(product_kernels(config, graph, node, operator))
         case Attention() as operator:
             return (attention_kernel(config, graph, node, operator),)
+        case Normed() as operator:
+            return (normed_kernel(config, graph, node, operator),)
         case Rows() as operator:
             return (row_kernel(config, graph, node, operator),)
         case Resample() as operator:

@@ -20,15 +20,7 @@ def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kern
     """The kernel of a node."""
     sizes = graph.tensors[node.inputs[0]].nchw
     batch, channels, height, width = sizes
-    shares = Shares(
-        look_up=operator.entries is not None,
-        length=channels,
-        own=len(operator.bias) > 1,
-        zero_point=operator.zero_point,
-        centre=operator.centre,
-        epsilon=operator.epsilon[0],
-        epsilon_shift=operator.epsilon[1],
-    )
+    shares = shares_of(operator, channels)
     workload = windowed(ROWS.name, sizes, channels, Window(kernel=(1, 1)), operand=shares.own)
     program = rows(
         blocks=Blocks.of(config),
@@ -41,9 +33,7 @@ def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kern
         plane=operator.plane,
         name=node.name,
     )
-    lanes = channels if shares.own else config.block_out
-    bias, scale = (np.broadcast_to(part, (lanes,)) for part in (operator.bias, operator.scale))
-    constants = {"P": parameters(config, bias.copy(), scale.copy())}
+    constants = {"P": row_parameters(config, operator, channels)}
     if operator.entries is not None:
         constants["T"] = Constant(form=unpacked, arrays=(planes_of(operator.entries).reshape(-1),))
     return Kernel(
@@ -53,3 +43,23 @@ def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kern
         constants=constants,
         recorded=False,
     )
+
+
+def shares_of(operator: Rows, channels: int) -> Shares:
+    """What the shares of rows of so many channels are."""
+    return Shares(
+        look_up=operator.entries is not None,
+        length=channels,
+        own=len(operator.bias) > 1,
+        zero_point=operator.zero_point,
+        centre=operator.centre,
+        epsilon=operator.epsilon[0],
+        epsilon_shift=operator.epsilon[1],
+    )
+
+
+def row_parameters(config: Config, operator: Rows, channels: int) -> Constant:
+    """The parameters of shares: of each channel, or of a block where all have the same."""
+    lanes = channels if len(operator.bias) > 1 else config.block_out
+    bias, scale = (np.broadcast_to(part, (lanes,)) for part in (operator.bias, operator.scale))
+    return parameters(config, bias.copy(), scale.copy())

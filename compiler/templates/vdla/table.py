@@ -11,6 +11,7 @@ from ..template import table_of
 from .attention import ATTENTION
 from .conv2d import CONV2D
 from .depthwise import DEPTHWISE_CONV2D
+from .normed import NORMED
 from .patch_conv2d import PATCH_CONV2D
 from .pool import AVERAGE_POOL, ELEMENTWISE, MAX_POOL
 from .rolling_pool import PATCH_CONV2D_POOL
@@ -28,6 +29,7 @@ TEMPLATES: Mapping[str, VdlaTemplate] = table_of(
     ELEMENTWISE,
     ROWS,
     ATTENTION,
+    NORMED,
 )
 
 

@@ -1,0 +1,159 @@
+"""Products and the normalization of what they make, on the accelerator: one kernel, tile by tile of positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from vdla.isa.config import Config
+from vdla.isa.rows import MOST_ELEMENTS
+from vdla.isa.timing import post_latency
+
+from ...ir.stmt import Program
+from ...schedule import Schedule
+from ...te.blocks import ceil_div
+from ...te.ops.rows import Shares
+from ...te.post import PLAIN, Post
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from .estimate import FITTED, LOAD_LATENCY, Fitted, together
+from .normed_program import (
+    NormedShape,
+    NormedTiles,
+    chunks_in_front,
+    loads_ahead,
+    normed_program,
+    parameter_groups,
+    tiles_step,
+)
+from .template import Details, Expression, VdlaTemplate
+from .tile_space import balanced_sizes, up_to
+from .workload import Workload
+
+EXPOSED = 0.75
+"""Share of the first weights for which the array waits."""
+NORMALIZATION = "normalization of a tile"
+"""The quantity of that name: its cycles in the store unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormedExpression(Expression):
+    """With what the program of tiles of another size takes; `post` is that of the product."""
+
+    shape: NormedShape
+    shares: Shares
+    shared: Post
+
+
+def space(config: Config, workload: Workload) -> Space:
+    """All sizes of tiles, chunks of the reduction, and buffers for these."""
+    inputs, positions = ceil_div(workload.channels, config.block_in), workload.height * workload.width
+    axes = (
+        Axis(name="rows", values=up_to(positions)),
+        Axis(name="chunk", values=tuple([size for size in up_to(inputs) if inputs % size == 0])),
+        Axis(name="copies", values=(2, 3)),
+    )
+    limits = _limits(config, workload, {axis.name: np.array(axis.values[:1]) for axis in axes})
+    return Space(
+        template=workload.template,
+        axes=axes,
+        account=partial(cost, config, workload, fitted=None),
+        floor=1.0,
+        slack=np.inf,
+        capacities=frozenset(limits),
+        candidates=({"rows": balanced_sizes(positions)},),
+    )
+
+
+def _blocks(config: Config, workload: Workload) -> tuple[int, int]:
+    """Blocks of channels and of filters."""
+    return ceil_div(workload.channels, config.block_in), ceil_div(workload.filters, config.block_out)
+
+
+def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np.ndarray]:
+    inputs, outputs = _blocks(config, workload)
+    rows, chunk, copies = (values[name] for name in ("rows", "chunk", "copies"))
+    one = np.ones_like(rows)
+    return {
+        "the accumulators": 2 * (tiles_step(config, outputs, rows) + outputs) * rows <= config.acc_depth,
+        "the input scratchpad": (copies * chunk + 2 * outputs) * rows <= config.inp_depth,
+        # And the unit matrix.
+        "the weight scratchpad": one * (inputs * outputs + 1) <= config.wgt_depth,
+        "the entries of rows": rows <= config.row_depth,
+        "the elements of a row": one * outputs * config.block_out <= MOST_ELEMENTS,
+        "the micro-op memory": outputs * chunk * one <= config.uop_depth,
+    }
+
+
+def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
+    """Cycles of all turns, and what the first and the last one wait for."""
+    inputs, outputs = _blocks(config, workload)
+    rows, chunk = values["rows"], values["chunk"]
+    bus, latency = config.memory.bus_bytes, config.memory.read_latency + LOAD_LATENCY
+    count = workload.batch * -(-workload.height * workload.width // rows)
+    in_beats, out_beats = config.inp_bytes / bus, config.out_bytes / bus
+    alone = post_latency(config) + config.memory.write_latency
+    groups = parameter_groups(config, outputs)
+    parameters = outputs * config.par_bytes / bus + groups * latency
+    operand = int(workload.operand)
+    vectors, passes = rows * outputs, config.post_passes
+    beats = vectors * out_beats
+    stored = (
+        np.maximum(vectors * passes, beats * (1 + operand))
+        + groups * (alone + operand * latency)
+        + parameters
+    )
+    normed = vectors * passes + np.maximum(vectors * passes, beats) + 2 * alone + parameters
+    summed, read = vectors * inputs, rows * inputs * in_beats
+    moved = read + beats * (3 + operand) + 2 * outputs * config.par_bytes / bus
+    # What was stored a turn before comes back behind the inputs of most chunks, and in front of the others: the array
+    # waits where these chunks, or those that lie in buffers, are summed earlier.
+    chunks, back = inputs // chunk, beats + latency + chunk * rows * in_beats
+    buffered = values["copies"] * chunk * vectors
+    waits = np.maximum(back - buffered, stored + back - chunks_in_front(chunks) * chunk * vectors)
+    turn = together(FITTED.sharpness, summed + vectors + np.maximum(0.0, waits), stored + normed, moved)
+    weights = inputs * outputs * config.wgt_bytes / bus
+    # The layer in front hides a part of the weights, and the one behind begins beside the last normalization.
+    beside = weights / chunks + np.maximum(0.0, weights + moved - turn)
+    first = chunk * rows * in_beats + latency + EXPOSED * np.where(loads_ahead(config, rows), weights, beside)
+    last = stored + beats + latency + vectors
+    cycles = count * turn + first + last + FITTED.step * count * (chunks + 2)
+    return Account(
+        limits=_limits(config, workload, values),
+        bound=np.maximum(count * summed, count * moved) * 1.0,
+        quantities={ESTIMATE: cycles, NORMALIZATION: normed},
+        effective=values,
+    )
+
+
+def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
+    """The program of tiles; there is nothing else to decide."""
+    shape, shares, shared = _plain(workload)
+    if isinstance(expression, NormedExpression):
+        shape, shares, shared = expression.shape, expression.shares, expression.shared
+    tiles = NormedTiles(rows=values["rows"], chunk=values["chunk"], copies=values["copies"])
+    name = expression.program.name
+    return Schedule(normed_program(config, shape, expression.post, shares, shared, tiles, name))
+
+
+def _plain(workload: Workload) -> tuple[NormedShape, Shares, Post]:
+    positions = workload.height * workload.width
+    shape = NormedShape(
+        images=workload.batch,
+        positions=positions,
+        plane=positions,
+        channels=workload.channels,
+        filters=workload.filters,
+    )
+    return shape, Shares(look_up=False, length=workload.filters, own=True), PLAIN
+
+
+def _express(config: Config, workload: Workload, details: Details, common: dict[str, Any]) -> Program:
+    shape, shares, shared = _plain(workload)
+    return normed_program(config, shape, common["post"], shares, shared, LEAST, common["name"])
+
+
+LEAST = NormedTiles(rows=1, chunk=1, copies=2)
+"""Tiles that take least room."""
+NORMED = VdlaTemplate(name="normed", space=space, schedule=schedule, cost=cost, express=_express, copies={})

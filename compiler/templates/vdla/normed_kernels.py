@@ -1,0 +1,159 @@
+"""Convolutions of single positions and the normalization of their result become one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ...graph.constants import Constant, unpacked
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Convolution, Normed, Rows
+from ...graph.layout import pack_weight
+from ...te.blocks import Window, ceil_div
+from ..space import ESTIMATE, one_point
+from ..template import table_of
+from .conv2d import CONV2D
+from .estimate import FITTED
+from .normed import LEAST, NORMALIZATION, NORMED, NormedExpression
+from .normed_program import NormedShape, normed_program
+from .row_kernels import row_parameters, shares_of
+from .rows import ROWS
+from .template import Kernel, parameters
+from .turned_kernels import turns
+from .workload import Workload, windowed
+
+FEWEST_TILES = 5
+"""Of a product: the first of fewer, and the normalization of the last, take what others would gain."""
+GAIN = 0.99
+"""Cycles of one kernel over those of two, both as estimated, at which one is as fast."""
+SINGLE = Window(kernel=(1, 1))
+
+
+def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
+    """The graph with normalizations as part of the convolution in front of them, where the machine has room for both
+    and gains by it. Convolutions of `inputs` lie otherwise."""
+    if not config.has("rows") or not turns(config):
+        return graph
+    makers = graph.producers()
+    joined: dict[str, Node] = {}
+    gone: set[str] = set()
+    for node in graph.nodes:
+        maker = makers.get(node.inputs[0])
+        if maker is None or not isinstance(rows := node.operator, Rows) or maker.output in gone:
+            continue
+        operator = maker.operator
+        if not isinstance(operator, Int8Convolution) or not _joins(
+            config, graph, maker, operator, rows, inputs
+        ):
+            continue
+        joined[maker.output] = replace(
+            maker,
+            operator=Normed(convolution=operator, rows=rows),
+            members=tuple(dict.fromkeys((*maker.members, *node.members))),
+            output=node.output,
+            more_outputs=(maker.output,),
+        )
+        gone |= {maker.output, node.output}
+    if not joined:
+        return graph
+    removed = {node.output for node in joined.values()}
+    nodes = [joined.get(node.output, node) for node in graph.nodes if node.output not in removed]
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _joins(
+    config: Config,
+    graph: Graph,
+    node: Node,
+    operator: Int8Convolution,
+    rows: Rows,
+    inputs: Collection[str],
+) -> bool:
+    """Whether a convolution and a normalization of its result can be one kernel, and that takes less time."""
+    moved = (operator.pool, operator.phases, operator.spaced, operator.taken)
+    if operator.window != SINGLE or operator.groups > 1 or moved != (None,) * 4 or node.inputs[0] in inputs:
+        return False
+    if rows.entries is not None or len(rows.bias) == 1:
+        return False
+    out, data = graph.tensors[node.output], graph.tensors[node.inputs[0]]
+    if any(graph.tensors[name].nchw != out.nchw for name in node.inputs[1:]):
+        return False
+    # A kernel of its own finds its input in the chain memory.
+    if data.size <= config.chain_buffer_bytes:
+        return False
+    workload = _workload(graph, node, operator)
+    return NORMED.fits(config, workload) and _pays(config, workload)
+
+
+def _workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
+    sizes, filters = graph.tensors[node.inputs[0]].nchw, len(operator.weight)
+    return windowed(NORMED.name, sizes, filters, SINGLE, operand=operator.post.has_operand)
+
+
+def _pays(config: Config, workload: Workload) -> bool:
+    batch, _, height, width = workload.sizes
+    product = replace(workload, template=CONV2D.name)
+    norm = windowed(
+        ROWS.name, (batch, workload.filters, height, width), workload.filters, SINGLE, operand=True
+    )
+    positions = batch * height * width
+    if positions < config.wgt_bytes / config.memory.bus_bytes:
+        # Weights keep the bus busy.
+        return False
+    tile = NORMED.default_for(config, workload, 2)["rows"]
+    if batch * ceil_div(height * width, tile) < FEWEST_TILES:
+        return False
+    # What is behind may well wait for the last normalization.
+    one = _cycles(config, workload) + _cycles(config, workload, NORMALIZATION)
+    return one < GAIN * (_cycles(config, product) + _cycles(config, norm))
+
+
+def _cycles(config: Config, workload: Workload, quantity: str = ESTIMATE) -> float:
+    """What a workload's template expects of its default."""
+    template = TEMPLATES[workload.template]
+    values = one_point(template.default_for(config, workload, 2))
+    return float(template.cost(config, workload, values, FITTED).quantities[quantity][0])
+
+
+TEMPLATES = table_of(NORMED, CONV2D, ROWS)
+
+
+def normed_kernel(config: Config, graph: Graph, node: Node, operator: Normed) -> Kernel:
+    """The kernel of a node that `fuse_norms` made."""
+    convolution, rows, (made,) = operator.convolution, operator.rows, node.more_outputs
+    batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
+    filters, lanes = len(convolution.weight), config.block_out
+    shape = NormedShape(
+        images=batch,
+        positions=height * width,
+        plane=height * width if rows.plane is None else rows.plane,
+        channels=channels,
+        filters=filters,
+    )
+    shares = shares_of(rows, filters)
+    program = normed_program(config, shape, convolution.post, shares, rows.post, LEAST, node.name)
+    constants = {
+        "W": Constant(form=pack_weight, arrays=(convolution.weight,)),
+        "P": parameters(config, convolution.bias, convolution.scale),
+        "N": row_parameters(config, rows, filters),
+        "U": Constant(form=unpacked, arrays=(np.eye(lanes, dtype=np.int8)[None],)),
+    }
+    if convolution.table is not None:
+        constants["L"] = Constant(form=unpacked, arrays=(convolution.table,))
+    return Kernel(
+        workload=_workload(graph, node, convolution),
+        source=NormedExpression(
+            program=program, post=convolution.post, shape=shape, shares=shares, shared=rows.post
+        ),
+        tensors={
+            "X": node.inputs[0],
+            **({"R": node.inputs[1]} if convolution.post.has_operand else {}),
+            "Y": made,
+            "Z": node.output,
+        },
+        constants=constants,
+        recorded=False,
+    )
