@@ -15,6 +15,7 @@ import numpy as np
 from ..te.blocks import Pair, Window
 from ..te.post import Combination
 from .cost import count_macs
+from .divide_sums import divide_sums
 from .graph import Graph, Node, Tensor
 from .int8_operators import (
     Channels,
@@ -35,10 +36,10 @@ from .remove_dead import remove_dead
 
 
 def fuse(graph: Graph) -> Graph:
-    """Clamps into the node before them, stage B into convolutions; drops dead nodes; flattens model
-    inputs."""
+    """Clamps into the node before them, stage B into convolutions, also in front of joined positions; drops dead nodes;
+    flattens model inputs."""
     graph = flatten_inputs(remove_dead(graph))
-    graph = remove_dead(compose_tables(fuse_channels(graph)))
+    graph = divide_sums(remove_dead(compose_tables(fuse_channels(graph))))
     while True:
         fused = fuse_combines(fuse_tables(fuse_clamps(graph)))
         if len(fused.nodes) == len(graph.nodes):
