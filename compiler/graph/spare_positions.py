@@ -13,6 +13,9 @@ from ..te.blocks import Window, ceil_div
 from .graph import Graph, Node
 from .int8_operators import Int8Convolution, Rows, Swap
 
+EXCHANGE = 4
+"""Cycles of an exchange for each vector: it is a product, which is stored, and the bus is busy twice as long."""
+
 
 def leave_room(graph: Graph, block: int) -> Graph:
     """The graph in which exchanged convolutions read whole blocks of `block` positions, where their input's maker can
@@ -59,9 +62,13 @@ def has_room(
     graph: Graph, name: str, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], block: int
 ) -> bool:
     """Whether room can be left behind the positions of a tensor that does not end with a whole block of them: its maker
-    writes it position by position, and all that reads it are convolutions of single positions."""
-    maker, (_, _, height, width) = makers.get(name), graph.tensors[name].nchw
+    writes it position by position, and all that reads it are convolutions of single positions. Not where products of
+    the room take longer than an exchange of the others."""
+    maker, (_, channels, height, width) = makers.get(name), graph.tensors[name].nchw
     if maker is None or height * width % block == 0 or name in {item.tensor for item in graph.outputs}:
+        return False
+    plane = ceil_div(height * width, block) * block
+    if (plane - height * width) * ceil_div(channels, block) > EXCHANGE * plane:
         return False
     if not isinstance(maker.operator, Rows) and not _moves_nothing(maker):
         return False

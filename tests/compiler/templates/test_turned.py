@@ -137,6 +137,16 @@ def test_no_room_is_left_where_others_read_all():
     assert assert_right(result) > 50
 
 
+@pytest.mark.parametrize("channels", [40, 44])
+def test_no_room_is_left_where_its_products_take_long(channels: int):
+    b = builder(8)
+    made = b.convolution(b.input(1, 8, 5, 1), channels, (1, 1))
+    swapped = b._append("swap", Swap(positions=5), (b.convolution(made, 8, (1, 1)),), (1, 5, 8, 1), 0)
+    result = compile_graph(b.graph(swapped), MACHINE, virtual_threads=2, verify=True)
+    assert ("Turned" in [node.kind for node in result.graph.nodes]) == (channels == 40)
+    assert assert_right(result) > 50
+
+
 @pytest.mark.parametrize("positions", [8, 6])
 def test_a_part_of_a_product_is_turned_alone(positions: int):
     b = builder(4)
