@@ -11,8 +11,8 @@ Utilization is roofline over exact cycles (docs/measures.md). With `--write` the
 benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target. `--large`: ResNet-50 on
 128x128 behind 64 bytes and 30 cycles, one image, and eight that share each weight tile (batch 8), to grid_large.json.
 `--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with `--extensions` for depthwise
-layers (`taps`, `sweep` and `wide_loads` unless told) and store FIFOs for layers that store more than they load, and on
-`vta` with two sizes of store FIFO, to grid_mobilenets.json.
+layers (`taps`, `sweep` and `wide_loads` unless told), store FIFOs for layers that store more than they load, as many
+writes outstanding as keep bursts of one beat going, and on `vta` with two sizes of store FIFO, to grid_mobilenets.json.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from vdla.compiler.driver import compile_graph
 from vdla.compiler.runtime.layers import layers_of
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.fifos import FIFO_WORDS, write_rate
-from vdla.isa.timing import READ_BURST_BEATS
+from vdla.isa.timing import READ_BURST_BEATS, REQUEST_GAP
 from vdla.sim import simulate
 
 KIB = 1024
@@ -100,8 +100,13 @@ def machine(
 def for_stores(config: Config) -> Config:
     """The machine with a store FIFO that can keep the bus busy: layers that expand channels store more than they load.
 
-    By default three quarters of the bus are enough for them (isa/fifos.py).
+    By default three quarters of the bus are enough for them (isa/fifos.py). And as many writes are outstanding as the
+    latency takes where each is a burst of one beat: of blocks of several vectors those with channels are stored.
     """
+    memory = config.memory
+    writes = -(-(memory.write_latency + 1) // REQUEST_GAP) + 2
+    memory = replace(memory, outstanding_writes=max(memory.outstanding_writes, writes))
+    config = replace(config, memory=memory)
     size, wanted = config.fifo_bytes("store"), min(STORED, write_rate(config, FIFO_WORDS))
     while write_rate(config, size // config.memory.bus_bytes) < wanted:
         size *= 2

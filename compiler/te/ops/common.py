@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.expr import Buffer, Const, Expr, Var
+from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, minimum
 from ...ir.stmt import Copy, Stmt, nest, region, whole
 from ...ir.types import DType
-from ..blocks import Blocks, Pads, Pair, Window
+from ..blocks import Blocks, Pads, Pair, Window, ceil_div
 from ..post import PoolOperator, Post, Views, post_point
 
 Area = tuple[int, int, int, int]
@@ -136,6 +136,12 @@ def output_buffers(
     return parameters, Buffer(name="Y", shape=around, dtype=DType.INT8, scope=CHAIN), operand
 
 
+def filter_vectors(blocks: Blocks, filters: int) -> Pair:
+    """Output vectors of a position that hold some of `filters`, and those of whole blocks."""
+    own = ceil_div(filters, blocks.block_out)
+    return own, ceil_div(own, blocks.outputs) * blocks.outputs
+
+
 def table_of(post: Post) -> Buffer | None:
     """The parameter T int8[256] where `post` looks up."""
     return Buffer(name="T", shape=(256,), dtype=DType.INT8) if post.table else None
@@ -153,11 +159,13 @@ def post_nest(
     margins: Pads | None = None,
     spread: Spread | None = None,
     turned: bool = False,
+    filters: int | None = None,
 ) -> Stmt:
     """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0].
 
     With several output vectors in a block a loop "s" inside of them runs over those of a position; o counts blocks, and
-    the accumulator may have a dimension for them behind that of blocks.
+    the accumulator may have a dimension for them behind that of blocks. Of all blocks `filters` (None: all) vectors of
+    a position are stored; what lies in the others stays.
     With `area` only that part of the output is computed; y and x then count from its corner. `margins` are those of
     `output_buffers`, and so is `turned`. With `spread` the `area`, which there must be, lies spread over the output.
     """
@@ -197,7 +205,17 @@ def post_nest(
     )
     point = post_point(blocks, views, post, window, pool)
     loops = [(n, out.shape[0]), (o, out.shape[1]), (y, bottom - top), (x, right - left)]
-    return nest([*loops, (s, outputs)] if outputs > 1 else loops, point)
+    if outputs > 1:
+        filters = out.shape[1] * outputs if filters is None else filters
+        loops = [*loops, (s, vectors_of(o, outputs, filters))]
+    return nest(loops, point)
+
+
+def vectors_of(block: Expr, vectors: int, count: int) -> ExprLike:
+    """How many vectors a position of a `block` has, of `vectors` in whole blocks and `count` in all."""
+    if count % vectors == 0:
+        return vectors
+    return count if count < vectors else minimum(vectors, count - block * vectors)
 
 
 def parameters_of(*buffers: Buffer | None) -> tuple[Buffer, ...]:

@@ -12,11 +12,13 @@ from .common import (
     Part,
     Spread,
     activation,
+    filter_vectors,
     output_buffers,
     padded_input,
     parameters_of,
     post_nest,
     table_of,
+    vectors_of,
 )
 from .convolution import Convolution
 from .ring import INT32_MIN as INT32_MIN
@@ -38,6 +40,7 @@ def conv2d(
     tiles: int | None = None,
     zero_points: Pair = (0, 0),
     turned: bool = False,
+    last_columns: int | None = None,
     name: str = "conv2d",
 ) -> Program:
     """Y = post(bias + sum over the window of W * X), positions outside X reading as `pad_value`.
@@ -45,7 +48,8 @@ def conv2d(
     Parameters, with B, ci, co = `blocks`, NB = ceil(batch / B), CB and OB the channel blocks:
     X int8[NB, CB, H, W, B, ci], W int8[OB, CB, KH, KW, co, ci], P int32[OB, 2, co] (row 0 the biases, row 1 the bits of
     the float32 scales), R int8 like Y where `post` combines with an operand, Y int8[NB, OB, OH, OW, B, co]
-    (R and Y [NB, OB / m, OH, OW * m, B, co] where a block of activations is m = `blocks.outputs` output vectors).
+    (R and Y [NB, OB / m, OH, OW * m, B, co] where a block of activations is m = `blocks.outputs` output vectors, OB a
+    multiple of m; vectors without filters are not computed, and Y stays what it is there).
     Intermediates: `padded` (statement "pad") and `acc` (statement "conv").
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
@@ -55,12 +59,14 @@ def conv2d(
     `padded`. With `margins` Y lies in the chain memory (`common.output_buffers`). With `planes` R has one vector for
     each plane of Y. With `tiles` W is an activation, int8[CB, tiles, KH, KW, co, ci]: as many tiles for each block of
     channels, the first OB of which are meant. `zero_points` come off X and W. With `turned` P belongs to the columns
-    (`common.output_buffers`). ValueError if a window does not fit.
+    (`common.output_buffers`). Of the last block of channels only the kernel's first `last_columns` are multiplied.
+    ValueError if a window does not fit.
     """
     batch, channels, filters = convolution.batch, convolution.channels, convolution.filters
     height, width, window = convolution.height, convolution.width, convolution.window
     b_size, ci, co = blocks.batch, blocks.block_in, blocks.block_out
-    nb, cb, ob = ceil_div(batch, b_size), ceil_div(channels, ci), ceil_div(filters, co)
+    nb, cb = ceil_div(batch, b_size), ceil_div(channels, ci)
+    own, ob = filter_vectors(blocks, filters)
     (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
     part = Part.of(window, height, width, area)
     oh, ow = part.outputs
@@ -86,8 +92,9 @@ def conv2d(
         * (cast(weight[(*at, kh, kw, j, k)], DType.INT32) - zero_points[1]),
         first=all_of(equal(ic, 0), equal(kh, 0), equal(kw, 0), equal(k, 0)),
     )
-    spatial = [(n, nb), (o, ob), (y, ring.rows), (x, ring.columns), (b, b_size), (j, co)]
-    summed = nest([*spatial, (ic, cb), (kh, kh_size), (kw, kw_size), (k, ci)], conv)
+    spatial = [(n, nb), (o, own), (y, ring.rows), (x, ring.columns), (b, b_size), (j, co)]
+    columns = kw_size if last_columns is None else vectors_of(ic, kw_size, (cb - 1) * kw_size + last_columns)
+    summed = nest([*spatial, (ic, cb), (kh, kh_size), (kw, columns), (k, ci)], conv)
 
     size = window.outputs(height, width) if pool is None else pool.outputs(oh, ow)
     size = size if spread is None else spread.plane
@@ -103,6 +110,7 @@ def conv2d(
         margins=margins,
         spread=spread,
         turned=turned,
+        filters=own,
     )
     body = Alloc(buffer=acc, body=seq(*pads, *ring.fills(acc), summed, finish))
     parameters, out, operand = outputs

@@ -11,7 +11,18 @@ from ..blocks import Blocks, Pads, Window, ceil_div
 from ..post import Post
 from ..sweep import Sweep
 from ..taps import TapGroups
-from .common import Area, Part, Spread, output_buffers, padded_input, parameters_of, post_nest, table_of
+from .common import (
+    Area,
+    Part,
+    Spread,
+    filter_vectors,
+    output_buffers,
+    padded_input,
+    parameters_of,
+    post_nest,
+    table_of,
+    vectors_of,
+)
 from .convolution import Convolution
 
 
@@ -102,8 +113,9 @@ def depthwise_conv2d(
     x_in, padded, pads = padded_input(
         wide, part, (nb, cb, height, width), vector, pad_value=pad_value, resident=resident
     )
-    parts = [(q, blocks.outputs)] if blocks.outputs > 1 else []
-    acc_shape = (nb, cb, *(size for _, size in parts), oh, ow, *sums)
+    filled, _ = filter_vectors(blocks, convolution.filters)
+    parts = [(q, vectors_of(o, blocks.outputs, filled))] if blocks.outputs > 1 else []
+    acc_shape = (nb, cb, *(blocks.outputs for _ in parts), oh, ow, *sums)
     acc = Buffer(name="acc", shape=acc_shape, dtype=DType.INT32)
     data = padded[n, o, y * own.strides[0] + kh * own.dilations[0], column, b, lane]
     filters = weight[(0 if shared_weights else o, *place, weight_lane)]
@@ -122,7 +134,7 @@ def depthwise_conv2d(
     size = wide.outputs(height, width) if spread is None else spread.plane
     outputs = output_buffers(blocks, (nb, cb * blocks.outputs, *size), post, margins=margins)
     parameters, out, operand = outputs
-    finish = post_nest(blocks, acc, outputs, post, area=area, margins=margins, spread=spread)
+    finish = post_nest(blocks, acc, outputs, post, area=area, margins=margins, spread=spread, filters=filled)
     body = Alloc(buffer=acc, body=seq(*pads, nest(loops, conv), finish))
     return Program(
         name=name,

@@ -11,7 +11,7 @@ from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Window
 from ..post import Post
-from .common import activation, output_buffers, parameters_of, post_nest, table_of
+from .common import activation, filter_vectors, output_buffers, parameters_of, post_nest, table_of
 from .convolution import Convolution
 from .patch_layout import PatchLayout
 from .patches import Patches
@@ -43,7 +43,7 @@ def patch_conv2d(
     b_size, co = blocks.batch, blocks.block_out
     oh, ow = convolution.outputs
     nb, rows, columns = patches.held.shape[:3]
-    ob = patches.weight.shape[0]
+    own, ob = filter_vectors(blocks, convolution.filters)
     n, b, y, x = (Var(f"patch.{v}") for v in ("n", "b", "y", "x"))
     loops = [(n, nb), (b, patches.images(n)), (y, rows), (x, columns)]
     gather = nest(loops, patches.gather(n, b, y, x))
@@ -60,7 +60,7 @@ def patch_conv2d(
         value=patches.product((n, y, x, b), o, j, reduction, None),
         first=reduction.first,
     )
-    loops = [(n, nb), (o, ob), (y, ring.rows), (x, ring.columns), (b, b_size), (j, co), *reduction.loops]
+    loops = [(n, nb), (o, own), (y, ring.rows), (x, ring.columns), (b, b_size), (j, co), *reduction.loops]
     size = (oh, ow) if pool is None else pool.outputs(oh, ow)
     outputs = output_buffers(blocks, (nb, ob, *size), post)
     finish = post_nest(
@@ -70,6 +70,7 @@ def patch_conv2d(
         post,
         window=(1, 1) if pool is None else pool.kernel,
         strides=(1, 1) if pool is None else pool.strides,
+        filters=own,
     )
     parameters, out, operand = outputs
     body = seq(gather, *ring.fills(acc), nest(loops, conv), finish)

@@ -8,6 +8,7 @@ from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, all_of, cast, equal, 
 from ...ir.stmt import Assign, Intrinsic, IntrinsicDeclaration, Stmt, nest, region, seq
 from ...ir.types import DType
 from ..blocks import Blocks, ceil_div
+from .common import filter_vectors
 from .convolution import Convolution
 from .patch_layout import PatchLayout
 
@@ -83,7 +84,7 @@ class Patches:
         rows, columns = convolution.outputs
         ci, co = blocks.block_in, blocks.block_out
         sharing = (layout.columns,) if layout.columns > 1 else ()
-        weights = (ceil_div(convolution.filters, co), *sharing, layout.products, co, ci)
+        weights = (filter_vectors(blocks, convolution.filters)[1], *sharing, layout.products, co, ci)
         held = (
             ceil_div(convolution.batch, blocks.batch) if ring is None else 1,
             layout.patch_rows(rows) if ring is None else ring,

@@ -33,7 +33,10 @@ from .workload import LayerShape, Workload, vector_loops
 
 def space(config: Config, workload: Workload) -> Space:
     """All ways to cut a convolution."""
-    shape = LayerShape.of(config, workload)
+    shape, last = LayerShape.of(config, workload), workload.last_vectors
+    rows, columns = window_axes(shape.kernel)
+    if last is not None:
+        columns = Axis(name=columns.name, values=columns.values[-1:])
     moved = _weight_tiles(shape) * config.wgt_bytes / config.memory.bus_bytes
     if not workload.resident:
         moved += least_data_beats(config, shape, config.inp_bytes)
@@ -41,12 +44,12 @@ def space(config: Config, workload: Workload) -> Space:
         config,
         "conv2d",
         shape,
-        chunks=(Axis(name="reduction_blocks", values=up_to(shape.input_blocks)), *window_axes(shape.kernel)),
+        chunks=(Axis(name="reduction_blocks", values=up_to(shape.input_blocks)), rows, columns),
         levels={"data": innermost(workload), "weights": CHUNK},
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
         # One product a cycle, every byte at least once.
-        floor=max(_products(shape), moved + shape.stored_beats(config)),
+        floor=max(_products(shape, last), moved + shape.stored_beats(config)),
     )
 
 
@@ -59,8 +62,9 @@ def _weight_tiles(shape: LayerShape) -> int:
     return shape.output_blocks * shape.vectors * shape.input_blocks * shape.taps
 
 
-def _products(shape: LayerShape) -> float:
-    return float(shape.outputs * shape.input_blocks * shape.taps)
+def _products(shape: LayerShape, last: int | None) -> float:
+    missing = 0 if last is None else shape.taps - last
+    return float(shape.outputs * (shape.input_blocks * shape.taps - missing))
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
@@ -93,7 +97,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         weights=_weights_in_series(config, workload, values)
         if workload.own_weights
         else _weights(config, shape, values, tiles),
-        compute=_products(shape),
+        compute=_products(shape, workload.last_vectors),
         micro_ops=unrolled_micro_ops(tiles, whole),
         least_fills=weights + data,
         limits={
@@ -163,7 +167,10 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
         khc, kh = s.split(kh, knobs.window[0])
         kwc, kw = s.split(kw, knobs.window[1])
         chunk = (icc, khc, kwc)
-    s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", ic, kh, kw, "conv.b", "conv.j", "conv.k")
+    spatial = ("conv.n", "conv.y", "conv.x", "conv.o")
+    # How many columns there are may depend on the block: then it is outside, with instructions of its own.
+    nest = (*spatial, ic, kh, kw) if workload.last_vectors is None else (ic, *spatial, kh, kw)
+    s.reorder(*chunk, *nest, "conv.b", "conv.j", "conv.k")
     if not workload.resident:
         s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1]))
         s.set_scope("padded", "inp")
@@ -196,6 +203,7 @@ def express(_: Config, workload: Workload, details: Details, common: dict[str, A
         tiles=details.tiles,
         zero_points=details.zero_points,
         turned=workload.turned,
+        last_columns=workload.last_vectors,
         **common,
     )
 

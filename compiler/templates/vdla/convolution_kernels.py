@@ -53,7 +53,7 @@ def _form(
     """The workload and the weights."""
     if operator.pool is not None or layout == "interleaved":
         if operator.pool is None:
-            workload = patch_workload(config, graph, node, operator)
+            workload = patch_workload(graph, node, operator)
             patches = tiled_layout(config, workload)
         else:
             workload = pooled_workload(config, graph, node, operator, operator.pool)
@@ -74,8 +74,7 @@ def _form(
         vectors = ceil_div(workload.channels, blocks.block) * blocks.inputs * workload.height * workload.width
         sizes = (workload.batch, vectors * config.block_in, 1, 1)
         whole = Window(kernel=(1, 1))
-        filters = filled_up(config, workload.filters)
-        return windowed(CONV2D.name, sizes, filters, whole, operand=workload.operand), weight
+        return windowed(CONV2D.name, sizes, workload.filters, whole, operand=workload.operand), weight
     return blocked, weight
 
 
@@ -105,10 +104,10 @@ def convolution_workload(graph: Graph, node: Node, operator: Int8Convolution) ->
     return windowed(CONV2D.name, sizes, filters, operator.window, operand=operator.post.has_operand)
 
 
-def patch_workload(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
-    """A convolution without its pool, on patches of an interleaved image, its filters filled up to whole blocks."""
+def patch_workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
+    """A convolution without its pool, on patches of an interleaved image."""
     workload = convolution_workload(graph, node, operator)
-    return replace(workload, template=PATCH_CONV2D.name, filters=filled_up(config, workload.filters))
+    return replace(workload, template=PATCH_CONV2D.name)
 
 
 def pooled_workload(
@@ -116,8 +115,9 @@ def pooled_workload(
 ) -> Workload:
     """A convolution on patches, with a max-pool behind it."""
     return replace(
-        patch_workload(config, graph, node, operator),
+        patch_workload(graph, node, operator),
         template=PATCH_CONV2D_POOL.name,
+        filters=filled_up(config, operator.weight.shape[0]),
         pool_kernel=pool.kernel,
         pool_strides=pool.strides,
         pool_pads=pool.pads,

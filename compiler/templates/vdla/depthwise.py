@@ -210,7 +210,8 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
             kwc, kw = s.split(columns[0], knobs.window[1])
             chunk, columns = (khc, kwc), (kw,)
     part = ("conv.q",) if shape.vectors > 1 else ()
-    s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", *part, kh, *columns, "conv.b", "conv.j")
+    # Blocks outside: how many parts one has may depend on it.
+    s.reorder(*chunk, "conv.n", "conv.o", "conv.y", "conv.x", *part, kh, *columns, "conv.b", "conv.j")
     if not workload.resident:
         s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1] if chunk else None))
         s.set_scope("padded", "inp")

@@ -18,6 +18,7 @@ from vdla.isa.timing import (
     FIFO_LATENCY,
     PRODUCT_CYCLES,
     REQUEST_DELAY,
+    REQUEST_GAP,
     STEP_LATENCY,
     STORES_IN_FLIGHT,
     WRITE_DELAY,
@@ -205,7 +206,7 @@ def store_cycles(
     """Cycles of the store unit for `stores` STORE.POST instructions, which read accumulators in `reads` cycles.
 
     That, the bus, or the latency of bursts takes longest: rows of a tile that is narrower than the output are bursts of
-    their own.
+    their own, and so is each position of a block of which some vectors are not stored.
 
     Beside its vectors an instruction takes `store_latency`, while which the next ones go on unless they have operands:
     those wait for each other, and for the first operand of each.
@@ -213,6 +214,10 @@ def store_cycles(
     memory, beyond = config.memory, _way_of_a_vector(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]
     bursts = np.where(tiles.trips["x"] == 1, stores, np.maximum(stores, narrow))
+    if shape.filters % shape.vectors and not shape.kept:
+        apart = shape.images * shape.out_height * shape.out_width
+        bursts = bursts + apart
+        reads = np.maximum(reads, REQUEST_GAP * apart)
     beats = shape.stored_beats(config)
     busy = np.maximum(reads, beats)
     if not shape.kept:
@@ -298,7 +303,8 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
     instructions = instructions + stores + data.loads + weights.loads
     instructions = instructions + tiles.parameter_fills(config.par_depth)
     stored = shape.stored_beats(config)
-    storing = store_cycles(config, tiles, stores, tiles.count * store_reads(config, sums), shape)
+    reads = tiles.count * store_reads(config, sums) * shape.share
+    storing = store_cycles(config, tiles, stores, reads, shape)
     if layer.store_bound:
         storing = storing + beside_stores(config, tiles, data.beats + weights.beats, shape)
     work = TiledWork(

@@ -172,7 +172,7 @@ def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> boo
         and width * channels < 1 << 16
         and -(-kernel_height * kernel_width * channels // config.block_in) <= PATCH_LIMIT
         and max(window.pads[0], window.pads[2]) <= PAD_LIMIT
-        and PATCH_CONV2D.fits(config, patch_workload(config, graph, node, operator))
+        and PATCH_CONV2D.fits(config, patch_workload(graph, node, operator))
     )
 
 

@@ -46,17 +46,21 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
 
 
 def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a described workload lies in the chain memory."""
+    """What a described workload has of the fields that most have nothing in."""
     resident, margins = value.get("resident", False), value.get("margins")
     if not isinstance(resident, bool):
         raise WorkloadError(f"resident = {resident!r} of a workload is neither true nor false")
+    last = value.get("last_vectors")
+    if last is not None and (type(last) is not int or not 0 < last <= MOST_STEP):
+        raise WorkloadError(f"last_vectors = {last!r} of a workload is no integer of 1..{MOST_STEP}")
+    found = {"resident": resident, "last_vectors": last}
     if margins is None:
-        return {"resident": resident}
+        return found
     if not isinstance(margins, list | tuple) or len(margins) != 4:
         raise WorkloadError(f"margins = {margins!r} of a workload has not 4 numbers")
     if not all(type(n) is int and 0 <= n <= MOST_STEP for n in margins):
         raise WorkloadError(f"margins = {margins!r} of a workload is not made of integers of 0..{MOST_STEP}")
-    return {"resident": resident, "margins": tuple(margins)}
+    return {**found, "margins": tuple(margins)}
 
 
 def checked(workload: Workload) -> Workload:

@@ -14,7 +14,7 @@ from typing import Any
 from vdla.isa.config import Config
 
 from ...te.blocks import Blocks, Pads, Pair, Window, ceil_div
-from ...te.ops.common import Area, Part
+from ...te.ops.common import Area, Part, filter_vectors
 from ...te.ops.convolution import Convolution
 from ...te.post import Combination, Post
 
@@ -28,7 +28,7 @@ class Workload:
     convolution; the window of the pooling templates is `kernel`. `resident`: the input lies in the chain memory, pads
     included. `margins`: so does the output, with these (top, left, bottom, right) positions around it. `own_weights`:
     the images are kernels in a series, which have weights of their own each. `turned`: columns have parameters of their
-    own, not filters.
+    own, not filters. `last_vectors`: of the last block of channels only so many input vectors of a position are read.
     """
 
     template: str
@@ -48,6 +48,7 @@ class Workload:
     # Not in the text that keys of networks are made of: those of records were made before there was a chain memory.
     resident: bool = field(default=False, repr=False)
     margins: Pads | None = field(default=None, repr=False)
+    last_vectors: int | None = field(default=None, repr=False)
     own_weights: bool = field(default=False, repr=False)
     turned: bool = field(default=False, repr=False)
 
@@ -124,29 +125,46 @@ def filled_up(config: Config, filters: int) -> int:
     return filters if blocks.outputs == 1 else ceil_div(filters, blocks.block) * blocks.block
 
 
+def computed_filters(config: Config, workload: Workload) -> int:
+    """Filters of a convolution, with those that fill up the last block where a second tensor is read that slowly.
+
+    Of that a part of each position is a read of its own, which waits for memory; all of it is one.
+    """
+    blocks, memory = Blocks.of(config), config.memory
+    own, whole = filter_vectors(blocks, workload.filters)
+    if not workload.operand or own == whole or workload.template != "conv2d":
+        return workload.filters
+    products = ceil_div(workload.channels, blocks.block) * prod(workload.kernel)
+    if memory.read_latency / memory.outstanding_reads < whole * products:
+        return workload.filters
+    return filled_up(config, workload.filters)
+
+
 def of_vectors(config: Config, workload: Workload) -> Workload:
-    """A convolution as the array computes it, filters filled up to whole blocks of activations.
+    """A convolution as the array computes it, with filters as `computed_filters` says.
 
     Where a position of an input block is several vectors, they are columns: a window is as many times as wide, and so
     are its strides. Dilated columns become zeros of the kernel (`dilated_columns`). Dense windows of one position end
-    behind the last vector that holds channels.
+    behind the last vector that holds channels, in the last of several blocks too.
     """
-    blocks, filters = Blocks.of(config), filled_up(config, workload.filters)
+    blocks = Blocks.of(config)
     if blocks.inputs == 1:
-        return replace(workload, filters=filters)
+        return replace(workload, filters=computed_filters(config, workload))
     wide, (top, left, bottom, right) = blocks.inputs, workload.pads
-    columns = ((workload.kernel[1] - 1) * workload.dilations[1] + 1) * wide
+    columns, last = ((workload.kernel[1] - 1) * workload.dilations[1] + 1) * wide, None
     if workload.template == "conv2d":
         columns -= wide - blocks.inputs_read(workload.channels, workload.kernel)
+        rest = ceil_div(workload.channels, blocks.block_in) % wide
+        last = rest or None if workload.kernel == (1, 1) and workload.channels > blocks.block else None
     return replace(
         workload,
         channels=ceil_div(workload.channels, blocks.block) * blocks.block_in,
         width=workload.width * wide,
-        filters=filters,
         kernel=(workload.kernel[0], columns),
         strides=(workload.strides[0], workload.strides[1] * wide),
         pads=(top, left * wide, bottom, right * wide),
         dilations=(workload.dilations[0], 1),
+        last_vectors=last,
     )
 
 
@@ -174,8 +192,8 @@ def vector_loops(shape: LayerShape) -> tuple[str, ...]:
 
 UNRECORDED = ("own_weights", "turned")
 """The fields of which no record tells: how knobs are chosen, and convolutions whose results lie turned."""
-CHAINED = ("resident", "margins")
-"""The fields of a workload that say what lies in the chain memory."""
+CHAINED = ("resident", "margins", "last_vectors")
+"""The fields of a workload that most have nothing in: what lies in the chain memory, and what of blocks is read."""
 WIDENED = ("max_pool", "average_pool", "elementwise")
 """Templates without weights: their inputs lie in the accumulators, in vectors like those of the output."""
 
@@ -184,14 +202,16 @@ WIDENED = ("max_pool", "average_pool", "elementwise")
 class LayerShape:
     """A layer with a window, in blocks: `images` blocks of the batch, blocks of channels in and out, positions.
 
-    Of each output block, each position is `vectors` output vectors. `leading` are pads at the top and left. `operand`:
-    the store pipeline reads a second tensor like the output. `kept`: the output goes to the chain memory.
+    Of each output block, each position is `vectors` output vectors, of which the last block's may have no filters: of
+    all blocks `filters` vectors have some, and no others are computed. `leading` are pads at the top and left.
+    `operand`: the store pipeline reads a second tensor like the output. `kept`: the output goes to the chain memory.
     """
 
     images: int
     input_blocks: int
     output_blocks: int
     vectors: int
+    filters: int
     height: int
     width: int
     out_height: int
@@ -214,6 +234,7 @@ class LayerShape:
             input_blocks=ceil_div(workload.channels, config.block_in if multiplied else config.block_out),
             output_blocks=ceil_div(workload.filters, config.block_out * vectors),
             vectors=vectors,
+            filters=ceil_div(workload.filters, config.block_out),
             height=workload.height,
             width=workload.width,
             out_height=out_height,
@@ -239,7 +260,12 @@ class LayerShape:
     @property
     def outputs(self) -> int:
         """Vectors of the output."""
-        return self.images * self.output_blocks * self.vectors * self.out_height * self.out_width
+        return self.images * self.filters * self.out_height * self.out_width
+
+    @property
+    def share(self) -> float:
+        """Of the vectors of whole blocks those that have filters."""
+        return self.filters / (self.output_blocks * self.vectors)
 
     def stored_beats(self, config: Config) -> float:
         """Beats of the bus for the outputs, and for the operand beside them."""
