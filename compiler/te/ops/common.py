@@ -160,17 +160,21 @@ def post_nest(
     spread: Spread | None = None,
     turned: bool = False,
     filters: int | None = None,
+    neighbours: int = 1,
 ) -> Stmt:
     """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0].
 
     With several output vectors in a block a loop "s" inside of them runs over those of a position; o counts blocks, and
     the accumulator may have a dimension for them behind that of blocks. Of all blocks `filters` (None: all) vectors of
     a position are stored; what lies in the others stays.
+    With `neighbours` above 1 x counts groups of so many columns, and a loop "xi" inside of it those of one, for which
+    the accumulator has a dimension of its own behind that of groups; then windows are single sums.
     With `area` only that part of the output is computed; y and x then count from its corner. `margins` are those of
     `output_buffers`, and so is `turned`. With `spread` the `area`, which there must be, lies spread over the output.
     """
     parameters, out, operand = buffers
-    n, o, y, x, s = Var("n"), Var("o"), Var("y"), Var("x"), Var("s")
+    n, o, y, x, xi, s = (Var(name) for name in ("n", "o", "y", "x", "xi", "s"))
+    several = (xi,) if neighbours > 1 else ()
     outputs = blocks.outputs
 
     if area is None:
@@ -186,10 +190,12 @@ def post_nest(
         bottom, right, top, left, (down, along) = bottom - top, right - left, 0, 0, spread.steps
         pitch = spread.pitch
     vector = o if outputs == 1 else o * outputs + s
-    place = (o, s) if len(accumulator.shape) > 6 else (vector,)
+    place = (o, s) if len(accumulator.shape) > 6 + len(several) else (vector,)
 
     def at(buffer: Buffer, b: Expr, j: Expr):
         row, column = y * down + top, y * pitch + x * along + left
+        if several:
+            column = column * neighbours + xi
         column = column if outputs == 1 else column * outputs + s
         first = (0,) * (len(buffer.shape) - 6)  # of vectors that lie apart
         if buffer.shape[2:4] == (1, 1) != out.shape[2:4]:
@@ -198,13 +204,16 @@ def post_nest(
 
     views = Views(
         out=lambda b, j: at(out, b, j),
-        accumulator=lambda r, c, b, j: accumulator[(n, *place, y * strides[0] + r, x * strides[1] + c, b, j)],
+        accumulator=lambda r, c, b, j: accumulator[
+            (n, *place, y * strides[0] + r, x * strides[1] + c, *several, b, j)
+        ],
         parameter=lambda row, j: parameters[x if turned else vector, row, j],
         operand=None if operand is None else lambda b, j: at(operand, b, j),
         table=table_of(post),
     )
     point = post_point(blocks, views, post, window, pool)
-    loops = [(n, out.shape[0]), (o, out.shape[1]), (y, bottom - top), (x, right - left)]
+    loops: list[tuple[Var, ExprLike]] = [(n, out.shape[0]), (o, out.shape[1]), (y, bottom - top)]
+    loops += [(x, (right - left) // neighbours), *((xi, neighbours) for xi in several)]
     if outputs > 1:
         filters = out.shape[1] * outputs if filters is None else filters
         loops = [*loops, (s, vectors_of(o, outputs, filters))]

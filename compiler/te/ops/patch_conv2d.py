@@ -6,12 +6,12 @@ neighbouring bytes of a channels-last image row, for each of the KH rows, packed
 
 from __future__ import annotations
 
-from ...ir.expr import Var
+from ...ir.expr import Buffer, Var
 from ...ir.stmt import Alloc, Program, Reduce, nest, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Window
 from ..post import Post
-from .common import activation, filter_vectors, output_buffers, parameters_of, post_nest, table_of
+from .common import filter_vectors, output_buffers, parameters_of, post_nest, table_of
 from .convolution import Convolution
 from .patch_layout import PatchLayout
 from .patches import Patches
@@ -33,13 +33,15 @@ def patch_conv2d(
     X, W and the intermediate `patches` are those of `Patches`; P, R and Y as of `conv2d`. With a window for each patch,
     W is int8[OB, KB, co, ci], its byte k = kh * KW * C + kw * C + c in vector k // ci. Intermediates: `patches`
     (statement "patch", loops patch.n, patch.b, patch.y, patch.x; image n is row n % B of batch block n // B) and `acc`
-    (statement "conv", reduction loops conv.t where an output reads several patches, conv.kb, conv.k).
+    (statement "conv", reduction loops conv.t where an output reads several patches, conv.kb, conv.k). Where columns
+    share patches, conv.x and x count patches, conv.xi and xi the columns of one, and `acc` has a dimension for these.
     `pool` as for `conv2d`.
-    ValueError for dilations, a window that does not fit, or a layout of several columns.
+    ValueError for dilations, a window that does not fit, or columns that share patches with a pool behind them.
     """
     patches = Patches.of(blocks, convolution, pad_value, layout)
-    if patches.layout.columns > 1:
-        raise ValueError("tiles of outputs that share columns of patches")
+    sharing = patches.layout.columns
+    if sharing > 1 and pool is not None:
+        raise ValueError("a pool behind columns that share patches")
     b_size, co = blocks.batch, blocks.block_out
     oh, ow = convolution.outputs
     nb, rows, columns = patches.held.shape[:3]
@@ -49,18 +51,28 @@ def patch_conv2d(
     gather = nest(loops, patches.gather(n, b, y, x))
 
     ring = Ring.of(pool, oh, ow)
-    acc = activation("acc", (nb, ob, *ring.shape), (b_size, co), DType.INT32)
+    shape, several = (nb, ob, *ring.shape), ()
+    if sharing > 1:
+        shape, several = (*shape[:3], columns, sharing), (Var("conv.xi"),)
+    acc = Buffer(name="acc", shape=(*shape, b_size, co), dtype=DType.INT32)
     n, o, y, x, b, j = (Var(f"conv.{v}") for v in ("n", "o", "y", "x", "b", "j"))
     reduction = patches.reduction()
     conv = Reduce(
         name="conv",
         op="add",
         buffer=acc,
-        indices=acc[n, o, y + ring.top, x + ring.left, b, j].indices,
-        value=patches.product((n, y, x, b), o, j, reduction, None),
+        indices=acc[(n, o, y + ring.top, x + ring.left, *several, b, j)].indices,
+        value=patches.product((n, y, x, b), o, j, reduction, *(several or (None,))),
         first=reduction.first,
     )
-    loops = [(n, nb), (o, own), (y, ring.rows), (x, ring.columns), (b, b_size), (j, co), *reduction.loops]
+    positions = [
+        (n, nb),
+        (o, own),
+        (y, ring.rows),
+        (x, ring.columns // sharing),
+        *((xi, sharing) for xi in several),
+    ]
+    loops = [*positions, (b, b_size), (j, co), *reduction.loops]
     size = (oh, ow) if pool is None else pool.outputs(oh, ow)
     outputs = output_buffers(blocks, (nb, ob, *size), post)
     finish = post_nest(
@@ -71,6 +83,7 @@ def patch_conv2d(
         window=(1, 1) if pool is None else pool.kernel,
         strides=(1, 1) if pool is None else pool.strides,
         filters=own,
+        neighbours=sharing,
     )
     parameters, out, operand = outputs
     body = seq(gather, *ring.fills(acc), nest(loops, conv), finish)

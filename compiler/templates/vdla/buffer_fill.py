@@ -114,7 +114,8 @@ class ImageBuffer:
     """A buffer of inputs of many points: where it is filled, in how many copies, with how much.
 
     It is filled at `level` with boxes of `blocks` input blocks for a `window` of the kernel. `alike`: every tile of
-    output blocks reads the same input blocks (else those of its own number). `element` bytes are one vector in DRAM.
+    output blocks reads the same input blocks (else those of its own number). `element` bytes are one vector in DRAM,
+    of which `step` are written in a cycle.
     """
 
     level: np.ndarray
@@ -123,6 +124,7 @@ class ImageBuffer:
     window: tuple[np.ndarray, np.ndarray]
     element: int
     alike: bool
+    step: int = 1
 
 
 def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuffer) -> BufferFill:
@@ -153,7 +155,7 @@ def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuff
         fills=fills,
         beats=beats,
         copies=np.minimum(image.copies, fills),
-        exposed=np.maximum(size, transfer_cycles(config, beats / fills, runs)),
+        exposed=np.maximum(size / image.step, transfer_cycles(config, beats / fills, runs)),
         loads=fills * transfers(box),
     )
 

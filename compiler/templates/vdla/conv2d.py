@@ -82,6 +82,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
             np.where(by_chunk, window[1], shape.kernel[1]),
         ),
         element=config.inp_bytes,
+        step=config.inp_step_vectors,
         alike=True,
     )
     whole = reduction + shape.input_blocks % reduction

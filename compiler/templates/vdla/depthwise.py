@@ -154,6 +154,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
             np.where(by_chunk, values["window_columns"], shape.kernel[1]),
         ),
         element=config.inp_bytes,
+        step=config.inp_step_vectors,
         alike=False,
     )
     inputs = shape.images * shape.input_blocks * shape.height * shape.width * (not workload.resident)

@@ -14,9 +14,11 @@ from types import MappingProxyType
 import numpy as np
 from vdla.isa.config import Config
 from vdla.isa.timing import (
+    AXI_BOUNDARY,
     BEGIN_DELAY,
     FIFO_LATENCY,
     PRODUCT_CYCLES,
+    READ_BURST_BEATS,
     REQUEST_DELAY,
     REQUEST_GAP,
     STEP_LATENCY,
@@ -189,9 +191,13 @@ def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np
 
 
 def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.ndarray:
-    """Cycles to read `beats` in `runs` separate runs: the bus, or the latency of as many as may be outstanding."""
+    """Cycles to read `beats` in `runs` separate runs: the bus, or the latency of as many bursts as may be outstanding.
+
+    A run is several bursts where it is long, and where it crosses a multiple of AXI_BOUNDARY.
+    """
     memory = config.memory
-    waiting = (runs * memory.read_latency + beats) / memory.outstanding_reads
+    bursts = runs * np.ceil(beats / runs / READ_BURST_BEATS) + beats * memory.bus_bytes / AXI_BOUNDARY
+    waiting = (bursts * memory.read_latency + beats) / memory.outstanding_reads
     return np.maximum(beats, waiting)
 
 

@@ -5,6 +5,7 @@ How windows are cut into patches is no knob (`patch_layouts`): weights are packe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,12 +27,24 @@ from .tiles import INNERMOST, Tiles, unrolled_micro_ops
 from .workload import LayerShape, Workload, vector_loops
 
 
+def _shape(config: Config, workload: Workload, layout: PatchLayout) -> LayerShape:
+    """The layer in positions of patches: columns that share one are vectors of a position."""
+    shape, columns = LayerShape.of(config, workload), layout.columns
+    return replace(
+        shape,
+        out_width=layout.patch_columns(shape.out_width),
+        vectors=shape.vectors * columns,
+        filters=shape.filters * columns,
+    )
+
+
 def space(config: Config, workload: Workload) -> Space:
     """All ways to cut a first convolution."""
-    shape, layout = LayerShape.of(config, workload), tiled_layout(config, workload)
+    layout = tiled_layout(config, workload)
+    shape = _shape(config, workload, layout)
     # Where the stride is larger than the kernel, single patches read less than a row of them.
     data = min(
-        float(_data_beats(config, workload, shape, np.array(width), np.array(height)))
+        float(_data_beats(config, workload, np.array(width), np.array(height)))
         for width in (1, shape.out_width)
         for height in (1, shape.out_height)
     )
@@ -52,12 +65,13 @@ def _busiest(config: Config, shape: LayerShape, layout: PatchLayout) -> float:
     return float(max(products_of(shape, layout), store_reads(config, np.array(shape.outputs))))
 
 
-def _data_beats(
-    config: Config, workload: Workload, shape: LayerShape, columns: np.ndarray, rows: np.ndarray
-) -> np.ndarray:
-    """Beats of the image that tiles of `columns` and `rows` positions touch: a row of patches reads its rows anew."""
-    read = image_rows_read(workload, tiled_layout(config, workload), shape.out_height)[rows]
-    return 1.0 * workload.batch * read * seen(columns, shape, 1) * workload.channels / config.memory.bus_bytes
+def _data_beats(config: Config, workload: Workload, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Beats of the image that tiles of `columns` patches touch, `rows` rows of outputs high: each reads its own."""
+    layout, shape = tiled_layout(config, workload), LayerShape.of(config, workload)
+    read = image_rows_read(workload, layout, shape.out_height)[rows] * seen(
+        columns * layout.columns, shape, 1
+    )
+    return 1.0 * workload.batch * read * workload.channels / config.memory.bus_bytes
 
 
 def _weight_beats(config: Config, shape: LayerShape, layout: PatchLayout) -> float:
@@ -67,7 +81,8 @@ def _weight_beats(config: Config, shape: LayerShape, layout: PatchLayout) -> flo
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
     """The cost model."""
-    shape, layout = LayerShape.of(config, workload), tiled_layout(config, workload)
+    layout = tiled_layout(config, workload)
+    shape = _shape(config, workload, layout)
     tiles = Tiles.of(shape, values)
     positions = shape.images * layout.patch_rows(shape.out_height) * shape.out_width
     layer = ArrayLayer(
@@ -87,12 +102,13 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _patches(config: Config, workload: Workload, values: Columns, tiles: Tiles) -> BufferFill:
-    shape, layout = LayerShape.of(config, workload), tiled_layout(config, workload)
+    layout = tiled_layout(config, workload)
+    shape = _shape(config, workload, layout)
     outside = tiles.outside(values["data_level"])
     held, columns = tiles.held("y", outside), tiles.held("x", outside)
     rows = held + layout.reach
     fills = tiles.repetitions("nyxo", outside)
-    beats = _data_beats(config, workload, shape, columns, held) * tiles.repetitions("o", outside)
+    beats = _data_beats(config, workload, columns, held) * tiles.repetitions("o", outside)
     size = tiles.held("n", outside) * rows * columns * layout.vectors
     # A row of patches each; where a row begins, another part of the image begins.
     gathered = shape.out_height + layout.reach * tiles.repetitions("y", outside)
@@ -126,16 +142,19 @@ def _weights(
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
     """The tensor expression of `te.ops.patch_conv2d`, scheduled."""
-    shape = LayerShape.of(config, workload)
+    own, layout = LayerShape.of(config, workload), tiled_layout(config, workload)
+    shape = _shape(config, workload, layout)
     knobs = tile_knobs(values, Tiles.of(shape, one_point(values)))
     s = Schedule(expression.program)
-    tiles = cut_tiles(s, knobs, vector_loops(shape))
+    sharing = layout.columns > 1
+    tiles = cut_tiles(s, knobs, (*(("xi",) if sharing else ()), *vector_loops(own)))
     s.compute_at("conv", tiles.innermost)
     s.set_scope("acc", "acc")
-    s.reorder("conv.n", "conv.y", "conv.x", "conv.o", "conv.kb", "conv.b", "conv.j", "conv.k")
+    columns = ("conv.x", "conv.xi") if sharing else ("conv.x",)
+    s.reorder("conv.n", "conv.y", *columns, "conv.o", "conv.kb", "conv.b", "conv.j", "conv.k")
     s.compute_at("patch", tiles.at(knobs.data_level))
     s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
-    s.cache_read("P", tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth), "par")
+    s.cache_read("P", tiles.parameters(own.vectors * own.output_blocks, config.par_depth), "par")
     s.tensorize("conv.b", intrinsics.gemm(config))
     s.tensorize("b", intrinsics.post(config, expression.post), intrinsics.post_attributes(expression.post))
     for loop in tiles.names:

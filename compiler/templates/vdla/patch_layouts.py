@@ -34,9 +34,10 @@ ROWS_AHEAD = 4
 def tiled_layout(config: Config, workload: Workload) -> PatchLayout:
     """The layout for tiles of outputs, each of which gathers all patches that it reads."""
     shape = LayerShape.of(config, workload)
+    sharing = [k for k in range(1, shape.out_width + 1) if shape.out_width % k == 0]
     again = {
         layout: _gathered_again(config, layout)
-        for layout in _layouts(config, workload, shape, shape.vectors, (1,))
+        for layout in _layouts(config, workload, shape, shape.vectors, sharing)
     }
     cycles = {
         layout: _cycles(config, workload, shape, layout, times)

@@ -72,11 +72,14 @@ def workload(size: int, channels: int, kernel: int, stride: int, pad: int, filte
     )
 
 
-@pytest.mark.parametrize(("apart", "count"), [(1, 1), (1, 2), (1, 3), (1, 4), (2, 2)])
+@pytest.mark.parametrize(
+    ("apart", "count", "columns"),
+    [(1, 1, 1), (1, 2, 1), (1, 3, 1), (1, 4, 1), (2, 2, 1), (1, 1, 2), (1, 3, 4)],
+)
 @pytest.mark.parametrize("config", [array(16, 8), array(32, 32, batch=2)], ids=["16x8", "32x32, batch 2"])
-def test_tiles_of_every_layout_are_right(monkeypatch, config, apart, count):
+def test_tiles_of_every_layout_are_right(monkeypatch, config, apart, count, columns):
     layout = PatchLayout.of(
-        Window(kernel=(7, 7), strides=(2, 2)), 3, config.block_in, apart=apart, count=count
+        Window(kernel=(7, 7), strides=(2, 2)), 3, config.block_in, apart=apart, count=count, columns=columns
     )
     for module in (patch_conv2d, convolution_kernels):
         monkeypatch.setattr(module, "tiled_layout", lambda *_: layout)
@@ -181,3 +184,14 @@ def test_the_first_layer_of_resnet_on_wide_arrays(config, least):
     program = result.program
     cycles = simulate(config, program.instructions, program.image, data=False).cycles
     assert least < cycles < 1.05 * least
+
+
+def test_columns_of_tiles_share_patches():
+    """The first window of MobileNets on 64 lanes: two of them in a vector, half as many patches to gather."""
+    config, work = array(64, 64), workload(224, 3, 3, 2, 1, filters=32)
+    layout = patch_layouts.tiled_layout(config, work)
+    assert (layout.columns, layout.count, layout.products, layout.steps) == (2, 1, 1, 3)
+    result = compile_graph(first_layer(1, (3, 32, 32), 32, 3, 2, 1), config)
+    assert_right(result)
+    run = simulate(config, result.program.instructions, result.program.image, data=False)
+    assert run.units["compute"].busy["gemm"] == 16 * 16
