@@ -24,7 +24,7 @@ from .buffer_fill import (
     resident,
     transfers,
 )
-from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost
+from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, transfer_cycles
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, tile_knobs, tile_space, up_to, window_axes
 from .tiles import CHUNK, Tiles, divide, unrolled_micro_ops
@@ -144,12 +144,18 @@ def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -
     fills = again * tiles.repetitions("o", outside) * np.where(by_chunk, tiles.chunks, 1)
     moved = 1.0 * _weight_tiles(shape) * again
     beats = moved * config.wgt_bytes / config.memory.bus_bytes
+    # All weights of a filter follow one another; of a part of them a block is a run, or a row of the kernel is.
+    apart = np.where(
+        taps[1] == shape.kernel[1], np.where(taps[0] == shape.kernel[0], 1, blocks), blocks * taps[0]
+    )
+    whole = blocks * taps[0] * taps[1] == shape.input_blocks * shape.taps
+    runs = np.where(whole, 1, vectors * output * apart)
     return BufferFill(
         size=shape.vectors * output * blocks * taps[0] * taps[1],
         fills=fills,
         beats=beats,
         copies=np.minimum(values["weights_copies"], fills),
-        exposed=beats / fills,
+        exposed=transfer_cycles(config, beats / fills, runs),
         loads=fills * transfers(box),
     )
 

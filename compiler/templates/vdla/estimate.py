@@ -69,7 +69,7 @@ NO_COLUMNS: Columns = MappingProxyType({})
 class BufferFill:
     """How a buffer of many points is filled: elements that it holds, how often, beats of all fills, copies in use.
 
-    `exposed` are the cycles of the first fill, for which everything waits; `loads` the instructions of all fills.
+    `exposed` are the cycles of a fill, the first of which everything waits for; `loads` the instructions of all fills.
     """
 
     size: np.ndarray
@@ -78,6 +78,11 @@ class BufferFill:
     copies: np.ndarray
     exposed: np.ndarray
     loads: np.ndarray
+
+    @property
+    def loading(self) -> np.ndarray:
+        """Cycles of the load unit for all fills."""
+        return self.fills * self.exposed
 
     def quantities(self, name: str, compute: float | np.ndarray) -> dict[str, np.ndarray]:
         """What a model may learn from it, named after it."""
@@ -159,10 +164,10 @@ class TiledWork:
         takes longer than this lead is waited for. The first fills and a part of the last store are hidden by nothing.
         """
         buffers, compute = self.buffers, self.compute
-        others = sum(buffer.beats for name, buffer in buffers.items() if name != "data")
+        others = sum(buffer.loading for name, buffer in buffers.items() if name != "data")
         waits = fitted.last_store * self.storing / self.tiles.count + fitted.step * self.tiles.steps
         for name, buffer in buffers.items():
-            taken = self.loading - others if name == "data" else buffer.beats
+            taken = self.loading - others if name == "data" else buffer.loading
             lead = (buffer.copies - 1) * compute / buffer.fills
             for other in buffers.values():
                 ahead = (other.copies - fitted.head_start) * compute / other.fills
@@ -318,7 +323,7 @@ def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitte
         buffers=buffers,
         compute=layer.compute,
         traffic=data.beats + weights.beats + stored,
-        loading=data.fills * data.exposed + weights.beats,
+        loading=data.loading + weights.loading,
         storing=storing,
         store_latency=store_latency(config, shape),
         sums_copies=sums_copies,
