@@ -21,11 +21,21 @@ from ...ir.expr import Buffer, Const, Expr
 from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq, Stmt
 from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
+from ...schedule.legality import written
 from .columns import KERNEL, Access, Column, Environment, Evaluator, Iterations, Rows, evaluator
 from .intrinsics import VECTORS
 from .kept_drafts import Drafts, KeptDrafts
 from .machine import DRAM, Batch, Span
-from .placement import ChainBuffer, DramBuffer, MicroOpMemory, Place, RegisterFile, Scratchpads, StoreTables
+from .placement import (
+    ChainBuffer,
+    ChainPads,
+    DramBuffer,
+    MicroOpMemory,
+    Place,
+    RegisterFile,
+    Scratchpads,
+    StoreTables,
+)
 from .program_order import Draft, put_in_order
 
 
@@ -45,6 +55,7 @@ class Emission:
     scratchpads: Scratchpads
     registers: RegisterFile
     tables: StoreTables
+    pads: ChainPads
     activations: tuple[int, int]
     granule: int
     uop_address: int = 0
@@ -133,7 +144,7 @@ class LayerEmitter:
         self._sequences: list[np.ndarray] = []
         self._spans: dict[int, int] = {}
         self._varying: set[str] = set()
-        self.margins_filled = False
+        self.margins_filled = self._padded()
         self.tables_loaded: set[str] = set()
 
     def run(self, kept: KeptDrafts | None = None, key: Hashable | None = None) -> None:
@@ -155,7 +166,18 @@ class LayerEmitter:
             tuple([tuple(sorted(places.items(), key=lambda item: item[0])) for places in self.addresses]),
             self.emission.activations,
             self.emission.granule,
+            self.margins_filled,
         )
+
+    def _padded(self) -> bool:
+        """Whether the chain memory holds the pads of what these kernels write there."""
+        names = written(self.program)
+        there = [
+            self.emission.pads.write(place, buffer)
+            for buffer in self.program.parameters
+            if buffer.name in names and (place := self.chained(buffer)) is not None
+        ]
+        return all(there)
 
     def _write(self) -> Drafts:
         for loop in loops(self.program):

@@ -23,7 +23,16 @@ from .chain_memory import array_depths
 from .emit import Emission, LayerEmitter
 from .kept_drafts import KeptDrafts
 from .machine import DRAM, Batch, seen_by_kernels
-from .placement import ChainBuffer, DramBuffer, MicroOpMemory, Place, RegisterFile, Scratchpads, StoreTables
+from .placement import (
+    ChainBuffer,
+    ChainPads,
+    DramBuffer,
+    MicroOpMemory,
+    Place,
+    RegisterFile,
+    Scratchpads,
+    StoreTables,
+)
 from .tokens import flags, order, touches
 
 NOTHING_CHAINED: Mapping[str, ChainBuffer] = MappingProxyType({})
@@ -108,6 +117,7 @@ class Image:
             scratchpads=Scratchpads(config),
             registers=RegisterFile(),
             tables=StoreTables(config),
+            pads=ChainPads(),
             activations=activations,
             granule=config.out_bytes,
             uop_address=self.end,

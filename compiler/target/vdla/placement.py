@@ -1,14 +1,15 @@
 """Where buffers lie: DRAM addresses of a layer's parameters, scratchpad slots of its buffers.
 
 Scratchpad slots rotate from layer to layer: a layer's first slot starts where the last one used before it ended, so
-that the next layer's weights and inputs can be loaded while this layer still computes. Micro-ops and registers carry
-over as well: what they hold already is not written again.
+that the next layer's weights and inputs can be loaded while this layer still computes. Micro-ops, registers and pads
+in the chain memory carry over as well: what they hold already is not written again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,6 +184,28 @@ class StoreTables:
             kept[number] = not np.array_equal(here, there)
             here[:] = there
         return kept
+
+
+class ChainPads:
+    """The tensors whose pads lie in the chain memory at this point of the program."""
+
+    def __init__(self) -> None:
+        self._padded: dict[tuple[int, int], tuple[ChainBuffer, tuple[int, ...]]] = {}
+
+    def write(self, place: ChainBuffer, buffer: Buffer) -> bool:
+        """Whether pads of a tensor that is written now lie there already: no other was written there since its like.
+
+        From now on they do, and no others where it lies.
+        """
+        span = (place.address, place.address + prod(buffer.shape))
+        if self._padded.get(span) == (place, buffer.shape):
+            return True
+        low, high = span
+        self._padded = {
+            other: held for other, held in self._padded.items() if other[1] <= low or high <= other[0]
+        }
+        self._padded[span] = (place, buffer.shape)
+        return False
 
 
 class RegisterFile:
