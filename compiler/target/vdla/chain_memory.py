@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vdla.isa.config import Config
 
 from ...ir.expr import Buffer
 from ...te.blocks import Blocks
-from .columns import Column, Rows
+from .columns import Column, Rows, item
 from .machine import Span, scratchpad_depths
 from .placement import ChainBuffer
 
@@ -51,17 +51,30 @@ def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[
 
 
 def fill_margins(
-    emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, position: Rows, at: tuple[int, int]
+    emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, positions: Rows, at: tuple[Column, Column]
 ) -> None:
-    """Stores that pad a tensor: whatever they read is clamped to the pad's value.
+    """Stores that pad a tensor behind stores at `positions`, evenly: whatever they read is clamped to the pad's value.
 
-    `at` are the accumulator and the parameter entry that they read, those of the store in front of them, so that they
-    wait for nothing else.
+    `at` are the accumulators and the parameter entries that those stores read; theirs are the same, so that they wait
+    for nothing else.
     """
+    runs = list(margin_runs(emitter.config, buffer, place))
+    parts = min(len(runs), len(positions))
+    for part in range(parts):
+        row = part * len(positions) // parts
+        mine = runs[part * len(runs) // parts : (part + 1) * len(runs) // parts]
+        _pad(emitter, place, mine, positions[row : row + 1], (item(at[0], row), item(at[1], row)))
+
+
+def _pad(
+    emitter: LayerEmitter,
+    place: ChainBuffer,
+    runs: Sequence[tuple[int, int, int, int]],
+    position: Rows,
+    at: tuple[int, int],
+) -> None:
+    """The stores of some runs behind the one at a position."""
     config, element = emitter.config, emitter.config.out_bytes
-    runs = list(margin_runs(config, buffer, place))
-    if not runs:
-        return
     accumulator, entry = at
     value: dict[str, Column] = {
         "zero_point": 0,

@@ -9,7 +9,7 @@ small its tiles. The result has no tokens yet.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,11 +21,11 @@ from ...ir.expr import Buffer, Const, Expr
 from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq, Stmt
 from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
-from ...schedule.legality import written
 from .columns import KERNEL, Access, Column, Environment, Evaluator, Iterations, Rows, evaluator
 from .intrinsics import VECTORS
 from .kept_drafts import Drafts, KeptDrafts
 from .machine import DRAM, Batch, Span
+from .pads_ahead import Padded, padded_outputs
 from .placement import (
     ChainBuffer,
     ChainPads,
@@ -126,11 +126,18 @@ class Chain:
 class LayerEmitter:
     """Emits kernels of one program, one behind the other, into an `Emission`.
 
-    `addresses` has for each kernel where its parameters lie: all alike but for addresses in DRAM.
+    `addresses` has for each kernel where its parameters lie: all alike but for addresses in DRAM. Pads of the tensors
+    that they write in the chain memory are stored behind the first store, unless they are there, and those of tensors
+    `ahead` between stores.
     """
 
     def __init__(
-        self, emission: Emission, program: Program, addresses: Sequence[Mapping[str, Place]], group: int
+        self,
+        emission: Emission,
+        program: Program,
+        addresses: Sequence[Mapping[str, Place]],
+        group: int,
+        ahead: Sequence[Padded] = (),
     ) -> None:
         self.emission = emission
         self.config = emission.config
@@ -144,7 +151,8 @@ class LayerEmitter:
         self._sequences: list[np.ndarray] = []
         self._spans: dict[int, int] = {}
         self._varying: set[str] = set()
-        self.margins_filled = self._padded()
+        self.padded = self._not_there(padded_outputs(program, addresses[0]))
+        self.ahead = self._not_there(ahead)
         self.tables_loaded: set[str] = set()
 
     def run(self, kept: KeptDrafts | None = None, key: Hashable | None = None) -> None:
@@ -166,18 +174,17 @@ class LayerEmitter:
             tuple([tuple(sorted(places.items(), key=lambda item: item[0])) for places in self.addresses]),
             self.emission.activations,
             self.emission.granule,
-            self.margins_filled,
+            *(
+                tuple([(place, buffer.shape) for buffer, place in tensors])
+                for tensors in (self.padded, self.ahead)
+            ),
         )
 
-    def _padded(self) -> bool:
-        """Whether the chain memory holds the pads of what these kernels write there."""
-        names = written(self.program)
-        there = [
-            self.emission.pads.write(place, buffer)
-            for buffer in self.program.parameters
-            if buffer.name in names and (place := self.chained(buffer)) is not None
-        ]
-        return all(there)
+    def _not_there(self, tensors: Iterable[Padded]) -> tuple[Padded, ...]:
+        """Those whose pads are to be written, since the chain memory does not hold them."""
+        return tuple(
+            [(buffer, place) for buffer, place in tensors if not self.emission.pads.write(place, buffer)]
+        )
 
     def _write(self) -> Drafts:
         for loop in loops(self.program):

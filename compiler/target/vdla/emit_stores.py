@@ -169,9 +169,12 @@ def _emit_stores(
         if chained is None
         else (chain_span(config, base * element, size),),
     )
-    if chained is not None and not emitter.margins_filled:
-        emitter.margins_filled = True
-        fill_margins(emitter, out.buffer, chained, inner.position[:1], (item(first, 0), item(entry, 0)))
+    for buffer, place in emitter.padded:
+        fill_margins(emitter, buffer, place, inner.position[:1], (first, entry))
+    # What the next layer stores has time.
+    for buffer, place in emitter.ahead:
+        fill_margins(emitter, buffer, place, inner.position, (first, entry))
+    emitter.padded = emitter.ahead = ()
 
 
 def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place: int) -> dict[str, int]:

@@ -23,6 +23,7 @@ from .chain_memory import array_depths
 from .emit import Emission, LayerEmitter
 from .kept_drafts import KeptDrafts
 from .machine import DRAM, Batch, seen_by_kernels
+from .pads_ahead import pads_ahead
 from .placement import (
     ChainBuffer,
     ChainPads,
@@ -172,6 +173,7 @@ def link(
     as_weights = any("W" in kernel.tensors for layer in layers for kernel in layer.kernels)
     tensors = _place_tensors(config, graph, layouts, image, chained, inside, as_weights=as_weights)
     emission = image.begin(config, (tensors.low, tensors.high))
+    ahead = pads_ahead(graph, layers, chained)
     for group, layer in enumerate(layers):
         all_places: list[dict[str, Place]] = []
         for k, kernel in enumerate(layer.kernels):
@@ -185,7 +187,8 @@ def link(
             all_places.append(places)
         for first, end in _alike(layer.kernels, all_places):
             kernel = layer.kernels[first]
-            LayerEmitter(emission, kernel.kernel, all_places[first:end], group).run(kept, kernel.key)
+            early = ahead[group] if end == len(layer.kernels) else ()
+            LayerEmitter(emission, kernel.kernel, all_places[first:end], group, early).run(kept, kernel.key)
     memory = image.finish(emission, max(len(layers) - 1, 0), data=data)
     program = Program(
         config=config,
