@@ -171,9 +171,9 @@ def _emit_stores(
     )
     for buffer, place in emitter.padded:
         fill_margins(emitter, buffer, place, inner.position[:1], (first, entry))
-    # What the next layer stores has time.
+    # Those ahead have time, but behind the last store nothing hides them.
     for buffer, place in emitter.ahead:
-        fill_margins(emitter, buffer, place, inner.position, (first, entry))
+        fill_margins(emitter, buffer, place, inner.position[: max(1, len(inner) - 1)], (first, entry))
     emitter.padded = emitter.ahead = ()
 
 

@@ -151,6 +151,14 @@ def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) 
         plan = plan_memory(more, alignment=word)
         if plan.size <= config.chain_buffer_bytes:
             chosen, offsets = more, plan.offsets
+    # Pads can be written a layer early where their place is free then.
+    for index, buffer in enumerate(chosen):
+        if buffer.name in candidates and any(candidates[buffer.name].margins):
+            more = [*chosen]
+            more[index] = replace(buffer, first=buffer.first - 1)
+            plan = plan_memory(more, alignment=word)
+            if plan.size <= config.chain_buffer_bytes:
+                chosen, offsets = more, plan.offsets
     return {
         name: ChainBuffer(offsets[name], candidate.margins, candidate.pad_value)
         for name, candidate in candidates.items()

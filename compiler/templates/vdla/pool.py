@@ -15,7 +15,7 @@ from ...target.vdla import intrinsics
 from ...te.ops import average_pool, elementwise, max_pool
 from ..space import Account, Columns, Deferred, Space, Values, one_point
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats
-from .estimate import FITTED, Fitted, TiledWork, fits, store_cycles, store_latency, store_reads
+from .estimate import FITTED, LOAD_LATENCY, Fitted, TiledWork, fits, store_cycles, store_latency, store_reads
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, tile_knobs, tile_space
 from .tiles import ALWAYS, INNERMOST, Tiles, most_instructions
@@ -66,7 +66,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         buffers={"data": data},
         compute=_busiest(config, shape),
         traffic=data.beats + stored,
-        loading=data.fills * data.exposed,
+        # One load ends before the next one begins.
+        loading=data.loading + data.loads * (config.memory.read_latency + LOAD_LATENCY),
         storing=store_cycles(
             config, tiles, stores, tiles.count * store_reads(config, sums * shape.taps), shape
         ),
