@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ from .columns import (
     where,
 )
 from .machine import Span
-from .sweep import PartedRows, rows_loops, sweep_order
+from .sweep import PaddedRows, PartedRows, rows_loops, sweep_order
 
 if TYPE_CHECKING:
     from .columns import Access
@@ -43,7 +44,8 @@ class Plan:
     `counted` are at most two data-parallel loops, `unrolled` the others, of which `reducing` occur in the
     `first` predicate; data-parallel ones that would make the sequence too long are `repeated`, and those whose steps
     differ from tile to tile, as in a ring. `operands` are accumulator, input, weight; `factors` what a step of each
-    counted loop adds to each of them. `sweeps`: micro-ops go down rows, which are unrolled.
+    counted loop adds to each of them. `sweeps`: micro-ops go down rows, which are unrolled, and `padded` if a row of
+    pads is held whenever they begin.
     """
 
     operands: tuple[Access, Access, Access | PartedRows]
@@ -54,6 +56,7 @@ class Plan:
     first: Evaluator | None
     factors: tuple[tuple[int, ...], ...]
     sweeps: bool = False
+    padded: PaddedRows | None = None
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
@@ -132,6 +135,8 @@ def _emit_sums(
         "wgt_factor_out": factors[2][0],
         "wgt_factor_in": factors[2][1],
     }
+    if plan.padded is not None:
+        _hold_pads(emitter, inner, common, spans)
     begins = True if plan.first is None else plan.first(inner.values)
     overwriting = sequences.overwriting * np.asarray(begins, dtype=np.int64)
     for low, high, overwrite in ((0 * overwriting, overwriting, 1), (overwriting, sequences.length, 0)):
@@ -148,6 +153,23 @@ def _emit_sums(
             writes=(acc,),
             sequence=sequences.number[rows],
         )
+
+
+def _hold_pads(
+    emitter: LayerEmitter, inner: Iterations, common: dict[str, Column], spans: Sequence[Span]
+) -> None:
+    """In front of all sums an operation that holds the first row of what they read, which is one of pads."""
+    one = np.zeros(1, dtype=np.int64)
+    words = layout.encode_uops(emitter.config, one, one, one + emitter.config.sweep_rows // 2)
+    acc, inp, wgt = (Span(s.space, pick(s.low, one), pick(s.high, one)) for s in spans)
+    emitter.add(
+        "TAPS",
+        inner.position[:1],
+        {**dict.fromkeys(common, 0), "iter_out": 1, "iter_in": 1, "uop_bgn": 0, "uop_end": 1, "overwrite": 0},
+        reads=(inp, wgt),
+        writes=(acc,),
+        sequence=np.array([emitter.sequence(words)]),
+    )
 
 
 def _plan(
@@ -193,6 +215,9 @@ def _plan(
         first=None if leaf.first is None else evaluator(_without(leaf.first)),
         factors=tuple(tuple((factors[names[i]] or (0, 0, 0))[k] for i in counted) for k in range(3)),
         sweeps=sweeps,
+        padded=PaddedRows.of(dict(leaf.attributes), data, {names[i] for i in unrolled}, down)
+        if sweeps
+        else None,
     )
 
 
@@ -329,7 +354,8 @@ def _unroll(
         if name in plan.reducing:
             starting &= axis == 0
     if plan.sweeps:
-        indices, starting = sweep_order(emitter.config, indices, starting)
+        pads = None if plan.padded is None else plan.padded.pads(inner, count)
+        indices, starting = sweep_order(emitter.config, indices, starting, pads)
     chosen = np.argsort(~starting, kind="stable")
     words = layout.encode_uops(emitter.config, *(item[chosen] for item in indices))
     reach = tuple(int(item.max()) for item in indices)

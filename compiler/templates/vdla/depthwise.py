@@ -67,6 +67,20 @@ class _Array:
         sweep = Sweep.of(config, workload.window)
         return _Array(shape=shape, columns=workload.kernel[1], taps=taps, sweep=sweep)
 
+    def pads(self, rows: int) -> dict[str, int]:
+        """Rows of pads above and below what tiles of so many rows read, and rows in all, if sweeps go from end to end.
+
+        Those of one group of a kernel's rows among several do not.
+        """
+        shape = self.shape
+        if self.sweep is None or self.sweep.groups > 1:
+            return {}
+        read = (shape.out_height - 1) * shape.strides[0] + (shape.kernel[0] - 1) * shape.dilations[0] + 1
+        above, below = shape.leading[0], read - shape.leading[0] - shape.height
+        if rows < shape.out_height or above < 1 or below < 1:
+            return {}
+        return {"above": above, "below": below, "rows": read}
+
     @property
     def operations(self) -> int:
         """Operations on a vector of outputs."""
@@ -91,7 +105,8 @@ class _Array:
         operations = vectors * self.operations
         if self.sweep is not None:
             height = self.shape.out_height
-            operations = vectors // height * self.sweep.of_tiles(height, heights)
+            held = self.sweep.columns * (heights == height) * bool(self.pads(height))
+            operations = vectors // height * (self.sweep.of_tiles(height, heights) - held)
         return np.maximum(operations, store_reads(config, vectors)).astype(np.float64)
 
     def micro_ops(self, tiles: Tiles) -> np.ndarray:
@@ -220,7 +235,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
     s.cache_read("P", tiles.parameters(shape.vectors * shape.output_blocks, config.par_depth), "par")
     scope = CHAIN if workload.resident else "inp"
     if together:
-        sweeps = () if array.sweep is None else (("sweep", 1),)
+        sweeps = () if array.sweep is None else (("sweep", 1), *array.pads(values["rows"]).items())
         s.tensorize(columns[-1], intrinsics.taps(config, scope), sweeps)
     else:
         s.tensorize("conv.b", intrinsics.depthwise(config, scope))
