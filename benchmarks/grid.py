@@ -11,8 +11,8 @@ Utilization is roofline over exact cycles (docs/measures.md). With `--write` the
 benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target. `--large`: ResNet-50 on
 128x128 behind 64 bytes and 30 cycles, one image, and eight that share each weight tile (batch 8), to grid_large.json.
 `--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with `--extensions` for depthwise
-layers (`taps`, `sweep` and `wide_loads` unless told), store FIFOs for layers that store more than they load, as many
-writes outstanding as keep bursts of one beat going, and on `vta` with two sizes of store FIFO, to grid_mobilenets.json.
+layers (`taps`, `sweep` and `wide_loads` unless told) and what `for_mobilenets` adds, and on `vta` with two sizes of
+store FIFO, to grid_mobilenets.json.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ WIDE, CHAIN_BYTES = 32, 448 * KIB
 but the first of whose inputs it holds. Blocks of 128 channels are half empty there, so it is as many positions."""
 IMAGE = 224
 """Rows and columns of the images of networks that others publish."""
+SHORT_ROW = 7
+"""Beats of the shortest rows of planes that are read: those of the last layers, a position a beat."""
 STORED = 0.9
 """The part of the bus that stores alone must be able to keep busy on machines for MobileNets."""
 LEAST, LEAST_OF_MOBILENETS = 0.88, 0.75
@@ -97,16 +99,22 @@ def machine(
     )
 
 
-def for_stores(config: Config) -> Config:
-    """The machine with a store FIFO that can keep the bus busy: layers that expand channels store more than they load.
+def for_mobilenets(config: Config) -> Config:
+    """The machine with what layers need that have few channels on large planes, or many on planes of 7x7.
 
-    By default three quarters of the bus are enough for them (isa/fifos.py). And as many writes are outstanding as the
-    latency takes where each is a burst of one beat: of blocks of several vectors those with channels are stored.
+    A store FIFO that can keep the bus busy, since layers that expand channels store more than they load; by default
+    three quarters of the bus are enough for them (isa/fifos.py). As many writes outstanding as the latency takes where
+    each is a burst of one beat (of blocks of several vectors those with channels are stored), and as many reads where
+    each is a row of 7. A chain memory of as many positions as that of the narrowest machine that has one.
     """
-    memory = config.memory
-    writes = -(-(memory.write_latency + 1) // REQUEST_GAP) + 2
-    memory = replace(memory, outstanding_writes=max(memory.outstanding_writes, writes))
-    config = replace(config, memory=memory)
+    memory, block = config.memory, max(config.block_in, config.block_out)
+    memory = replace(
+        memory,
+        outstanding_reads=max(memory.outstanding_reads, -(-memory.read_latency // SHORT_ROW)),
+        outstanding_writes=max(memory.outstanding_writes, -(-(memory.write_latency + 1) // REQUEST_GAP) + 2),
+    )
+    chain = config.chain_buffer_bytes and CHAIN_BYTES // WIDE * block
+    config = replace(config, memory=memory, chain_buffer_bytes=chain)
     size, wanted = config.fifo_bytes("store"), min(STORED, write_rate(config, FIFO_WORDS))
     while write_rate(config, size // config.memory.bus_bytes) < wanted:
         size *= 2
@@ -221,7 +229,7 @@ def main() -> None:
             more = options.extensions.split(",") if options.mobilenets else ()
             config = machine(block_in, block_out, bus, latency, for_depthwise=more)
             if options.mobilenets:
-                config = for_stores(config)
+                config = for_mobilenets(config)
             cells.append(cell(config, networks))
             if not options.json:
                 what = f"{config.name:>6} {bus:3} bytes, latency {latency:3}"
