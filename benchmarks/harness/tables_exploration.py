@@ -46,8 +46,9 @@ EXPLORATION = Table(
             (at("grid_large", "cells", then=_utilizations),),
         ),
         Row(
-            "MobileNet-v1 and v2 on the machines of the first row with the extensions `taps`, `sweep` and `wide_loads` "
-            "and store FIFOs that keep the bus busy: geometric mean, least, cells below 0.75, cells",
+            "MobileNet-v1 and v2 on the machines of the first row with the extensions `taps`, `sweep` and "
+            "`wide_loads`, store FIFOs that keep the bus busy, more reads and writes outstanding, and 14,336 "
+            "positions in the chain memory of wide ones: geometric mean, least, cells below 0.75, cells",
             "{0:.3f}, {1:.3f}, {2}, {3}",
             tuple(
                 at("grid_mobilenets", "summary", "all", name)
