@@ -55,7 +55,7 @@ EXTRAS = ("table", "broadcast", "zero_points", "taps")
 """Extensions that one in two of these has each of, where the machine can have it."""
 ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
 """The first draw with statistics of rows, and so many of them."""
-SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 8, 4
+SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
 """The first draw with sweeps or wide loads, and so many of them."""
 MOST_SMALL_PRODUCTS = 256
 """Of machines with a chain memory, with extensions of EXTRAS, with statistics of rows, with sweeps or wide loads."""
