@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,6 @@ def fit_areas(rows: Sequence[Synthesized]) -> Costs:
 
     Modules with memories that may be flip-flops are fitted together: a bit of them costs the same in each.
     """
-    memories = {row.draw: memories_of(row.config) for row in rows}
     shared = {module for module, (_, names) in MODULES.items() if not set(MEMORY_BITS).isdisjoint(names)}
     columns: dict[tuple[str, str], int] = {}
     entries: list[dict[int, float]] = []
@@ -44,9 +44,7 @@ def fit_areas(rows: Sequence[Synthesized]) -> Costs:
     for module, (_, names) in MODULES.items():
         have = [row for row in rows if module in row.modules]
         values = [row.modules[module][1] / row.modules[module][0] for row in have]
-        features = [
-            features_of(row.config) | own_features(row.config, module, memories[row.draw]) for row in have
-        ]
+        features = [_features(row, module) for row in have]
         if module not in shared:
             found[module] = _fit(features, values, names)
             continue
@@ -65,6 +63,13 @@ def fit_areas(rows: Sequence[Synthesized]) -> Costs:
         }
         found[module] = {name: cost for name, cost in together.items() if cost > 0}
     return {module: found[module] for module in MODULES}
+
+
+@lru_cache(maxsize=1 << 16)
+def _features(row: Synthesized, module: str) -> Mapping[str, float]:
+    """The quantities of a machine's module; machines are fitted to over and over, each time without another one."""
+    config = row.config
+    return features_of(config) | own_features(config, module, memories_of(config))
 
 
 def fit_paths(rows: Sequence[Synthesized], scale: Scale) -> Costs:
@@ -109,7 +114,6 @@ def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> C
         paths=fit_paths(rows, scale),
         units={module: unit_of_path(module) for module in MODULES},
         logic_ends=(1.0, 1.0),
-        seldom_ends=(1.0, 1.0),
         path_ends=(1.0, 1.0),
         machines=len(rows),
     )
@@ -141,7 +145,8 @@ def ratios_left_out(
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
     """The conformal interval of measured over predicted: as far from 1 on both sides as `QUANTILE` of the machines
-    left out are, and one more."""
+    left out are, the one that is to come counted with them. Between two of them it is interpolated: the next rank
+    would cover more than is said, of 40 machines by up to 2.4%."""
     far = sorted(abs(ratio - 1) for ratio in ratios)
-    place = min(len(far), int(np.ceil(QUANTILE * (len(far) + 1)))) - 1
-    return 1 - far[place], 1 + far[place]
+    width = float(np.interp(QUANTILE * (len(far) + 1), range(1, len(far) + 1), far))
+    return 1 - width, 1 + width

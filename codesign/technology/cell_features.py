@@ -38,7 +38,10 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         ),
         "compute.ends": ("one", ("one", "token log", "instruction words", "array stages")),
         "compute.issue": ("one", ("one",)),
-        "compute.loader": ("one", ("one", "acc bits", "bus bits", "acc step bits", "uop bits", "acc parts", "bus log")),
+        "compute.loader": (
+            "one",
+            ("one", "acc bits", "bus bits", "acc step bits", "acc byte lane bits", "uop bits", "acc parts", "bus log"),
+        ),
         "compute.loader.fifo": ("one", _FIFO),
         "compute.loader.requests": ("one", _REQUESTS),
         "compute.loader.requests.cutter": ("one", _CUTTER),
@@ -61,6 +64,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             (
                 "one", "acc index", "inp index", "wgt index", "uop bits", "lanes", "array slot bits", "depthwise lanes",
                 "subtract lanes", "acc bits", "chain", "chain inp bits", "zero points", "taps", "taps inp bits",
+                "taps chain inp bits",
             ),
         ),
         "compute.pipeline.accumulator_lane": ("lanes", ("one", "input log", "subtract", "zero points")),
@@ -69,8 +73,8 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "one",
             (
                 "one", "inp bits", "tile bits", "depthwise tile bits", "depthwise rows", "vector load bits",
-                "zero inp bits", "zero tile bits", "taps inp bits", "taps tile bits", "taps lane bits",
-                "sweep lane bits", "sweep row bits", "sweep choice bits",
+                "zero inp bits", "zero tile bits", "taps position bits", "taps tile bits", "taps lane bits",
+                "taps part bits", "zero taps position bits", "sweep lane bits", "sweep row bits", "sweep choice bits",
             ),
         ),
         "compute.pipeline.array.array_row": (
@@ -80,7 +84,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "lanes",
             ("one", "row bits", "tree bits", "stage bits", "depthwise row bits", "stages row bits", "zero row bits"),
         ),
-        "chain": ("chain", ("one", "chain word bits", "chain index", *MEMORY_BITS)),
+        "chain": ("chain", ("one", "chain word bits", "chain index", "taps", "taps inp bits", *MEMORY_BITS)),
         "control": ("one", ("one", "acc index", "post", "zero points", "taps", "table", "broadcast", "rows")),
         "counters": ("one", ("one", "post")),
         "fetch": (
@@ -92,7 +96,10 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "fetch.compute_queue": ("one", _QUEUE),
         "fetch.load_queue": ("one", _QUEUE),
         "fetch.store_queue": ("one", _QUEUE),
-        "inp": ("one", ("one", "inp bits", "inp index", "taps", "taps inp bits", "wide inp bits", *MEMORY_BITS)),
+        "inp": (
+            "one",
+            ("one", "inp bits", "inp index", "taps", "taps position bits", "wide slot bits", *MEMORY_BITS),
+        ),
         "wgt": ("one", ("one", "tile bits", "wgt index", "tile parts", *MEMORY_BITS)),
         "load": (
             "one",
@@ -157,7 +164,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             (
                 "one", "acc bits", "out bits", "passes acc bits", "passes out bits", "pass lane bits",
                 "half bits", "passes half mux bits", "passes log", "table", "table out bits", "rows",
-                "rows out bits", *MEMORY_BITS,
+                "rows out bits", "rows pass lanes", *MEMORY_BITS,
             ),
         ),
         "store.pipeline.constants": ("post", ("one",)),
@@ -170,7 +177,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "store.requests.cutter": ("post", _CUTTER),
         "store.requests.cutter.product": ("post", ("one",)),
         "store.pipeline.row_lane": ("row lanes", ("one", "bus bits", "bus log")),
-        "store.row_entries": ("row statistics", ("one", "row index", *MEMORY_BITS)),
+        "store.row_entries": ("row statistics", ("one", "rows pass lanes", "row index", *MEMORY_BITS)),
         "store.row_entries.factors_of_rows": ("row statistics", ("one",)),
         "store.tables": ("table", ("one",)),
         "store.tables.table_lane": ("table lanes", ("one", "bus bits", "bus log")),
@@ -188,9 +195,6 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     }
 )  # fmt: skip
 """By module, of many alike once: how many a machine has, and what the area of one of them follows from."""
-
-SELDOM = ("taps", "table", "broadcast", "zero_points", "rows", "sweep", "wide_loads")
-"""Extensions that few machines of a fit have, so that their logic is known less exactly."""
 
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -283,6 +287,8 @@ def features_of(config: Config) -> dict[str, float]:
     chain = float(config.chain_buffer_bytes > 0)
     factor_bits = 9.0 if zero_points else 8.0
     swept_rows, choices = TAPS * config.swept, -(-config.tile_rows // config.sweep_rows)
+    positions, parts = config.position_inputs, config.position_outputs
+    slots = TAPS * positions
     steps: dict[str, float] = {}
     for kind, size in (
         ("inp", config.inp_bytes),
@@ -311,6 +317,8 @@ def features_of(config: Config) -> dict[str, float]:
         "inp bits": inp_bits,
         "tile bits": tile_bits,
         "acc bits": acc_bits,
+        # LOAD.ACC8: the lanes that different bytes of a bus word go to.
+        "acc byte lane bits": 32.0 * min(lanes, bus),
         "out bits": out_bits,
         "row bits": row_bits,
         "half bits": half_bits,
@@ -372,21 +380,26 @@ def features_of(config: Config) -> dict[str, float]:
         "wide mux bits": out_bits * float(banked > 1),
         "taps": taps,
         "taps inp bits": taps * inp_bits,
+        "taps position bits": taps * inp_bits * positions,
+        "taps part bits": taps * TAPS * (lanes * factor_bits + 8.0 * config.block_out) * (parts - 1),
+        "taps chain inp bits": taps * chain * inp_bits,
         "taps tile bits": taps * tile_bits,
         "taps lane bits": taps * lanes * TAPS * factor_bits,
         "sweep lane bits": sweep * lanes * TAPS * (config.swept - 1) * factor_bits,
         "sweep row bits": sweep * 8.0 * config.block_out * swept_rows,
         "sweep choice bits": sweep * 8.0 * config.block_out * swept_rows * max(0, choices - 1),
         "wide loads": wide,
-        "wide inp bits": wide * inp_bits * config.inp_step_vectors,
+        "wide slot bits": wide * inp_bits * slots * log2(slots),
         "zero points": zero_points,
         "zero inp bits": zero_points * inp_bits,
         "zero tile bits": zero_points * tile_bits,
+        "zero taps position bits": zero_points * taps * inp_bits * positions,
         "zero row bits": zero_points * row_bits,
         "table": table,
         "table out bits": table * out_bits,
         "rows": rows,
         "rows out bits": rows * out_bits,
+        "rows pass lanes": rows * lanes / passes,
         "row index": rows * log2(config.row_depth),
         "broadcast": broadcast,
         "broadcast out bits": broadcast * out_bits,

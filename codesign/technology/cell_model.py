@@ -17,7 +17,7 @@ from vdla.hw.synthesis.cells.sram import MacroFigures, Scale, memory_figures
 from vdla.hw.synthesis.units import unit_of_path
 from vdla.isa.config import Config
 
-from .cell_features import MODULES, OWN, PATHS, SELDOM, access_features, counts_of, features_of, own_features
+from .cell_features import MODULES, OWN, PATHS, access_features, counts_of, features_of, own_features
 from .memories import Memory, memories_of
 
 LEFT_OUT = "wires, clock tree, pads, scan and test, empty area between cells"
@@ -54,8 +54,7 @@ class CellFigures:
 class CellModel:
     """Coefficients for one library: `areas` in square micrometres by module and feature, `paths` in nanoseconds by
     place and feature. `units` has the unit of every module. `logic_ends` and `path_ends` are 90% intervals of measured
-    over predicted; `seldom_ends` are those of the logic of machines with extensions of SELDOM. `scale`: what the SRAM
-    table, of 45 nm, is multiplied with. `machines`: how many it is fitted to."""
+    over predicted. `scale`: what the SRAM table, of 45 nm, is multiplied with. `machines`: how many it is fitted to."""
 
     library: str
     node_nm: int
@@ -64,7 +63,6 @@ class CellModel:
     paths: Costs
     units: Mapping[str, str]
     logic_ends: tuple[float, float]
-    seldom_ends: tuple[float, float]
     path_ends: tuple[float, float]
     machines: int
 
@@ -78,9 +76,8 @@ class CellModel:
         memory = {m.module: 0.0 for m in macros}
         for item in macros:
             memory[item.module] += item.count * _macro(item.words, item.width, self.scale).area
-        ends = self.seldom_ends if any(map(config.has, SELDOM)) else self.logic_ends
         cells, whole = sum(logic.values()), sum(logic.values()) + sum(memory.values())
-        low, high = (1 + (end - 1) * cells / whole for end in ends)
+        low, high = (1 + (end - 1) * cells / whole for end in self.logic_ends)
         return CellFigures(
             logic=self._by_unit(logic),
             memory=self._by_unit(memory),
@@ -139,9 +136,7 @@ def _macro(words: int, width: int, scale: Scale) -> MacroFigures:
 
 def parse_cell_model(value: Mapping[str, Any]) -> CellModel:
     """The model in a JSON document of `benchmarks/area_model.py`."""
-    logic, seldom, path = (
-        tuple(map(float, value["intervals"][name])) for name in ("logic", "logic of SELDOM", "path")
-    )
+    logic, path = (tuple(map(float, value["intervals"][name])) for name in ("logic", "path"))
     return CellModel(
         library=str(value["library"]),
         node_nm=int(value["node_nm"]),
@@ -150,7 +145,6 @@ def parse_cell_model(value: Mapping[str, Any]) -> CellModel:
         paths=value["paths"],
         units=value["units"],
         logic_ends=(logic[0], logic[1]),
-        seldom_ends=(seldom[0], seldom[1]),
         path_ends=(path[0], path[1]),
         machines=len(value["training_draws"]),
     )
