@@ -109,6 +109,12 @@ def uninterrupted(words: list[str], study: Path) -> Whole:
     )
 
 
+def searched(records: bytes) -> int:
+    """Whole records of designs that the search named; those behind them are of its front, with more schedules tried."""
+    keys = [json.loads(line)["study"] for line in records.splitlines(keepends=True) if line.endswith(b"\n")]
+    return keys.count(keys[0]) if keys else 0
+
+
 def killed(words: list[str], study: Path, whole: Whole, random: Random) -> str:
     """Kills the command's process group at a moment; the part of the study that it was in.
 
@@ -149,16 +155,16 @@ def measure(folder: Path, kills: int) -> dict[str, Any]:
         words = command(folder, study, strategy, workers)
         part = killed(words, study, whole, random)
         records = study / "records.jsonl"
-        had = records.read_bytes().count(b"\n") if records.exists() else 0
+        had = records.read_bytes() if records.exists() else b""
         evaluated = ended(words)["evaluated"]
         rows.append(
             {
                 "strategy": strategy,
                 "processes": workers,
                 "killed while": part,
-                "records then": had,
+                "records then": had.count(b"\n"),
                 "same": left(study) == (whole.records, whole.designs, whole.front),
-                "twice": had + evaluated - whole.records.count(b"\n"),
+                "twice": searched(had) + evaluated - searched(whole.records),
             }
         )
         print(rows[-1], file=sys.stderr, flush=True)
