@@ -1,12 +1,12 @@
 """Networks that others publish, quantized by ONNX Runtime, on the accelerator: whole, or the first node that stops it.
 
     python benchmarks/outside.py [NAME ...] [--size N] [--run] [--write] [--again] [--extensions NAME ...]
-        [--chain BYTES]
+        [--chain BYTES] [--results NAME]
 
 Each network of codesign/models/originals is quantized as a new user would (`outside_networks.quantize`) into a cache
 folder, by content, and compiled for `vta` with the extensions that such networks need. `--run` also simulates those
 that compile whole and compares them with the interpreter and ONNX Runtime. With `--write` each row goes to
-benchmarks/results/outside.json as soon as it is there; rows that are there are kept but with `--again`. A network that
+benchmarks/results/NAME.json as soon as it is there; rows that are there are kept but with `--again`. A network that
 crashes is a row with the error.
 """
 
@@ -141,7 +141,8 @@ def main() -> None:
         help="rows and columns of the images, or the least that a network takes; else the original's",
     )
     parser.add_argument("--run", action="store_true", help="simulate what compiles whole")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/outside.json")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/NAME.json")
+    parser.add_argument("--results", default=RESULTS_NAME, metavar="NAME", help="else outside")
     parser.add_argument("--again", action="store_true", help="measure rows that are there anew")
     parser.add_argument(
         "--extensions",
@@ -159,8 +160,8 @@ def main() -> None:
     if unknown := [name for name in arguments.names if name not in NAMES]:
         parser.error(f"there is no network {unknown[0]}; there are {', '.join(NAMES)}")
     rows: dict[str, dict[str, Any]] = {}
-    if arguments.write and (RESULTS / f"{RESULTS_NAME}.json").exists():
-        rows = {row["name"]: row for row in read_results(RESULTS_NAME)["rows"]}
+    if arguments.write and (RESULTS / f"{arguments.results}.json").exists():
+        rows = {row["name"]: row for row in read_results(arguments.results)["rows"]}
     for name in arguments.names or NAMES:
         size = size_of(name, arguments.size)
         known = rows.get(name, {})
@@ -177,7 +178,7 @@ def main() -> None:
                 "networks": len(rows),
                 "rows": list(rows.values()),
             }
-            write_results(RESULTS_NAME, json.loads(json.dumps(document)))
+            write_results(arguments.results, json.loads(json.dumps(document)))
 
 
 if __name__ == "__main__":

@@ -22,10 +22,12 @@ from .tables_whole import (
     ENCODERS,
     LANGUAGE,
     NETWORKS,
+    VISION_TRANSFORMERS,
     accuracy_text,
     encoders_text,
     language_text,
     networks_text,
+    vision_transformers_text,
 )
 
 PAGES = ("README.md", "docs/results.md", "docs/tutorials/read_a_report.md", "hw/synthesis.md")
@@ -39,6 +41,7 @@ BLOCKS: Blocks = MappingProxyType(
         "exploration": EXPLORATION,
         "networks": Text(NETWORKS, networks_text),
         "encoders": Text(ENCODERS, encoders_text),
+        "vision_transformers": Text(VISION_TRANSFORMERS, vision_transformers_text),
         "language": Text(LANGUAGE, language_text),
         "accuracy": Text(ACCURACY, accuracy_text),
         "processor": PROCESSOR,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .page import Document, source
 
 NETWORKS = "outside"
+VISION_TRANSFORMERS = "vision_transformers"
 ENCODERS = "encoders"
 ACCURACY = "accuracy"
 LANGUAGE = "language"
@@ -31,6 +32,21 @@ def networks_text(document: Document) -> str:
             kinds = ", ".join(f"{count} {kind}" for kind, count in row.get("refused", {}).items())
             lines.append(f"| {name} | {size} | not whole: {kinds or 'does not fit'} | | | |")
     return "\n".join([*lines, "", source(NETWORKS, document)])
+
+
+def vision_transformers_text(document: Document) -> str:
+    """Vision transformers at the size of their originals, scores of attention in a chain memory."""
+    lines = [
+        "| vision transformer | image | chain memory, bytes | cycles | utilization | bit-equal to the interpreter |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in document["rows"]:
+        equal = "yes" if row["interpreter_steps"] == 0 else "no"
+        lines.append(
+            f"| `{row['name']}` | {row['size']}x{row['size']} | {row['chain_buffer_bytes']:,} | {row['cycles']:,} | "
+            f"{row['utilization']:.3f} | {equal} |"
+        )
+    return "\n".join([*lines, "", source(VISION_TRANSFORMERS, document)])
 
 
 def encoders_text(document: Document) -> str:
