@@ -45,30 +45,34 @@ def pads_ahead(
     lives = lifetimes(graph)
     if not chained or not chained.keys() <= lives.keys() or len(layers) != len(graph.nodes):
         return none
-    outputs = [_outputs(layer, chained) for layer in layers]
-    ends = {place: place.address + prod(buffer.shape) for of in outputs for buffer, place in of}
+    outputs = [list(_outputs(layer, chained)) for layer in layers]
+    # By tensor, not by place: tensors of different sizes may begin at the same one.
+    ends: dict[str, int] = {}
+    for tensor, (buffer, place) in (output for of in outputs for output in of):
+        ends[tensor] = max(ends.get(tensor, 0), place.address + prod(buffer.shape))
     for step, layer in enumerate(layers[:-1]):
-        alive = [chained[name] for name in chained if lives[name][0] <= step <= lives[name][1]]
-        if _stores(layer) and all(place in ends for place in alive):
+        alive = [name for name in chained if lives[name][0] <= step <= lives[name][1]]
+        if _stores(layer) and ends.keys() >= set(alive):
             none[step] = tuple(
                 [
-                    (buffer, place)
-                    for buffer, place in outputs[step + 1]
-                    if any(place.margins)
-                    and all(ends[place] <= other.address or ends[other] <= place.address for other in alive)
+                    padded
+                    for tensor, padded in outputs[step + 1]
+                    if any(padded[1].margins)
+                    and all(
+                        ends[tensor] <= chained[other].address or ends[other] <= padded[1].address
+                        for other in alive
+                    )
                 ]
             )
     return none
 
 
-def _outputs(layer: LoweredLayer, chained: Mapping[str, ChainBuffer]) -> list[Padded]:
-    return [
-        padded
-        for kernel in layer.kernels
-        for padded in padded_outputs(
-            kernel.kernel, {name: chained.get(tensor) for name, tensor in kernel.tensors.items()}
-        )
-    ]
+def _outputs(layer: LoweredLayer, chained: Mapping[str, ChainBuffer]) -> Iterator[tuple[str, Padded]]:
+    """What a layer writes in the chain memory, with the tensor's name."""
+    for kernel in layer.kernels:
+        places = {name: chained.get(tensor) for name, tensor in kernel.tensors.items()}
+        for padded in padded_outputs(kernel.kernel, places):
+            yield kernel.tensors[padded[0].name], padded
 
 
 def _stores(layer: LoweredLayer) -> bool:

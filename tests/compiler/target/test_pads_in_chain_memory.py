@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
@@ -54,3 +55,22 @@ def blocks(count: int) -> Graph:
 @pytest.mark.parametrize("count", [1, 3])
 def test_networks_of_blocks_are_right(count):
     assert_right(compile_graph(blocks(count), MACHINE, virtual_threads=2))
+
+
+def of_many_widths(seed: int) -> Graph:
+    """Convolutions of single positions and of windows in turn, each of some number of channels."""
+    b, rng = builder(seed), np.random.default_rng(seed)
+    tensor = b.input(1, 16, 8, 8)
+    for _ in range(8):
+        channels = int(rng.choice((16, 32, 64, 96)))
+        if rng.random() < 0.5:
+            tensor = b.convolution(tensor, channels, (3, 3), (1, 1), (1, 1, 1, 1))
+        else:
+            tensor = b.convolution(tensor, channels, (1, 1))
+    return fuse(b.graph(tensor))
+
+
+@pytest.mark.parametrize("seed", [0, 8])
+def test_tensors_of_different_sizes_begin_at_one_place(seed: int):
+    """A smaller tensor that lay there has not the place of a larger one behind it."""
+    assert_right(compile_graph(of_many_widths(seed), replace(MACHINE, chain_buffer_bytes=1 << 14)))
