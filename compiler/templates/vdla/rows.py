@@ -65,10 +65,11 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     loading = np.where(copies > 1, 0.0, moved + tiles * config.memory.read_latency)
     cycles = np.maximum(passes, 2 * moved) + loading + alone
     ones = np.ones_like(tile, dtype=bool)
+    last_copies = copies if workload.batch > 1 else 1
     return Account(
         limits={
-            # The last tile is another buffer.
-            "the accumulators": (tile * copies + positions % tile) * count <= config.acc_depth,
+            # The last tile is another buffer, and copied where several images have one.
+            "the accumulators": (tile * copies + positions % tile * last_copies) * count <= config.acc_depth,
             "the entries of rows": tile <= config.row_depth,
             "the elements of a row": ones & (count * config.block_out <= MOST_ELEMENTS),
         },

@@ -82,6 +82,12 @@ def test_compiled_programs_are_right(config: Config, op: str, shape: tuple[int, 
     assert assert_right(result) > 100
 
 
+def test_last_tiles_of_several_images_are_copied_as_well():
+    config = replace(ROWS, row_entries=64, acc_buffer_bytes=4096, acc_banks=1)
+    result = compile_model(model("Softmax", (2, 16, 41, 3), axis=1, stored=True), config, verify=True)
+    assert assert_right(result) > 100
+
+
 @pytest.mark.parametrize(("op", "shape"), [("Softmax", (2, 64, 5, 3)), ("LayerNormalization", (9, 768))])
 def test_within_a_step_of_onnx_runtime(op: str, shape: tuple[int, ...]):
     from onnxruntime import InferenceSession
