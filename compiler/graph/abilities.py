@@ -59,8 +59,9 @@ EVERYTHING = replace(ACCELERATOR, processor=True)
 
 def needs(extension: str) -> tuple[str, str]:
     """Why an accelerator without an extension refuses a node, and the way out."""
-    wide = " and block_in no larger than block_out" if extension == "broadcast" else ""
-    return (
-        f"needs the extension '{extension}'{wide}",
-        "add it to `extensions` of the configuration",
-    )
+    if extension in ("broadcast", "rows"):
+        return (
+            f"needs the extension '{extension}' and block_in no larger than block_out",
+            "add it to `extensions` of the configuration, or make block_out as large as block_in",
+        )
+    return f"needs the extension '{extension}'", "add it to `extensions` of the configuration"

@@ -224,6 +224,13 @@ def weight_operand(
     if isinstance(value, Constant):
         context.fail(node, "its weights are float", QUANTIZE)
     if not isinstance(value, QuantizedConstant):
+        able = context.abilities
+        if node.op_type == "MatMul" and not (able.products or able.processor):
+            context.fail(
+                node,
+                "multiplies two activations, which machines of batch 1 with block_in equal to block_out do",
+                "make the array so, or leave the product to the processor (--target vdla,llvm)",
+            )
         context.fail(
             node, "its weights are not constant", "only products with constant weights are supported"
         )
