@@ -99,7 +99,8 @@ def sweep_order(
 
     A sum's rows of one group of weights come in the order of the window. An operation finds the rows before it held
     if they are the sources of the operations just before it; those that are not are read by operations that only hold.
-    Those that read `pads` are alike, and one of them is held when the sweeps begin. ValueError if none is at the end.
+    Those that read `pads` are alike, and one of them is held when the sweeps begin and when they end: by an operation
+    of its own where the last sweep ends above the pads, as some with dilations do.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -116,7 +117,8 @@ def sweep_order(
             found.append((dst, sources[-1], wgt))
             begins += [wgt in starts] * len(sources)
         if pads is not None and held[-1] != PAD:
-            raise ValueError("a sweep down padded rows ends above the last one")
+            found.append((found[-1][0], min(alike), wgt + holds))
+            begins.append(wgt in starts)
     return list(np.array(found, dtype=np.int64).T), np.array(begins)
 
 

@@ -60,7 +60,8 @@ def test_layers_are_right(config, channels, plane):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "stride", "dilation"), [(5, 1, 1), (3, 2, 1), (3, 1, 2), (7, 1, 1), (3, 3, 1)]
+    ("kernel", "stride", "dilation"),
+    [(5, 1, 1), (3, 2, 1), (3, 1, 2), (7, 1, 1), (3, 3, 1), (3, 1, 3), (5, 2, 3)],
 )
 @pytest.mark.parametrize("config", MACHINES.values(), ids=MACHINES)
 def test_other_windows_are_right(config, kernel, stride, dilation):
@@ -75,7 +76,7 @@ def test_a_column_takes_an_operation_for_each_row_and_one_more():
     assert operations(VTA, fuse(b.graph(above))) == 10 * 7 * (7 + 2)
 
 
-def test_a_sweep_that_ends_above_its_pads_is_refused():
+def test_a_sweep_that_ends_above_its_pads_holds_one():
     rows = np.arange(6)
     windows = np.concatenate([rows[:4], rows[1:5], rows[2:6]])
     dst, wgt = np.tile(rows[:4], 3), np.zeros(12, dtype=np.int64)
@@ -85,5 +86,6 @@ def test_a_sweep_that_ends_above_its_pads_is_refused():
     (_, plain, _), _ = sweep_order(VTA, order, starting)
     (_, padded, _), _ = sweep_order(VTA, order, starting, np.isin(order[1], [0, 5]))
     assert (plain.tolist(), padded.tolist()) == ([0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5])
-    with pytest.raises(ValueError, match="ends above the last one"):
-        sweep_order(VTA, order, starting, order[1] == 0)
+    (_, above, used), begins = sweep_order(VTA, order, starting, order[1] == 0)
+    assert above.tolist() == [1, 2, 3, 4, 5, 0] and begins.all()
+    assert used[-1] == VTA.sweep_rows // 2 and not used[1:-1].any()
