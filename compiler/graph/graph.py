@@ -199,6 +199,14 @@ class Graph:
         """The node that computes each tensor."""
         return {name: node for node in self.nodes for name in node.outputs}
 
+    def readers(self) -> dict[str, list[Node]]:
+        """The nodes that read each tensor, a node once; tensors that none reads are left out."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                found.setdefault(name, []).append(node)
+        return found
+
 
 def with_tensors(graph: Graph, *tensors: Tensor) -> Graph:
     """The graph with these tensors added or replaced."""

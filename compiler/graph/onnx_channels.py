@@ -7,26 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
 from ..te.blocks import Pair
+from ..te.ops.movement import PAD_MODES
 from .onnx_axes import blocks_of_space, one_axis, sliced_positions, split_sizes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
 from .onnx_joins import import_concat
 from .onnx_values import Integer, Joined, Pending, Real
 from .onnx_views import check_size, elements_of, is_line, rows_of, seen_as, settled
-
-MODES: Mapping[str, Literal["constant", "reflect", "edge", "wrap"]] = {
-    "constant": "constant",
-    "reflect": "reflect",
-    "edge": "edge",
-    "wrap": "wrap",
-}
-"""What Pad fills in, by numpy's names."""
 
 
 def _bind_channels(
@@ -164,7 +157,7 @@ def _import_pad(context: ImportContext, node: OnnxNode) -> bool:
     axes = context.array(node, 3, "axes")
     rank = len(data.shape)
     of = np.arange(rank) if axes is None else axes.reshape(-1) % rank
-    mode = MODES.get(node.text("mode", "constant"))
+    mode = PAD_MODES.get(node.text("mode", "constant"))
     if mode is None or (mode == "constant" and value is not None and value.any()):
         context.fail(node, "pads with other values than 0", "pad with zeros, or with what is there")
     if amounts is None or amounts.size != 2 * len(of) or amounts.min() < 0:

@@ -20,7 +20,7 @@ EXCHANGE = 4
 def leave_room(graph: Graph, block: int) -> Graph:
     """The graph in which exchanged convolutions read whole blocks of `block` positions, where their input's maker can
     leave room for that; what lies behind the positions is anything, and readers take those in front alone."""
-    makers, readers = graph.producers(), readers_of(graph)
+    makers, readers = graph.producers(), graph.readers()
     wide: dict[str, int] = {}
     for node in graph.nodes:
         maker = makers.get(node.inputs[0]) if isinstance(node.operator, Swap) else None
@@ -47,15 +47,6 @@ def leave_room(graph: Graph, block: int) -> Graph:
                 operator = replace(operator, plane=wide[node.output])
         nodes.append(replace(node, operator=operator))
     return replace(graph, nodes=tuple(nodes), tensors=tensors)
-
-
-def readers_of(graph: Graph) -> dict[str, list[Node]]:
-    """The nodes that read a tensor, each once."""
-    readers: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        for name in dict.fromkeys(node.inputs):
-            readers.setdefault(name, []).append(node)
-    return readers
 
 
 def has_room(

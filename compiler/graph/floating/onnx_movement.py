@@ -10,7 +10,7 @@ from ...ir.expr import Const, select, wrap
 from ...ir.limits import MOST_RUNS
 from ...ir.types import DType
 from ...te.merge import broadcast
-from ...te.ops.movement import PadMode, pad_runs, slice_runs
+from ...te.ops.movement import PAD_MODES, pad_runs, slice_runs
 from ...te.scalars import argument
 from ..graph import Tensor
 from ..onnx_axes import blocks_of_space, joined_shape, one_axis, permutation, sliced_positions, split_sizes
@@ -19,8 +19,6 @@ from ..operators import Concatenate, Gather, GatherElements, Permute, Remap
 from .onnx_choices import gather_nd_of_run_time
 from .onnx_context import FloatContext
 from .onnx_pointwise import add_elementwise, as_type
-
-PAD_MODES: dict[str, PadMode] = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 
 
 def import_transpose(context: FloatContext, node: OnnxNode) -> None:

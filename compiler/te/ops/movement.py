@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from ...ir.types import DType
 from ..merge import Shape
 
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
+PAD_MODES: Mapping[str, PadMode] = MappingProxyType({mode: mode for mode in get_args(PadMode)})
+"""What a pad holds, by ONNX's names, which are numpy's."""
 
 
 def permute(

@@ -72,10 +72,7 @@ def _chained(kernel: Kernel, places: Mapping[str, ChainBuffer]) -> Kernel:
 
 
 def _candidates(config: Config, graph: Graph, kernels: Kernels) -> dict[str, _Candidate]:
-    readers: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        for name in dict.fromkeys(node.inputs):
-            readers.setdefault(name, []).append(node)
+    readers = graph.readers()
     outputs = {item.tensor for item in graph.outputs}
     found: dict[str, _Candidate] = {}
     for maker in graph.nodes:

@@ -15,7 +15,7 @@ import numpy as np
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Int8Convolution, Positions, Products, Swap, Table
 from ...graph.names import unused
-from ...graph.spare_positions import readers_of, reads_whole_blocks
+from ...graph.spare_positions import reads_whole_blocks
 from ...te.blocks import Pair, ceil_div
 
 
@@ -25,7 +25,7 @@ def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
     Where the machine `turns` products, what is read with channels and positions exchanged is such a part, too, if it is
     made of whole blocks of positions, or there can be room for them.
     """
-    readers, makers = readers_of(graph), graph.producers()
+    readers, makers = graph.readers(), graph.producers()
     kept = {output.tensor for output in graph.outputs}
     tensors, changed = dict(graph.tensors), dict[int, list[Node]]()
     # Readers whose inputs are replaced, by their places among the nodes.
