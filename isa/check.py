@@ -198,7 +198,7 @@ def _values(program: _Decoded) -> Iterator[Finding]:
             yield _error("extension", (index,), f"{program.text(index)} {missing}")
         match name:
             case "CONFIG":
-                problem = _register_problem(values)
+                problem = _register_problem(config, values)
             case "ALU" if values["alu_opcode"] not in tuple(AluOpcode):
                 known = ", ".join(f"{item.value} {item.name}" for item in alu_opcodes(config))
                 problem = f"alu_opcode {values['alu_opcode']} is unknown; known are {known}"
@@ -214,13 +214,15 @@ def _values(program: _Decoded) -> Iterator[Finding]:
             yield _error("value", (index,), f"{program.text(index)}: {problem}")
 
 
-def _register_problem(values: dict[str, int]) -> str | None:
+def _register_problem(config: Config, values: dict[str, int]) -> str | None:
     target = register_at(values["unit"], values["register"])
     if target is None:
         return f"unit {values['unit']} has no register {values['register']}"
     if values["value"] & ~used_bits(target.fields):
         return f"register {target.name}: a bit is set in {values['value']:#x} that belongs to no field"
     for name, bits in unpack_fields(target.fields, values["value"]).items():
+        if target.name == "FOLD" and 1 << bits > config.tile_parts:
+            return f"register FOLD: shape = {bits} means {1 << bits} groups, of which {config.folds} are the most"
         if name in FLOAT_FIELDS:
             number = float(np.uint32(bits).view(np.float32))
             if not abs(number) <= 2.0**CONSTANT_BITS:

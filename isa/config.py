@@ -34,6 +34,9 @@ KIB = 1024
 ROW_BITS = VALUE_BITS + FACTOR_BITS + SHIFT_BITS + SUM_BITS + 4
 """Bits that are kept of a row: whole bytes."""
 
+LEAST_COLUMNS = 4
+"""Columns of the smallest array."""
+
 TABLE_BYTES = 256
 """Bytes of a look-up table: an int8 for every int8."""
 
@@ -86,10 +89,11 @@ class Memory:
 class Config:
     """One accelerator. All sizes in bytes unless named otherwise.
 
-    `batch` x `block_in` x `block_out` multiplies happen each cycle: an input vector is [batch][block_in]
-    int8, a weight tile [block_out][block_in] int8, an accumulator vector [batch][block_out] int32, an output
-    vector [batch][block_out] int8. `post_lanes` copies of STORE.POST's arithmetic serve an output vector in
-    batch * block_out / post_lanes passes (None: all lanes at once). FIFOs whose size is None follow from the bus
+    `batch` x `block_in` x `columns` multiplies happen each cycle: an input vector is [batch][block_in] int8, a weight
+    tile [columns][block_in] int8, an accumulator vector [batch][block_out] int32, an output vector [batch][block_out]
+    int8. `columns` is block_out, or block_out / `folds` with the extension `fold`. `post_lanes` copies of STORE.POST's
+    arithmetic serve an output vector in batch * block_out / post_lanes passes (None: all lanes at once). FIFOs whose
+    size is None follow from the bus
     (`fifos.py`); `fifo_bytes` has the size of each. Raises ConfigError, with the reason, for a machine
     that cannot be encoded.
     """
@@ -147,6 +151,11 @@ class Config:
         "rows whose statistics are kept at a time, with the extension `rows`",
         low=8, high=256, power_of_two=True, samples=(128, 8, 32), later=True,
     )  # fmt: skip
+    folds: int = parameter(
+        4,
+        "parts of a weight tile, one an operation, with the extension `fold`: the array has block_out / folds columns",
+        low=2, high=32, power_of_two=True, samples=(4, 2), later=True,
+    )  # fmt: skip
     clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
     extensions: tuple[str, ...] = DEFAULT_EXTENSIONS
     memory: Memory = field(default_factory=Memory)
@@ -181,6 +190,8 @@ class Config:
                 f"extensions: rows needs batch = 1, here {self.batch}: a vector is of one row; leave 'rows' out of "
                 "`extensions`"
             )
+        if self.has("fold"):
+            self._check_fold()
         for name in self.extensions:
             needed = EXTENSION_TABLE[name].needs
             if needed is not None and needed not in self.extensions:
@@ -188,6 +199,21 @@ class Config:
                 raise ConfigError(
                     f"extensions: {name} {why}; add {needed!r} to `extensions`, or leave {name!r} out"
                 )
+
+    def _check_fold(self) -> None:
+        if self.block_in != self.block_out:
+            raise ConfigError(
+                f"extensions: fold needs block_in = block_out, here {self.block_in} and {self.block_out}; an array of "
+                f"{self.block_in}x{min(self.block_in, self.block_out)} multipliers that folds has block_out = "
+                f"{self.block_in} and `folds` = {max(2, self.block_in // self.block_out)}; or leave 'fold' out of "
+                "`extensions`"
+            )
+        most = self.block_out // LEAST_COLUMNS
+        if self.folds > most:
+            way_out = f"at most {most}" if most > 1 else "leave 'fold' out of `extensions`"
+            raise ConfigError(
+                f"folds = {self.folds}: leaves fewer than {LEAST_COLUMNS} of {self.block_out} columns; {way_out}"
+            )
 
     def _check_post_lanes(self, value: object) -> None:
         most = self.batch * self.block_out
@@ -323,8 +349,18 @@ class Config:
 
     @property
     def wgt_bytes(self) -> int:
-        """Bytes of one weight tile, [block_out][block_in] int8."""
-        return self.block_out * self.block_in
+        """Bytes of one weight tile, [columns][block_in] int8."""
+        return self.columns * self.block_in
+
+    @property
+    def tile_parts(self) -> int:
+        """Weight tiles that a whole input and a whole output vector take: `folds`; 1 without the extension `fold`."""
+        return self.folds if self.has("fold") else 1
+
+    @property
+    def columns(self) -> int:
+        """Columns of the array: what an operation of GEMM multiplies an input vector by, all of it, at once."""
+        return self.block_out // self.tile_parts
 
     @property
     def position_inputs(self) -> int:
@@ -339,12 +375,12 @@ class Config:
     @property
     def tile_rows(self) -> int:
         """Rows of a weight tile as DEPTHWISE and TAPS count them: of as many weights as the shorter vector has."""
-        return max(self.block_in, self.block_out)
+        return max(self.block_in, self.block_out) // self.tile_parts
 
     @property
     def swept(self) -> int:
         """Operations of a sweep that are multiplied together: as many as a lane's multipliers have positions for."""
-        return max(1, min(SWEPT, self.block_in // TAPS))
+        return max(1, min(SWEPT, self.block_in // self.tile_parts // TAPS))
 
     @property
     def sweep_rows(self) -> int:
@@ -498,7 +534,7 @@ class Config:
     @property
     def multiplies_per_cycle(self) -> int:
         """Multiplies of the GEMM array in one cycle."""
-        return self.batch * self.block_in * self.block_out
+        return self.batch * self.block_in * self.columns
 
     @property
     def post_passes(self) -> int:

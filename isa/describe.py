@@ -166,7 +166,7 @@ def markdown(config: Config) -> str:
     """
     lines = [f"# Instruction set of configuration `{config.name}`", ""]
     lines += [
-        f"{config.batch} x {config.block_in} x {config.block_out} multiplies a cycle. Instructions are "
+        f"{config.batch} x {config.block_in} x {config.columns} multiplies a cycle. Instructions are "
         f"{8 * config.instruction_bytes} bits, {_COUNTS[config.instruction_words]} little-endian 64-bit words; "
         "bit positions are inclusive. "
         f"Extensions: {', '.join(config.extensions) or 'none'}. Digest `{config.digest}`.",

@@ -115,6 +115,18 @@ def _sweep(config: Config) -> Block:
     )
 
 
+def _fold(config: Config) -> Block:
+    lanes = config.batch * config.block_out
+    return Block(
+        name="fold",
+        lanes=lanes,
+        multipliers=0,
+        multiplier=f"none of its own: the array's, in {config.folds} parts of a vector's lanes",
+        ports="those of the array; the accumulator read of operations that `overwrite` behind the first input part",
+        storage_bytes=0,
+    )
+
+
 def _wide_loads(config: Config) -> Block:
     return Block(
         name="wide_loads",
@@ -224,6 +236,11 @@ EXTENSION_TABLE: dict[str, Extension] = {
         default=False,
         needs="taps",
     ),
+    "fold": Extension(
+        meaning="an array with fewer columns than lanes, whose rows work in groups (`folds`, register FOLD)",
+        block=_fold,
+        default=False,
+    ),
     "rows": Extension(
         meaning="statistics of rows, and stores that share out or normalize them (ROWS, STORE.POST with `rows`)",
         block=_rows,
@@ -250,7 +267,7 @@ def blocks(config: Config) -> tuple[Block, ...]:
     """The GEMM array, every extension of `config` and its chain memory, as isa/README.md specifies them."""
     array = Block(
         name="gemm array",
-        lanes=config.batch * config.block_out,
+        lanes=config.batch * config.columns,
         multipliers=config.multiplies_per_cycle,
         multiplier="int8 x int8",
         ports="inp read, wgt read, acc read and write (one of each a bank)",

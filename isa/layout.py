@@ -320,6 +320,7 @@ REGISTERS = (
         extension="zero_points",
     ),
     _register("SWEEP", Unit.COMPUTE, 3, Field("on", 0, 1), extension="sweep"),
+    _register("FOLD", Unit.COMPUTE, 4, Field("shape", 0, 3), extension="fold"),
     _register("ADDRESS", Unit.STORE, 0, Field("y_stride", 0, 16), Field("x_stride", 16, 16)),
     _register(
         "WINDOW",

@@ -42,7 +42,7 @@ class ReferenceResult:
     """What a program leaves behind.
 
     `memory` uint8 (size,); `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt`
-    int8 (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
+    int8 (wgt_depth, columns, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
     block_out): int32 biases, then float32 scales, as bits; `chain` int8 (chain_depth, batch, block_in); `table` int8
     (table_depth, 256); `rows` uint32 (row_depth, 2): packed factors, values. `executed` counts
     instructions, FINISH included.
@@ -294,6 +294,7 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
     if sweeps:
         products = _swept_products
     first = base["wgt_base"] * (1 if name == "GEMM" else config.tile_rows)
+    lanes, replaces = slice(None), True
     for y, x, dst, src, wgt in _operations(machine, values):
         d = base["acc_base"] + dst + _factor(values, "dst", y, x)
         machine.check("dst", d, config.acc_depth, "accumulator")
@@ -307,16 +308,46 @@ def _matrix(machine: _Machine, name: str, values: Values) -> None:
         total = products(machine, s, w)
         if sweeps and w % config.sweep_rows >= config.sweep_rows // 2:
             continue  # It only holds.
-        before = np.zeros_like(total) if values["overwrite"] else machine.acc[d].astype(np.int64)
-        machine.acc[d] = wrap_int32(before + total)
+        if name == "GEMM":
+            lanes, replaces = _folded_lanes(machine, w)
+        before = machine.acc[d][:, lanes].astype(np.int64)
+        if values["overwrite"] and replaces:
+            before = np.zeros_like(before)
+        machine.acc[d][:, lanes] = wrap_int32(before + total)
 
 
 def _dot_products(machine: _Machine, s: int, w: int) -> NDArray[np.int64]:
-    """Input vector `s` with every row of tile `w`."""
+    """Input vector `s` with every row of tile `w`; what an array that folds takes of both: [batch] of the lanes that
+    `_folded_lanes` says."""
+    config = machine.config
     vector = _input(machine, s)
-    machine.check("wgt", w, machine.config.wgt_depth, "weight tile")
+    machine.check("wgt", w, config.wgt_depth, "weight tile")
     vector, tile = _differences(machine, vector, machine.wgt[w])
-    return vector @ tile.T
+    if not config.has("fold"):
+        return vector @ tile.T
+    groups, size, part = _fold(machine, w)
+    inputs = vector[:, part * size : (part + 1) * size]
+    parts = [inputs @ tile[:, g * size : (g + 1) * size].T for g in range(groups)]
+    return np.concatenate(parts, axis=1)
+
+
+def _fold(machine: _Machine, w: int) -> tuple[int, int, int]:
+    """(groups that the array's rows work in, rows of a group, the part of an input vector that all of them take) of an
+    operation with tile `w`."""
+    config, shape = machine.config, machine.registers["FOLD"]["shape"]
+    groups = 1 << machine.check("register FOLD.shape", shape, config.tile_parts.bit_length(), "shape")
+    return groups, config.block_in // groups, w % config.tile_parts % groups
+
+
+def _folded_lanes(machine: _Machine, w: int) -> tuple[slice, bool]:
+    """The lanes that GEMM with tile `w` changes, and whether `overwrite` replaces them: the first part of the inputs
+    does."""
+    config = machine.config
+    if not config.has("fold"):
+        return slice(None), True
+    groups, _, part = _fold(machine, w)
+    first = w % config.tile_parts // groups * groups * config.columns
+    return slice(first, first + groups * config.columns), part == 0
 
 
 def _lane_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:

@@ -49,7 +49,7 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
     """Fresh arrays of all KINDS that hold `contents`, zeros where it names none.
 
     `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth,
-    block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out); `chain`
+    columns, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out); `chain`
     int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256); `rows` uint32 (row_depth, 2): packed factor,
     and the bits of the value. Raises ProgramError for a memory that `config` has not, or has in another size.
     """
@@ -67,7 +67,7 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
     shapes: dict[str, tuple[tuple[int, ...], Any]] = {
         "uop": ((config.uop_depth,), uop_dtype(config)),
         "inp": ((config.inp_depth, config.batch, config.block_in), np.int8),
-        "wgt": ((config.wgt_depth, config.block_out, config.block_in), np.int8),
+        "wgt": ((config.wgt_depth, config.columns, config.block_in), np.int8),
         "acc": ((config.acc_depth, config.batch, config.block_out), np.int32),
         "par": ((config.par_depth, 2, config.block_out), np.uint32),
         "chain": ((config.chain_depth, config.batch, config.block_in), np.int8),

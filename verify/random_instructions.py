@@ -493,6 +493,8 @@ def register_values(source: Source, name: str) -> dict[str, int]:
             return {name: number(127, -128) * number(1) for name in ("inp_zero", "wgt_zero")}
         case "SWEEP":
             return {"on": number(1)}
+        case "FOLD":
+            return {"shape": number(config.tile_parts.bit_length() - 1)}
         case "BASE" if source.wider(0.3):
             depths = {
                 "acc_base": config.acc_depth,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.alu import AluOpcode
-from vdla.isa.config import TABLE_BYTES, Config, Memory
+from vdla.isa.config import LEAST_COLUMNS, TABLE_BYTES, Config, Memory
 from vdla.isa.extensions import EXTENSIONS, TAPS, with_what_they_need
 from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, names_of, unit_of
 from vdla.isa.parameters import declared
@@ -76,6 +76,9 @@ def random_config(seed: int) -> Config:
     )
     if block_in != block_out and "taps" not in extensions:
         extensions = tuple(name for name in extensions if name != "depthwise")
+    most_folds = block_out // LEAST_COLUMNS if block_in == block_out else 1
+    if most_folds < 2 or _generator(seed, "folds or not").random() < 0.4:
+        extensions = tuple(name for name in extensions if name != "fold")
     extensions = with_what_they_need(extensions)
     uop_depth, inp_depth, wgt_depth, acc_depth = pick(128, 512), pick(64, 128), pick(16, 64), pick(64, 128)
     match _generator(seed, "encoding").choice(("128", "128", "128", "alu", "loops", "micro-ops")):
@@ -100,6 +103,8 @@ def random_config(seed: int) -> Config:
         samples["chain_buffer_bytes"] = 0
     if "taps" in extensions and samples["chain_buffer_bytes"] < 2 * TAPS * batch * max(block_in, block_out):
         samples["chain_buffer_bytes"] = 0
+    if "fold" in extensions:
+        samples["folds"] = min(samples["folds"], most_folds)
     inputs = inp_depth
     if chained := samples["chain_buffer_bytes"] // (batch * block_in):
         inputs = (1 << (inp_depth - 1).bit_length()) + chained
@@ -111,7 +116,10 @@ def random_config(seed: int) -> Config:
         block_out=block_out,
         uop_buffer_bytes=(4 if indices <= 32 else 8) * uop_depth,
         inp_buffer_bytes=batch * block_in * inp_depth,
-        wgt_buffer_bytes=block_in * block_out * wgt_depth,
+        wgt_buffer_bytes=block_in
+        * block_out
+        * wgt_depth
+        // (samples["folds"] if "fold" in extensions else 1),
         acc_buffer_bytes=4 * batch * block_out * acc_depth,
         par_buffer_bytes=8 * block_out * pick(1, 4),
         load_fifo_bytes=pick(2 * bus, 4 * bus, 1024),

@@ -15,7 +15,7 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-from vdla.isa.config import KIB, PRESETS, Config, Memory, load_config
+from vdla.isa.config import KIB, LEAST_COLUMNS, PRESETS, Config, Memory, load_config
 from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, with_what_they_need
 from vdla.isa.parameters import declared
 
@@ -189,7 +189,7 @@ def default_machines() -> tuple[Config, ...]:
             acc_buffer_bytes=16 * KIB,
             command_queue_depth=8,
             token_queue_depth=4,
-            extensions=EXTENSIONS,
+            extensions=tuple(name for name in EXTENSIONS if name != "fold"),
         ),
         change(
             small,
@@ -494,6 +494,11 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
         mine = machines[number].extensions
         asked = [name for name in EXTENSIONS if name not in (*DEFAULT_EXTENSIONS, *mine)]
         dealt = [name for name in asked if EXTENSION_TABLE[name].needs not in ("post", "table")]
+        most_folds = machines[number].block_out // LEAST_COLUMNS
+        if machines[number].block_in != machines[number].block_out or most_folds < 2:
+            dealt = [name for name in dealt if name != "fold"]
+        elif "folds" in changes[number]:
+            changes[number]["folds"] = min(most_folds, changes[number]["folds"])
         changes[number]["extensions"] = with_what_they_need((*mine, *dealt))
     return tuple(
         dataclasses.replace(machine, **changes.get(number, {})) for number, machine in enumerate(machines)

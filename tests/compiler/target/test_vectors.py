@@ -28,8 +28,9 @@ from vdla.isa.config import Config, load_config
 from vdla.isa.extensions import EXTENSIONS
 from vdla.sim import simulate
 
-TINY = dataclasses.replace(load_config("tiny"), name="all extensions", extensions=EXTENSIONS)
-OF_PAIRS = tuple(name for name in EXTENSIONS if name != "rows")
+UNFOLDED = tuple(name for name in EXTENSIONS if name != "fold")
+TINY = dataclasses.replace(load_config("tiny"), name="all extensions", extensions=UNFOLDED)
+OF_PAIRS = tuple(name for name in UNFOLDED if name != "rows")
 MACHINES = [TINY, dataclasses.replace(TINY, name="pairs", batch=2, acc_banks=4, extensions=OF_PAIRS)]
 BLOCKS, ROWS, COLUMNS, TILES = 2, 3, 5, 2
 
