@@ -358,6 +358,21 @@ class Config:
         return self.folds if self.has("fold") else 1
 
     @property
+    def whole_tile_bytes(self) -> int:
+        """Bytes of the weight tiles of a whole input and a whole output vector, [block_out][block_in] int8."""
+        return self.tile_parts * self.wgt_bytes
+
+    @property
+    def whole_tile_rows(self) -> int:
+        """Rows of weights in these."""
+        return self.tile_parts * self.tile_rows
+
+    @property
+    def whole_tiles(self) -> int:
+        """How many times the weight scratchpad holds these."""
+        return self.wgt_depth // self.tile_parts
+
+    @property
     def columns(self) -> int:
         """Columns of the array: what an operation of GEMM multiplies an input vector by, all of it, at once."""
         return self.block_out // self.tile_parts

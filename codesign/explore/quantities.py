@@ -99,7 +99,7 @@ def quantities(machine: Config, layers: Layers) -> list[float]:
     written = blocks_out * columns * layers.pixels
     read = layers.read * np.where(layers.depth > 0, blocks_in * rows / np.maximum(layers.depth, 1), 1)
     weights = np.where(
-        layers.spread, blocks_in * blocks_out * layers.window * machine.wgt_bytes, layers.weights
+        layers.spread, blocks_in * blocks_out * layers.window * machine.whole_tile_bytes, layers.weights
     )
     weights = np.where(layers.depth > 0, weights, 0)
     # Half of a scratchpad holds what is at work while the other half is filled: either the weights stay and inputs

@@ -59,7 +59,7 @@ class Sweep:
     def tiles(self, config: Config) -> int:
         """Weight tiles of a block of channels."""
         count = config.position_outputs * self.groups * self.columns
-        return ceil_div(count * config.sweep_rows, config.tile_rows)
+        return ceil_div(count * config.sweep_rows, config.whole_tile_rows)
 
     def operations(self, heights: np.ndarray) -> np.ndarray:
         """Operations on a column of that many rows of outputs, int64.
@@ -86,7 +86,7 @@ class Sweep:
 
         A group is `sweep_rows` rows of m = min(block_in, block_out) weights; parts of a block are one after the other.
         """
-        block, narrow = config.tile_rows, min(config.block_in, config.block_out)
+        block, narrow = config.whole_tile_rows, min(config.block_in, config.block_out)
         blocks, inputs, parts = (
             ceil_div(len(weight), block),
             config.position_inputs,

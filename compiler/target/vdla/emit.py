@@ -22,6 +22,7 @@ from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq
 from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
 from .columns import KERNEL, Access, Column, Environment, Evaluator, Iterations, Rows, evaluator
+from .folds import FoldedWeights
 from .intrinsics import VECTORS
 from .kept_drafts import Drafts, KeptDrafts
 from .machine import DRAM, Batch, Span
@@ -126,7 +127,8 @@ class Chain:
 class LayerEmitter:
     """Emits kernels of one program, one behind the other, into an `Emission`.
 
-    `addresses` has for each kernel where its parameters lie: all alike but for addresses in DRAM. Pads of the tensors
+    `addresses` has for each kernel where its parameters lie: all alike but for addresses in DRAM. `weights` say how a
+    machine that folds goes through their tiles. Pads of the tensors
     that they write in the chain memory are stored behind the first store, unless they are there, and those of tensors
     `ahead` between stores.
     """
@@ -138,12 +140,14 @@ class LayerEmitter:
         addresses: Sequence[Mapping[str, Place]],
         group: int,
         ahead: Sequence[Padded] = (),
+        weights: FoldedWeights | None = None,
     ) -> None:
         self.emission = emission
         self.config = emission.config
         self.program = program
         self.addresses = addresses
         self.group = group
+        self.weights = weights
         buffers, self._body = _hoisted(program.body)
         placed = [emission.scratchpads.place(buffers, {}) for _ in addresses]
         self.slots = {name: tuple([slots[name] for slots in placed]) for name in placed[0]}
@@ -174,6 +178,7 @@ class LayerEmitter:
             tuple([tuple(sorted(places.items(), key=lambda item: item[0])) for places in self.addresses]),
             self.emission.activations,
             self.emission.granule,
+            None if self.weights is None else self.weights.key,
             *(
                 tuple([(place, buffer.shape) for buffer, place in tensors])
                 for tensors in (self.padded, self.ahead)

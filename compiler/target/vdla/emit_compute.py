@@ -27,6 +27,7 @@ from .columns import (
     pick,
     where,
 )
+from .folds import PartsOfTiles
 from .machine import Span
 from .sweep import PaddedRows, PartedRows, rows_loops, sweep_order
 
@@ -45,7 +46,7 @@ class Plan:
     `first` predicate; data-parallel ones that would make the sequence too long are `repeated`, and those whose steps
     differ from tile to tile, as in a ring. `operands` are accumulator, input, weight; `factors` what a step of each
     counted loop adds to each of them. `sweeps`: micro-ops go down rows, which are unrolled, and `padded` if a row of
-    pads is held whenever they begin.
+    pads is held whenever they begin. `parts` are those of weight tiles, of GEMM on a machine that folds.
     """
 
     operands: tuple[Access, Access, Access | PartedRows]
@@ -57,6 +58,7 @@ class Plan:
     factors: tuple[tuple[int, ...], ...]
     sweeps: bool = False
     padded: PaddedRows | None = None
+    parts: PartsOfTiles | None = None
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
@@ -81,6 +83,8 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
             emitter.set_register("ZERO", inner.position, zeros)
         if emitter.config.has("sweep") and leaf.declaration.name == "taps":
             emitter.set_register("SWEEP", inner.position, {"on": int(plan.sweeps)})
+        if plan.parts is not None:
+            emitter.set_register("FOLD", inner.position, {"shape": plan.parts.shape})
         _emit_sums(emitter, plan, chain.names, extents, inner, leaf.declaration.name.upper())
 
 
@@ -93,12 +97,17 @@ def _emit_sums(
     name: str,
 ) -> None:
     """The instructions `name` of all positions, the first of which overwrites."""
-    row = 1 if name == "GEMM" else emitter.config.tile_rows
+    config = emitter.config
+    row = 1 if name == "GEMM" else config.tile_rows
+    # Of weight tiles programs have whole ones, of which the machine's may be parts; rows are counted alike.
+    tiles = config.tile_parts
     # Others read the vectors behind the one that they name, too.
-    vectors = 1 if name == "GEMM" else emitter.config.position_inputs
+    vectors = 1 if name == "GEMM" else config.position_inputs
     beyond = {"inp": vectors * (TAPS if name == "TAPS" else 1) - 1}
     bases = [access.base(inner.values) for access in plan.operands]
     starts = [access.offset(inner.values) for access in plan.operands]
+    if name == "GEMM":
+        starts[2] = starts[2] * tiles
     # Depthwise weights are relocated by whole tiles; the row inside the tile is the micro-ops' part.
     tile, inside = divmod(starts[2], row)
     sequences = _sequences(emitter, plan, names, [extents[i] for i in plan.unrolled], inside, inner)
@@ -111,7 +120,7 @@ def _emit_sums(
     ]
     counts = [1] * (2 - len(counts)) + counts
     factors = [[0] * (2 - len(steps)) + steps for steps in factors]
-    relocation = [bases[0] + starts[0], bases[1] + starts[1], bases[2] + tile]
+    relocation = [bases[0] + starts[0], bases[1] + starts[1], bases[2] * tiles + tile]
     emitter.set_register(
         "BASE",
         inner.position,
@@ -124,7 +133,10 @@ def _emit_sums(
         last = far + beyond.get(space, 0)
         for factor, count in zip(steps, counts, strict=True):
             last = last + factor * (count - 1)
-        spans.append(Span(space, base, base + (last // row if space == "wgt" else last) + 1))
+        if space == "wgt":
+            spans.append(Span(space, base // tiles, (base + last // row) // tiles + 1))
+        else:
+            spans.append(Span(space, base, base + last + 1))
     common: dict[str, Column] = {
         "iter_out": counts[0],
         "iter_in": counts[1],
@@ -185,6 +197,14 @@ def _plan(
         filters = emitter.access(weight)
     operands = (emitter.access(accumulator), emitter.access(data), filters)
     names = [name for name, _ in chain.loops]
+    parts, each = None, 1
+    if leaf.declaration.name == "gemm" and emitter.config.has("fold"):
+        own = None if dict(leaf.attributes).get("wgt_zero") else emitter.weights
+        parts, each = (
+            PartsOfTiles(emitter.config, emitter.program, own, weight),
+            emitter.config.tile_parts,
+        )
+    of_parts = frozenset() if parts is None else parts.named
     reducing = free_vars(leaf.first) & set(names) if leaf.first is not None else set()
     factors = {name: _factors(operands, names, name, environment) for name in names if name not in reducing}
     varying = [emitter.varying(name) for name in names]
@@ -194,12 +214,12 @@ def _plan(
     candidates = [
         i
         for i, name in enumerate(names)
-        if name not in reducing | down and factors[name] is not None and i not in repeated
+        if name not in reducing | down | of_parts and factors[name] is not None and i not in repeated
     ]
     candidates.sort(key=lambda i: (not varying[i], -chain.loops[i][1](zero), i))
     counted = tuple(sorted(i for i in candidates[:2] if chain.loops[i][1](zero) <= _MAX_ITERATIONS))
     unrolled = [i for i in range(len(names)) if i not in counted and i not in repeated]
-    while prod(chain.loops[i][1](zero) for i in unrolled) > emitter.config.uop_depth:
+    while each * prod(chain.loops[i][1](zero) for i in unrolled) > emitter.config.uop_depth:
         free = [i for i in unrolled if names[i] not in reducing]
         free.sort(key=lambda i: names[i] in down)
         if not free:
@@ -213,11 +233,15 @@ def _plan(
         repeated=tuple(repeated),
         reducing=frozenset(reducing),
         first=None if leaf.first is None else evaluator(_without(leaf.first)),
-        factors=tuple(tuple((factors[names[i]] or (0, 0, 0))[k] for i in counted) for k in range(3)),
+        factors=tuple(
+            tuple((factors[names[i]] or (0, 0, 0))[k] * (each if k == 2 else 1) for i in counted)
+            for k in range(3)
+        ),
         sweeps=sweeps,
         padded=PaddedRows.of(dict(leaf.attributes), data, {names[i] for i in unrolled}, down)
         if sweeps
         else None,
+        parts=parts,
     )
 
 
@@ -239,7 +263,7 @@ def _rows(emitter: LayerEmitter, weight: Region) -> Access:
 
 
 def _whole_rows(emitter: LayerEmitter, weight: Region) -> Access:
-    return emitter.access(weight, element_dimensions=1, least=(emitter.config.tile_rows,))
+    return emitter.access(weight, element_dimensions=1, least=(emitter.config.whole_tile_rows,))
 
 
 def _without(first: Expr) -> Expr:
@@ -312,7 +336,8 @@ def _sequences(
     inner: Iterations,
 ) -> _Sequences:
     """The sequence of each position: one for all that agree in the unrolled loops' `extents` and the first row."""
-    groups = group_rows([*extents, inside], len(inner))
+    tile = () if plan.parts is None else plan.parts.tile(inner.fixed(names).values)
+    groups = group_rows([*extents, inside, *tile], len(inner))
     unrolled = [names[i] for i in plan.unrolled]
     table: list[tuple[int, ...]] = []
     for first in groups.first.tolist():
@@ -356,6 +381,15 @@ def _unroll(
     if plan.sweeps:
         pads = None if plan.padded is None else plan.padded.pads(inner, count)
         indices, starting = sweep_order(emitter.config, indices, starting, pads)
+    if plan.parts is not None:
+        kept = plan.parts.kept(inner, starting)
+        indices = [
+            np.repeat(indices[0], plan.parts.count),
+            np.repeat(indices[1], plan.parts.count),
+            (indices[2][:, None] * plan.parts.count + np.arange(plan.parts.count)).reshape(-1),
+        ]
+        indices = [index[kept.reshape(-1)] for index in indices]
+        starting = np.repeat(starting, plan.parts.count)[kept.reshape(-1)]
     chosen = np.argsort(~starting, kind="stable")
     words = layout.encode_uops(emitter.config, *(item[chosen] for item in indices))
     reach = tuple(int(item.max()) for item in indices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain as joined
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,7 +68,12 @@ class _Box:
 
 
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
-    """DRAM to scratchpad: LOAD.INP, LOAD.WGT, LOAD.ACC8 or LOAD.PAR, two-dimensional and padded."""
+    """DRAM to scratchpad: LOAD.INP, LOAD.WGT, LOAD.ACC8 or LOAD.PAR, two-dimensional and padded.
+
+    Programs have whole weight tiles, of which the machine's may be parts that follow one another.
+    """
+    scope = leaf.destination.buffer.scope
+    tiles = emitter.config.tile_parts if scope == "wgt" else 1
     inner = chain.iterations(around)
     destination, source = emitter.access(leaf.destination), emitter.access(leaf.source)
     target = destination.base(inner.values) + destination.offset(inner.values)
@@ -90,11 +95,13 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
     padded: list[bool] = []
     for row in groups.first.tolist():
         axes = _axes(box, row, destination.strides, source.strides)
+        if axes is not None and tiles > 1:
+            axes = [replace(axis, to=axis.to * tiles, origin=axis.origin * tiles) for axis in axes]
+            axes.append(_Axis(tiles, 1, 1, 0, 0))
         transfers = [] if axes is None else _transfers(_merge(axes))
         table.extend(transfers)
         parts.append(len(transfers))
         padded.append(axes is not None and any(axis.before or axis.after for axis in axes))
-    scope = leaf.destination.buffer.scope
     kind = {"inp": "INP", "wgt": "WGT", "acc": "ACC8", "par": "PAR"}[scope]
     if scope in ("inp", "acc") and any(padded):
         value = int(leaf.pad.value) if isinstance(leaf.pad, Const) else 0
@@ -109,9 +116,9 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
     place = starts[groups.of][rows] + np.arange(len(rows)) - begin[rows]
     columns = _columns(table, place)
     element = emitter.config.element_bytes(kind.lower())
-    sram = pick(target, rows) + columns.pop("target")
+    sram = pick(target * tiles, rows) + columns.pop("target")
     first = emitter.dram(leaf.source.buffer, inner.values) // element
-    dram = pick(first, rows) + pick(origin, rows) + columns.pop("origin")
+    dram = pick(first, rows) + pick(origin * tiles, rows) + columns.pop("origin")
     read = ((columns["y_size"] - 1) * columns["x_stride"] + columns["x_size"]) * (columns["y_size"] > 0)
     height = columns["y_pad_0"] + columns["y_size"] + columns["y_pad_1"]
     width = columns["x_pad_0"] + columns["x_size"] + columns["x_pad_1"]
@@ -120,7 +127,7 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
         inner.position[rows],
         {"sram_base": sram, "dram_base": dram, **columns},
         reads=emitter.emission.dram_span(dram * element, read * element),
-        writes=(Span(scope, sram, sram + height * width),),
+        writes=(Span(scope, sram // tiles, -(-(sram + height * width) // tiles)),),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 
@@ -21,6 +21,7 @@ from ...ir.expr import Buffer
 from ...ir.stmt import Program as Kernel
 from .chain_memory import array_depths
 from .emit import Emission, LayerEmitter
+from .folds import WEIGHTS, FoldedWeights
 from .kept_drafts import KeptDrafts
 from .machine import DRAM, Batch, seen_by_kernels
 from .pads_ahead import pads_ahead
@@ -43,7 +44,7 @@ ALIGNMENT = 4096
 
 def alignment_of(config: Config) -> int:
     """Bytes to which every segment is aligned on a machine: addresses count elements, and tiles may be larger."""
-    return max(ALIGNMENT, config.wgt_bytes)
+    return max(ALIGNMENT, config.whole_tile_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,6 +164,7 @@ def link(
     """
     image = Image(alignment_of(config))
     addresses: dict[tuple[str, int, str], int] = {}
+    layers, folded = _fold_weights(config, layers)
     for layer in layers:
         for k, kernel in enumerate(layer.kernels):
             sizes = {buffer.name: buffer_bytes(buffer) for buffer in kernel.kernel.parameters}
@@ -185,10 +187,14 @@ def link(
                     tensors.addresses[tensor] + kernel.offsets.get(name, 0), True
                 )
             all_places.append(places)
-        for first, end in _alike(layer.kernels, all_places):
+        weights = [folded.get((group, k)) for k in range(len(layer.kernels))]
+        for first, end in _alike(layer.kernels, all_places, weights):
             kernel = layer.kernels[first]
             early = ahead[group] if end == len(layer.kernels) else ()
-            LayerEmitter(emission, kernel.kernel, all_places[first:end], group, early).run(kept, kernel.key)
+            emitter = LayerEmitter(
+                emission, kernel.kernel, all_places[first:end], group, early, weights[first]
+            )
+            emitter.run(kept, kernel.key)
     memory = image.finish(emission, max(len(layers) - 1, 0), data=data)
     program = Program(
         config=config,
@@ -201,8 +207,32 @@ def link(
     return Linked(program, tensors.addresses)
 
 
+def _fold_weights(
+    config: Config, layers: Sequence[LoweredLayer]
+) -> tuple[Sequence[LoweredLayer], Mapping[tuple[int, int], FoldedWeights]]:
+    """The layers with weights in the form in which a machine that folds takes them, and that of each kernel's by the
+    numbers of layer and kernel."""
+    if not config.has("fold"):
+        return layers, {}
+    found: dict[tuple[int, int], FoldedWeights] = {}
+    changed: list[LoweredLayer] = []
+    for number, layer in enumerate(layers):
+        kernels: list[LoweredKernel] = []
+        for k, kernel in enumerate(layer.kernels):
+            own = kernel.constants.get(WEIGHTS)
+            weights = FoldedWeights.of(config, own)
+            if weights is not None and own is not None:
+                found[number, k] = weights
+                kernel = replace(kernel, constants={**kernel.constants, WEIGHTS: weights.constant(own)})
+            kernels.append(kernel)
+        changed.append(replace(layer, kernels=tuple(kernels)))
+    return changed, found
+
+
 def _alike(
-    kernels: Sequence[LoweredKernel], places: Sequence[Mapping[str, Place]]
+    kernels: Sequence[LoweredKernel],
+    places: Sequence[Mapping[str, Place]],
+    weights: Sequence[FoldedWeights | None],
 ) -> Iterator[tuple[int, int]]:
     """Where kernels begin and end that follow one another and differ in addresses in DRAM alone."""
 
@@ -213,7 +243,8 @@ def _alike(
         activations = frozenset(
             name for name, place in of.items() if isinstance(place, DramBuffer) and place.activation
         )
-        return (kernels[number].key, activations)
+        folded = weights[number]
+        return (kernels[number].key, activations, None if folded is None else folded.key)
 
     if not kernels:
         return

@@ -29,7 +29,7 @@ def scratchpad_depths(config: Config) -> dict[str, int]:
     """
     return {
         "inp": config.inp_depth,
-        "wgt": config.wgt_depth,
+        "wgt": config.whole_tiles,
         "acc": config.acc_depth,
         "par": config.par_depth,
     }

@@ -68,7 +68,7 @@ def _limits(config: Config, workload: Workload, tile: np.ndarray) -> dict[str, n
         "the chain memory": 2 * keys * tile <= config.chain_depth,
         "the input scratchpad": 2 * depth * tile <= config.inp_depth,
         # And the unit matrix.
-        "the weight scratchpad": one * (tiles + 1) <= config.wgt_depth,
+        "the weight scratchpad": one * (tiles + 1) <= config.whole_tiles,
         "the entries of rows": tile <= config.row_depth,
         "the parameter table": one * ENTRIES <= config.par_depth,
         "the elements of a row": one * keys * config.block_out <= MOST_ELEMENTS,

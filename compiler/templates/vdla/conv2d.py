@@ -37,7 +37,7 @@ def space(config: Config, workload: Workload) -> Space:
     rows, columns = window_axes(shape.kernel)
     if last is not None:
         columns = Axis(name=columns.name, values=columns.values[-1:])
-    moved = _weight_tiles(shape) * config.wgt_bytes / config.memory.bus_bytes
+    moved = _weight_tiles(shape) * config.whole_tile_bytes / config.memory.bus_bytes
     if not workload.resident:
         moved += least_data_beats(config, shape, config.inp_bytes)
     return tile_space(
@@ -88,7 +88,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     whole = reduction + shape.input_blocks % reduction
     for size, part in zip(shape.kernel, window, strict=True):
         whole = whole * (part + size % part)
-    weights = _weight_tiles(shape) / config.wgt_depth
+    weights = _weight_tiles(shape) / config.whole_tiles
     data = shape.images * shape.input_blocks * shape.height * shape.width / config.inp_depth
     data = 0.0 if workload.resident else data
     layer = ArrayLayer(
@@ -119,7 +119,7 @@ def _weights_in_series(config: Config, workload: Workload, values: Columns) -> B
         fills=one.fills * images,
         beats=one.beats * images,
         loads=one.loads * images,
-        copies=np.where(2 * one.size * one.copies <= config.wgt_depth, 2 * one.copies, one.copies),
+        copies=np.where(2 * one.size * one.copies <= config.whole_tiles, 2 * one.copies, one.copies),
     )
 
 
@@ -143,7 +143,7 @@ def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -
     again = tiles.repetitions("nyx", outside)
     fills = again * tiles.repetitions("o", outside) * np.where(by_chunk, tiles.chunks, 1)
     moved = 1.0 * _weight_tiles(shape) * again
-    beats = moved * config.wgt_bytes / config.memory.bus_bytes
+    beats = moved * config.whole_tile_bytes / config.memory.bus_bytes
     # All weights of a filter follow one another; of a part of them a block is a run, or a row of the kernel is.
     apart = np.where(
         taps[1] == shape.kernel[1], np.where(taps[0] == shape.kernel[0], 1, blocks), blocks * taps[0]

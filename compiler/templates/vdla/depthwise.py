@@ -120,7 +120,7 @@ class _Array:
     def weight_beats(self, config: Config) -> float:
         """Beats of the bus for all weights once."""
         tiles = self.shape.output_blocks * self.weight_tiles(config)
-        return tiles * config.wgt_bytes / config.memory.bus_bytes
+        return tiles * config.whole_tile_bytes / config.memory.bus_bytes
 
 
 def space(config: Config, workload: Workload) -> Space:
@@ -173,7 +173,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         alike=False,
     )
     inputs = shape.images * shape.input_blocks * shape.height * shape.width * (not workload.resident)
-    rows = tiles.sizes["o"] * weight_tiles * config.tile_rows
+    rows = tiles.sizes["o"] * weight_tiles * config.whole_tile_rows
     layer = ArrayLayer(
         shape=shape,
         tiles=tiles,
@@ -182,7 +182,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         compute=array.busiest(config, values["rows"]),
         # Parts of a window have sequences of their own: rows of weight tiles are not relocated.
         micro_ops=array.micro_ops(tiles),
-        least_fills=inputs / config.inp_depth + shape.output_blocks * weight_tiles / config.wgt_depth,
+        least_fills=inputs / config.inp_depth + shape.output_blocks * weight_tiles / config.whole_tiles,
         limits={
             # Weight rows are addressed by the micro-op's weight index, relative to a tile.
             "the row index of a micro-op": rows <= config.wgt_depth,

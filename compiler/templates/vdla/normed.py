@@ -79,7 +79,7 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
         "the accumulators": 2 * (tiles_step(config, outputs, rows) + outputs) * rows <= config.acc_depth,
         "the input scratchpad": (copies * chunk + 2 * outputs) * rows <= config.inp_depth,
         # And the unit matrix.
-        "the weight scratchpad": one * (inputs * outputs + 1) <= config.wgt_depth,
+        "the weight scratchpad": one * (inputs * outputs + 1) <= config.whole_tiles,
         "the entries of rows": rows <= config.row_depth,
         "the elements of a row": one * outputs * config.block_out <= MOST_ELEMENTS,
         "the micro-op memory": outputs * chunk * one <= config.uop_depth,
@@ -113,7 +113,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     buffered = values["copies"] * chunk * vectors
     waits = np.maximum(back - buffered, stored + back - chunks_in_front(chunks) * chunk * vectors)
     turn = together(FITTED.sharpness, summed + vectors + np.maximum(0.0, waits), stored + normed, moved)
-    weights = inputs * outputs * config.wgt_bytes / bus
+    weights = inputs * outputs * config.whole_tile_bytes / bus
     # The layer in front hides a part of the weights, and the one behind begins beside the last normalization.
     beside = weights / chunks + np.maximum(0.0, weights + moved - turn)
     first = chunk * rows * in_beats + latency + EXPOSED * np.where(loads_ahead(config, rows), weights, beside)

@@ -100,7 +100,7 @@ def _pays(config: Config, workload: Workload) -> bool:
         ROWS.name, (batch, workload.filters, height, width), workload.filters, SINGLE, operand=True
     )
     positions = batch * height * width
-    if positions < config.wgt_bytes / config.memory.bus_bytes:
+    if positions < config.whole_tile_bytes / config.memory.bus_bytes:
         # Weights keep the bus busy.
         return False
     tile = NORMED.default_for(config, workload, 2)["rows"]

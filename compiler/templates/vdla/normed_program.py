@@ -77,7 +77,7 @@ def parameter_groups(config: Config, blocks: int) -> int:
 def loads_ahead(config: Config, rows: Any) -> Any:
     """Whether all weights are loaded before the first products, while the layer in front computes: where each would
     take longer than its products with a tile of `rows` positions."""
-    return rows < config.wgt_bytes / config.memory.bus_bytes
+    return rows < config.whole_tile_bytes / config.memory.bus_bytes
 
 
 def chunks_in_front(chunks: Any) -> Any:

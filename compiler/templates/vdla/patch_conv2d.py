@@ -76,7 +76,7 @@ def _data_beats(config: Config, workload: Workload, columns: np.ndarray, rows: n
 
 def _weight_beats(config: Config, shape: LayerShape, layout: PatchLayout) -> float:
     tiles = shape.output_blocks * shape.vectors * layout.products
-    return tiles * config.wgt_bytes / config.memory.bus_bytes
+    return tiles * config.whole_tile_bytes / config.memory.bus_bytes
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
@@ -93,7 +93,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         compute=_busiest(config, shape, layout),
         micro_ops=unrolled_micro_ops(tiles, layout.products),
         least_fills=positions * layout.vectors / config.inp_depth
-        + shape.output_blocks * shape.vectors * layout.products / config.wgt_depth,
+        + shape.output_blocks * shape.vectors * layout.products / config.whole_tiles,
         overwriting=layout.products > 1,
         # There are no chunks: their level is that of the innermost loop.
         innermost=INNERMOST,

@@ -117,7 +117,7 @@ def _cycles(
         FITTED.sharpness, products_of(shape, layout), again * loading_steps(workload, shape, layout)
     )
     tiles = shape.output_blocks * shape.vectors * layout.columns * layout.products
-    return float(busy + tiles * config.wgt_bytes / BUS_BYTES)
+    return float(busy + tiles * config.whole_tile_bytes / BUS_BYTES)
 
 
 def products_of(shape: LayerShape, layout: PatchLayout) -> float:
@@ -152,7 +152,7 @@ def _layouts(
                 columns * right * channels <= PATCH_LIMIT
                 and layout.vectors <= PATCH_LIMIT
                 and min(layout.rows, behind - workload.height) <= PAD_LIMIT
-                and columns * layout.products * filters <= config.wgt_depth
+                and columns * layout.products * filters <= config.whole_tiles
                 and layout.products <= config.uop_depth
             ):
                 yield layout

@@ -131,7 +131,7 @@ def space(config: Config, workload: Workload) -> Space:
         Axis(name="data_copies", values=(1,)) if rolling else copies_axis("data"),
         copies_axis("weights"),
     )
-    weights = shape.filters * shape.layout.columns * shape.vectors * config.wgt_bytes
+    weights = shape.filters * shape.layout.columns * shape.vectors * config.whole_tile_bytes
     moved = shape.image_bytes + weights + shape.images * shape.output_vectors * config.out_bytes
     return Space(
         template="patch_conv2d_pool",

@@ -1,0 +1,138 @@
+"""Weights for arrays that fold: the shape in which the rows work, and the parts of tiles that hold weights at all.
+
+Programs have whole tiles, [block_out][block_in]. A machine that folds takes one in `Config.tile_parts` operations, each
+with a part of the inputs for a part of the lanes (isa/README.md). Which parts these are is chosen for each kernel's
+weights: those with which the fewest of them hold a weight. The others are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+
+from ...graph.constants import Constant, Form, pack_spread_weight
+from ...graph.layout import pack_patch_weight, pack_weight
+from ...ir.stmt import Copy, Program, Region
+from ...ir.visit import free_vars, walk
+from .columns import Column, Environment, Evaluator, evaluator
+
+WEIGHTS = "W"
+"""The parameter that has a kernel's weights."""
+
+_OF_PRODUCTS = frozenset({pack_weight, pack_spread_weight, pack_patch_weight})
+"""The forms of weights that GEMM multiplies. Others have rows for each lane, or are no weights."""
+
+
+def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[np.int8]:
+    """Whole tiles [..., block_out, block_in] as the machine's [..., tile_parts, columns, block_in] for a shape of FOLD.
+
+    With shape 0 these lie in memory as the whole ones do.
+    """
+    groups, lanes, inputs = 1 << shape, config.tile_parts >> shape, config.block_in >> shape
+    split = tiles.reshape(-1, lanes, groups, config.columns, groups, inputs)
+    # Of a part each group of rows has lanes of its own, and all of them the same inputs.
+    parts = split.transpose(0, 1, 4, 3, 2, 5)
+    return parts.reshape(*tiles.shape[:-2], config.tile_parts, config.columns, config.block_in)
+
+
+@lru_cache(maxsize=64)
+def _folded(form: Form, shape: int) -> Form:
+    """A form whose tiles are folded. One object for equal arguments, as `Constant.same` wants."""
+
+    def pack(config: Config, *arrays: np.ndarray) -> np.ndarray:
+        return fold_tiles(config, form(config, *arrays), shape)
+
+    return pack
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoldedWeights:
+    """The `shape` of register FOLD for the weights of a kernel, and which parts of their tiles are used: bool [...,
+    tile_parts], the leading dimensions those of the weights' tiles. The first of them are blocks of filters."""
+
+    shape: int
+    used: NDArray[np.bool_]
+
+    @staticmethod
+    def of(config: Config, constant: Constant | None) -> FoldedWeights | None:
+        """Those of the weights of a kernel; None for others, and on machines that do not fold."""
+        if constant is None or not config.has("fold") or constant.form not in _OF_PRODUCTS:
+            return None
+        # What is no weight stays zero whatever the weights are.
+        weight, *rest = constant.arrays
+        there = constant.form(config, np.ones_like(weight), *rest)
+        shapes = range(config.tile_parts.bit_length())
+        found = [fold_tiles(config, there, shape).any(axis=(-2, -1)) for shape in shapes]
+        shape = min(shapes, key=lambda shape: int(found[shape].sum()))
+        return FoldedWeights(shape, found[shape])
+
+    def constant(self, of: Constant) -> Constant:
+        """The weights in the form that goes with the shape."""
+        return Constant(form=_folded(of.form, self.shape), arrays=of.arrays)
+
+    @property
+    def key(self) -> Hashable:
+        """What emission depends on."""
+        return self.shape, self.used.shape, self.used.tobytes()
+
+    @property
+    def alike(self) -> bool:
+        """Whether the same parts of all blocks of filters are used."""
+        return bool((self.used == self.used[:1]).all())
+
+
+class PartsOfTiles:
+    """Which parts of weight tiles the operations of a chain take: all of a machine's that does not fold, or of weights
+    that are activations."""
+
+    def __init__(
+        self, config: Config, program: Program, weights: FoldedWeights | None, region: Region
+    ) -> None:
+        """`region` is the operand of GEMM; its buffer is filled from the `weights` of the kernel, or from others."""
+        loads = [
+            item
+            for item in walk(program)
+            if isinstance(item, Copy) and item.destination.buffer.name == region.buffer.name
+        ]
+        if weights is None or any(item.source.buffer.name != WEIGHTS for item in loads):
+            weights = None
+        self.count = config.tile_parts
+        self.shape = 0 if weights is None else weights.shape
+        self.named: frozenset[str] = frozenset()
+        self._starts: tuple[Evaluator, ...] = ()
+        self._used: NDArray[np.bool_] | None = None
+        if weights is None or len(loads) != 1:
+            return
+        self._used = weights.used
+        inside, target = region.starts[1:], loads[0].destination.starts[1:]
+        self._starts = tuple(
+            evaluator(loads[0].source.starts[d] + inside[d] - target[d]) for d in range(weights.used.ndim - 1)
+        )
+        if not weights.alike:
+            self.named = frozenset(free_vars(inside[0]))
+
+    def tile(self, environment: Environment) -> tuple[Column, ...]:
+        """The numbers of the tiles in the weights, a column for each dimension."""
+        return tuple([start(environment) for start in self._starts])
+
+    def kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which parts of their tiles operations take, bool [n, parts]; those that are `starting` begin sums, of all
+        lanes that any tile has weights for."""
+        count = len(starting)
+        if self._used is None:
+            return np.ones((count, self.count), np.bool_)
+        at = tuple([np.broadcast_to(np.asarray(number), (count,)) for number in self.tile(environment)])
+        kept = self._used[at]
+        # Lanes of a block of filters take their first part of the inputs wherever any part of theirs is used.
+        groups = 1 << self.shape
+        whole = self._used.reshape(len(self._used), -1, self.count // groups, groups)
+        lanes = np.repeat(whole.any(axis=(1, 3)), groups, axis=1)
+        kept = kept | (starting[:, None] & lanes[at[0]] & (np.arange(self.count) % groups == 0))
+        if not kept.any():
+            kept[0, 0] = True  # Instructions have a micro-op; it adds zeros.
+        return kept
