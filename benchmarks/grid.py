@@ -12,7 +12,8 @@ benchmarks/results/grid.json; the exit status is 0 whether or not cells are belo
 128x128 behind 64 bytes and 30 cycles, one image, and eight that share each weight tile (batch 8), to grid_large.json.
 `--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with `--extensions` for depthwise
 layers (`taps`, `sweep` and `wide_loads` unless told) and what `for_mobilenets` adds, and on `vta` with two sizes of
-store FIFO, to grid_mobilenets.json.
+store FIFO, to grid_mobilenets.json. Arrays of more rows than columns fold there (extension `fold`; `--unfolded`: they
+do not): as many multipliers, and vectors of outputs as long as those of inputs.
 """
 
 from __future__ import annotations
@@ -68,14 +69,23 @@ def machine(
     batch: int = 1,
     *,
     for_depthwise: Sequence[str] = (),
+    folds: bool = False,
 ) -> Config:
     """A machine of the grid: scratchpads of 2,048 positions of a block of activations (`te.blocks`), 256 weight tiles
     (or 256 KiB of them where these are more), 64 parameter entries, the most there can be; a chain memory where the
     array is wide enough to outrun a bus. `for_depthwise`: extensions that go with DEPTHWISE, `taps` the first of them.
+    `folds`: arrays of more rows than columns do.
     """
+    name = f"{block_in}x{block_out}" + (f", batch {batch}" if batch > 1 else "")
+    if folds and block_in > block_out:
+        size = max(256 * KIB, 256 * block_in * block_out)
+        config = machine(block_in, block_in, bus, latency, batch, for_depthwise=for_depthwise)
+        extensions = (*config.extensions, "fold")
+        folded = {"extensions": extensions, "folds": block_in // block_out, "wgt_buffer_bytes": size}
+        return replace(config, name=name, **folded)
     square, block = block_in == block_out, max(block_in, block_out)
     return Config(
-        name=f"{block_in}x{block_out}" + (f", batch {batch}" if batch > 1 else ""),
+        name=name,
         batch=batch,
         block_in=block_in,
         block_out=block_out,
@@ -202,6 +212,7 @@ def main() -> None:
     )
     parser.add_argument("--buses", default=",".join(map(str, BUSES)))
     parser.add_argument("--latencies", default=",".join(map(str, LATENCIES)))
+    parser.add_argument("--unfolded", action="store_true", help="of --mobilenets, no array folds")
     parser.add_argument("--large", action="store_true", help="128x128, one image and eight")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true")
@@ -227,7 +238,8 @@ def main() -> None:
         axes = product(arrays, map(int, options.buses.split(",")), map(int, options.latencies.split(",")))
         for (block_in, block_out), bus, latency in axes:
             more = options.extensions.split(",") if options.mobilenets else ()
-            config = machine(block_in, block_out, bus, latency, for_depthwise=more)
+            folds = options.mobilenets and not options.unfolded
+            config = machine(block_in, block_out, bus, latency, for_depthwise=more, folds=folds)
             if options.mobilenets:
                 config = for_mobilenets(config)
             cells.append(cell(config, networks))

@@ -25,6 +25,7 @@ from .buffer_fill import (
     transfers,
 )
 from .estimate import FITTED, ArrayLayer, BufferFill, Fitted, array_cost, transfer_cycles
+from .folded_work import parts_of_tiles
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import cut_tiles, tile_knobs, tile_space, up_to, window_axes
 from .tiles import CHUNK, Tiles, divide, unrolled_micro_ops
@@ -49,7 +50,7 @@ def space(config: Config, workload: Workload) -> Space:
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
         # One product a cycle, every byte at least once.
-        floor=max(_products(shape, last), moved + shape.stored_beats(config)),
+        floor=max(_products(config, workload, shape), moved + shape.stored_beats(config)),
     )
 
 
@@ -62,9 +63,19 @@ def _weight_tiles(shape: LayerShape) -> int:
     return shape.output_blocks * shape.vectors * shape.input_blocks * shape.taps
 
 
-def _products(shape: LayerShape, last: int | None) -> float:
+def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
+    """Operations of the array."""
+    last = workload.last_vectors
     missing = 0 if last is None else shape.taps - last
-    return float(shape.outputs * (shape.input_blocks * shape.taps - missing))
+    each, _ = _parts(config, workload)
+    return float(shape.outputs * (shape.input_blocks * shape.taps - missing)) * each
+
+
+def _parts(config: Config, workload: Workload) -> tuple[float, int]:
+    """Operations for a whole weight tile, on average and at most. Activations have all parts."""
+    if workload.own_weights:
+        return float(config.tile_parts), config.tile_parts
+    return parts_of_tiles(config, workload.channels, workload.filters)
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) -> Account:
@@ -98,8 +109,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         weights=_weights_in_series(config, workload, values)
         if workload.own_weights
         else _weights(config, shape, values, tiles),
-        compute=_products(shape, workload.last_vectors),
-        micro_ops=unrolled_micro_ops(tiles, whole),
+        compute=_products(config, workload, shape),
+        micro_ops=unrolled_micro_ops(tiles, whole * _parts(config, workload)[1]),
         least_fills=weights + data,
         limits={
             "chunks that load something": by_chunk | (values["weights_level"] == CHUNK) | (tiles.chunks == 1),

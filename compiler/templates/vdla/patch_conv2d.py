@@ -56,13 +56,14 @@ def space(config: Config, workload: Workload) -> Space:
         levels={"data": INNERMOST, "weights": INNERMOST},
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
-        floor=max(_busiest(config, shape, layout), moved),
+        floor=max(_busiest(config, workload, shape, layout), moved),
     )
 
 
-def _busiest(config: Config, shape: LayerShape, layout: PatchLayout) -> float:
+def _busiest(config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:
     """Cycles that the array, or the unit that stores, cannot do without."""
-    return float(max(products_of(shape, layout), store_reads(config, np.array(shape.outputs))))
+    products = products_of(config, workload, shape, layout)
+    return float(max(products, store_reads(config, np.array(shape.outputs))))
 
 
 def _data_beats(config: Config, workload: Workload, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -90,8 +91,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         tiles=tiles,
         data=_patches(config, workload, values, tiles),
         weights=_weights(config, shape, layout, values, tiles),
-        compute=_busiest(config, shape, layout),
-        micro_ops=unrolled_micro_ops(tiles, layout.products),
+        compute=_busiest(config, workload, shape, layout),
+        micro_ops=unrolled_micro_ops(tiles, layout.products * config.tile_parts),
         least_fills=positions * layout.vectors / config.inp_depth
         + shape.output_blocks * shape.vectors * layout.products / config.whole_tiles,
         overwriting=layout.products > 1,

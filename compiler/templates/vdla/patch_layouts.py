@@ -16,6 +16,7 @@ from vdla.isa.config import Config
 from ...te.blocks import ceil_div
 from ...te.ops.patch_layout import PatchLayout
 from .estimate import FITTED, together
+from .folded_work import parts_of_patches
 from .workload import LayerShape, Workload
 
 PATCH_LIMIT = 255
@@ -114,15 +115,20 @@ def _cycles(
     Before them, since nothing comes before a first layer, its weights are loaded.
     """
     busy = together(
-        FITTED.sharpness, products_of(shape, layout), again * loading_steps(workload, shape, layout)
+        FITTED.sharpness,
+        products_of(config, workload, shape, layout),
+        again * loading_steps(workload, shape, layout),
     )
     tiles = shape.output_blocks * shape.vectors * layout.columns * layout.products
     return float(busy + tiles * config.whole_tile_bytes / BUS_BYTES)
 
 
-def products_of(shape: LayerShape, layout: PatchLayout) -> float:
+def products_of(config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:
     """Cycles of the array."""
-    return 1.0 * shape.outputs * layout.products
+    if not config.has("fold"):
+        return 1.0 * shape.outputs * layout.products
+    patches = shape.outputs / (shape.output_blocks * layout.columns)
+    return patches * parts_of_patches(config, workload, layout)
 
 
 def loading_steps(workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:

@@ -1,0 +1,43 @@
+"""Operations of the array for whole weight tiles on machines that fold: one for each part that holds a weight."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ...graph.constants import Constant
+from ...graph.layout import pack_patch_weight
+from ...target.vdla.folds import FoldedWeights
+from ...te.blocks import ceil_div
+from ...te.ops.patch_layout import PatchLayout
+from .workload import Workload
+
+
+@lru_cache(maxsize=1024)
+def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, int]:
+    """(mean, most) parts of a whole tile that hold weights, of a dense matrix of filters by channels; 1 and 1 on
+    machines that do not fold."""
+    if not config.has("fold"):
+        return 1.0, 1
+    tiles = ceil_div(channels, config.block_in) * ceil_div(filters, config.block_out)
+    found: list[tuple[int, int]] = []
+    for shape in range(config.tile_parts.bit_length()):
+        groups = 1 << shape
+        inputs, lanes = config.block_in // groups, config.columns * groups
+        of_inputs, of_lanes = ceil_div(channels, inputs), ceil_div(filters, lanes)
+        most = min(of_inputs, groups) * min(of_lanes, config.tile_parts // groups)
+        found.append((of_inputs * of_lanes, most))
+    total, most = min(found)
+    return total / tiles, most
+
+
+@lru_cache(maxsize=256)
+def parts_of_patches(config: Config, workload: Workload, layout: PatchLayout) -> int:
+    """Operations on a patch for all filters and all columns that share it, on a machine that folds."""
+    weight = np.ones((workload.filters, workload.channels, *workload.kernel), np.int8)
+    cut = np.array([layout.apart, layout.count, layout.columns, *workload.strides])
+    folded = FoldedWeights.of(config, Constant(form=pack_patch_weight, arrays=(weight, cut)))
+    assert folded is not None
+    return int(folded.used.sum())
