@@ -10,6 +10,7 @@ from vdla.isa.extensions import TAPS as POSITIONS
 from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate_on_lanes
+from .folds import groups_of, run_folded
 from .kernels import LANES, multiply_tile
 from .loads import DONE, OUTSIDE
 from .state import (
@@ -17,6 +18,7 @@ from .state import (
     DEPTHWISE,
     DST_IN,
     DST_OUT,
+    FOLD,
     GEMM,
     IMM,
     ITER_IN,
@@ -108,7 +110,7 @@ def _inputs_inside(row, indices, base, own, chain_base, depth, more):  # type: i
 @compiled()
 def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type: ignore[no-untyped-def]
     """GEMM: `inp` int16 (depth, batch, block_in), of which the first `own` are the input scratchpad, `packed` as in
-    loads.py, `acc` int32 (depth, batch, block_out).
+    loads.py, `acc` int32 (depth, batch, block_out). OUTSIDE as well for more groups than the array folds into.
     """
     if _empty(row):
         return DONE
@@ -128,8 +130,14 @@ def run_gemm(row, here, widths, uop, own, chain_base, inp, packed, acc):  # type
         return OUTSIDE
     if not _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(packed)):
         return OUTSIDE
-    add = np.int64(1 - row[OVERWRITE])
     inp_zero, wgt_zero = zero_points(here)
+    folds = acc.shape[2] // (packed.shape[1] * packed.shape[3])
+    if folds > 1:
+        if groups_of(here[FOLD]) > folds:
+            return OUTSIDE
+        run_folded(row, here, indices, inp, packed, acc, inp_zero, wgt_zero)
+        return DONE
+    add = np.int64(1 - row[OVERWRITE])
     batch, pairs, blocks = acc.shape[1], np.int64(packed.shape[2]), packed.shape[1]
     acc_bytes, inp_bytes = acc.strides[0], inp.strides[0]
     wgt_bytes, block_bytes = packed.strides[0], packed.strides[1]
@@ -188,7 +196,7 @@ def _any_tiles(indices, dst, src, wgt, inp, packed, acc, add, inp_zero, wgt_zero
 
 @compiled()
 def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # type: ignore[no-untyped-def]
-    """DEPTHWISE and TAPS; `wgt` int8 (depth, block_out, block_in), whose rows are counted one by one.
+    """DEPTHWISE and TAPS; `wgt` int8 (depth, columns, block_in), whose rows are counted one by one.
 
     A row has as many weights as the shorter of an input and an output vector; a position is `inputs` input vectors, or
     one of which `outputs` parts are lanes of an output vector.
@@ -201,8 +209,12 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
     taps = np.int64(POSITIONS if row[KIND] == TAPS else 1)
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     inp_zero, wgt_zero = zero_points(here)
-    narrow, rows = min(wgt.shape[1], wgt.shape[2]), max(wgt.shape[1], wgt.shape[2])
-    inputs, outputs = wgt.shape[1] // narrow, wgt.shape[2] // narrow
+    narrow = min(acc.shape[2], inp.shape[2])
+    inputs, outputs, rows = (
+        acc.shape[2] // narrow,
+        inp.shape[2] // narrow,
+        wgt.shape[1] * wgt.shape[2] // narrow,
+    )
     wgt_base = (here[0] >> 32 & 0xFFFF) * rows
     weights = wgt.reshape((wgt.shape[0] * rows, narrow))
     more, group = taps * inputs - 1, taps * inputs * outputs
@@ -238,7 +250,7 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
 @compiled()
 def sweep_rows(swept, wgt):  # type: ignore[no-untyped-def]
     """`Config.sweep_rows`, of the arrays of Pads."""
-    block_out, block_in = wgt.shape[1], wgt.shape[2]
+    block_out, block_in = swept.shape[3], wgt.shape[2]
     return max(POSITIONS * len(swept) * max(1, block_out // block_in), 2 * max(1, block_in // block_out))
 
 
@@ -268,8 +280,12 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
     indices = _split(row, widths, uop)
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     inp_zero, wgt_zero = zero_points(here)
-    narrow, rows = min(wgt.shape[1], wgt.shape[2]), max(wgt.shape[1], wgt.shape[2])
-    inputs, outputs = wgt.shape[1] // narrow, wgt.shape[2] // narrow
+    narrow = min(acc.shape[2], inp.shape[2])
+    inputs, outputs, rows = (
+        acc.shape[2] // narrow,
+        inp.shape[2] // narrow,
+        wgt.shape[1] * wgt.shape[2] // narrow,
+    )
     wgt_base = (here[0] >> 32 & 0xFFFF) * rows
     weights = wgt.reshape((wgt.shape[0] * rows, narrow))
     group = sweep_rows(swept, wgt)

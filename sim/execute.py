@@ -62,7 +62,7 @@ _LINE = 64  # bytes
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratchpads:
     """Final contents: `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt` int8
-    (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out),
+    (wgt_depth, columns, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out),
     biases then scales as bits; `chain` int8 (chain_depth, batch, block_in); `table` int8 (table_depth, 256); `rows`
     uint32 (row_depth, 2), packed factors and values.
     """
@@ -167,7 +167,7 @@ def _refuse(decoded: Decoded, index: int) -> None:
     if index >= 0:
         raise ProgramError(
             f"instruction {index} ({KIND_NAMES[decoded.rows[index, KIND]]}) reaches outside a scratchpad, or sets "
-            "a field that must be 0; `vdla check` names the field"
+            "a field that must be 0, or finds a register that means nothing there; `vdla check` names the field"
         )
 
 
@@ -190,8 +190,8 @@ def start_pads(config: Config, contents: Contents | None = None) -> Pads:
     chain[...] = start["chain"]
     acc = _aligned(start["acc"].shape, np.int32)
     acc[...] = start["acc"]
-    lanes, pairs = min(LANES, config.block_out), config.block_in // 2
-    shape = (config.wgt_depth, config.block_out // lanes, pairs, lanes, 2)
+    lanes, pairs = min(LANES, config.columns), config.block_in // 2
+    shape = (config.wgt_depth, config.columns // lanes, pairs, lanes, 2)
     packed = np.zeros(shape, np.int16)
     if contents is not None and "wgt" in contents:
         packed[...] = wgt.reshape(shape[0], shape[1], lanes, pairs, 2).transpose(0, 1, 3, 2, 4)

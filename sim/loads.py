@@ -101,7 +101,7 @@ def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
 
 @compiled()
 def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
-    """LOAD.WGT into `wgt` int8 (depth, block_out, block_in) and `packed` (depth, blocks, pairs, lanes, 2)."""
+    """LOAD.WGT into `wgt` int8 (depth, columns, block_in) and `packed` (depth, blocks, pairs, lanes, 2)."""
     if not _fits(row, len(wgt)):
         return OUTSIDE
     source = memory.view(np.int8)

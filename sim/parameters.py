@@ -87,8 +87,10 @@ P_PROGRAM = _place(lambda run: instruction_address(run.memory_size))  # byte add
 P_COUNT = _place(lambda run: run.count)  # instructions in the program
 P_LAST = _place(lambda run: run.last)  # index of the first FINISH, or P_COUNT
 P_LIMIT = _place(lambda run: run.limit)
-P_UOP_DST = _place(lambda run: uop_fields(run.config)[0].width)  # bits of a micro-op's dst and src fields
+# Bits of a micro-op's dst, src and wgt fields.
+P_UOP_DST = _place(lambda run: uop_fields(run.config)[0].width)
 P_UOP_SRC = _place(lambda run: uop_fields(run.config)[1].width)
+P_UOP_WGT = _place(lambda run: uop_fields(run.config)[2].width)
 
 
 def parameter_values(run: Launch) -> NDArray[np.int64]:

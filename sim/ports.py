@@ -12,6 +12,7 @@ from vdla.isa.timing import alu_cycles
 from vdla.util.machine_code import compiled
 
 from .cache import timing_code
+from .folds import groups_of
 from .parameters import (
     P_ACC_DEPTH,
     P_ALU_STAGE,
@@ -20,6 +21,7 @@ from .parameters import (
     P_UOP_DEPTH,
     P_UOP_DST,
     P_UOP_SRC,
+    P_UOP_WGT,
 )
 from .state import (
     ALU,
@@ -27,6 +29,8 @@ from .state import (
     COMPUTE,
     DST_IN,
     DST_OUT,
+    FOLD,
+    GEMM,
     ITER_IN,
     ITER_OUT,
     KIND,
@@ -43,6 +47,8 @@ from .state import (
     UOP_END,
     USE_IMM,
     V_PORT,
+    WGT_IN,
+    WGT_OUT,
     X_BEGIN,
     X_ISSUES,
     X_PAD_0,
@@ -53,10 +59,13 @@ from .state import (
     Y_SIZE,
 )
 
-# B[instruction]: the one bank its destinations lie in, that of its ALU sources, or MIXED; its copy of micro-ops.
-B_BANK, B_SOURCE, B_UOPS = range(3)
-B_SIZE = 3
+# B[instruction]: the one bank its destinations lie in, that of its ALU sources, or MIXED; its copy of micro-ops; which
+# of its operations read.
+B_BANK, B_SOURCE, B_UOPS, B_READS = range(4)
+B_SIZE = 4
 MIXED = -1
+NONE, ALL, BY_PART = range(3)
+"""Which operations read: BY_PART those of a GEMM that overwrites whose part of the inputs is not the first."""
 
 _SLOTS = 256
 _S_BGN, _S_END, _S_VERSION, _S_DST_LOW, _S_DST_HIGH, _S_SRC_LOW, _S_SRC_HIGH, _S_UOPS = range(8)
@@ -92,6 +101,7 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
     for i in range(len(rows)):
         row = rows[i]
         kind = row[KIND]
+        B[i, B_READS] = NONE
         if kind == LOAD_UOP:
             count = load_size(row)
             for k in range(count):
@@ -103,8 +113,12 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
         first, last = row[UOP_BGN], row[UOP_END]
         if last <= first or row[ITER_OUT] == 0 or row[ITER_IN] == 0:
             continue
+        reads = ALL
         if kind != ALU and (row[RESET] or row[OVERWRITE]):
-            continue
+            if kind != GEMM or row[RESET] or groups_of(registers[row[REGISTERS_AT], FOLD]) == 1:
+                continue
+            reads = BY_PART
+        B[i, B_READS] = reads
         slot = slots[(first * 31 + last) & (_SLOTS - 1)]
         if slot[_S_BGN] != first or slot[_S_END] != last or slot[_S_VERSION] != version:
             slot[_S_BGN], slot[_S_END], slot[_S_VERSION], slot[_S_UOPS] = first, last, version, -1
@@ -124,7 +138,7 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
             B[i, B_SOURCE] = _one_bank(
                 P, base + slot[_S_SRC_LOW], base + slot[_S_SRC_HIGH], row, SRC_OUT, SRC_IN
             )
-        if B[i, B_BANK] == MIXED or B[i, B_SOURCE] == MIXED:
+        if B[i, B_BANK] == MIXED or B[i, B_SOURCE] == MIXED or reads == BY_PART:
             if slot[_S_UOPS] < 0:
                 if used + last - first > len(kept):
                     grown = np.empty(2 * (used + last - first), np.uint64)
@@ -166,6 +180,19 @@ def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-
 
 
 @timing_code
+def _first_part(P, row, registers, B, kept, i, number):  # type: ignore[no-untyped-def]
+    """Whether operation `number` of the GEMM `i` has the first part of the inputs."""
+    count = row[UOP_END] - row[UOP_BGN]
+    word = np.int64(kept[B[i, B_UOPS] + number % count])
+    x = number // count % row[ITER_IN]
+    y = number // count // row[ITER_IN]
+    tile = (registers[row[REGISTERS_AT], 0] >> 32 & 0xFFFF) + y * row[WGT_OUT] + x * row[WGT_IN]
+    tile += word >> (P[P_UOP_DST] + P[P_UOP_SRC]) & ((1 << P[P_UOP_WGT]) - 1)
+    # Groups divide folds, both powers of two.
+    return tile & (groups_of(registers[row[REGISTERS_AT], FOLD]) - 1) == 0
+
+
+@timing_code
 def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-untyped-def]
     """First cycle from `cycle` on in which compute does not read `bank`: (that cycle, last cycle known to stay free).
 
@@ -179,9 +206,9 @@ def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-unt
         row = rows[i]
         kind = row[KIND]
         matrix = kind in MATRIX
-        reads = kind == ALU or (matrix and row[RESET] == 0 and row[OVERWRITE] == 0)
+        reads = B[i, B_READS]
         # Without operations it must be passed over at once: it would hide the instruction behind it.
-        if not reads or X[i, X_ISSUES] == 0:
+        if reads == NONE or X[i, X_ISSUES] == 0:
             V[V_PORT] += 1
             continue
         first = X[i, X_BEGIN] + 1 + (P[P_GEMM_STAGE] if matrix else P[P_ALU_STAGE])
@@ -198,8 +225,11 @@ def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-unt
             last = first + X[i, X_ISSUES] - 1
             if B[i, B_BANK] != bank:
                 return cycle, min(horizon, last)
-            cycle = last + 1
-            continue
+            if reads == ALL:
+                cycle = last + 1
+                continue
+        if reads == BY_PART and _first_part(P, row, registers, B, kept, i, number):
+            return cycle, cycle
         # Of its issue cycles an operation reads in the first, source before destination.
         part = number % each
         source = part + 1 < reads_each

@@ -39,6 +39,8 @@ LOAD_BEFORE = (
 )
 ROW_COLUMNS = 24
 
+FOLD = 4  # among the compute unit's configuration registers
+
 # Kinds of instruction: their places in the table of instructions.
 KIND_NAMES = tuple(item.name for item in INSTRUCTIONS)
 (

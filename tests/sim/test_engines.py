@@ -62,6 +62,24 @@ MACHINES = {
     "rows, 2 passes": dataclasses.replace(
         TINY, post_lanes=2, row_entries=8, extensions=("post", "table", "rows")
     ),
+    "8x4 that folds": dataclasses.replace(
+        TINY,
+        block_in=8,
+        block_out=8,
+        wgt_buffer_bytes=512,
+        folds=2,
+        extensions=("post", "depthwise", "taps", "fold", "zero_points"),
+    ),
+    "64x16 that folds": dataclasses.replace(
+        VTA,
+        block_in=64,
+        block_out=64,
+        inp_buffer_bytes=8192,
+        wgt_buffer_bytes=65536,
+        acc_buffer_bytes=32768,
+        folds=4,
+        extensions=("post", "depthwise", "taps", "sweep", "fold"),
+    ),
     "edge8, 2 passes": load_config("edge8"),
     "one lane, 4 passes": dataclasses.replace(TINY, post_lanes=1),
     "one lane, 16 passes": dataclasses.replace(

@@ -12,7 +12,7 @@ from .model import Model
 
 def begin_operations(model: Model, instruction: Instruction, now: int) -> None:
     config, values = model.config, instruction.values
-    dst, src, _ = decode_uops(config, model.uops[values["uop_bgn"] : values["uop_end"]])
+    dst, src, wgt = decode_uops(config, model.uops[values["uop_bgn"] : values["uop_end"]])
     base = instruction.registers["BASE"]["acc_base"]
     operations = [
         (
@@ -36,9 +36,24 @@ def begin_operations(model: Model, instruction: Instruction, now: int) -> None:
         instruction.issues = count * each
         finish(model, instruction, now + count * each + ALU_LATENCY if count else now + 1)
         return
-    if not values["reset"] and not values["overwrite"]:
-        for number, (d, _s) in enumerate(operations):
+    parts = _input_parts(model, instruction, wgt.tolist())
+    for number, ((d, _s), part) in enumerate(zip(operations, parts, strict=True)):
+        if not values["reset"] and not (values["overwrite"] and part == 0):
             model.port.setdefault(now + 1 + number + gemm_read_stage(config), set()).add(d // bank)
     instruction.issues = count
     ends = [i.end for i in model.units[Unit.COMPUTE] if i.end is not None]
     finish(model, instruction, now + count + gemm_latency(config) if count else max([now + 1, *ends]))
+
+
+def _input_parts(model: Model, instruction: Instruction, tiles: list[int]) -> list[int]:
+    """The part of the inputs that each operation of a GEMM multiplies, of micro-ops with `tiles`; 0 where all of it."""
+    values, base = instruction.values, instruction.registers["BASE"]["wgt_base"]
+    groups = 1 << instruction.registers["FOLD"]["shape"] if instruction.name == "GEMM" else 1
+    return [
+        (base + tile + y * values["wgt_factor_out"] + x * values["wgt_factor_in"])
+        % model.config.tile_parts
+        % groups
+        for y in range(values["iter_out"])
+        for x in range(values["iter_in"])
+        for tile in tiles
+    ]
