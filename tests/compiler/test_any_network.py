@@ -50,8 +50,17 @@ def machine(chance: random.Random) -> Config:
     )
 
 
+def folding(config: Config, chance: random.Random) -> Config:
+    """The machine with an array of a half or a quarter of the columns, if it is square and has so many."""
+    folds = min(chance.choice((2, 4)), config.block_out // 4)
+    if config.block_in != config.block_out or folds < 2:
+        return config
+    return replace(config, extensions=(*config.extensions, "fold"), folds=folds)
+
+
+@pytest.mark.parametrize("folds", [False, True])
 @pytest.mark.parametrize("seed", representatives(range(200), 3, always=(8, 19)))
-def test_networks_equal_the_interpreter(seed: int, tmp_path: Path):
+def test_networks_equal_the_interpreter(seed: int, folds: bool, tmp_path: Path):
     chance = random.Random(seed)
     name, width, depth = chance.choice(NAMES), chance.choice((0.125, 0.25, 0.5)), chance.choice((0.1, 0.25))
     network = original(name)
@@ -62,6 +71,8 @@ def test_networks_equal_the_interpreter(seed: int, tmp_path: Path):
     plain.write_bytes(model.SerializeToString())
     quantize(name, plain, quantized, size=size)
     config = machine(chance)
+    if folds:
+        config = folding(config, chance)
     try:
         compiled = compile_model(quantized, config)
     except ModelError as error:

@@ -20,6 +20,7 @@ from ...graph.layout import pack_patch_weight, pack_weight
 from ...ir.stmt import Copy, Program, Region
 from ...ir.visit import free_vars, walk
 from .columns import Column, Environment, Evaluator, evaluator
+from .machine import seen_by_kernels
 
 WEIGHTS = "W"
 """The parameter that has a kernel's weights."""
@@ -63,13 +64,13 @@ class FoldedWeights:
         """Those of the weights of a kernel; None for others, and on machines that do not fold."""
         if constant is None or not config.has("fold") or constant.form not in _OF_PRODUCTS:
             return None
-        # What is no weight stays zero whatever the weights are.
         weight, *rest = constant.arrays
-        there = constant.form(config, np.ones_like(weight), *rest)
-        shapes = range(config.tile_parts.bit_length())
-        found = [fold_tiles(config, there, shape).any(axis=(-2, -1)) for shape in shapes]
-        shape = min(shapes, key=lambda shape: int(found[shape].sum()))
-        return FoldedWeights(shape, found[shape])
+        return _fewest_parts(
+            seen_by_kernels(config),
+            constant.form,
+            weight.shape,
+            tuple([tuple(item.tolist()) for item in rest]),
+        )
 
     def constant(self, of: Constant) -> Constant:
         """The weights in the form that goes with the shape."""
@@ -84,6 +85,18 @@ class FoldedWeights:
     def alike(self) -> bool:
         """Whether the same parts of all blocks of filters are used."""
         return bool((self.used == self.used[:1]).all())
+
+
+@lru_cache(maxsize=512)
+def _fewest_parts(
+    config: Config, form: Form, weights: tuple[int, ...], more: tuple[tuple[int, ...], ...]
+) -> FoldedWeights:
+    """Of weights of a shape, whatever their values are: what is no weight in a tile is zero always."""
+    there = form(config, np.ones(weights, np.int8), *(np.array(item) for item in more))
+    shapes = range(config.tile_parts.bit_length())
+    found = [fold_tiles(config, there, shape).any(axis=(-2, -1)) for shape in shapes]
+    shape = min(shapes, key=lambda shape: int(found[shape].sum()))
+    return FoldedWeights(shape, found[shape])
 
 
 class PartsOfTiles:

@@ -14,6 +14,7 @@ from ...ir.stmt import Program as Kernel
 from ...te.blocks import Pads
 from ...te.ops.common import CHAIN
 from .emit import LayerEmitter
+from .folds import FoldedWeights
 from .link import Image, alignment_of, buffer_bytes, encode
 from .placement import ChainBuffer, DramBuffer, Place
 
@@ -35,13 +36,19 @@ class Alone:
 
 
 def link_alone(
-    config: Config, kernel: Kernel, activations: AbstractSet[str], margins: Pads | None = None
+    config: Config,
+    kernel: Kernel,
+    activations: AbstractSet[str],
+    margins: Pads | None = None,
+    *,
+    weights: FoldedWeights | None = None,
 ) -> Alone:
     """The program that runs one lowered kernel once.
 
     `activations` names the parameters that are tensors of the network; the others are constants. All lie at the
     alignment that `link` gives them, constants first; those of the chain memory lie there, side by side. `margins` are
-    those of an output there. The image holds micro-ops and zeros: timing depends on nothing else, so that without data
+    those of an output there, `weights` what a machine that folds knows of the kernel's (None: nothing, so that it takes
+    all parts of their tiles). The image holds micro-ops and zeros: timing depends on nothing else, so that without data
     it takes the cycles of a network of this one layer. Values may be put into the image. Raises PlacementError where
     the kernel's buffers do not fit a scratchpad.
     """
@@ -62,7 +69,7 @@ def link_alone(
                 image.reserve(buffer.name, "activation", buffer_bytes(buffer)), True
             )
     emission = image.begin(config, (low, image.size))
-    LayerEmitter(emission, kernel, [places], 0).run()
+    LayerEmitter(emission, kernel, [places], 0, weights=weights).run()
     memory = image.finish(emission, 0)
     addresses = {name: place.address for name, place in places.items()}
     return Alone(

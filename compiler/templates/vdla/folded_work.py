@@ -34,10 +34,8 @@ def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, 
 
 
 @lru_cache(maxsize=256)
-def parts_of_patches(config: Config, workload: Workload, layout: PatchLayout) -> int:
-    """Operations on a patch for all filters and all columns that share it, on a machine that folds."""
+def patch_weights(config: Config, workload: Workload, layout: PatchLayout) -> FoldedWeights | None:
+    """Which parts of the tiles of a first convolution hold weights; None on machines that do not fold."""
     weight = np.ones((workload.filters, workload.channels, *workload.kernel), np.int8)
     cut = np.array([layout.apart, layout.count, layout.columns, *workload.strides])
-    folded = FoldedWeights.of(config, Constant(form=pack_patch_weight, arrays=(weight, cut)))
-    assert folded is not None
-    return int(folded.used.sum())
+    return FoldedWeights.of(config, Constant(form=pack_patch_weight, arrays=(weight, cut)))

@@ -16,7 +16,7 @@ from vdla.isa.config import Config
 from ...te.blocks import ceil_div
 from ...te.ops.patch_layout import PatchLayout
 from .estimate import FITTED, together
-from .folded_work import parts_of_patches
+from .folded_work import patch_weights
 from .workload import LayerShape, Workload
 
 PATCH_LIMIT = 255
@@ -125,10 +125,12 @@ def _cycles(
 
 def products_of(config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:
     """Cycles of the array."""
-    if not config.has("fold"):
+    weights = patch_weights(config, workload, layout) if config.has("fold") else None
+    if weights is None:
         return 1.0 * shape.outputs * layout.products
+    # All columns that share a patch, and all blocks of filters, have their products with it.
     patches = shape.outputs / (shape.output_blocks * layout.columns)
-    return patches * parts_of_patches(config, workload, layout)
+    return patches * int(weights.used.sum())
 
 
 def loading_steps(workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:

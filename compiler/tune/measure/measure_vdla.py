@@ -18,6 +18,7 @@ from ...target.vdla.emit import EmissionError
 from ...target.vdla.link_alone import Alone, link_alone
 from ...target.vdla.placement import PlacementError
 from ...templates.space import EmptySpaceError, Space, Values
+from ...templates.vdla.folded_alone import weights_alone
 from ...templates.vdla.lower import pipeline
 from ...templates.vdla.table import space_of, template_of
 from ...templates.vdla.workload import Workload
@@ -88,7 +89,13 @@ def _cycles(task: AcceleratorTask, values: Values | None) -> int:
 
 def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
     """The program of one candidate, by itself."""
-    return link_alone(task.config, lower(task, values), ACTIVATIONS, task.workload.margins)
+    return link_lowered(task, lower(task, values))
+
+
+def link_lowered(task: AcceleratorTask, program: Program) -> Alone:
+    """The program that runs a candidate's loop IR once."""
+    weights = weights_alone(task.config, task.workload)
+    return link_alone(task.config, program, ACTIVATIONS, task.workload.margins, weights=weights)
 
 
 def lower(task: AcceleratorTask, values: Values | None) -> Program:

@@ -19,6 +19,7 @@ from vdla.sim import SimulationError, SimulationResult, simulate
 from ...graph.cost import roofline_cycles
 from ...schedule import LegalityError
 from ...target.vdla.emit import EmissionError
+from ...target.vdla.folds import WEIGHTS, FoldedWeights
 from ...target.vdla.link import LoweredLayer, link
 from ...target.vdla.link_alone import link_alone
 from ...target.vdla.placement import PlacementError
@@ -121,7 +122,14 @@ class NetworkTrials:
                 virtual_threads=self._virtual_threads,
                 kept=self._kept,
             )
-            program = link_alone(self._config, layer.kernels[0].kernel, ACTIVATIONS, kernel.workload.margins)
+            weights = FoldedWeights.of(self._config, kernel.constants.get(WEIGHTS))
+            program = link_alone(
+                self._config,
+                layer.kernels[0].kernel,
+                ACTIVATIONS,
+                kernel.workload.margins,
+                weights=weights,
+            )
             return float(simulate(self._config, program.instructions, program.image, data=False).cycles)
         except NOT_RUN:
             return math.inf

@@ -9,10 +9,9 @@ import numpy as np
 
 from ...ir.stmt import Program
 from ...schedule import LegalityError
-from ...target.vdla.link_alone import link_alone
 from ...templates.registry import Registry, TargetT, WorkloadT
 from ...templates.space import Values
-from ..measure.measure_vdla import ACTIVATIONS, NOT_LOWERED, AcceleratorTask, lower
+from ..measure.measure_vdla import NOT_LOWERED, AcceleratorTask, link_lowered, lower
 from .machine import MACHINE_FEATURES, machine_features
 from .program import FEATURES, Read, program_features
 
@@ -54,7 +53,7 @@ def read_vdla(task: AcceleratorTask) -> Read:
     def read(values: Values) -> np.ndarray:
         try:
             lowered = lower(task, values)
-            words = link_alone(task.config, lowered, ACTIVATIONS, task.workload.margins).instructions
+            words = link_lowered(task, lowered).instructions
         except NOT_LOWERED:
             return np.full(len(FEATURES) + len(MACHINE_FEATURES), np.nan)
         return np.concatenate([program_features(lowered), machine_features(task.config, words)])

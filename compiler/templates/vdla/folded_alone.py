@@ -1,0 +1,36 @@
+"""Weights of a kernel that is measured by itself, on machines that fold: which parts of their tiles there are."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ...graph.constants import Constant
+from ...graph.layout import pack_weight
+from ...target.vdla.folds import FoldedWeights
+from .conv2d import CONV2D
+from .folded_work import patch_weights
+from .patch_conv2d import PATCH_CONV2D
+from .patch_layouts import tiled_layout
+from .rolling_pool import PATCH_CONV2D_POOL, RollingShape
+from .workload import Workload
+
+
+@lru_cache(maxsize=64)
+def weights_alone(config: Config, workload: Workload) -> FoldedWeights | None:
+    """Those of a workload whose filters have weights for all channels; None where it has none that GEMM multiplies, or
+    they are activations, and on machines that do not fold."""
+    if not config.has("fold") or workload.own_weights:
+        return None
+    match workload.template:
+        case CONV2D.name:
+            weight = np.ones((workload.filters, workload.channels, *workload.kernel), np.int8)
+            return FoldedWeights.of(config, Constant(form=pack_weight, arrays=(weight,)))
+        case PATCH_CONV2D.name:
+            return patch_weights(config, workload, tiled_layout(config, workload))
+        case PATCH_CONV2D_POOL.name:
+            return patch_weights(config, workload, RollingShape.of(config, workload).layout)
+        case _:
+            return None
