@@ -142,12 +142,14 @@ def pack_taps_weight(config: Config, weight: np.ndarray, dilation: np.ndarray) -
 
 
 def pack_parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """int32 [OB, 2, block_out], of whole blocks of channels: biases, then the bits of float32 scales; spare lanes 0
-    and 1.0."""
+    """int32 [OB, 2, block_out], of whole blocks of channels: biases, then the bits of float32 scales.
+
+    Spare lanes have 0 and 1.0; on a machine that folds 0 and 0.0, since it leaves out what sums of spare lanes take.
+    """
     count, shape = len(bias), Blocks.of(config)
     blocks = ceil_div(count, shape.block) * shape.outputs
     packed = np.zeros((2, blocks * config.block_out), dtype=np.int32)
-    packed[1] = np.float32(1).view(np.int32)
+    packed[1] = np.float32(not config.has("fold")).view(np.int32)
     packed[0, :count] = bias
     packed[1, :count] = np.broadcast_to(np.asarray(scale, dtype=np.float32), (count,)).view(np.int32)
     return np.ascontiguousarray(packed.reshape(2, blocks, config.block_out).transpose(1, 0, 2))

@@ -201,7 +201,7 @@ def _plan(
     if leaf.declaration.name == "gemm" and emitter.config.has("fold"):
         own = None if dict(leaf.attributes).get("wgt_zero") else emitter.weights
         parts, each = (
-            PartsOfTiles(emitter.config, emitter.program, own, weight),
+            PartsOfTiles(emitter.config, emitter.program, own, weight, {*names, *around.values}),
             emitter.config.tile_parts,
         )
     of_parts = frozenset() if parts is None else parts.named
@@ -336,7 +336,7 @@ def _sequences(
     inner: Iterations,
 ) -> _Sequences:
     """The sequence of each position: one for all that agree in the unrolled loops' `extents` and the first row."""
-    tile = () if plan.parts is None else plan.parts.tile(inner.fixed(names).values)
+    tile = () if plan.parts is None else plan.parts.tile(inner.values)
     groups = group_rows([*extents, inside, *tile], len(inner))
     unrolled = [names[i] for i in plan.unrolled]
     table: list[tuple[int, ...]] = []

@@ -8,6 +8,7 @@ weights: those with which the fewest of them hold a weight. The others are left 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +18,8 @@ from vdla.isa.config import Config
 
 from ...graph.constants import Constant, Form, pack_spread_weight
 from ...graph.layout import pack_patch_weight, pack_weight
+from ...ir.expr import Expr
+from ...ir.simplify import simplify
 from ...ir.stmt import Copy, Program, Region
 from ...ir.visit import free_vars, walk
 from .columns import Column, Environment, Evaluator, evaluator
@@ -81,11 +84,6 @@ class FoldedWeights:
         """What emission depends on."""
         return self.shape, self.used.shape, self.used.tobytes()
 
-    @property
-    def alike(self) -> bool:
-        """Whether the same parts of all blocks of filters are used."""
-        return bool((self.used == self.used[:1]).all())
-
 
 @lru_cache(maxsize=512)
 def _fewest_parts(
@@ -104,9 +102,15 @@ class PartsOfTiles:
     that are activations."""
 
     def __init__(
-        self, config: Config, program: Program, weights: FoldedWeights | None, region: Region
+        self,
+        config: Config,
+        program: Program,
+        weights: FoldedWeights | None,
+        region: Region,
+        around: AbstractSet[str],
     ) -> None:
-        """`region` is the operand of GEMM; its buffer is filled from the `weights` of the kernel, or from others."""
+        """`region` is the operand of GEMM inside the loops `around`; its buffer is filled from the `weights` of the
+        kernel, or from others."""
         loads = [
             item
             for item in walk(program)
@@ -117,21 +121,21 @@ class PartsOfTiles:
         self.count = config.tile_parts
         self.shape = 0 if weights is None else weights.shape
         self.named: frozenset[str] = frozenset()
-        self._starts: tuple[Evaluator, ...] = ()
+        self._place: tuple[Evaluator, ...] = ()
         self._used: NDArray[np.bool_] | None = None
-        if weights is None or len(loads) != 1:
+        place = None if weights is None or len(loads) != 1 else _place(loads[0], region, around)
+        if weights is None or place is None:
             return
-        self._used = weights.used
-        inside, target = region.starts[1:], loads[0].destination.starts[1:]
-        self._starts = tuple(
-            evaluator(loads[0].source.starts[d] + inside[d] - target[d]) for d in range(weights.used.ndim - 1)
-        )
-        if not weights.alike:
-            self.named = frozenset(free_vars(inside[0]))
+        # A program may have a window's positions as further channels.
+        tiles = loads[0].source.buffer.shape[: len(place)]
+        self._used = weights.used.reshape(*tiles, self.count)
+        self._place = tuple([evaluator(start) for start in place])
+        if not (self._used == self._used[:1]).all():
+            self.named = frozenset(free_vars(region.starts[1]))
 
     def tile(self, environment: Environment) -> tuple[Column, ...]:
         """The numbers of the tiles in the weights, a column for each dimension."""
-        return tuple([start(environment) for start in self._starts])
+        return tuple([start(environment) for start in self._place])
 
     def kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which parts of their tiles operations take, bool [n, parts]; those that are `starting` begin sums, of all
@@ -149,3 +153,23 @@ class PartsOfTiles:
         if not kept.any():
             kept[0, 0] = True  # Instructions have a micro-op; it adds zeros.
         return kept
+
+
+def _place(load: Copy, region: Region, around: AbstractSet[str]) -> tuple[Expr, ...] | None:
+    """Where in the weights the tile lies of which `region` is a copy in a scratchpad: its number in each dimension.
+
+    None where that depends on other loops than those around both, as where parts are loaded one after the other.
+    """
+    found: list[Expr] = []
+    leading = len(load.source.starts) - 2
+    for origin, target, start in zip(
+        load.source.starts[:leading],
+        load.destination.starts[1 : 1 + leading],
+        region.starts[1 : 1 + leading],
+        strict=True,
+    ):
+        expr = simplify(origin + start - target)
+        if not free_vars(expr) <= around:
+            return None
+        found.append(expr)
+    return tuple(found)
