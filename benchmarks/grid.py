@@ -12,8 +12,8 @@ benchmarks/results/grid.json; the exit status is 0 whether or not cells are belo
 128x128 behind 64 bytes and 30 cycles, one image, and eight that share each weight tile (batch 8), to grid_large.json.
 `--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with `--extensions` for depthwise
 layers (`taps`, `sweep` and `wide_loads` unless told) and what `for_mobilenets` adds, and on `vta` with two sizes of
-store FIFO, to grid_mobilenets.json. Arrays of more rows than columns fold there (extension `fold`; `--unfolded`: they
-do not): as many multipliers, and vectors of outputs as long as those of inputs.
+store FIFO, to grid_mobilenets.json. Arrays of more rows than columns fold there (extension `fold`): as many
+multipliers, and vectors of outputs as long as those of inputs; those without it stand beside them, `unfolded`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import exp, log
@@ -131,6 +131,22 @@ def for_mobilenets(config: Config) -> Config:
     return replace(config, store_fifo_bytes=size)
 
 
+def machines(
+    axes: Iterable[tuple[Sequence[int], int, int]], for_depthwise: Sequence[str]
+) -> Iterator[tuple[Config, bool]]:
+    """The machines of (array, bus, latency); with extensions `for_depthwise` those for MobileNets.
+
+    One that folds has a twin behind it, that does not; the flag says which of the two it is.
+    """
+    for (block_in, block_out), bus, latency in axes:
+        if not for_depthwise:
+            yield machine(block_in, block_out, bus, latency), False
+            continue
+        for folds in (True, False) if block_in > block_out else (True,):
+            config = machine(block_in, block_out, bus, latency, for_depthwise=for_depthwise, folds=folds)
+            yield for_mobilenets(config), not folds
+
+
 def cell(config: Config, networks: Sequence[Network]) -> dict[str, Any]:
     """Cycles and utilization of each network on one machine."""
     found: dict[str, Any] = {
@@ -212,7 +228,6 @@ def main() -> None:
     )
     parser.add_argument("--buses", default=",".join(map(str, BUSES)))
     parser.add_argument("--latencies", default=",".join(map(str, LATENCIES)))
-    parser.add_argument("--unfolded", action="store_true", help="of --mobilenets, no array folds")
     parser.add_argument("--large", action="store_true", help="128x128, one image and eight")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true")
@@ -225,7 +240,7 @@ def main() -> None:
     arrays = [tuple(map(int, text.split("x"))) for text in options.arrays.split(",")]
     default = MOBILENETS if options.mobilenets else NETWORKS
     names = options.networks.split(",") if options.networks else list(default)
-    cells, figures = [], {}
+    cells, unfolded, figures = [], [], {}
     with tempfile.TemporaryDirectory() as folder:
         networks = [network_of(name, Path(folder)) for name in names]
         if options.mobilenets:
@@ -236,17 +251,15 @@ def main() -> None:
                 if not options.json:
                     print(f"{item.name}: {shown(figures[item.name], names)}", flush=True)
         axes = product(arrays, map(int, options.buses.split(",")), map(int, options.latencies.split(",")))
-        for (block_in, block_out), bus, latency in axes:
-            more = options.extensions.split(",") if options.mobilenets else ()
-            folds = options.mobilenets and not options.unfolded
-            config = machine(block_in, block_out, bus, latency, for_depthwise=more, folds=folds)
-            if options.mobilenets:
-                config = for_mobilenets(config)
-            cells.append(cell(config, networks))
+        extensions = options.extensions.split(",") if options.mobilenets else ()
+        for config, is_twin in machines(axes, extensions):
+            (unfolded if is_twin else cells).append(row := cell(config, networks))
             if not options.json:
-                what = f"{config.name:>6} {bus:3} bytes, latency {latency:3}"
-                print(f"{what}: {shown(cells[-1], names)}", flush=True)
+                memory = f"{row['bus_bytes']:3} bytes, latency {row['read_latency']:3}"
+                print(f"{config.name:>6} {memory}{', unfolded' * is_twin}: {shown(row, names)}", flush=True)
     figures |= {"summary": summary(cells, names), "cells": cells}
+    if unfolded:
+        figures |= {"summary unfolded": summary(unfolded, names), "unfolded": unfolded}
     if options.json:
         print(json.dumps(figures, indent=2))
     else:

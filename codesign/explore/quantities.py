@@ -88,12 +88,23 @@ def _rows(graph: Graph) -> list[tuple[float, ...]]:
     return found
 
 
+def _products(machine: Config, layers: Layers) -> Floats:
+    """Products of vectors for all channels of a pixel; an array that folds takes the shape with the fewest."""
+    groups = [1 << shape for shape in range(machine.tile_parts.bit_length())]
+    found = [
+        np.ceil(layers.depth / (machine.block_in // count))
+        * np.ceil(layers.outputs / (machine.columns * count))
+        for count in groups
+    ]
+    return np.min(found, axis=0)
+
+
 def quantities(machine: Config, layers: Layers) -> list[float]:
     """The `QUANTITIES` of a machine."""
     rows, columns, batch = machine.block_in, machine.block_out, machine.batch
     blocks_in, blocks_out = np.ceil(layers.depth / rows), np.ceil(layers.outputs / columns)
     steps = np.ceil(layers.pixels / batch)
-    array = np.where(layers.spread, blocks_in, 1) * blocks_out * layers.window * steps
+    array = np.where(layers.spread, _products(machine, layers), blocks_out) * layers.window * steps
     array = np.where(layers.depth > 0, array, 0)
     store = blocks_out * steps * machine.post_passes
     written = blocks_out * columns * layers.pixels

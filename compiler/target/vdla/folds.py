@@ -92,7 +92,7 @@ def _fewest_parts(
     """Of weights of a shape, whatever their values are: what is no weight in a tile is zero always."""
     there = form(config, np.ones(weights, np.int8), *(np.array(item) for item in more))
     shapes = range(config.tile_parts.bit_length())
-    found = [fold_tiles(config, there, shape).any(axis=(-2, -1)) for shape in shapes]
+    found = [np.asarray(fold_tiles(config, there, shape).any(axis=(-2, -1))) for shape in shapes]
     shape = min(shapes, key=lambda shape: int(found[shape].sum()))
     return FoldedWeights(shape, found[shape])
 
