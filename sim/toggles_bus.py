@@ -24,7 +24,7 @@ from .state import (
     X_STRIDE,
     Y_SIZE,
 )
-from .toggles_compute import ones
+from .toggles_array import ones
 
 BUS_MEASURED = ("fetched", "loaded_words", "compute_words", "store_words", "written_words")
 """Bits that change on the bus of instructions, of loads of inputs and weights, of the compute unit's, of the store

@@ -12,12 +12,14 @@ from vdla.util.machine_code import compiled
 
 from .alu import CODES, operate
 from .compute import hold, micro_op, sweep_rows, zero_points
+from .folds import groups_of, parts_of
 from .state import (
     ALU,
     ALU_OPCODE,
     DEPTHWISE,
     DST_IN,
     DST_OUT,
+    FOLD,
     IMM,
     ITER_IN,
     ITER_OUT,
@@ -40,35 +42,30 @@ from .state import (
     Y_PAD_1,
     Y_SIZE,
 )
+from .toggles_array import ARRAY_MEASURED, CHOSEN, INPUTS, booth_changes, compare, fill_tree, ones, tree_size
 
 COMPUTE_MEASURED = (
-    "inputs", "weights", "chosen", "digits", "partial_products", "carries", "products", "sums", "results", "reads",
-    "seen", "rights", "drained", "shifted", "multiplied", "micro_ops", "places", "loaded", "loaded_lanes",
+    *ARRAY_MEASURED, "results", "reads", "seen", "rights", "drained", "shifted", "multiplied", "micro_ops", "places",
+    "loaded", "loaded_lanes",
 )  # fmt: skip
-"""Of the array: bits that change of input vectors, of weight tiles, of the row of a tile that DEPTHWISE would take,
-of the weights' digits (radix 4, as Booth's multipliers have them), of digits times inputs, of the carry-save sums of
-these, of products, of sums in the adder trees. Of the lanes: of results, of accumulators as a bank reads them, of
-those that the store unit's port shows as well, of the second operand of ALU operations; ones of the first and last
-result of an instruction; of shifts the operands and results, of multiplications the digits times operand. Of micro-
-ops, and of the addresses that follow from them. Of accumulators that loads write, and their lanes."""
+"""Of the array what `toggles_array.py` says. Of the lanes: bits that change of results, of accumulators as a bank reads
+them, of those that the store unit's port shows as well, of the second operand of ALU operations; ones of the first and
+last result of an instruction; of shifts the operands and results, of multiplications the digits times operand. Of
+micro-ops, and of the addresses that follow from them. Of accumulators that loads write, and their lanes."""
 
 (
-    _INPUTS, _WEIGHTS, _CHOSEN, _DIGITS, _PARTIAL, _CARRIES, _PRODUCTS, _SUMS, _RESULTS, _READS, _SEEN, _RIGHTS,
-    _DRAINED, _SHIFTED, _MULTIPLIED, _UOPS, _PLACES, _LOADED, _LANES,
-) = range(19)  # fmt: skip
+    _RESULTS, _READS, _SEEN, _RIGHTS, _DRAINED, _SHIFTED, _MULTIPLIED, _UOPS, _PLACES, _LOADED, _LANES,
+) = range(len(ARRAY_MEASURED), len(ARRAY_MEASURED) + 11)  # fmt: skip
 
 NO_IMMEDIATE = 1 << 40
-SUM_BITS = 24
-"""Bits of a sum that are looked at; longer ones repeat their sign."""
-
-
 _SHR, _MUL = int(AluOpcode.SHR), int(AluOpcode.MUL)
 
 
 class ComputeState(NamedTuple):
     """What registers held last: an input vector, a tile, a row of it, trees (products, then every level) of two
     operations, the result, the read of each bank, an ALU operation's second operand, a shift's first and a product's
-    two, a load's vector; micro-op and addresses, and behind them the depth of a bank."""
+    two, a load's vector; micro-op and addresses, and behind them the depth of a bank and the groups that the array's
+    rows worked in. The vector is what the rows take: where they fold, a part of an input vector for every group."""
 
     vector: NDArray[np.int64]
     tile: NDArray[np.int64]
@@ -83,32 +80,22 @@ class ComputeState(NamedTuple):
 
 
 @compiled()
-def ones(value):  # type: ignore[no-untyped-def]
-    """Ones among the low 32 bits."""
-    x = np.uint32(value & 0xFFFFFFFF)
-    x = x - ((x >> np.uint32(1)) & np.uint32(0x55555555))
-    x = (x & np.uint32(0x33333333)) + ((x >> np.uint32(2)) & np.uint32(0x33333333))
-    x = (x + (x >> np.uint32(4))) & np.uint32(0x0F0F0F0F)
-    return np.int64((x * np.uint32(0x01010101)) >> np.uint32(24) & np.uint32(0xFF))
-
-
-@compiled()
 def start_compute(pads, bank_depth):  # type: ignore[no-untyped-def]
     """All registers 0."""
-    batch, block_in, block_out = pads.inp.shape[1], pads.inp.shape[2], pads.wgt.shape[1]
-    lanes = batch * block_out
+    batch, block_in, block_out = pads.inp.shape[1], pads.inp.shape[2], pads.acc.shape[2]
+    lanes, columns = batch * block_out, pads.wgt.shape[1]
     banks = (len(pads.acc) + bank_depth - 1) // bank_depth
     return ComputeState(
         np.zeros((batch, block_in), np.int64),
-        np.zeros((block_out, block_in), np.int64),
+        np.zeros((columns, block_in), np.int64),
         np.zeros(block_in, np.int64),
-        np.zeros((2, batch, block_out, 2 * block_in), np.int64),
+        np.zeros((2, batch, columns, tree_size(block_in, block_out // columns)), np.int64),
         np.zeros(lanes, np.int64),
         np.zeros((banks + 1, lanes), np.int64),
         np.zeros(lanes, np.int64),
         np.zeros((3, lanes), np.int64),
         np.zeros(lanes, np.int64),
-        np.array([0, 0, 0, 0, bank_depth], np.int64),
+        np.array([0, 0, 0, 0, bank_depth, 1], np.int64),
     )
 
 
@@ -155,97 +142,9 @@ def observe_loaded(row, acc, state, totals):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _tree(vector, tile, alone, shift, tree):  # type: ignore[no-untyped-def]
-    """Products, and every level of sums; with `alone` the sums of row o take its own product only, of element o +
-    `shift`."""
-    block_out, block_in = tile.shape
-    for b in range(len(vector)):
-        for o in range(block_out):
-            line = tree[b, o]
-            for k in range(block_in):
-                line[k] = np.int64(vector[b, k]) * np.int64(tile[o, k])
-            start, width = 0, block_in
-            while width > 1:
-                for k in range(width // 2):
-                    left, right = line[start + 2 * k], line[start + 2 * k + 1]
-                    if alone and start == 0:
-                        left, right = left * (2 * k == o + shift), right * (2 * k + 1 == o + shift)
-                    line[start + width + k] = left + right
-                start += width
-                width //= 2
-
-
-@compiled()
-def booth_row(x, y, digit, width):  # type: ignore[no-untyped-def]
-    """Digit number `digit` of `y` in radix 4 (-2 .. 2) times `x`, `width` bits; negative ones as complements, which a
-    carry completes."""
-    three = (y << 1) >> (2 * digit) & 7
-    row = np.int64(0)
-    if three == 1 or three == 2 or three == 5 or three == 6:
-        row = x
-    elif three == 3 or three == 4:
-        row = x << 1
-    if three & 4:
-        row = ~row
-    return row & ((1 << width) - 1)
-
-
-@compiled()
-def booth_changes(x, y, last_x, last_y, digits, width):  # type: ignore[no-untyped-def]
-    """Bits that change of all rows of a product."""
-    found = 0
-    for digit in range(digits):
-        found += ones(booth_row(x, y, digit, width) ^ booth_row(last_x, last_y, digit, width))
-    return found
-
-
-@compiled()
-def _compare_products(x, y, last_x, last_y, totals):  # type: ignore[no-untyped-def]
-    """Rows of an 8-bit product and how they are added, now and before."""
-    if x == last_x and y == last_y:
-        return
-    save, carry, last_save, last_carry = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    for digit in range(4):
-        row, last = booth_row(x, y, digit, 9), booth_row(last_x, last_y, digit, 9)
-        totals[_PARTIAL] += ones(row ^ last)
-        # The sign's bit is inverted, and a constant makes up for it.
-        row, last = (row ^ 0x100) << (2 * digit), (last ^ 0x100) << (2 * digit)
-        if digit:
-            save, carry = save ^ carry ^ row, (save & carry | save & row | carry & row) << 1
-            last_save, last_carry = (
-                last_save ^ last_carry ^ last,
-                (last_save & last_carry | last_save & last | last_carry & last) << 1,
-            )
-            totals[_CARRIES] += ones((save ^ last_save) & 0xFFFF) + ones((carry ^ last_carry) & 0xFFFF)
-        else:
-            save, last_save = row, last
-
-
-@compiled()
-def _look(vector, tile, before_vector, before_tile, now, before, totals):  # type: ignore[no-untyped-def]
-    """Compares two operations of the array, whose trees are filled."""
-    block_out, block_in = tile.shape
-    size = 2 * block_in - 1
-    for o in range(block_out):
-        for k in range(block_in):
-            new, old = np.int64(tile[o, k]), np.int64(before_tile[o, k])
-            totals[_WEIGHTS] += ones((new ^ old) & 0xFF)
-            totals[_DIGITS] += ones((new ^ new >> 1 ^ old ^ old >> 1) & 0xFF) + ones((new ^ old) & 0xAA)
-            for b in range(len(vector)):
-                value, last = np.int64(vector[b, k]), np.int64(before_vector[b, k])
-                _compare_products(value, new, last, old, totals)
-    for b in range(len(vector)):
-        for o in range(block_out):
-            for k in range(block_in):
-                totals[_PRODUCTS] += ones((now[b, o, k] ^ before[b, o, k]) & 0xFFFF)
-            for k in range(block_in, size):
-                totals[_SUMS] += ones((now[b, o, k] ^ before[b, o, k]) & ((1 << SUM_BITS) - 1))
-
-
-@compiled()
-def _lanes_row(tile, number, part):  # type: ignore[no-untyped-def]
-    """Row `number` of a tile as sweeps count them, where the row of DEPTHWISE would have it for lanes of `part`."""
-    narrow = min(tile.shape[0], tile.shape[1])
+def _lanes_row(tile, number, part, narrow):  # type: ignore[no-untyped-def]
+    """Row `number` of a tile as sweeps count them, of `narrow` weights, where the row of DEPTHWISE would have it for
+    lanes of `part`."""
     row = np.zeros(tile.shape[1], np.int8)
     flat = tile.reshape(-1, narrow)
     for j in range(narrow):
@@ -277,8 +176,8 @@ def observe_operations(  # type: ignore[no-untyped-def]
     if row[KIND] == ALU:
         return _observe_alu(row, here, widths, pads, state, shown, totals)
     uop, inp, wgt, acc = pads.uop, pads.inputs, pads.wgt, pads.acc
-    batch, block_in, block_out = inp.shape[1], inp.shape[2], wgt.shape[1]
-    lanes = batch * block_out
+    batch, block_in, block_out, columns = inp.shape[1], inp.shape[2], acc.shape[2], wgt.shape[1]
+    lanes, folds = batch * block_out, block_out // columns
     depthwise = row[KIND] == DEPTHWISE or row[KIND] == TAPS
     taps = POSITIONS if row[KIND] == TAPS else 1
     sweeps = row[KIND] == TAPS and here[3] & 1 == 1
@@ -287,16 +186,19 @@ def observe_operations(  # type: ignore[no-untyped-def]
     vector = np.zeros((batch, block_in), np.int16)
     # Of as many weights as the shorter vector has; a position is several inputs, or lanes are a part of one.
     narrow = min(block_in, block_out)
-    rows_a_tile = max(block_in, block_out) if depthwise else 1
+    rows_a_tile = columns * block_in // narrow if depthwise else 1
     inputs = block_out // narrow if depthwise else 1
     parts = block_in // narrow if depthwise else 1
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     wgt_base = (here[0] >> 32 & 0xFFFF) * rows_a_tile
     inp_zero, wgt_zero = zero_points(here)
+    # DEPTHWISE and TAPS have as many groups of rows as there may be.
+    groups = folds if depthwise else groups_of(here[FOLD])
+    size = block_in // groups
     if row[UOP_END] > len(uop):
         return -1
     flat = acc.reshape(-1, lanes)
-    tile = np.empty((block_out, block_in), np.int64)
+    tile = np.empty((columns, block_in), np.int64)
     sums = np.empty(lanes, np.int64)
     bank_depth = state.places[4]
     # Which of the two trees is that of the operation before, if it was looked at or kept.
@@ -313,9 +215,14 @@ def observe_operations(  # type: ignore[no-untyped-def]
                 if d >= len(acc):
                     return -1
                 _place(word, d, s, w, state.places, totals)
+                input_part, lanes_part = np.int64(0), np.int64(0)
                 if row[RESET]:
                     sums[:] = 0
                 else:
+                    if groups > folds:
+                        return -1
+                    if not depthwise:
+                        input_part, lanes_part = parts_of(w, folds, groups)
                     part, group = w % parts, sweep_rows(swept, wgt) if sweeps else taps * inputs * parts
                     holds = sweeps and w % group >= group // 2
                     s, w = s - s % inputs, w - w % group
@@ -332,34 +239,46 @@ def observe_operations(  # type: ignore[no-untyped-def]
                         shift = part * narrow - to
                         if sweeps:
                             row_of_tile = _lanes_row(
-                                wgt[w // rows_a_tile], w % rows_a_tile + number_of_row, part
+                                wgt[w // rows_a_tile], w % rows_a_tile + number_of_row, part, narrow
                             )
                         else:
-                            row_of_tile = wgt[w // rows_a_tile, (w // parts + t) % block_out]
-                        for o in range(block_out):
+                            row_of_tile = wgt[w // rows_a_tile, (w // parts + t) % columns]
+                        for o in range(columns):
                             for k in range(block_in):
                                 tile[o, k] = wgt[w // rows_a_tile, o, k]
                         for k in range(block_in):
-                            totals[_CHOSEN] += ones((np.int64(row_of_tile[k]) ^ state.chosen[k]) & 0xFF)
+                            totals[CHOSEN] += ones((np.int64(row_of_tile[k]) ^ state.chosen[k]) & 0xFF)
                             state.chosen[k] = row_of_tile[k]
                         if depthwise:
                             for o in range(to, to + narrow):
-                                tile[o, o + shift] = row_of_tile[o + shift]
+                                tile[o % columns, o + shift] = row_of_tile[o + shift]
                         newest = number_of_row >= (rows - 1) * taps * inputs
                         for b in range(batch):
                             for k in range(block_in):
-                                vector[b, k] = inp[s + t, b, k]
+                                at = k if depthwise else input_part * size + k % size
+                                vector[b, k] = inp[s + t, b, at]
                                 if not newest:
                                     held = swept[number_of_row // (taps * inputs), t // inputs, b]
                                     vector[b, k] = held[(k - shift) % block_out] + inp_zero
                                 else:
-                                    totals[_INPUTS] += ones((vector[b, k] ^ state.vector[b, k]) & 0xFF)
+                                    totals[INPUTS] += ones((vector[b, k] ^ state.vector[b, k]) & 0xFF)
                         if _chosen(number, share, counts[2]):
                             counts[1] += 1
                             if not filled:
-                                _tree(state.vector, state.tile, depthwise, shift, state.trees[tree])
-                            _tree(vector, tile, depthwise, shift, state.trees[1 - tree])
-                            _look(
+                                before = state.trees[tree]
+                                fill_tree(
+                                    state.vector,
+                                    state.tile,
+                                    depthwise,
+                                    shift,
+                                    block_out,
+                                    state.places[5],
+                                    before,
+                                )
+                            fill_tree(
+                                vector, tile, depthwise, shift, block_out, groups, state.trees[1 - tree]
+                            )
+                            compare(
                                 vector,
                                 tile,
                                 state.vector,
@@ -376,18 +295,22 @@ def observe_operations(  # type: ignore[no-untyped-def]
                                 total = np.int64(0)
                                 own = o + shift
                                 if depthwise and to <= o < to + narrow:
-                                    total = (np.int64(vector[b, own]) - inp_zero) * (tile[o, own] - wgt_zero)
+                                    weight = tile[o % columns, own] - wgt_zero
+                                    total = (np.int64(vector[b, own]) - inp_zero) * weight
                                 elif not depthwise:
-                                    for k in range(block_in):
-                                        total += (np.int64(vector[b, k]) - inp_zero) * (tile[o, k] - wgt_zero)
+                                    own_group = o // columns % groups
+                                    for k in range(own_group * size, (own_group + 1) * size):
+                                        weight = tile[o % columns, k] - wgt_zero
+                                        total += (np.int64(vector[b, k]) - inp_zero) * weight
                                 sums[b * block_out + o] += total
                         for b in range(batch):
                             for k in range(block_in):
                                 state.vector[b, k] = vector[b, k]
                         state.tile[:] = tile
+                        state.places[5] = groups
                     if holds:
                         continue
-                    if not row[OVERWRITE]:
+                    if not row[OVERWRITE] or input_part != 0:
                         read_bank(flat[d], d // bank_depth, state, shown, totals, _READS, _SEEN)
                         for k in range(lanes):
                             sums[k] += flat[d, k]
@@ -397,7 +320,9 @@ def observe_operations(  # type: ignore[no-untyped-def]
                     if first:
                         totals[_DRAINED] += ones(value) + ones(state.result[k])
                     state.result[k] = value
-                    flat[d, k] = value
+                    # All lanes have a sum, some of them that of another group; a part of them is written.
+                    if row[RESET] or depthwise or k % block_out // columns // groups == lanes_part:
+                        flat[d, k] = value
                 first = False
     if filled and tree == 1:
         state.trees[0] = state.trees[1]

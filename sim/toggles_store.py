@@ -30,7 +30,8 @@ from .state import (
     X_STRIDE,
     Y_SIZE,
 )
-from .toggles_compute import booth_changes, ones, read_bank
+from .toggles_array import booth_changes, ones
+from .toggles_compute import read_bank
 
 STORE_MEASURED = (
     "store_reads", "reduced", "totals", "mantissas", "scaled", "scaled_products", "fixed", "requantized",

@@ -1,0 +1,132 @@
+"""Bits that change in the array from one operation to the next: operands, products and sums."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.util.machine_code import compiled
+
+ARRAY_MEASURED = (
+    "inputs", "weights", "chosen", "digits", "partial_products", "carries", "products", "sums",
+)  # fmt: skip
+"""Bits that change of input vectors, of weight tiles, of the row of a tile that DEPTHWISE would take, of the weights'
+digits (radix 4, as Booth's multipliers have them), of digits times inputs, of the carry-save sums of these, of
+products, of sums in the adder trees."""
+
+INPUTS, _WEIGHTS, CHOSEN, _DIGITS, _PARTIAL, _CARRIES, _PRODUCTS, _SUMS = range(8)
+
+SUM_BITS = 24
+"""Bits of a sum that are looked at; longer ones repeat their sign."""
+
+
+@compiled()
+def ones(value):  # type: ignore[no-untyped-def]
+    """Ones among the low 32 bits."""
+    x = np.uint32(value & 0xFFFFFFFF)
+    x = x - ((x >> np.uint32(1)) & np.uint32(0x55555555))
+    x = (x & np.uint32(0x33333333)) + ((x >> np.uint32(2)) & np.uint32(0x33333333))
+    x = (x + (x >> np.uint32(4))) & np.uint32(0x0F0F0F0F)
+    return np.int64((x * np.uint32(0x01010101)) >> np.uint32(24) & np.uint32(0xFF))
+
+
+@compiled()
+def tree_size(block_in, folds):  # type: ignore[no-untyped-def]
+    """Products of a row of a tile, and sums of all levels: each has half as many as the one before, or `folds`."""
+    size, pairs = block_in, block_in // 2
+    while pairs > 0:
+        size += max(pairs, folds)
+        pairs //= 2
+    return size
+
+
+@compiled()
+def fill_tree(vector, tile, alone, shift, lanes, groups, tree):  # type: ignore[no-untyped-def]
+    """Products, and every level of sums; with `alone` the sums of row o take the products of its lanes only, those of
+    all `lanes` that are o modulo the rows; that of lane j is of element j + `shift`. Sums of `groups` stay apart."""
+    columns, block_in = tile.shape
+    folds = lanes // columns
+    for b in range(len(vector)):
+        for o in range(columns):
+            line = tree[b, o]
+            for k in range(block_in):
+                line[k] = np.int64(vector[b, k]) * np.int64(tile[o, k])
+            start, width, pairs = 0, block_in, block_in // 2
+            while pairs > 0:
+                for k in range(max(pairs, folds)):
+                    if pairs < groups:
+                        line[start + width + k] = line[start + k]
+                        continue
+                    at = 2 * (k % pairs)
+                    left, right = line[start + at], line[start + at + 1]
+                    if alone and start == 0:
+                        left *= 0 <= at - shift < lanes and (at - shift) % columns == o
+                        right *= 0 <= at + 1 - shift < lanes and (at + 1 - shift) % columns == o
+                    line[start + width + k] = left + right
+                start += width
+                width = max(pairs, folds)
+                pairs //= 2
+
+
+@compiled()
+def booth_row(x, y, digit, width):  # type: ignore[no-untyped-def]
+    """Digit number `digit` of `y` in radix 4 (-2 .. 2) times `x`, `width` bits; negative ones as complements, which a
+    carry completes."""
+    three = (y << 1) >> (2 * digit) & 7
+    row = np.int64(0)
+    if three == 1 or three == 2 or three == 5 or three == 6:
+        row = x
+    elif three == 3 or three == 4:
+        row = x << 1
+    if three & 4:
+        row = ~row
+    return row & ((1 << width) - 1)
+
+
+@compiled()
+def booth_changes(x, y, last_x, last_y, digits, width):  # type: ignore[no-untyped-def]
+    """Bits that change of all rows of a product."""
+    found = 0
+    for digit in range(digits):
+        found += ones(booth_row(x, y, digit, width) ^ booth_row(last_x, last_y, digit, width))
+    return found
+
+
+@compiled()
+def _compare_products(x, y, last_x, last_y, totals):  # type: ignore[no-untyped-def]
+    """Rows of an 8-bit product and how they are added, now and before."""
+    if x == last_x and y == last_y:
+        return
+    save, carry, last_save, last_carry = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    for digit in range(4):
+        row, last = booth_row(x, y, digit, 9), booth_row(last_x, last_y, digit, 9)
+        totals[_PARTIAL] += ones(row ^ last)
+        # The sign's bit is inverted, and a constant makes up for it.
+        row, last = (row ^ 0x100) << (2 * digit), (last ^ 0x100) << (2 * digit)
+        if digit:
+            save, carry = save ^ carry ^ row, (save & carry | save & row | carry & row) << 1
+            last_save, last_carry = (
+                last_save ^ last_carry ^ last,
+                (last_save & last_carry | last_save & last | last_carry & last) << 1,
+            )
+            totals[_CARRIES] += ones((save ^ last_save) & 0xFFFF) + ones((carry ^ last_carry) & 0xFFFF)
+        else:
+            save, last_save = row, last
+
+
+@compiled()
+def compare(vector, tile, before_vector, before_tile, now, before, totals):  # type: ignore[no-untyped-def]
+    """Compares two operations of the array, whose trees are filled."""
+    columns, block_in = tile.shape
+    for o in range(columns):
+        for k in range(block_in):
+            new, old = np.int64(tile[o, k]), np.int64(before_tile[o, k])
+            totals[_WEIGHTS] += ones((new ^ old) & 0xFF)
+            totals[_DIGITS] += ones((new ^ new >> 1 ^ old ^ old >> 1) & 0xFF) + ones((new ^ old) & 0xAA)
+            for b in range(len(vector)):
+                value, last = np.int64(vector[b, k]), np.int64(before_vector[b, k])
+                _compare_products(value, new, last, old, totals)
+    for b in range(len(vector)):
+        for o in range(columns):
+            for k in range(block_in):
+                totals[_PRODUCTS] += ones((now[b, o, k] ^ before[b, o, k]) & 0xFFFF)
+            for k in range(block_in, now.shape[2]):
+                totals[_SUMS] += ones((now[b, o, k] ^ before[b, o, k]) & ((1 << SUM_BITS) - 1))
