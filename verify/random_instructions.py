@@ -368,14 +368,26 @@ def _wide_tiles(source: Source, loops: dict[str, int]) -> dict[str, int]:
 
 
 def matrix(source: Source) -> dict[str, int]:
-    """Fields of a GEMM or DEPTHWISE."""
+    """Fields of a GEMM, DEPTHWISE or TAPS."""
     loops = _loops(source)
-    return {
+    values = {
         **loops,
         **_wide_tiles(source, loops),
         "reset": int(source.chance(0.15)),
         "overwrite": int(source.chance(0.3)),
     }
+    if source.config.has("fold") and source.chance(0.4):
+        values |= _tile_parts(source)
+    return values
+
+
+def _tile_parts(source: Source) -> dict[str, int]:
+    """Loops through tiles that follow each other, often into one accumulator for each micro-op, as of a whole tile."""
+    step = {
+        name: source.number(1) if source.chance(0.3) else 0 for name in ("dst_factor_in", "src_factor_in")
+    }
+    count = source.number(2 * source.config.tile_parts, 2)
+    return {"iter_in": count, **step, "wgt_factor_in": 1, "reset": 0, "overwrite": int(source.chance(0.7))}
 
 
 def alu(source: Source) -> dict[str, int]:

@@ -27,6 +27,7 @@ from vdla.isa.layout import (
 )
 from vdla.isa.timing import AXI_BOUNDARY, fetch_burst_instructions, read_burst_beats, write_burst_beats
 
+from . import folds
 from .machines import TIMINGS
 from .observe import (
     CHAIN_SHAPES,
@@ -149,6 +150,7 @@ def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
     yield from _broadcast(machines)
     for name in ROW_MODES:
         yield "rows", name, _lacking(machines, "rows")
+    yield from folds.declare(machines, DISTANCES)
 
 
 def _broadcast(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:

@@ -28,6 +28,8 @@ from vdla.isa.timing import (
 )
 from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
 
+from . import folds
+
 Bin = tuple[str, str]
 Values = Mapping[str, int]
 
@@ -329,6 +331,7 @@ def _walk(
     last = start_access(config, len(program.image))
     compute: list[int] = []
     tail: tuple[str, NDArray[np.int64]] | None = None
+    folded: folds.Touched | None = None
     uops_by = np.full(config.uop_depth, -1, np.int32)
     for index, (name, values) in enumerate(decoded):
         unit = unit_of(name, values)
@@ -369,12 +372,19 @@ def _walk(
                     yield from _across(tail, name, values, destination)
                 tail = (name, destination[-DISTANCES[-1] :]) if name in MATRIX else None
                 begin, end = values["uop_bgn"], values["uop_end"]
+                earlier_folded, folded = folded, None
+                if config.has("fold") and name in MATRIX and not _sweeps(trace.registers, name):
+                    words = trace.uop[begin:end]
+                    folded = folds.touched(config, trace.registers, name, values, words, destination)
+                    yield from folds.shapes(trace.registers, name, values, folded)
+                    yield from folds.used_again(earlier_folded, folded, DISTANCES)
+                    folded = folded.last(DISTANCES[-1])
                 by = int(uops_by[begin:end].max(initial=-1))
                 if by >= 0:
                     when = "at once" if compute and compute[-1] == by else "later"
                     yield "read after write", f"uop: LOAD.UOP -> {name}, {when}"
         elif unit is Unit.COMPUTE and name != "CONFIG":
-            tail = None
+            tail = folded = None
         if name == "LOAD.UOP" and values["x_size"]:
             rows = values["y_pad_0"] + values["y_size"] + values["y_pad_1"]
             columns = values["x_pad_0"] + values["x_size"] + values["x_pad_1"]
@@ -383,6 +393,11 @@ def _walk(
         advance(trace, name, values, touched)
         if unit is Unit.COMPUTE:
             compute.append(index)
+
+
+def _sweeps(registers: Mapping[str, Values], name: str) -> bool:
+    """Whether operations may hold their positions and write nothing."""
+    return name == "TAPS" and registers["SWEEP"]["on"] == 1
 
 
 def chain_shape(config: Config) -> str:

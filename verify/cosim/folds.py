@@ -1,0 +1,121 @@
+"""Coverage of arrays that fold: in how many groups rows worked, what `overwrite` did, and which lanes of an accumulator
+an operation had when it was used again a few operations later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+from vdla.isa.layout import decode_uops
+
+GROUP = "folds"
+MOST_FOLDS = 32
+_MODES = ("overwrite of the first part", "overwrite of another part", "accumulate")
+_LANES = ("the same lanes", "other lanes", "some of the lanes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """Operations in order: the accumulator of each, the parts of its lanes as bits, and whether it adds to them."""
+
+    accumulators: NDArray[np.int64]
+    lanes: NDArray[np.int64]
+    adds: NDArray[np.bool_]
+
+    def last(self, count: int) -> Touched:
+        """The last `count` of them."""
+        return Touched(
+            accumulators=self.accumulators[-count:], lanes=self.lanes[-count:], adds=self.adds[-count:]
+        )
+
+
+def declare(machines: Sequence[Config], distances: Sequence[int]) -> Iterator[tuple[str, str, str | None]]:
+    """(group, bin, why it cannot be hit or None) of every bin."""
+    most = max((config.tile_parts for config in machines), default=1)
+    none = None if most > 1 else "no machine has the extension fold"
+    groups = 1
+    while groups <= MOST_FOLDS:
+        for mode in _MODES:
+            alone = groups == 1 and mode == _MODES[1]
+            reason = none or ("no array folds so often" if groups > most else None)
+            yield GROUP, _shape_bin(groups, mode), "one group takes all inputs" if alone else reason
+        groups *= 2
+    for lanes, distance in product(_LANES, distances):
+        yield GROUP, _reuse_bin(lanes, distance), none
+
+
+def _shape_bin(groups: int, mode: str) -> str:
+    return f"{groups} {'group' if groups == 1 else 'groups'}, {mode}"
+
+
+def _reuse_bin(lanes: str, distance: int) -> str:
+    return f"{lanes} of an accumulator, {distance} operations later"
+
+
+def touched(
+    config: Config,
+    registers: Mapping[str, Mapping[str, int]],
+    name: str,
+    values: Mapping[str, int],
+    words: NDArray[np.unsignedinteger],
+    accumulators: NDArray[np.int64],
+) -> Touched:
+    """What the matrix instruction does to `accumulators`, those of its operations, with the micro-ops `words`."""
+    count = len(accumulators)
+    lanes = np.full(count, (1 << config.tile_parts) - 1, np.int64)
+    adds = np.full(count, not values["reset"] and not values["overwrite"])
+    if name == "GEMM" and not values["reset"]:
+        groups = 1 << registers["FOLD"]["shape"]
+        parts = _tiles(config, registers["BASE"]["wgt_base"], values, words) % config.tile_parts
+        lanes = ((1 << groups) - 1) << parts // groups * groups
+        adds = adds | (parts % groups != 0)
+    return Touched(accumulators=accumulators, lanes=lanes, adds=adds)
+
+
+def _tiles(
+    config: Config, base: int, values: Mapping[str, int], words: NDArray[np.unsignedinteger]
+) -> NDArray[np.int64]:
+    """The weight tile of each operation."""
+    y = np.arange(values["iter_out"])[:, None, None]
+    x = np.arange(values["iter_in"])[:, None]
+    tiles = decode_uops(config, words)[2].astype(np.int64)
+    return (base + y * values["wgt_factor_out"] + x * values["wgt_factor_in"] + tiles).reshape(-1)
+
+
+def shapes(
+    registers: Mapping[str, Mapping[str, int]], name: str, values: Mapping[str, int], found: Touched
+) -> Iterator[tuple[str, str]]:
+    """The bins of register FOLD and what a GEMM does with `overwrite`."""
+    if name != "GEMM" or values["reset"]:
+        return
+    groups = 1 << registers["FOLD"]["shape"]
+    if not values["overwrite"]:
+        yield GROUP, _shape_bin(groups, _MODES[2])
+        return
+    for adds in np.unique(found.adds).tolist():
+        yield GROUP, _shape_bin(groups, _MODES[adds])
+
+
+def used_again(before: Touched | None, now: Touched, distances: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """The bins of operations of `now` that add to an accumulator which one shortly before, perhaps among `before`, had.
+
+    Results are on their way to it then, for all of its lanes, some or none.
+    """
+    both = [now] if before is None else [before, now]
+    accumulators, lanes, adds = (
+        np.concatenate([getattr(item, field) for item in both]) for field in ("accumulators", "lanes", "adds")
+    )
+    first = len(accumulators) - len(now.accumulators)
+    for distance in distances:
+        later = np.arange(max(first, distance), len(accumulators))
+        later = later[adds[later] & (accumulators[later] == accumulators[later - distance])]
+        own, earlier = lanes[later], lanes[later - distance]
+        for name, there in zip(
+            _LANES, (own == earlier, own & earlier == 0, (own != earlier) & (own & earlier != 0)), strict=True
+        ):
+            if there.any():
+                yield GROUP, _reuse_bin(name, distance)
