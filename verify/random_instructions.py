@@ -63,6 +63,8 @@ _MOST_LOOPS = 2**14 - 1
 _CHAINED = 0.4
 """Share of the stores of a machine with a chain memory that go there."""
 _QUICK = 1000
+_SHAPES = 0.2
+"""Share of the CONFIGs of a machine that folds which set the shape, without which there is one group alone."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -578,6 +580,8 @@ def register_write(item: Register, values: dict[str, int]) -> dict[str, int]:
 def _config(source: Source) -> dict[str, int]:
     items = registers_of(source.config)
     item = items[source.number(len(items) - 1)]
+    if source.config.has("fold") and source.chance(_SHAPES):
+        item = next(other for other in items if other.name == "FOLD")
     return register_write(item, register_values(source, item.name))
 
 

@@ -3,10 +3,16 @@ from collections import Counter
 import numpy as np
 import pytest
 from vdla.isa.config import load_config
-from vdla.isa.layout import format_names
-from vdla.isa.program import to_bytes
+from vdla.isa.layout import REGISTERS, decode_one, format_names
+from vdla.isa.program import Program, to_bytes
 from vdla.isa.reference import run_reference
 from vdla.verify.random_programs import random_config, random_program
+
+FOLD = next(item for item in REGISTERS if item.name == "FOLD")
+
+
+def decoded(program: Program) -> list[tuple[str, dict[str, int]]]:
+    return [decode_one(program.config, *words) for words in program.instructions.tolist()]
 
 
 def test_equal_seeds_give_equal_programs():
@@ -25,6 +31,23 @@ def test_every_instruction_kind_appears_and_runs(name):
         result = run_reference(config, program.instructions, program.image)
         assert np.isfinite(result.par[:, 1].view(np.float32)).all()
     assert len(kinds) == 14 + config.has("taps") + config.has("table")
+
+
+def test_programs_of_folding_machines_go_through_parts_of_tiles():
+    """Often with one accumulator for each micro-op, overwriting, and in all numbers of groups."""
+    machines = [config for config in map(random_config, range(100)) if config.has("fold")]
+    shapes, steps, through = set(), 0, 0
+    for seed, config in enumerate(machines):
+        for name, values in decoded(random_program(config, seed, length=60)):
+            if name == "CONFIG" and (values["unit"], values["register"]) == (FOLD.unit, FOLD.index):
+                shapes.add((config.folds, values["value"]))
+            if name == "GEMM" and values["overwrite"]:
+                steps += 1
+                through += (
+                    values["wgt_factor_in"] == 1 and values["iter_in"] > 1 and not values["dst_factor_in"]
+                )
+    assert {(2, 1), (4, 1), (4, 2)} <= shapes
+    assert through > 0.2 * steps > 10
 
 
 def test_random_machines_differ():

@@ -116,6 +116,49 @@ def test_hazard_distances():
     assert named(found, "hazard distance") == {"GEMM then GEMM 1"}
 
 
+FOLDING = dataclasses.replace(
+    TINY,
+    name="folding",
+    block_in=16,
+    block_out=16,
+    folds=4,
+    wgt_buffer_bytes=4096,
+    extensions=("post", "fold"),
+)
+
+
+def test_lanes_used_again():
+    """Of two groups, tiles 0 and 1 are parts of the inputs for the same lanes; 2 and 3 for others."""
+    parts = "uop_end=1 iter_out=1 iter_in=4 wgt_factor_in=1"
+    found = named(bins(f"CONFIG FOLD shape=1\nGEMM {parts} overwrite=1\n", FOLDING), "folds")
+    assert found == {
+        "2 groups, overwrite of the first part",
+        "2 groups, overwrite of another part",
+        "the same lanes of an accumulator, 1 operations later",
+        "other lanes of an accumulator, 2 operations later",
+        "other lanes of an accumulator, 3 operations later",
+    }
+    # The first part of the inputs adds to nothing, of the lanes it is always another one.
+    found = named(bins(f"GEMM {parts} overwrite=1\nGEMM {parts}\n", FOLDING), "folds")
+    assert {name for name in found if "later" in name} == {
+        f"{lanes} lanes of an accumulator, {distance} operations later"
+        for lanes, distances in (("other", (1, 2, 3, 5)), ("the same", (4,)))
+        for distance in distances
+    }
+    assert {"1 group, overwrite of the first part", "1 group, accumulate"} <= found
+    whole = "GEMM uop_end=1 iter_out=1 iter_in=1 reset=1\n"
+    found = named(bins(f"{whole}GEMM uop_end=1 iter_out=1 iter_in=1\n", FOLDING), "folds")
+    assert "some of the lanes of an accumulator, 1 operations later" in found
+    assert not named(bins(f"GEMM {parts}\n"), "folds")
+
+
+def test_shapes_that_no_machine_has():
+    unreachable = measure((FOLDING,), Counter()).unreachable
+    assert unreachable["folds", "8 groups, accumulate"] == "no array folds so often"
+    assert ("folds", "4 groups, accumulate") not in unreachable
+    assert ("folds", "1 group, accumulate") in measure((TINY,), Counter()).unreachable
+
+
 def test_values_used_at_once():
     found = bins(
         "LOAD.ACC y_size=1 x_size=1 x_stride=1\n"
