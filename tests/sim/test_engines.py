@@ -173,6 +173,17 @@ def test_a_matrix_instruction_without_operations_hides_no_alu(seed: int):
     check_timing(random_program(load_config("tiny"), seed, length=60))
 
 
+def test_parameters_wait_for_reads_before_an_empty_store():
+    # Once wrong in the slow model: behind an empty store it forgot the reads of the one before.
+    # A vector is under way for longer than its store and an empty one take.
+    machine = dataclasses.replace(VTA, post_lanes=1, memory=Memory(read_latency=1, write_latency=1))
+    text = (
+        "STORE.OUT dram_base=64 y_size=1 x_size=2 x_stride=2\nSTORE.OUT\n"
+        "LOAD.PAR y_pad_0=1 y_size=1 x_size=1 x_stride=1\nFINISH\n"
+    )
+    check_timing(bare_program(machine, assemble(text, machine), np.zeros(4096, np.uint8)))
+
+
 def test_loads_in_flight_are_bounded():
     # Loads of nothing but pads need no memory: only the job queue holds them back.
     fill = "LOAD.INP y_pad_0=15 y_pad_1=15 x_size=3\n"

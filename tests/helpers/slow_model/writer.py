@@ -18,7 +18,7 @@ def step(model: Model, name: str, unit: Unit, now: int) -> None:
         if name == "store" and instruction.name.startswith(("STORE", "ROWS")):
             if instruction is model.reading and model.vector < model.vectors:
                 return
-            earliest = (instruction.last_read or 0) + parameter_cycles(model.config)
+            earliest = max(earliest, (instruction.last_read or 0) + parameter_cycles(model.config))
             continue
         if instruction.end is not None or instruction.complete is not None:
             continue
