@@ -26,7 +26,8 @@ from vdla.isa.parameters import declared
 from vdla.isa.program import Program
 from vdla.isa.program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder, steps
 
-from .random_instructions import MANY_LOADS, TABLE, UOPS, Regions, Source, random_image
+from .random_images import TABLE, UOPS, Regions, random_image
+from .random_instructions import MANY_LOADS, Source
 from .random_sequences import random_sequence
 
 _LONG = 1500

@@ -8,10 +8,8 @@ from vdla.isa.arithmetic import UNSIGNED_OFFSET, requantize, wrap_int32
 from vdla.isa.layout import register
 from vdla.isa.program_builder import Instruction
 
+from .random_images import EVEN, TABLE, WORST
 from .random_instructions import (
-    EVEN,
-    TABLE,
-    WORST,
     Source,
     float_bits,
     register_values,

@@ -5,11 +5,9 @@ from __future__ import annotations
 from vdla.isa.layout import MATRIX, decode_uops
 from vdla.isa.program_builder import Instruction
 
+from .random_images import CHAINED, NEAR, UOPS
 from .random_instructions import (
-    CHAINED,
     MANY_LOADS,
-    NEAR,
-    UOPS,
     Source,
     alu,
     dram_base,

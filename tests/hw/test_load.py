@@ -12,7 +12,8 @@ from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import Unit, encode, formats, unit_of
 from vdla.isa.reference import run_reference
-from vdla.verify.random_instructions import Source, random_image, random_instruction
+from vdla.verify.random_images import random_image
+from vdla.verify.random_instructions import Source, random_instruction
 
 TINY = load_config("tiny")
 CONFIGS = {

@@ -33,7 +33,8 @@ from vdla.isa.timing import (
     gemm_latency,
     gemm_read_stage,
 )
-from vdla.verify.random_instructions import UOPS, Source, random_image, random_instruction
+from vdla.verify.random_images import UOPS, random_image
+from vdla.verify.random_instructions import Source, random_instruction
 from vdla.verify.random_sequences import chained_product
 
 SIDES = ("prev", "next")

@@ -34,7 +34,8 @@ from vdla.isa.timing import (
     read_burst_beats,
     write_burst_beats,
 )
-from vdla.verify.random_instructions import Source, random_image, random_instruction
+from vdla.verify.random_images import random_image
+from vdla.verify.random_instructions import Source, random_instruction
 from vdla.verify.random_sequences import alike_stores
 
 TINY = dataclasses.replace(

@@ -1,0 +1,136 @@
+"""The DRAM image that random programs work on: micro-ops, parameters and their totals in place, random numbers else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+from vdla.isa.layout import encode_uops, uop_fields
+
+from .random_operands import TOTALS, log_uniform_int32, near_tie_totals
+from .random_scratchpads import random_parameters
+from .worst_roundings import worst_totals
+
+SIXTEEN = 2**16 - 1
+"""The largest number of 16 bits."""
+
+UOPS = 64
+"""Micro-ops that lie ready in the image, and the part of micro-op memory that random programs use."""
+
+ENTRIES = 8
+"""Places where a parameter load may start; it reaches at most 10 entries further, all of them valid."""
+
+CHAINED = 16
+"""The last micro-ops work on the first few vectors, so that results are used a few operations after they are made."""
+
+TABLE = 3 * ENTRIES
+"""Entries of the parameter table in the image."""
+
+WORST = TABLE - 1
+"""The one of them whose totals are the hardest to round."""
+
+NEAR = 4
+"""The first accumulators and vectors, used more than others, are twice as many."""
+
+EVEN = 32
+"""Operands of stores whose bytes are equal, so that all lanes have the same pair."""
+
+_FAR = 4 * 2**20
+"""Most bytes of memory behind the outputs, which only long strides reach."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Regions:
+    """Byte addresses of the parts of the image; micro-ops and parameters lie across a multiple of 4096.
+
+    `totals`: for each of the parameters TOTALS accumulator vectors that they bring near ties, with the zero point that
+    `zero_points` has for it. `even`: EVEN output vectors of equal bytes. Behind `end` there may be more memory.
+    """
+
+    uops: int
+    data: int
+    even: int
+    totals: int
+    parameters: int
+    output: int
+    end: int
+    zero_points: tuple[int, ...]
+
+
+def _page(size: int) -> int:
+    return -(-size // 4096) * 4096
+
+
+def random_image(
+    config: Config, rng: np.random.Generator, *, far: bool = False
+) -> tuple[np.ndarray, Regions]:
+    """A DRAM image (uint8) with micro-ops, parameters and their totals in place, random numbers elsewhere.
+
+    Half of these are bytes, half int32 of every magnitude. With `far` zeros follow, as far as strides reach.
+    """
+    boundary = 4096
+    uops = boundary - config.uop_bytes * UOPS // 2
+    data = 2 * boundary
+    size = 2 * boundary + _page(
+        max(3 * config.fifo_bytes("load"), 12 * config.wgt_bytes, 40 * config.acc_bytes)
+    )
+    even = data + size
+    totals = _page(even + EVEN * config.out_bytes)
+    half = TABLE // 3 * config.par_bytes
+    parameters = _page(totals + TABLE * TOTALS * config.acc_bytes + half) - half
+    output = _page(parameters + TABLE * config.par_bytes)
+    end = output + boundary + _page(max(160 * config.out_bytes, 3 * config.fifo_bytes("store")))
+    image = rng.integers(0, 256, end, dtype=np.uint8)
+    for page in range(data, even, 2 * boundary):
+        image[page : page + boundary] = log_uniform_int32(rng, boundary // 4).view(np.uint8)
+    image[even : even + EVEN * config.out_bytes] = np.repeat(
+        rng.integers(0, 256, EVEN, np.uint8), config.out_bytes
+    )
+    limits = (config.acc_depth // 2, config.inp_depth // 2, config.wgt_depth // 2)
+    columns = [rng.integers(0, limit, UOPS) for limit in limits]
+    for column in columns:
+        column[-CHAINED:] %= NEAR
+    if rng.random() < 0.3:
+        # As ALU operands: both indices are accumulators.
+        columns[1] = np.minimum(columns[1], config.acc_depth // 2 - 1)
+    assert all(column.max() <= item.maximum for item, column in zip(uop_fields(config), columns, strict=True))
+    image[uops : uops + config.uop_bytes * UOPS] = encode_uops(config, *columns).view(np.uint8)
+    table = random_parameters(rng, TABLE, config.block_out)
+    rows = TOTALS * config.batch
+    # A third of them far from zero, where bits count that else only saturate.
+    zero_points = (log_uniform_int32(rng, TABLE) >> 16) * (rng.random(TABLE) < 0.35)
+    worst = _worst_entry(rng, table, zero_points)
+    image[parameters : parameters + table.nbytes] = table.reshape(-1).view(np.uint8)
+    near = [
+        near_tie_totals(rng, entry[1].view(np.float32), entry[0].view(np.int32), rows, zero_point)
+        for entry, zero_point in zip(table, zero_points.tolist(), strict=True)
+    ]
+    biases = table[WORST, 0].view(np.int32)[: len(worst)]
+    near[WORST][rng.random(rows) < 0.5, : len(worst)] = (worst.astype(np.int64) - biases).astype(np.int32)
+    image[totals : totals + TABLE * TOTALS * config.acc_bytes] = (
+        np.concatenate(near).reshape(-1).view(np.uint8)
+    )
+    if far:
+        image = np.concatenate([image, np.zeros(min(_FAR, 2 * SIXTEEN * config.par_bytes), np.uint8)])
+    return image, Regions(
+        uops=uops,
+        data=data,
+        even=even,
+        totals=totals,
+        parameters=parameters,
+        output=output,
+        end=end,
+        zero_points=tuple(zero_points.tolist()),
+    )
+
+
+def _worst_entry(
+    rng: np.random.Generator, table: NDArray[np.uint32], zero_points: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Put the hardest scales, with their zero point, into entry WORST; their totals, one a lane."""
+    worst = worst_totals(rng, table.shape[2])
+    table[WORST, 1, : len(worst.scales)] = worst.scales.view(np.uint32)
+    zero_points[WORST] = worst.zero_point
+    return worst.totals
