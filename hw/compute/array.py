@@ -4,141 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.extensions import TAPS
 
 from ..copies import copies
 from ..shared_modules import place
-
-
-def operand_bits(config: Config) -> int:
-    """Width of a factor: an int8, or one less a zero point."""
-    return 9 if config.has("zero_points") else 8
-
-
-def product_bits(config: Config) -> int:
-    """Width of a product: -128 x -128 needs 16 bits, 255 x 255 needs 17."""
-    return 2 * operand_bits(config) - config.has("zero_points")
-
-
-def sum_bits(config: Config) -> int:
-    """Width of a dot product of `block_in` products."""
-    return product_bits(config) + tree_levels(config)
-
-
-def tree_levels(config: Config) -> int:
-    """Levels of the adder tree, one cycle each."""
-    return (config.block_in - 1).bit_length()
+from .columns import ROW, Row, differences, fold_levels, operand_bits, sum_bits, tree_levels
 
 
 def array_latency(config: Config) -> int:
     """Cycles from operands to sums: operand registers, chosen operands, product registers, tree."""
     return 2 + config.multiplier_stages + tree_levels(config)
-
-
-COLUMN, ROW = "array_column", "array_row"
-"""Names of the one Verilog module that all columns are, and of the one that all rows are."""
-
-
-class Column(wiring.Component):
-    """One dot product of `block_in` pairs of `operand_bits` a cycle; its `sum` is there `multiplier_stages` +
-    `tree_levels` later.
-
-    Members: `vector`, `weights`, first element lowest; on machines with DEPTHWISE also `masks`, one bit for each
-    product that the tree takes as 0. Masks belong to the pairs of `multiplier_stages` cycles before.
-    """
-
-    def __init__(self, *, config: Config) -> None:
-        self.config = config
-        self.masked = config.has("depthwise")
-        super().__init__(
-            {
-                "vector": In(operand_bits(config) * config.block_in),
-                "weights": In(operand_bits(config) * config.block_in),
-                **({"masks": In(config.block_in)} if self.masked else {}),
-                "sum": Out(signed(sum_bits(config))),
-            }
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        """`multiplier_stages` registers for each product, which synthesis may move into it; one for every sum."""
-        m = Module()
-        bits = product_bits(self.config)
-        factors = data.ArrayLayout(signed(operand_bits(self.config)), self.config.block_in)
-        vector, weights = data.View(factors, self.vector), data.View(factors, self.weights)
-        terms: list[Value] = []
-        for i in range(self.config.block_in):
-            product = Signal(signed(bits), name=f"product_{i}", reset_less=True)
-            m.d.sync += product.eq(vector[i] * weights[i])
-            for stage in range(1, self.config.multiplier_stages):
-                later = Signal(signed(bits), name=f"product_{i}_{stage}", reset_less=True)
-                m.d.sync += later.eq(product)
-                product = later
-            terms.append(Mux(self.masks[i], 0, product) if self.masked else product)
-        for level in range(tree_levels(self.config)):
-            sums: list[Value] = []
-            for left, right in zip(terms[::2], terms[1::2], strict=True):
-                total = Signal(signed(bits + level + 1), name=f"sum_{level}_{len(sums)}", reset_less=True)
-                m.d.sync += total.eq(left + right)
-                sums.append(total)
-            terms = sums
-        m.d.comb += self.sum.eq(terms[0])
-        return m
-
-
-def _differences(elements: Value, zero: Value | None) -> Value:
-    """int8 elements less `zero`, 9 bits each; without one as they are."""
-    if zero is None:
-        return elements
-    parts = [elements.word_select(i, 8).as_signed() for i in range(len(elements) // 8)]
-    return Cat(*((part - zero.as_signed())[:9] for part in parts))
-
-
-class Row(wiring.Component):
-    """The columns of one row of the tile, a dot product with each vector of the batch; one register holds the weights.
-
-    Members: `vectors`, [batch][block_in] of `operand_bits`, first element lowest; `weights`, int8 of the cycle before,
-    and on machines with zero points `zero`, theirs; `masks` as a column has them; `sums`, `sum_bits` each, signed.
-    """
-
-    def __init__(self, *, config: Config) -> None:
-        self.config = config
-        self.masked = config.has("depthwise")
-        super().__init__(
-            {
-                "vectors": In(operand_bits(config) * config.inp_bytes),
-                "weights": In(8 * config.block_in),
-                **({"zero": In(8)} if config.has("zero_points") else {}),
-                **({"masks": In(config.block_in)} if self.masked else {}),
-                "sums": Out(config.batch * sum_bits(config)),
-            }
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        """The register, and the columns."""
-        m = Module()
-        config = self.config
-        vector_bits = operand_bits(config) * config.block_in
-        weights = Signal(vector_bits, name="held_weights", reset_less=True)
-        zero = self.zero if config.has("zero_points") else None
-        m.d.sync += weights.eq(_differences(self.weights, zero))
-        masks = {"masks": self.masks} if self.masked else {}
-        for b in range(config.batch):
-            column = place(
-                m,
-                platform,
-                f"column_{b}",
-                COLUMN,
-                partial(Column, config=config),
-                vector=self.vectors.word_select(b, vector_bits),
-                weights=weights,
-                **masks,
-            )
-            m.d.comb += self.sums.word_select(b, sum_bits(config)).eq(column.sum)
-        return m
 
 
 def _choice(index: Value, choices: list[Value]) -> Value:
@@ -176,10 +55,13 @@ class MultiplyArray(wiring.Component):
     A sweep takes the same positions, and those of the `swept` - 1 sweeping operations before, which registers hold for
     every lane: position t of the operation a before meets multiplier (j, j xor (TAPS x a + t)).
 
+    Where the array folds (isa/README.md), all rows take the vector of GEMM from a multiplexer of its parts. DEPTHWISE
+    and TAPS have the most groups: row o has the lanes o + k * `columns`, and for each the multipliers of group k.
+
     Members
     -------
     vector, tile, depthwise, row : In
-        Operands: one input vector ([batch][block_in] int8), one tile ([block_out][block_in] int8), first element
+        Operands: one input vector ([batch][block_in] int8), one tile ([columns][block_in] int8), first element
         lowest, and how to combine them. They may come straight from a memory's output. On machines with `taps` there
         are TAPS positions, of which number `first` is the first one and those behind it follow, the last one's next
         being number 0.
@@ -188,11 +70,13 @@ class MultiplyArray(wiring.Component):
         vector of the first position GEMM takes, where a position has several.
     sweep : In
         On machines with sweeps: an operation, TAPS and DEPTHWISE as well, that takes and holds positions of a sweep.
+    shape, tile_part : In
+        On machines that fold, of GEMM: log2 of the groups of rows, and which part of a whole tile this one is.
     inp_zero, wgt_zero : In
         On machines with zero points: int8, what is taken off every element of the vector and of the tile.
     sums : Out
         Lane b * block_out + o, `sum_bits` each, signed: the dot product of vector[b] and tile[o], or the product of
-        lane o.
+        lane o. On machines that fold lane (k * columns + c) of GEMM has the sum of row c's group k mod 2^shape.
     """
 
     # Bits, not layouts: Amaranth names every element of every register of a layout, thousands in a large tile.
@@ -203,12 +87,15 @@ class MultiplyArray(wiring.Component):
         self.sweeps = config.has("sweep")
         self.inputs = config.position_inputs if self.several else 1
         self.outputs = config.position_outputs if self.several else 1
+        self.fold_levels = fold_levels(config)
         super().__init__(
             {
                 "vector": In(8 * config.inp_bytes * self.inputs * (TAPS if self.several else 1)),
                 **({"taps": In(1), "first": In(range(TAPS))} if self.several else {}),
                 **({"part": In(range(self.inputs))} if self.inputs > 1 else {}),
                 **({"sweep": In(1)} if self.sweeps else {}),
+                **({"shape": In(range(self.fold_levels + 1))} if self.fold_levels else {}),
+                **({"tile_part": In(range(config.tile_parts))} if self.fold_levels else {}),
                 "tile": In(8 * config.wgt_bytes),
                 "depthwise": In(1),
                 "row": In(max(1, (config.tile_rows - 1).bit_length())),
@@ -228,7 +115,7 @@ class MultiplyArray(wiring.Component):
         return self.config.block_in == self.config.block_out
 
     def elaborate(self, platform: object) -> Module:
-        """Registers after the memories, the operand selection, and a row of columns for every output channel."""
+        """Registers after the memories, the operand selection, and a row of columns for every row of the tile."""
         m = Module()
         config = self.config
         # Data needs no reset; what it means comes along in the pipeline beside the array.
@@ -244,18 +131,20 @@ class MultiplyArray(wiring.Component):
             m.d.sync += [inp_zero.eq(self.inp_zero), wgt_zero.eq(self.wgt_zero)]
             zeros["zero"] = wgt_zero
         vectors = self._in_order(m, read_vector) if self.several else [read_vector]
-        vectors = [_differences(item, inp_zero) for item in vectors]
+        vectors = [differences(item, inp_zero) for item in vectors]
         own_vector: Value = vectors[0]
         if self.inputs > 1:
             part = Signal.like(self.part)
             m.d.sync += part.eq(self.part)
             own_vector = vectors[0].word_select(part, len(vector))
+        if self.fold_levels:
+            own_vector = self._folded(m, own_vector)
         m.d.sync += [
             read_vector.eq(self.vector),
             vector.eq(own_vector),
             tile.eq(self.tile),
         ]
-        rows = [tile.word_select(o, 8 * config.block_in) for o in range(config.block_out)]
+        rows = [tile.word_select(o, 8 * config.block_in) for o in range(config.columns)]
         masks: list[Value] = []  # as DEPTHWISE passes the product registers, for every row
         row: Value = Const(0)
         if self.diagonal:
@@ -264,7 +153,7 @@ class MultiplyArray(wiring.Component):
             )  # DEPTHWISE, as it passes operand and product registers
             row = Signal.like(self.row)
             m.d.sync += [alone.eq((alone << 1) | self.depthwise), row.eq(self.row)]
-            masks = copies(m, alone[-1], config.block_out, "alone")
+            masks = copies(m, alone[-1], config.columns, "alone")
             # What each position of a group of rows has: its rows, of which the number in `row` says the group.
             groups: list[list[Value]] = []
             low = self.tap_bits
@@ -288,7 +177,7 @@ class MultiplyArray(wiring.Component):
             if self.several:
                 taps, single = Signal(), Signal(1 + config.multiplier_stages)
                 m.d.sync += [taps.eq(self.taps), single.eq((single << 1) | (self.depthwise & ~self.taps))]
-                singles = copies(m, single[-1], config.block_out, "single")
+                singles = copies(m, single[-1], config.columns, "single")
                 rows = [self._with_taps(o, own, groups, taps, row) for o, own in enumerate(rows)]
             if self.sweeps:
                 sweep, unswept = Signal(), Signal(1 + config.multiplier_stages)
@@ -296,25 +185,73 @@ class MultiplyArray(wiring.Component):
                     sweep.eq(self.sweep),
                     unswept.eq((unswept << 1) | (self.depthwise & ~self.sweep)),
                 ]
-                pairs = copies(m, unswept[-1], config.block_out, "unswept")
+                pairs = copies(m, unswept[-1], config.columns, "unswept")
                 rows = [self._with_sweep(o, own, tile, sweep, row) for o, own in enumerate(rows)]
+        aparts = self._aparts(m)
         for o, weights in enumerate(rows):
             inputs: dict[str, Value] = {"vectors": vector, "weights": weights, **zeros}
-            element = o % config.block_in
+            distances = [i ^ self._lane_at(o, i) % config.block_in for i in range(config.block_in)]
             if self.diagonal:
-                inputs["masks"] = Cat(masks[o] if i != element else Const(0) for i in range(config.block_in))
+                inputs["masks"] = Cat(masks[o] if t else Const(0) for t in distances)
             if self.several:
                 own_modes = (taps, alone[0], sweep if self.sweeps else Const(0))
                 inputs["vectors"] = self._own_vectors(m, o, vector, own_vector, vectors, own_modes, row)
-                passed = {element ^ t: singles[o] if t else Const(0) for t in range(TAPS)}
+                passed = {t: singles[o] if t else Const(0) for t in range(TAPS)}
                 if self.sweeps:
-                    passed |= {element ^ u: pairs[o] for u in range(TAPS, TAPS * config.swept)}
-                inputs["masks"] = Cat(passed.get(i, masks[o]) for i in range(config.block_in))
+                    passed |= dict.fromkeys(range(TAPS, TAPS * config.swept), pairs[o])
+                inputs["masks"] = Cat(passed.get(t, masks[o]) for t in distances)
+            if self.fold_levels:
+                inputs["apart"] = Cat(apart[o] for apart in aparts)
             made = place(m, platform, f"row_{o}", ROW, partial(Row, config=config), **inputs)
             for b in range(config.batch):
-                lane = self.sums.word_select(b * config.block_out + o, sum_bits(config))
-                m.d.comb += lane.eq(made.sums.word_select(b, sum_bits(config)))
+                for k, lane in enumerate(self._lanes(o)):
+                    total = self.sums.word_select(b * config.block_out + lane, sum_bits(config))
+                    own = made.sums.word_select(b * config.tile_parts + k, sum_bits(config))
+                    m.d.comb += total.eq(own)
         return m
+
+    def _lanes(self, o: int) -> range:
+        """The lanes that row `o` has: one, or one for each of the most groups of an array that folds."""
+        return range(o, self.config.block_out, self.config.columns)
+
+    def _lane_at(self, o: int, i: int) -> int:
+        """The lane of DEPTHWISE and TAPS that multiplier `i` of row `o` belongs to."""
+        return self._lanes(o)[i // self.config.columns] if self.fold_levels else o
+
+    def _folded(self, m: Module, vector: Value) -> Value:
+        """`vector` of GEMM as the groups of rows take it: their part of it again and again; otherwise as it is."""
+        config, levels = self.config, self.fold_levels
+        width = operand_bits(config) * config.columns
+        sources: list[Signal] = []
+        for k in range(config.tile_parts):
+            # The number of a part of the vector: first the bits that say which of a group's, then the group's input.
+            source = Signal(levels, name=f"source_{k}", reset_less=True)
+            wanted: Value = Const(k, levels)
+            for shape in range(1, levels + 1):
+                low = Const(k, levels)[: levels - shape]
+                wanted = Mux(self.shape >= shape, Cat(low, self.tile_part[:shape]), wanted)
+            m.d.sync += source.eq(Mux(self.depthwise, k, wanted))
+            sources.append(source)
+        return Cat(
+            _choice(
+                source, [vector.word_select(b * config.tile_parts + k, width) for k in range(len(sources))]
+            )
+            for b in range(config.batch)
+            for source in sources
+        )
+
+    def _aparts(self, m: Module) -> list[list[Value]]:
+        """For each of the last levels of the tree, whether the groups were apart before it, and that for every row.
+
+        DEPTHWISE and TAPS have the most groups.
+        """
+        config, levels, found = self.config, self.fold_levels, []
+        for level in range(levels):
+            cycles = config.multiplier_stages + tree_levels(config) - levels + level
+            passing = Signal(1 + cycles, name=f"apart_{level}")
+            m.d.sync += passing.eq((passing << 1) | self.depthwise | (self.shape >= levels - level))
+            found.append(copies(m, passing[-1], config.columns, f"apart_{level}"))
+        return found
 
     def _in_order(self, m: Module, read: Value) -> list[Value]:
         """The vectors that were read, the first one first."""
@@ -340,26 +277,31 @@ class MultiplyArray(wiring.Component):
         row: Value,
     ) -> Value:
         """What row `o` takes of the batch: `vector`, the register of `own_vector`, but in `modes` TAPS and DEPTHWISE
-        the elements of its lane in the positions `vectors`, and in a sweep those of earlier operations as well."""
+        the elements of its lanes in the positions `vectors`, and in a sweep those of earlier operations as well."""
         config, bits = self.config, operand_bits(self.config)
-        element = o % config.block_in
         parts: list[Value] = []
         for b in range(config.batch):
             start = b * config.block_in
-            held = self._held(m, o, b, [self._lane_of(item, o, b, bits, row) for item in vectors], modes[2])
+            held = {
+                lane: self._held(
+                    m, lane, b, [self._lane_of(item, lane, b, bits, row) for item in vectors], modes[2]
+                )
+                for lane in self._lanes(o)
+            }
             for i in range(config.block_in):
-                t = i ^ element
-                if TAPS <= t < TAPS * (1 + len(held)):
-                    own = Signal(bits, name=f"own_{o}_{b}_{t}", reset_less=True)
-                    there = held[t // TAPS - 1][t % TAPS]
+                lane = self._lane_at(o, i)
+                t = i ^ lane % config.block_in
+                if TAPS <= t < TAPS * (1 + len(held[lane])):
+                    own = Signal(bits, name=f"own_{lane}_{b}_{t}", reset_less=True)
+                    there = held[lane][t // TAPS - 1][t % TAPS]
                     m.d.sync += own.eq(Mux(modes[2], there, own_vector.word_select(start + i, bits)))
                     parts.append(own)
                     continue
                 if t >= TAPS or (t == 0 and self.alike):
                     parts.append(vector.word_select(start + i, bits))
                     continue
-                own = Signal(bits, name=f"own_{o}_{b}_{t}", reset_less=True)
-                there = self._lane_of(vectors[t], o, b, bits, row)
+                own = Signal(bits, name=f"own_{lane}_{b}_{t}", reset_less=True)
+                there = self._lane_of(vectors[t], lane, b, bits, row)
                 m.d.sync += own.eq(Mux(modes[t == 0], there, own_vector.word_select(start + i, bits)))
                 parts.append(own)
         return Cat(*parts)
@@ -378,35 +320,41 @@ class MultiplyArray(wiring.Component):
         return held
 
     def _with_sweep(self, o: int, own: Value, tile: Value, sweep: Value, row: Value) -> Value:
-        """The weights `own` of row `o`, in a `sweep` lane o's of every position of a group."""
+        """The weights `own` of row `o`, in a `sweep` its lanes' of every position of a group."""
         config = self.config
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         narrow, group = min(config.block_in, config.block_out), config.sweep_rows
         count = TAPS * config.swept
-        for u in range(count):
-            # The newest positions, which the last weights of a group meet, are the first multipliers'.
-            place = (count - TAPS * (u // TAPS + 1) + u % TAPS) * self.inputs + o // narrow
-            starts = range(place, config.tile_rows, group)
-            weights: list[Value] = [tile.word_select(start * narrow + o % narrow, 8) for start in starts]
-            chosen = _choice(row[group.bit_length() - 1 :], weights)
-            i = o % config.block_in ^ u
-            elements[i] = Mux(sweep, chosen, elements[i])
+        for lane in self._lanes(o):
+            for u in range(count):
+                # The newest positions, which the last weights of a group meet, are the first multipliers'.
+                place = (count - TAPS * (u // TAPS + 1) + u % TAPS) * self.inputs + lane // narrow
+                starts = range(place, config.tile_rows, group)
+                weights: list[Value] = [
+                    tile.word_select(start * narrow + lane % narrow, 8) for start in starts
+                ]
+                chosen = _choice(row[group.bit_length() - 1 :], weights)
+                i = lane % config.block_in ^ u
+                elements[i] = Mux(sweep, chosen, elements[i])
         return Cat(*elements)
 
     def _with_taps(self, o: int, own: Value, groups: list[list[Value]], taps: Value, row: Value) -> Value:
-        """The weights `own` of row `o`, with `taps` lane o's of each further position of `groups` where `_own_vectors`
-        has its vector's."""
+        """The weights `own` of row `o`, with `taps` its lanes' of each further position of `groups` where
+        `_own_vectors` has its vector's."""
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
-        element = o % self.config.block_in
-        for t in range(1, TAPS):
-            elements[element ^ t] = Mux(taps, self._weight_of(groups[t], o, row), elements[element ^ t])
+        for lane in self._lanes(o):
+            element = lane % self.config.block_in
+            for t in range(1, TAPS):
+                weight = self._weight_of(groups[t], lane, row)
+                elements[element ^ t] = Mux(taps, weight, elements[element ^ t])
         return Cat(*elements)
 
     def _with_diagonal(self, o: int, own: Value, chosen: list[Signal], alone: Value, row: Value) -> Value:
-        """The weights `own` of row `o`, with `alone` that of lane o taken from the rows `chosen`."""
+        """The weights `own` of row `o`, with `alone` those of its lanes taken from the rows `chosen`."""
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
-        element = o % self.config.block_in
-        elements[element] = Mux(alone, self._weight_of(list(chosen), o, row), elements[element])
+        for lane in self._lanes(o):
+            element = lane % self.config.block_in
+            elements[element] = Mux(alone, self._weight_of(list(chosen), lane, row), elements[element])
         return Cat(*elements)
 
     def _weight_of(self, rows: list[Value], o: int, row: Value) -> Value:

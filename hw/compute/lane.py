@@ -13,7 +13,7 @@ from vdla.isa.config import Config
 from ..lanes import ALU_LANE
 from ..shared_modules import place
 from .alu import LANE, Alu
-from .array import sum_bits
+from .columns import sum_bits
 
 IMMEDIATE = signed(16)
 

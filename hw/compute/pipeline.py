@@ -21,7 +21,8 @@ from ..lanes import ACCUMULATOR_LANE
 from ..shared_modules import place
 from .accumulators import lanes
 from .alu import LANE
-from .array import MultiplyArray, array_latency, sum_bits
+from .array import MultiplyArray, array_latency
+from .columns import fold_levels, sum_bits
 from .lane import CYCLES, IMMEDIATE, RESULTS, AccumulatorLane, lane_controls
 from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
 
@@ -31,7 +32,7 @@ ZEROS = data.StructLayout({"inp_zero": 8, "wgt_zero": 8})
 
 def mode_layout(config: Config) -> data.StructLayout:
     """How an instruction treats each of its operations: `alu` against the array, then the fields of `isa.layout`, and
-    what register ZERO holds where the machine has it. `depthwise` is set for TAPS, too."""
+    what registers ZERO and FOLD hold where the machine has them. `depthwise` is set for TAPS, too."""
     return data.StructLayout(
         {
             **({"zeros": ZEROS} if config.has("zero_points") else {}),
@@ -41,6 +42,7 @@ def mode_layout(config: Config) -> data.StructLayout:
             "depthwise": 1,
             **({"taps": 1} if config.has("taps") else {}),
             **({"sweep": 1} if config.has("sweep") else {}),
+            **({"fold": fold_levels(config).bit_length()} if config.has("fold") else {}),
             "alu_opcode": 3,
             "use_imm": 1,
             "imm": IMMEDIATE,
@@ -117,11 +119,12 @@ class Pipeline(wiring.Component):
 
     def _slot(self) -> data.StructLayout:
         """An operation on its way to the accumulators: `writes` one, or is the `source` of the next; `alu`; reads its
-        accumulator (`read`); with the array's sum or without.
+        accumulator (`read`); with the array's sum or without. Where the array folds `writes` is a bit for each part of
+        the lanes.
         """
         return data.StructLayout(
             {
-                "writes": 1,
+                "writes": self.config.tile_parts,
                 "source": 1,
                 "alu": 1,
                 "read": 1,
@@ -232,17 +235,19 @@ class Pipeline(wiring.Component):
         if config.has("sweep"):  # It may only hold its positions.
             writes = writes & ~(mode.sweep & ~mode.reset & row[config.sweep_rows.bit_length() - 2])
         m.d.sync += [
-            stages[0].writes.eq(writes),
+            stages[0].writes.eq(writes.replicate(config.tile_parts)),
             stages[0].read.eq(second_kind.gemm & ~mode.reset & ~mode.overwrite),
             stages[0].sum.eq(~mode.reset),
             stages[0].address.eq(dst),
             *(later.eq(earlier) for earlier, later in pairwise(stages)),
         ]
+        if config.has("fold"):
+            self._fold(m, array, mode, multiplies & ~depthwise, wgt_row, stages)
         slot = Signal(self._slot(), name="slot_read")
         m.d.sync += slot.eq(stages[-1])
         with m.If(second_kind.source | second_kind.destination):
             m.d.sync += [
-                slot.writes.eq(second_kind.destination),
+                slot.writes.eq(second_kind.destination.replicate(config.tile_parts)),
                 slot.source.eq(second_kind.source),
                 slot.alu.eq(1),
                 slot.read.eq(1),
@@ -251,6 +256,42 @@ class Pipeline(wiring.Component):
             ]
         m.d.comb += [self.acc_read.enable.eq(slot.read), self.acc_read.address.eq(slot.address)]
         return slot
+
+    def _fold(
+        self,
+        m: Module,
+        array: MultiplyArray,
+        mode: data.View,
+        folds: Value,
+        tile: Signal,
+        stages: list[data.View],
+    ) -> None:
+        """The array's shape, and what a part `tile` of a whole tile changes in the slot, in the stage behind the first.
+
+        `folds`: the operation of the first stage is a GEMM with a tile. It writes some of the lanes and, but with the
+        first part of the inputs, adds to them.
+        """
+        config, levels = self.config, fold_levels(self.config)
+        shape, array_shape = (Signal(range(levels + 1), name=name) for name in ("shape", "array_shape"))
+        part, array_part = Signal(levels, name="tile_part"), Signal.like(array.tile_part, reset_less=True)
+        first, written = Signal(), Signal(config.tile_parts)
+        m.d.comb += [part.eq(tile), first.eq(1), written.eq(~0)]
+        for groups in range(1, levels + 1):
+            # The last bits say which part of the inputs; the others, of the lanes.
+            with m.If(shape == groups):
+                m.d.comb += first.eq(part[:groups] == 0)
+        for k in range(config.tile_parts):
+            same = [part[groups:] == k >> groups for groups in range(levels + 1)]
+            for groups in range(levels + 1):
+                with m.If(shape == groups):
+                    m.d.comb += written[k].eq(same[groups])
+        m.d.sync += [shape.eq(mode.fold), array_shape.eq(shape), array_part.eq(part)]
+        m.d.comb += [array.shape.eq(array_shape), array.tile_part.eq(array_part)]
+        with m.If(folds):
+            m.d.sync += [
+                stages[1].writes.eq(stages[0].writes & written),
+                stages[1].read.eq(stages[0].read | ~first),
+            ]
 
     def _chain(
         self, m: Module, multiplies: Value, index: Signal, src: Value, next_offset: Value
@@ -339,7 +380,7 @@ class Pipeline(wiring.Component):
             Signal(self._slot(), name=name) for name in ("arriving", "choosing", "executing")
         )
         m.d.sync += [arriving.eq(slot), choosing.eq(arriving), executing.eq(choosing)]
-        target = data.StructLayout({"valid": 1, "address": config.acc_index_bits})
+        target = data.StructLayout({"valid": config.tile_parts, "address": config.acc_index_bits})
         written = [Signal(target, name=name) for name in RESULTS]
 
         # What finishes in this cycle, and which results replace an operand: known a cycle before they are needed.
@@ -349,26 +390,31 @@ class Pipeline(wiring.Component):
         m.d.sync += [
             slow.eq(self.mode.alu & (alu_extra(self.mode.alu_opcode) != 0)),
             extra.eq((extra << 1) | start),
-            start.eq(choosing.writes & slow),
+            start.eq(choosing.writes[0] & slow),
         ]
         with m.If(executing.writes):
             m.d.sync += slow_address.eq(executing.address)
         is_shift = Signal()
         m.d.sync += is_shift.eq(self.mode.alu_opcode == AluOpcode.SHR)
-        finish, finish_address = Signal(), Signal(config.acc_index_bits)
+        finish, finish_address = Signal(config.tile_parts), Signal(config.acc_index_bits)
         m.d.comb += [
-            finish.eq(Mux(slow, Mux(is_shift, extra[1], extra[3]), executing.writes)),
+            finish.eq(Mux(slow, Mux(is_shift, extra[1], extra[3]).replicate(len(finish)), executing.writes)),
             finish_address.eq(Mux(slow, slow_address, executing.address)),
         ]
         younger = [(finish, finish_address), *((item.valid, item.address) for item in written[:2])]
-        replace = Signal(range(len(RESULTS) + 1))
-        m.d.sync += replace.eq(0)
-        for number, (valid, address) in reversed(list(enumerate(younger, 1))):
-            with m.If(valid & (address == arriving.address)):
-                m.d.sync += replace.eq(number)
-        count = lanes(config)
-        matches = finish & choosing.read & (finish_address == choosing.address)
-        just_before = copies(m, matches, count, "just_before")
+        count, several = lanes(config), config.has("fold")
+        replace, just_before = [], []
+        for k in range(config.tile_parts):
+            name = f"replace_{k}" if several else "replace"
+            chosen = Signal(range(len(RESULTS) + 1), name=name)
+            m.d.sync += chosen.eq(0)
+            for number, (valid, address) in reversed(list(enumerate(younger, 1))):
+                with m.If(valid[k] & (address == arriving.address)):
+                    m.d.sync += chosen.eq(number)
+            replace.append(chosen)
+            matches = finish[k] & choosing.read & (finish_address == choosing.address)
+            name = f"just_before_{k}" if several else "just_before"
+            just_before.append(copies(m, matches, count, name))
 
         # Execute.
         keeps = copies(m, choosing.read, count, "keeps")
@@ -379,6 +425,7 @@ class Pipeline(wiring.Component):
             for name, codes in sorted(lane_controls(config).items())
         }
         for number in range(count):
+            part = number % config.block_out // config.columns
             lane = place(
                 m,
                 platform,
@@ -386,9 +433,9 @@ class Pipeline(wiring.Component):
                 ACCUMULATOR_LANE,
                 partial(AccumulatorLane, config=config),
                 read=self.acc_read.data.word_select(number, LANE.width),
-                replace=replace,
+                replace=replace[part],
                 array_sum=array.sums.word_select(number, sum_bits(config)),
-                just_before=just_before[number],
+                just_before=just_before[part][number],
                 keeps=keeps[number],
                 adds_sum=adds_sum[number],
                 adds_right=adds_right[number],
@@ -409,6 +456,8 @@ class Pipeline(wiring.Component):
             *(later.eq(earlier) for earlier, later in pairwise(written)),
         ]
         m.d.comb += [
-            self.acc_write.enable.eq(writing.valid.replicate(count)),
+            self.acc_write.enable.eq(
+                Cat(part.replicate(config.columns) for part in writing.valid).replicate(config.batch)
+            ),
             self.acc_write.address.eq(writing.address),
         ]

@@ -137,7 +137,7 @@ class ComputeUnit(wiring.Component):
         if taps:
             with m.If(takes):
                 m.d.sync += mode.taps.eq(is_taps)
-        optional = (("ZERO", "zero_points"), ("SWEEP", "sweep"))
+        optional = (("ZERO", "zero_points"), ("SWEEP", "sweep"), ("FOLD", "fold"))
         names = ("BASE", "COMPUTE_PAD", *(name for name, needs in optional if config.has(needs)))
         registers = config_registers(m, names, configuring, setting)
         base = view(register_layout("BASE"), registers["BASE"])
@@ -148,6 +148,10 @@ class ComputeUnit(wiring.Component):
         if config.has("sweep"):
             with m.If(takes):
                 m.d.sync += mode.sweep.eq(is_taps & view(register_layout("SWEEP"), registers["SWEEP"]).on)
+        if config.has("fold"):
+            shape = register_layout("FOLD")["shape"]  # a name that a view has of its own
+            with m.If(takes):
+                m.d.sync += mode.fold.eq(registers["FOLD"][shape.offset : shape.offset + shape.width])
         row_bits = wgt_row_bits(config) - config.wgt_index_bits
         m.d.comb += [
             operations.start.eq(operates),

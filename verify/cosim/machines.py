@@ -4,8 +4,8 @@ A fixed list, so that their libraries are built once. Together: blocks from 4 to
 instructions of 128 and 256 bits, micro-ops of 32 and 64, memories of any depth,
 buses from 64 to 512 bits, every combination of the default extensions, each other one with and without, STORE.POST in
 one to four passes, chain memories where input vectors are as wide as output vectors, wider and narrower, one to eight
-look-up tables, statistics of rows, one to eight accumulator banks, and queues and FIFOs from the smallest that the
-configuration allows (so that they fill) to those of the presets.
+look-up tables, statistics of rows, arrays that fold in two and in four, one to eight accumulator banks, and queues and
+FIFOs from the smallest that the configuration allows (so that they fill) to those of the presets.
 """
 
 from __future__ import annotations
@@ -474,6 +474,49 @@ def default_machines() -> tuple[Config, ...]:
             extensions=("post", "depthwise", "taps", "table", "broadcast"),
             memory=Memory(bus_bytes=16, outstanding_reads=2, outstanding_writes=1),
         ),
+        change(
+            small,
+            "16x16, batch 2, 4 folds, taps and sweeps",
+            batch=2,
+            block_in=16,
+            block_out=16,
+            folds=4,
+            inp_buffer_bytes=4 * KIB,
+            wgt_buffer_bytes=4 * KIB,
+            acc_buffer_bytes=16 * KIB,
+            acc_banks=4,
+            par_buffer_bytes=128 * 5,
+            command_queue_depth=4,
+            token_queue_depth=3,
+            fetch_buffer_depth=8,
+            load_fifo_bytes=128,
+            compute_fifo_bytes=128,
+            operand_fifo_bytes=128,
+            store_fifo_bytes=64,
+            extensions=("post", "depthwise", "taps", "sweep", "fold"),
+            memory=Memory(bus_bytes=16, outstanding_reads=4, outstanding_writes=2),
+        ),
+        change(
+            small,
+            "8x8, 2 folds, odd depths, zero points",
+            block_in=8,
+            block_out=8,
+            folds=2,
+            inp_buffer_bytes=8 * 93,
+            wgt_buffer_bytes=32 * 77,
+            acc_buffer_bytes=32 * 90,
+            acc_banks=2,
+            par_buffer_bytes=64 * 5,
+            command_queue_depth=3,
+            token_queue_depth=2,
+            fetch_buffer_depth=4,
+            load_fifo_bytes=64,
+            compute_fifo_bytes=64,
+            operand_fifo_bytes=64,
+            store_fifo_bytes=64,
+            extensions=("post", "patch", "zero_points", "fold"),
+            memory=Memory(bus_bytes=32, outstanding_reads=4, outstanding_writes=2),
+        ),
     )
 
 
@@ -497,8 +540,8 @@ def _covering(*machines: Config) -> tuple[Config, ...]:
         most_folds = machines[number].block_out // LEAST_COLUMNS
         if machines[number].block_in != machines[number].block_out or most_folds < 2:
             dealt = [name for name in dealt if name != "fold"]
-        elif "folds" in changes[number]:
-            changes[number]["folds"] = min(most_folds, changes[number]["folds"])
+        elif "fold" in dealt:
+            changes[number]["folds"] = min(most_folds, machines[number].folds)
         changes[number]["extensions"] = with_what_they_need((*mine, *dealt))
     return tuple(
         dataclasses.replace(machine, **changes.get(number, {})) for number, machine in enumerate(machines)

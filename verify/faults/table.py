@@ -117,7 +117,7 @@ FAULTS: Final = (
     ),
     _rtl(
         "weights",
-        "compute/array.py",
+        "compute/columns.py",
         "m.d.sync += product.eq(vector[i] * weights[i])",
         "m.d.sync += product.eq(vector[i] * weights[i - 1])",
         "every product takes the weight of its neighbour",
@@ -125,8 +125,8 @@ FAULTS: Final = (
     _rtl(
         "zero point of the inputs",
         "compute/array.py",
-        "vectors = [_differences(item, inp_zero) for item in vectors]",
-        "vectors = [_differences(item, self.inp_zero if zeros else None) for item in vectors]",
+        "vectors = [differences(item, inp_zero) for item in vectors]",
+        "vectors = [differences(item, self.inp_zero if zeros else None) for item in vectors]",
         "the zero point of the next operation is taken off the inputs of this one",
         ZEROS,
     ),

@@ -1,16 +1,27 @@
 """The multiply array against numpy, with changing modes and no bubble between operands."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
-from vdla.hw.compute.array import MultiplyArray, array_latency, sum_bits
+from vdla.hw.compute.array import MultiplyArray, array_latency
+from vdla.hw.compute.columns import sum_bits
 from vdla.isa.config import Config, load_config
 from vdla.isa.extensions import TAPS
 
 TINY = load_config("tiny")
 SWEEPING = ("depthwise", "taps", "sweep", "zero_points")
+
+
+def folding(block: int, folds: int, *extensions: str, **values: Any) -> Config:
+    return dataclasses.replace(
+        TINY, block_in=block, block_out=block, folds=folds, inp_buffer_bytes=4096, wgt_buffer_bytes=4096,
+        acc_buffer_bytes=4096, extensions=("fold", *extensions), **values,
+    )  # fmt: skip
+
+
 SHAPES = [
     TINY,
     dataclasses.replace(TINY, batch=2, block_in=4, block_out=8, extensions=()),
@@ -25,6 +36,11 @@ SHAPES = [
     dataclasses.replace(TINY, batch=2, block_in=8, block_out=8, extensions=SWEEPING),
     dataclasses.replace(TINY, block_in=8, block_out=16, multiplier_stages=2, extensions=SWEEPING),
     dataclasses.replace(TINY, block_in=16, inp_buffer_bytes=2048, extensions=SWEEPING),
+    folding(8, 2, "depthwise"),
+    folding(8, 2, batch=2, multiplier_stages=3),
+    folding(16, 4, *SWEEPING, batch=2),
+    folding(16, 2, *SWEEPING, batch=2),
+    folding(32, 8, "depthwise", "taps", multiplier_stages=2),
 ]
 
 
@@ -40,10 +56,27 @@ def expected(
     inputs, outputs = config.position_inputs, config.position_outputs
     # All lanes of a position, and the weights of as many: [..., batch, lanes] and [rows, lanes].
     lanes = positions.transpose(0, 2, 1, 3).reshape(len(positions), config.batch, -1)
-    weights = tile.reshape(-1, config.tile_rows)
+    weights = tile.reshape(-1, max(config.block_in, config.block_out))
     first, quarter = row // (inputs * outputs), row % outputs
     total = sum(lanes[t] * weights[first + t] for t in range(TAPS if mode == 2 else 1))
     return total[:, quarter * config.block_out :][:, : config.block_out].reshape(-1)
+
+
+def folded(
+    vector: np.ndarray, tile: np.ndarray, shape: int, part: int, config: Config
+) -> dict[int, np.ndarray]:
+    """What GEMM with part `part` of a tile changes on a machine that folds: [batch][columns] by the lane they begin at.
+
+    `vector` is [batch][block_in], `tile` [columns][block_in].
+    """
+    groups, found = 1 << shape, {}
+    lanes, inputs = divmod(part, groups)
+    size = config.block_in // groups
+    mine = vector[:, inputs * size : (inputs + 1) * size]
+    for group in range(groups):
+        weights = tile[:, group * size : (group + 1) * size]
+        found[(lanes * groups + group) * config.columns] = mine @ weights.T
+    return found
 
 
 def lanes_of(positions: np.ndarray, row: int, config: Config) -> np.ndarray:
@@ -66,7 +99,7 @@ def packed(numbers: np.ndarray) -> int:
 
 
 @pytest.mark.parametrize(
-    "config", SHAPES, ids=lambda c: f"{c.batch}x{c.block_in}x{c.block_out}, {c.multiplier_stages} stages"
+    "config", SHAPES, ids=lambda c: f"{c.batch}x{c.block_in}x{c.columns}, {c.multiplier_stages} stages"
 )
 def test_sums_of_back_to_back_operands(config: Config) -> None:
     rng = np.random.default_rng(7)
@@ -74,7 +107,7 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     several = config.has("taps")
     inputs, outputs = config.position_inputs if several else 1, config.position_outputs if several else 1
     vectors = rng.integers(-128, 128, (count, TAPS if several else 1, inputs, config.batch, config.block_in))
-    tiles = rng.integers(-128, 128, (count, config.block_out, config.block_in))
+    tiles = rng.integers(-128, 128, (count, config.columns, config.block_in))
     vectors[:3], tiles[:2], tiles[2] = -128, -128, 127  # the largest sums of either sign
     kinds = 4 if config.has("sweep") else 3 if several else 2
     modes = rng.integers(0, kinds, count) * config.has("depthwise")
@@ -84,6 +117,8 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     rows = np.where(modes == 2, rows // groups * groups + quarters, rows // inputs * inputs)
     parts = rng.integers(0, inputs, count)
     firsts = rng.integers(0, TAPS, count) * several
+    shapes = rng.integers(0, config.tile_parts.bit_length(), count)
+    tile_parts = rng.integers(0, config.tile_parts, count)
     zeros = rng.integers(-128, 128, (count, 2)) * config.has("zero_points")
     if config.has("zero_points"):
         zeros[:3] = 127  # with -128 the largest differences
@@ -109,6 +144,9 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
                     ctx.set(array.first, int(firsts[cycle]))
                 if inputs > 1:
                     ctx.set(array.part, int(parts[cycle]))
+                if config.has("fold"):
+                    ctx.set(array.shape, int(shapes[cycle]))
+                    ctx.set(array.tile_part, int(tile_parts[cycle]))
                 ctx.set(array.row, int(rows[cycle]))
                 if config.has("zero_points"):
                     ctx.set(array.inp_zero, int(zeros[cycle, 0]) & 0xFF)
@@ -125,6 +163,12 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
         if modes[k] == 3:
             held = np.concatenate([held[TAPS:], lanes_of(vector, int(rows[k]), config)])
             assert got[k] == swept(held, tile, int(rows[k]), config), k
+            continue
+        if modes[k] == 0 and config.has("fold"):
+            lanes = np.array(got[k]).reshape(config.batch, -1)
+            products = folded(vector[0, 0], tile, int(shapes[k]), int(tile_parts[k]), config)
+            for first, sums in products.items():
+                assert np.array_equal(lanes[:, first : first + config.columns], sums), (k, first)
             continue
         sums = expected(vector, tile, int(modes[k]), int(rows[k]), int(parts[k]), config)
         assert got[k] == sums.tolist(), k

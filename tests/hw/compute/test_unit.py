@@ -49,7 +49,9 @@ TINY = dataclasses.replace(
 )
 CONFIGS = {
     "4x4": TINY,
-    "4x4, every extension": dataclasses.replace(TINY, extensions=EXTENSIONS),
+    "4x4, every extension": dataclasses.replace(
+        TINY, extensions=tuple(name for name in EXTENSIONS if name != "fold")
+    ),
     "batch 2, 4x8, 4 banks": dataclasses.replace(
         TINY, batch=2, block_out=8, acc_banks=4, acc_buffer_bytes=64 * 64, inp_buffer_bytes=64 * 8,
         wgt_buffer_bytes=32 * 32, extensions=("post", "patch"),
@@ -66,6 +68,14 @@ CONFIGS = {
         TINY, block_out=16, acc_buffer_bytes=64 * 64, wgt_buffer_bytes=32 * 64, extensions=("post",),
         chain_buffer_bytes=9 * 16,
     ),
+    "8x8, 2 folds": dataclasses.replace(
+        TINY, block_in=8, block_out=8, folds=2, acc_banks=4, acc_buffer_bytes=64 * 32, inp_buffer_bytes=64 * 8,
+        wgt_buffer_bytes=40 * 32, extensions=("depthwise", "fold"),
+    ),
+    "batch 2, 16x16, 4 folds, taps": dataclasses.replace(
+        TINY, batch=2, block_in=16, block_out=16, folds=4, acc_buffer_bytes=64 * 128, inp_buffer_bytes=64 * 32,
+        wgt_buffer_bytes=50 * 64, extensions=("depthwise", "taps", "sweep", "zero_points", "fold"),
+    ),
 }  # fmt: skip
 
 
@@ -78,6 +88,9 @@ class Step:
     words: tuple[int, int]
     visible: int = 0
     indices: list[tuple[int, int]] = field(default_factory=list)  # (dst, src) of GEMM and ALU operations
+    adds: list[bool] = field(
+        default_factory=list
+    )  # of a GEMM's: whether they add although `overwrite` is set
     begin: int = -1
     end: int = -1
     issues: int = 0
@@ -132,8 +145,8 @@ def program(
             ),
         )
         if name in (*MATRIX, "ALU"):
-            base = trace.registers["BASE"]["acc_base"]
-            dst, src, _ = decode_uops(config, trace.uop[values["uop_bgn"] : values["uop_end"]])
+            base, tile = (trace.registers["BASE"][name] for name in ("acc_base", "wgt_base"))
+            dst, src, wgt = decode_uops(config, trace.uop[values["uop_bgn"] : values["uop_end"]])
             step.indices = [
                 (
                     base + d + y * values["dst_factor_out"] + x * values["dst_factor_in"],
@@ -143,6 +156,14 @@ def program(
                 for x in range(values["iter_in"])
                 for d, s in zip(dst.tolist(), src.tolist(), strict=True)
             ]
+            if name == "GEMM":
+                groups = 1 << trace.registers["FOLD"]["shape"] if config.has("fold") else 1
+                step.adds = [
+                    (tile + w + y * values["wgt_factor_out"] + x * values["wgt_factor_in"]) % groups != 0
+                    for y in range(values["iter_out"])
+                    for x in range(values["iter_in"])
+                    for w in wgt.tolist()
+                ]
         advance(trace, name, values, touched)
         steps.append(step)
         everything.append(step.words)
@@ -424,7 +445,9 @@ def ports(config: Config, steps: list[Step]) -> set[tuple[int, int]]:
                 if two:
                     used.add((cycle, src // config.acc_bank_depth))
                 used.add((cycle + two, dst // config.acc_bank_depth))
-            elif not step.values["reset"] and not step.values["overwrite"]:
+            elif not step.values["reset"] and (
+                not step.values["overwrite"] or (step.adds and step.adds[number])
+            ):
                 used.add((step.begin + 1 + number + gemm_read_stage(config), dst // config.acc_bank_depth))
     return used
 
