@@ -42,6 +42,8 @@ def random_sequence(source: Source) -> list[Instruction]:
         return _shaped_operands(source)
     if source.config.has("rows") and source.chance(0.1):
         return _shared_out(source)
+    if source.config.has("fold") and source.chance(0.15):
+        return folded_products(source)
     if source.chance(0.08):
         return alike_stores(source)
     if source.chance(0.12):
@@ -135,6 +137,34 @@ def chained_product(source: Source) -> list[Instruction]:
         )
         base = config.chain_base + source.number(max(0, config.chain_depth - 1 - most))
     return [setting("BASE", {"acc_base": source.number(4), "inp_base": base}), (name, values)]
+
+
+def folded_products(source: Source) -> list[Instruction]:
+    """Products of few accumulators by parts of tiles in some order, of one shape after another; between them perhaps
+    instructions that do not look at the shape."""
+    config = source.config
+    others = [name for name in (*MATRIX, "ALU") if name in kinds_of(config)]
+    base = {"acc_base": source.number(4), "inp_base": source.number(4)}
+    base["wgt_base"] = source.number(config.tile_parts)
+    instructions = [setting("BASE", base)]
+    for number in range(source.number(5, 2)):
+        if not number or source.chance(0.4):
+            shape = source.number(config.tile_parts.bit_length() - 1)
+            instructions.append(setting("FOLD", {"shape": shape}))
+        name = others[source.number(len(others) - 1)] if source.chance(0.3) else "GEMM"
+        values = alu(source) if name == "ALU" else matrix(source)
+        begin = source.number(UOPS - 3, UOPS - CHAINED)
+        values |= {"uop_bgn": begin, "uop_end": begin + source.number(3, 1)}
+        values |= {"iter_out": source.number(3, 1), "iter_in": source.number(config.tile_parts, 1)}
+        values |= {
+            f"{part}_factor_{loop}": source.number(1) for part in ("dst", "src") for loop in ("out", "in")
+        }
+        values["dst_factor_in"] *= source.number(1)
+        if name != "ALU":
+            steps = {"wgt_factor_in": source.number(3), "wgt_factor_out": source.number(3)}
+            values |= steps | {"overwrite": source.number(1), "reset": int(source.chance(0.1))}
+        instructions.append((name, values))
+    return instructions
 
 
 def _shaped_operands(source: Source) -> list[Instruction]:

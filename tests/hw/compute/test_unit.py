@@ -35,7 +35,7 @@ from vdla.isa.timing import (
 )
 from vdla.verify.random_images import UOPS, random_image
 from vdla.verify.random_instructions import Source, random_instruction
-from vdla.verify.random_sequences import chained_product
+from vdla.verify.random_sequences import chained_product, folded_products
 
 SIDES = ("prev", "next")
 TINY = dataclasses.replace(
@@ -68,12 +68,12 @@ CONFIGS = {
         TINY, block_out=16, acc_buffer_bytes=64 * 64, wgt_buffer_bytes=32 * 64, extensions=("post",),
         chain_buffer_bytes=9 * 16,
     ),
-    "8x8, 2 folds": dataclasses.replace(
-        TINY, block_in=8, block_out=8, folds=2, acc_banks=4, acc_buffer_bytes=64 * 32, inp_buffer_bytes=64 * 8,
-        wgt_buffer_bytes=40 * 32, extensions=("depthwise", "fold"),
+    "batch 2, 8x8, 2 folds": dataclasses.replace(
+        TINY, batch=2, block_in=8, block_out=8, folds=2, acc_banks=4, acc_buffer_bytes=64 * 64,
+        inp_buffer_bytes=64 * 16, wgt_buffer_bytes=40 * 32, extensions=("depthwise", "fold"),
     ),
-    "batch 2, 16x16, 4 folds, taps": dataclasses.replace(
-        TINY, batch=2, block_in=16, block_out=16, folds=4, acc_buffer_bytes=64 * 128, inp_buffer_bytes=64 * 32,
+    "16x16, 4 folds, taps": dataclasses.replace(
+        TINY, block_in=16, block_out=16, folds=4, acc_buffer_bytes=64 * 64, inp_buffer_bytes=64 * 16,
         wgt_buffer_bytes=50 * 64, extensions=("depthwise", "taps", "sweep", "zero_points", "fold"),
     ),
 }  # fmt: skip
@@ -178,6 +178,8 @@ def program(
             drawn = [random_instruction(source)]
             if chain and source.chance(0.4):
                 drawn = chained_product(source)
+            if config.has("fold") and source.chance(0.6):
+                drawn = folded_products(source)
         name, values = drawn.pop(0)
         if unit_of(name, values) is Unit.COMPUTE and (not dense or name in (*MATRIX, "CONFIG")):
             append(name, values)
@@ -494,6 +496,8 @@ def compare(config: Config, steps: list[Step], final: ReferenceResult, image: np
     for now, (address, grant) in bench.grants.items():
         assert grant == ((now, address // config.acc_bank_depth) not in used), now
     assert (bench.chained > 5) == bool(config.chain_buffer_bytes)
+    kept = [s.adds for s in steps if s.values.get("overwrite") and not s.values["reset"]]
+    assert any(map(any, kept)) == config.has("fold")
     acc = np.frombuffer(b"".join(v.to_bytes(config.acc_bytes, "little") for v in bench.acc), np.int32)
     np.testing.assert_array_equal(acc.reshape(final.acc.shape), final.acc)
     return bench.ends
