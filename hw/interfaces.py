@@ -269,7 +269,7 @@ def chain_write(config: Config) -> Signature:
 
 
 def wgt_read(config: Config) -> Signature:
-    """Compute's read port of the weight scratchpad: a tile, [block_out][block_in] int8.
+    """Compute's read port of the weight scratchpad: a tile, [columns][block_in] int8.
 
     DEPTHWISE takes one row of it, TAPS four.
     """

@@ -88,7 +88,7 @@ class Pipeline(wiring.Component):
         Read ports; the accumulators' data come two cycles after their address. `chain` is there where there is a chain
         memory: the upper bits of a source's index choose between it and `inp`.
     acc_write : Out
-        Write port, all lanes of a vector at once.
+        Write port, all lanes of a vector at once; of products where the array folds, those of the operation's part.
     """
 
     def __init__(self, *, config: Config) -> None:
