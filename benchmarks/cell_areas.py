@@ -7,10 +7,10 @@ instances there are, the area of one, its flip-flops and its memory macros; and 
 The first line says what wrote the file and for which library. Draws are numbered; those from HELD_OUT on are for
 nothing but judging models, and every other machine is one as long as there are any. Those from CHAINED on of either
 have a chain memory, those from EXTENDED on some of the extensions EXTRAS, those from ROWED on the extension `rows`,
-those from SWEEPING on `taps` with `sweep`, `wide_loads` or both, on arrays that need not be square; all of these are
-small and come last. With `--write`, draws that the file has already are not measured again, as long as they are the
-same machines and their RTL does the same (`rtl`, a hash of their modules); others are dropped. Modules that were mapped
-before come from the cache of synthesis.
+those from SWEEPING on `taps` with `sweep`, `wide_loads` or both, on arrays that need not be square, those from FOLDING
+on an array that folds; all of these are small and come last. With `--write`, draws that the file has already are not
+measured again, as long as they are the same machines and their RTL does the same (`rtl`, a hash of their modules);
+others are dropped. Modules that were mapped before come from the cache of synthesis.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from vdla.hw.synthesis.cells.timing import longest_by_end
 from vdla.hw.synthesis.netlist import plain_path
 from vdla.hw.verilog import TOP, generate_verilog
 from vdla.isa.config import Config, ConfigError, Memory
+from vdla.isa.extensions import TAPS
 from vdla.isa.fifos import FIFOS
 from vdla.util.whole_files import write_whole
 
@@ -57,8 +58,11 @@ ROWED, ROWED_FITTED, ROWED_HELD_OUT = 700, 4, 2
 """The first draw with statistics of rows, and so many of them."""
 SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
 """The first draw with sweeps or wide loads, and so many of them."""
+FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
+"""The first draw with an array that folds, and so many of them."""
 MOST_SMALL_PRODUCTS = 256
-"""Of machines with a chain memory, with extensions of EXTRAS, with statistics of rows, with sweeps or wide loads."""
+"""Of machines with a chain memory, with extensions of EXTRAS, with statistics of rows, with sweeps or wide loads, with
+an array that folds."""
 
 
 def draw(number: int) -> Config:
@@ -140,7 +144,9 @@ def _attempt(rng: np.random.Generator, name: str) -> Config | None:
 
 def _special(config: Config, kind: int, rng: np.random.Generator) -> Config | None:
     """A machine with a chain memory of some hundred words, with some of EXTRAS, with statistics of rows, with sweeps or
-    wide loads, if it is a small one with STORE.POST, which most of them need."""
+    wide loads, with an array that folds, if it is a small one with STORE.POST, which most of them need."""
+    if kind >= FOLDING:
+        return _folding(config, rng)
     if config.multiplies_per_cycle > MOST_SMALL_PRODUCTS or not config.has("post"):
         return None
     try:
@@ -173,6 +179,31 @@ def _sweeping(config: Config, rng: np.random.Generator) -> Config | None:
     return found
 
 
+def _folding(config: Config, rng: np.random.Generator) -> Config | None:
+    """A machine whose array folds, with as many products as other small ones but more lanes. Three in four have `taps`,
+    most of these sweep if they can; one in two has zero points, one in four a chain memory."""
+    if config.block_in != config.block_out or not config.has("post"):
+        return None
+    folds = int(rng.choice((2, 4, 8)))
+    more = ["fold"]
+    if rng.random() < 0.75:
+        more += ["taps"] if config.has("depthwise") else ["taps", "depthwise"]
+        sweeps = config.block_in // folds // TAPS > 1
+        more += ["sweep"] if sweeps and rng.random() < 0.75 else []
+    more += ["zero_points"] if rng.random() < 0.5 else []
+    words = int(rng.choice((128, 256, 512, 1024))) if rng.random() < 0.25 else 0
+    try:
+        found = replace(
+            config,
+            folds=folds,
+            extensions=(*config.extensions, *more),
+            chain_buffer_bytes=words * config.chain_word_bytes,
+        )
+    except ConfigError:
+        return None
+    return found if found.multiplies_per_cycle <= MOST_SMALL_PRODUCTS else None
+
+
 def order(count: int) -> list[int]:
     """The numbers of `count` draws in the order in which they are measured, and of those of the other kinds."""
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
@@ -183,6 +214,7 @@ def order(count: int) -> list[int]:
             (EXTENDED, EXTENDED_FITTED, EXTENDED_HELD_OUT),
             (ROWED, ROWED_FITTED, ROWED_HELD_OUT),
             (SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT),
+            (FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT),
         )
         for number in (*range(kind, kind + fitted), *range(HELD_OUT + kind, HELD_OUT + kind + held_out))
     ]
