@@ -23,9 +23,9 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
     """Microjoules by unit. Every operation costs what the table says, whatever its operands are.
 
     An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector (an
-    overwriting one only writes). What a load brings is written to its scratchpad once, and passes a FIFO, as does what
-    is stored in DRAM; what is stored in the chain memory is written there, and read as if it were in the input
-    scratchpad. The table says what is left out.
+    overwriting one only writes; where the array folds, only those lanes that it has sums for). What a load brings is
+    written to its scratchpad once, and passes a FIFO, as does what is stored in DRAM; what is stored in the chain
+    memory is written there, and read as if it were in the input scratchpad. The table says what is left out.
     """
     energy = components.energy
     lanes = config.batch * config.block_out
@@ -41,6 +41,7 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
     products = events.gemm * config.multiplies_per_cycle + (alone + held) * config.inp_bytes
     acc_bytes, read = config.acc_bytes, events.read
     accumulators = (2 * matrix - events.overwriting) + 2 * events.alu + events.window_reads
+    accumulators -= events.kept_lanes / lanes
     loads = {
         "uop": read["uop"],
         "inp": read["inp"],

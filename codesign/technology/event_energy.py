@@ -18,8 +18,8 @@ from vdla.hw.synthesis.cells.sram import Scale
 from vdla.isa.config import Config
 
 STRUCTURE = (
-    "one", "with post", "with patch", "products", "staged products", "weight bytes", "input bytes", "lanes",
-    "banked lanes", "post lanes", "bus bytes", "patch bus bytes",
+    "one", "with post", "with patch", "products", "staged products", "folded sums", "weight bytes", "input bytes",
+    "lanes", "banked lanes", "post lanes", "bus bytes", "patch bus bytes",
 )  # fmt: skip
 """What numbers of flip-flops and leakage grow with."""
 
@@ -27,13 +27,15 @@ STRUCTURE = (
 def structure_of(config: Config) -> dict[str, float]:
     """The values of `STRUCTURE`."""
     lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
-    post, patch = config.has("post"), config.has("patch")
+    post, patch, folds = config.has("post"), config.has("patch"), config.tile_parts
     return {
         "one": 1.0,
         "with post": float(post),
         "with patch": float(patch),
         "products": float(config.multiplies_per_cycle),
         "staged products": float(config.multiplies_per_cycle * config.multiplier_stages),
+        # Where a column's last levels have a sum for each fold: those that are not there without.
+        "folded sums": float(config.batch * config.columns * (folds * (folds.bit_length() - 1) - folds + 1)),
         "weight bytes": float(config.wgt_bytes),
         "input bytes": float(config.inp_bytes),
         "lanes": float(lanes),

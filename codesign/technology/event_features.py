@@ -85,9 +85,9 @@ def features_of(config: Config, events: Events, changes: Mapping[str, float]) ->
     return {
         **changes,
         # The row of a tile that DEPTHWISE takes reaches every row of the array.
-        "row bits": changes["chosen"] * config.block_out if config.has("depthwise") else 0.0,
+        "row bits": changes["chosen"] * config.columns if config.has("depthwise") else 0.0,
         # An input's bit reaches a multiplier in every row of the tile, a weight's one for every vector of the batch.
-        "input bits": changes["inputs"] * config.block_out,
+        "input bits": changes["inputs"] * config.columns,
         "weight bits": changes["weights"] * config.batch,
         "operations": float(events.gemm + events.depthwise + events.taps + events.alu),
         "slow lanes": float(events.slow * lanes),

@@ -14,6 +14,7 @@ from vdla.isa.program import Program
 from vdla.sim import SimulationResult
 from vdla.sim import state as s
 from vdla.sim.decode import decode
+from vdla.sim.folded_reads import adding_operations
 
 from ..report.traffic import register_at
 
@@ -34,7 +35,8 @@ class Events:
     `written` are the bytes on the bus by kind.
 
     `issued` are instructions by unit, `settings` the store unit's CONFIG, `posts` STORE.POST; `runs` pieces of DRAM
-    one behind the other by `MOVERS`; `busy` cycles of load and store unit.
+    one behind the other by `MOVERS`; `busy` cycles of load and store unit. `kept_lanes` are lanes of accumulators that
+    an array which folds leaves as they are.
     """
 
     cycles: int
@@ -57,6 +59,7 @@ class Events:
     issued: Mapping[str, int] = field(default_factory=_none)
     runs: Mapping[str, int] = field(default_factory=_none)
     busy: Mapping[str, int] = field(default_factory=_none)
+    kept_lanes: int = 0
 
     @property
     def vectors_read(self) -> int:
@@ -70,7 +73,9 @@ def count_events(
     """The events of a program that was simulated; with `only` (n,) the operations of these instructions, beside cycles
     and bytes of the whole program."""
     words = np.asarray(program.instructions)
-    rows = decode(program.config, words, len(program.image)).rows
+    config = program.config
+    decoded = decode(config, words, len(program.image))
+    rows = decoded.rows
     counted = np.ones(len(rows), bool) if only is None else only[: len(rows)]
     kind = np.where(counted, rows[:, s.KIND], -1)
 
@@ -86,6 +91,9 @@ def count_events(
     store = of(s.STORE_OUT, s.STORE_POST)
     products, of_alu = operations(gemm), operations(alu)
     whole = (rows[gemm, s.RESET] | rows[gemm, s.OVERWRITE]) == 1
+    adding = adding_operations(config, decoded, np.asarray(program.image))
+    shapes = np.array([item["shape"] for item in register_at(words, "FOLD", gemm)], np.int64)
+    kept = np.where(rows[gemm, s.RESET] == 1, 0, config.block_out - (config.columns << shapes))
     vectors = rows[store, s.Y_SIZE] * rows[store, s.X_SIZE]
     windows = np.ones(len(store), np.int64)
     of_post = np.isin(store, post)
@@ -101,7 +109,7 @@ def count_events(
         depthwise=int(operations(of(s.DEPTHWISE)).sum()),
         taps=int(operations(taps).sum()),
         swept=int((operations(taps) * sweeps).sum()),
-        overwriting=int(products[whole].sum()),
+        overwriting=int(products[whole].sum() - adding[gemm].sum()),
         alu=int(of_alu.sum()),
         slow=int(of_alu[slow].sum()),
         two=int(of_alu[rows[alu, s.USE_IMM] == 0].sum()),
@@ -116,6 +124,7 @@ def count_events(
         issued={item.name.lower(): int((unit == item).sum()) for item in Unit},
         runs=_runs(rows, of, words),
         busy={name: own.busy.get("busy", 0) for name, own in simulation.units.items() if name != "compute"},
+        kept_lanes=config.batch * int((products * kept).sum()),
     )
 
 

@@ -105,6 +105,8 @@ def _scratchpads(config: Config, events: Events, model: EventEnergy) -> dict[str
     acc_reads = operations - events.overwriting + events.two + events.window_reads
     # int8 becomes int32 on its way in: a lane is a byte or four on the bus, and no count says which.
     acc_writes = operations + read["acc"] / config.acc_bytes
+    # Lanes that an array which folds leaves as they are: their bits are not driven.
+    acc_writes -= events.kept_lanes / (config.batch * config.block_out)
     fifos = {
         "load": read["inp"] + read["wgt"],
         "compute": read["uop"] + read["acc"],

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from vdla.benchmarks.harness import energy_fit as fit
 from vdla.benchmarks.harness.energy_rows import HELD_OUT, VALIDATION, machines
@@ -11,12 +12,15 @@ from vdla.codesign.technology.components import default_components, shipped_comp
 from vdla.codesign.technology.energy import energy_by_table, energy_by_unit
 from vdla.codesign.technology.event_energy import STRUCTURE, shipped_event_energy, structure_of
 from vdla.codesign.technology.event_features import FEATURES, GROUPS, features_of, part_of_path
-from vdla.codesign.technology.events import Events
+from vdla.codesign.technology.events import Events, count_events
 from vdla.codesign.technology.modelled_energy import energy_by_model, energy_interval, is_inside, rung
 from vdla.codesign.technology.operand_rates import bases_of, rates_from, shipped_rates
 from vdla.codesign.technology.prediction import predict_energy
-from vdla.isa.config import load_config
-from vdla.sim.statistics import MEASURED
+from vdla.isa.assembler import assemble, assemble_uops
+from vdla.isa.config import Config, load_config
+from vdla.isa.program import Program
+from vdla.sim import simulate
+from vdla.sim.statistics import MEASURED, operand_statistics
 from vdla.verify.energy_programs import energy_program
 
 EVENTS = Events(
@@ -114,6 +118,71 @@ def test_rates_give_back_what_they_were_measured_on():
     doubled = dataclasses.replace(EVENTS, gemm=22, depthwise=2)
     few, many = (shipped.changes(machine, events)["products"] for events in (EVENTS, doubled))
     assert many == pytest.approx(2 * few)
+
+
+def _folded_program(machine: Config, text: str, uops: str) -> Program:
+    image = np.random.default_rng(3).integers(0, 256, 1 << 13).astype(np.uint8)
+    words = assemble_uops(uops, machine)
+    image[: words.nbytes] = words.view(np.uint8)
+    instructions = assemble(text, machine)
+    return Program(
+        config=machine,
+        instructions=instructions,
+        image=image,
+        group_of=np.full(len(instructions), -1, np.int32),
+    )
+
+
+@pytest.mark.parametrize(("shape", "adding", "kept"), [(0, 0, 12), (1, 3, 8), (2, 5, 0)])
+def test_operations_of_arrays_that_fold(shape: int, adding: int, kept: int):
+    """Of six overwriting operations with parts 0 to 3 of a tile and 1 and 2 of the next, those add to accumulators
+    whose part of the inputs is not the first."""
+    machine = dataclasses.replace(
+        machines()["tiny"], block_in=16, block_out=16, folds=4, extensions=("post", "fold"),
+        inp_buffer_bytes=2048, wgt_buffer_bytes=2048, acc_buffer_bytes=4096, par_buffer_bytes=256,
+    )  # fmt: skip
+    text = f"""LOAD.UOP y_size=1 x_size=3 x_stride=3
+CONFIG FOLD shape={shape}
+GEMM uop_end=2 iter_out=1 iter_in=2 wgt_factor_in=2 overwrite=1
+CONFIG BASE wgt_base=4
+GEMM uop_bgn=1 uop_end=3 iter_out=1 iter_in=1 overwrite=1
+GEMM reset=1 uop_end=1 iter_out=1 iter_in=5
+GEMM uop_end=3 iter_out=1 iter_in=1
+FINISH"""
+    program = _folded_program(machine, text, "UOP wgt=0\nUOP wgt=1 dst=1\nUOP wgt=2 dst=2\n")
+    found = count_events(program, simulate(machine, program.instructions, program.image, data=False))
+    assert found.gemm == 14 and found.overwriting == 6 - adding + 5
+    assert found.kept_lanes == 9 * kept
+    # Each of these lanes is a write of an accumulator less, of one in 16 lanes.
+    for components in (default_components(), shipped_components()):
+        ours, fewer_writes, fewer_reads = (
+            energy_by_unit(machine, dataclasses.replace(found, **more), components)["acc scratchpad"]
+            for more in (
+                {},
+                {"kept_lanes": found.kept_lanes + 16},
+                {"overwriting": found.overwriting + 1},
+            )
+        )
+        assert fewer_writes < ours and fewer_reads < ours
+    statistics = operand_statistics(machine, program.instructions, program.image)
+    assert statistics.operations == 9
+
+
+def test_features_of_arrays_that_fold():
+    """An input's bit reaches as many rows as there are columns; products are those of the array that is there."""
+    whole = dataclasses.replace(
+        machines()["8x8"], extensions=("post", "patch", "depthwise"), wgt_buffer_bytes=16384
+    )
+    folded = dataclasses.replace(whole, folds=2, extensions=(*whole.extensions, "fold"))
+    here, there = features_of(whole, EVENTS, CHANGES), features_of(folded, EVENTS, CHANGES)
+    halves = {"input bits", "row bits"}
+    assert all(there[name] == here[name] / (2 if name in halves else 1) for name in here)
+    here, there = bases_of(whole, EVENTS), bases_of(folded, EVENTS)
+    halves = {"products", "sums", "partial_products", "carries", "weights", "digits"}
+    assert all(there[name] == here[name] / (2 if name in halves else 1) for name in here)
+    assert is_inside(folded) and not is_inside(
+        dataclasses.replace(folded, folds=4, block_in=16, block_out=16)
+    )
 
 
 def test_energy_of_a_launch():
