@@ -67,15 +67,17 @@ def described(components: Components) -> list[str]:
 def area_by_unit(config: Config, components: Components) -> dict[str, float]:
     """Square millimetres by unit: the array, the ALU's lanes, those of the extensions, scratchpads, FIFOs and queues.
 
-    A lane of the array adds `block_in` products and the accumulator. Scratchpads are memory macros; what
-    `Config.extra_storage` lists is flip-flops but for the parameter table, the chain memory and the look-up tables. An
-    adder of 32 bits stands for every adder, since the sums of products are narrower and the accumulation is not. What
-    is left out is what the table leaves out.
+    A column of the array adds `block_in` products and an accumulator; where it folds, every lane that has no column
+    has an adder for its accumulator. Scratchpads are memory macros; what `Config.extra_storage` lists is flip-flops but
+    for the parameter table, the chain memory and the look-up tables. An adder of 32 bits stands for every adder, since
+    the sums of products are narrower and the accumulation is not. What is left out is what the table leaves out.
     """
     area = components.area
     lanes = config.batch * config.block_out
+    without_column = lanes - config.batch * config.columns
     found = {
-        "array": config.multiplies_per_cycle * (area["int8_multiply"] + area["int32_add"]),
+        "array": config.multiplies_per_cycle * (area["int8_multiply"] + area["int32_add"])
+        + without_column * area["int32_add"],
         # One adder, one multiplier of 16 bits (a quarter of one of 32), and the comparison.
         "alu": lanes * (2 * area["int32_add"] + area["int32_multiply"] / 4),
     }

@@ -30,7 +30,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "one",
             (
                 "one", "acc bits", "uop bits", "instruction bits", "uop index", "acc index", "zero points", "taps",
-                "rows",
+                "rows", "fold",
             ),
         ),
         "compute.accumulators": (
@@ -64,7 +64,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             (
                 "one", "acc index", "inp index", "wgt index", "uop bits", "lanes", "array slot bits", "depthwise lanes",
                 "subtract lanes", "acc bits", "chain", "chain inp bits", "zero points", "taps", "taps inp bits",
-                "taps chain inp bits",
+                "taps chain inp bits", "fold parts",
             ),
         ),
         "compute.pipeline.accumulator_lane": ("lanes", ("one", "input log", "subtract", "zero points")),
@@ -75,14 +75,18 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
                 "one", "inp bits", "tile bits", "depthwise tile bits", "depthwise rows", "vector load bits",
                 "zero inp bits", "zero tile bits", "taps position bits", "taps tile bits", "taps lane bits",
                 "taps part bits", "zero taps position bits", "sweep lane bits", "sweep row bits", "sweep choice bits",
+                "fold inp bits",
             ),
         ),
         "compute.pipeline.array.array_row": (
             "rows", ("one", "row bits", "batch", "row load bits", "zero row bits"),
         ),
         "compute.pipeline.array.array_row.array_column": (
-            "lanes",
-            ("one", "row bits", "tree bits", "stage bits", "depthwise row bits", "stages row bits", "zero row bits"),
+            "columns",
+            (
+                "one", "row bits", "tree bits", "stage bits", "depthwise row bits", "stages row bits", "zero row bits",
+                "fold mux bits", "fold register bits",
+            ),
         ),
         "chain": ("chain", ("one", "chain word bits", "chain index", "taps", "taps inp bits", *MEMORY_BITS)),
         "control": ("one", ("one", "acc index", "post", "zero points", "taps", "table", "broadcast", "rows")),
@@ -240,7 +244,8 @@ def counts_of(config: Config) -> dict[str, float]:
         "one": 1.0,
         "six": 6.0,
         "lanes": float(lanes),
-        "rows": float(config.block_out),
+        "rows": float(config.columns),
+        "columns": float(config.batch * config.columns),
         "post": post,
         "table": float(config.has("table")),
         "table lanes": config.has("table") * lanes / config.post_passes,
@@ -272,12 +277,15 @@ def features_of(config: Config) -> dict[str, float]:
             "wide_loads",
         )
     )
+    fold, folds = float(config.has("fold")), config.tile_parts
     bus_log, input_log = log2(bus), log2(config.block_in)
     inp_bits, tile_bits, acc_bits, out_bits = (
         8.0 * size for size in (config.inp_bytes, config.wgt_bytes, config.acc_bytes, config.out_bytes)
     )
     row_bits, bus_bits, half_bits = 8.0 * config.block_in, 8.0 * bus, 32.0 * config.block_out
     tree = sum((config.block_in >> level) * (_SUM_BITS + level) for level in range(1, int(input_log) + 1))
+    # Sums of the tree's last levels, where there is one for each fold instead of one for each pair: their bits.
+    last_levels = [(1 << level, _SUM_BITS + input_log - level) for level in range(int(log2(folds)))]
     banks = -(-config.acc_depth // config.acc_bank_depth)
     passes, stages = config.post_passes, config.multiplier_stages
     windows = 1 << int(log2((config.block_in + bus - 2) // bus + 1))
@@ -349,7 +357,7 @@ def features_of(config: Config) -> dict[str, float]:
         "subtract lanes": subtract * lanes,
         "depthwise tile bits": depthwise * tile_bits,
         "depthwise rows": depthwise * config.block_out,
-        "vector load bits": inp_bits * config.block_out,
+        "vector load bits": inp_bits * config.columns,
         "row load bits": row_bits * config.batch,
         "tree bits": float(tree),
         "stage bits": (stages - 1) * _SUM_BITS * float(config.block_in),
@@ -390,6 +398,11 @@ def features_of(config: Config) -> dict[str, float]:
         "sweep choice bits": sweep * 8.0 * config.block_out * swept_rows * max(0, choices - 1),
         "wide loads": wide,
         "wide slot bits": wide * inp_bits * slots * log2(slots),
+        "fold": fold,
+        "fold parts": fold * folds,
+        "fold inp bits": factor_bits / 8 * inp_bits * (folds - 1),
+        "fold mux bits": sum(folds * bits for _, bits in last_levels),
+        "fold register bits": sum((folds - pairs) * bits for pairs, bits in last_levels),
         "zero points": zero_points,
         "zero inp bits": zero_points * inp_bits,
         "zero tile bits": zero_points * tile_bits,
