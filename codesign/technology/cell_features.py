@@ -202,7 +202,10 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "compute.pipeline.array": ("one", ("one", "operand access", "depthwise", "zero points", "taps")),
+        "compute.pipeline.array": (
+            "one",
+            ("one", "operand access", "chain before operand", "depthwise", "zero points", "taps"),
+        ),
         "store.pipeline.stage_b_lane.stages": ("post", ("one", "post copies log")),
         "load.requests.cutter.product": ("one", ("one",)),
         "load.requests.cutter": ("one", ("one", "bus log")),
@@ -435,8 +438,11 @@ def access_features(access: Mapping[str, float]) -> dict[str, float]:
     def slowest(*modules: str) -> float:
         return max(access.get(module, 0.0) for module in modules)
 
+    inputs = slowest("inp", "chain")
     return {
-        "operand access": slowest("inp", "wgt", "chain"),
+        "operand access": max(inputs, slowest("wgt")),
+        # The multiplexer of both memories, where the slowest operand comes through it.
+        "chain before operand": float("chain" in access and inputs > slowest("wgt")),
         "bank access": slowest("compute.accumulators"),
         "uop access": slowest("compute"),
         "half access": slowest("store"),
