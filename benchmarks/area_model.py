@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from vdla.benchmarks.cell_areas import CHAINED, EXTENDED, HELD_OUT, ROWED, SWEEPING
+from vdla.benchmarks.cell_areas import CHAINED, EXTENDED, FOLDING, HELD_OUT, ROWED, SWEEPING
 from vdla.benchmarks.harness import area_fit as fit
 from vdla.benchmarks.harness.area_residual import left_out_with_trees
 from vdla.benchmarks.harness.area_rows import Synthesized, read_rows
@@ -36,7 +36,8 @@ KINDS = {
     "with a chain memory": range(HELD_OUT + CHAINED, HELD_OUT + EXTENDED),
     "with extensions": range(HELD_OUT + EXTENDED, HELD_OUT + ROWED),
     "with statistics of rows": range(HELD_OUT + ROWED, HELD_OUT + SWEEPING),
-    "with sweeps or wide loads": range(HELD_OUT + SWEEPING, 2 * HELD_OUT),
+    "with sweeps or wide loads": range(HELD_OUT + SWEEPING, HELD_OUT + FOLDING),
+    "that fold": range(HELD_OUT + FOLDING, 2 * HELD_OUT),
 }
 """Draws that models are judged on: those of all machines there are, and small ones with one thing in common."""
 SPLITS = 10
