@@ -2,7 +2,7 @@
 
     python benchmarks/energy_model.py [--programs N] [--rows FILE] [--held-out] [--write]
 
-Seeded programs (`verify.energy_programs`) run on the RTL of four small machines; the netlists in standard cells, mapped
+Seeded programs (`verify.energy_programs`) run on the RTL of five small machines; the netlists in standard cells, mapped
 to the default library, do what the ports carried and are compared with the RTL in every cycle. N programs of each
 machine are fitted on; six others of each (VALIDATION) judge while features are chosen, and are fitted on at the end.
 --held-out replays fifteen more of each (HELD_OUT), for the figures of the final model. FILE keeps the replays, a line

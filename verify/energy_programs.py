@@ -86,7 +86,8 @@ def _layers(config: Config, rng: np.random.Generator) -> Program:
 
 
 def _graph(config: Config, rng: np.random.Generator) -> Graph:
-    """One to three layers with blocks' worth of channels."""
+    """One to three layers with blocks' worth of channels; for arrays that fold also with as few as they have columns,
+    so that rows work in groups."""
 
     def pick(*choices: int) -> int:
         return int(rng.choice(choices))
@@ -103,7 +104,8 @@ def _graph(config: Config, rng: np.random.Generator) -> Graph:
         return builder.convolution(data, filters, kernel, stride, groups, weights(rng, shape))
 
     square = config.block_in == config.block_out
-    match pick(0, 0, 1, 2, 3, 4, 5) if square else pick(0, 1, 5):
+    kinds = (0, 0, 1, 2, 3, 4, 5) if square else (0, 1, 5)
+    match pick(*kinds, 6, 6, 6) if config.has("fold") else pick(*kinds):
         case 0:
             last = convolution("input", block * pick(1, 2), 3, pick(1, 1, 2))
         case 1:
@@ -115,6 +117,9 @@ def _graph(config: Config, rng: np.random.Generator) -> Graph:
             last = builder.add_tensors(first, "input")
         case 4:
             last = builder.max_pool(convolution("input", block, 1), 2, 2)
+        case 6:
+            few = convolution("input", config.columns, 1)
+            last = convolution(few, block * pick(1, 2), pick(1, 3))
         case _:
             last = convolution(convolution("input", block * pick(1, 2), 1), block, pick(1, 3))
     return builder.graph("layers", ("input",), last)

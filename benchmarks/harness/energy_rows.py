@@ -33,7 +33,7 @@ _RESET_CYCLES = 4
 
 
 def machines() -> dict[str, Config]:
-    """The machines whose netlists are replayed: `tiny`, a wide and a larger array, and a batch of two."""
+    """The machines whose netlists are replayed: `tiny`, a wide, a larger and a folding array, and a batch of two."""
     tiny = load_config("tiny")
 
     def change(name: str, **fields: Any) -> Config:
@@ -52,6 +52,10 @@ def machines() -> dict[str, Config]:
         "4x4 batch 2": change(
             "4x4 batch 2", batch=2, inp_buffer_bytes=8192, acc_buffer_bytes=32768, post_lanes=4, acc_banks=4,
             extensions=("post",),
+        ),
+        "8x4 folding": change(
+            "8x4 folding", block_in=8, block_out=8, folds=2, inp_buffer_bytes=8192, wgt_buffer_bytes=16384,
+            acc_buffer_bytes=32768, post_lanes=4, extensions=(*tiny.extensions, "fold"),
         ),
     }  # fmt: skip
 
