@@ -63,6 +63,14 @@ def test_programs_on_chain_memories(name: str):
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("name", [name for name, item in MACHINES.items() if item.has("fold")])
+def test_programs_on_arrays_that_fold(name: str):
+    results = [run_case(case(MACHINES[name], number, 0)) for number in range(12)]
+    assert {result.case.name: result.differences for result in results if result.differences} == {}
+    assert any(("folds", "2 groups, overwrite of another part") in result.bins for result in results)
+
+
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", [name for name, item in MACHINES.items() if item.table_depth])
 def test_programs_on_look_up_tables_and_operands_of_their_own_shape(name: str):
     results = [run_case(case(MACHINES[name], number, 0)) for number in range(12)]

@@ -35,6 +35,7 @@ from vdla.isa.timing import (
 )
 from vdla.verify.random_images import UOPS, random_image
 from vdla.verify.random_instructions import Source, random_instruction
+from vdla.verify.random_roundings import setting
 from vdla.verify.random_sequences import chained_product, folded_products
 
 SIDES = ("prev", "next")
@@ -168,17 +169,22 @@ def program(
         steps.append(step)
         everything.append(step.words)
 
-    append("LOAD.UOP", {"y_size": 1, "x_size": UOPS, "x_stride": UOPS})
+    first = regions.uops // config.uop_bytes
+    append("LOAD.UOP", {"y_size": 1, "x_size": UOPS, "x_stride": UOPS, "dram_base": first})
     chain: dict[str, np.ndarray] = {}
     if config.chain_buffer_bytes:
         chain["chain"] = rng.integers(0, 256, scratchpad_sizes(config)["chain"], np.uint8)
     drawn: list[tuple[str, dict[str, int]]] = []
+    if config.has("fold"):
+        # All parts of a tile into one accumulator: each finds the results of those before it, in its own lanes.
+        loops = {"uop_bgn": UOPS - 1, "uop_end": UOPS, "iter_out": 1, "iter_in": config.folds}
+        drawn = [setting("FOLD", {"shape": 1}), ("GEMM", {**loops, "wgt_factor_in": 1, "overwrite": 1})]
     while len(steps) < length:
         if not drawn:
             drawn = [random_instruction(source)]
             if chain and source.chance(0.4):
                 drawn = chained_product(source)
-            if config.has("fold") and source.chance(0.6):
+            if config.has("fold") and source.chance(0.4):
                 drawn = folded_products(source)
         name, values = drawn.pop(0)
         if unit_of(name, values) is Unit.COMPUTE and (not dense or name in (*MATRIX, "CONFIG")):
