@@ -199,11 +199,9 @@ def _plan(
     names = [name for name, _ in chain.loops]
     parts, each = None, 1
     if leaf.declaration.name == "gemm" and emitter.config.has("fold"):
-        own = None if dict(leaf.attributes).get("wgt_zero") else emitter.weights
-        parts, each = (
-            PartsOfTiles(emitter.config, emitter.program, own, weight, {*names, *around.values}),
-            emitter.config.tile_parts,
-        )
+        loops = {*names, *around.values}
+        parts = PartsOfTiles(emitter.config, emitter.program, emitter.weights, leaf, loops)
+        each = parts.count
     of_parts = frozenset() if parts is None else parts.named
     reducing = free_vars(leaf.first) & set(names) if leaf.first is not None else set()
     factors = {name: _factors(operands, names, name, environment) for name in names if name not in reducing}
@@ -382,14 +380,7 @@ def _unroll(
         pads = None if plan.padded is None else plan.padded.pads(inner, count)
         indices, starting = sweep_order(emitter.config, indices, starting, pads)
     if plan.parts is not None:
-        kept = plan.parts.kept(inner, starting)
-        indices = [
-            np.repeat(indices[0], plan.parts.count),
-            np.repeat(indices[1], plan.parts.count),
-            (indices[2][:, None] * plan.parts.count + np.arange(plan.parts.count)).reshape(-1),
-        ]
-        indices = [index[kept.reshape(-1)] for index in indices]
-        starting = np.repeat(starting, plan.parts.count)[kept.reshape(-1)]
+        indices, starting = plan.parts.operations(indices, starting, inner)
     chosen = np.argsort(~starting, kind="stable")
     words = layout.encode_uops(emitter.config, *(item[chosen] for item in indices))
     reach = tuple(int(item.max()) for item in indices)

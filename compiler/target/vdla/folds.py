@@ -7,10 +7,11 @@ weights: those with which the fewest of them hold a weight. The others are left 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,9 @@ from ...graph.constants import Constant, Form, pack_spread_weight
 from ...graph.layout import pack_patch_weight, pack_weight
 from ...ir.expr import Expr
 from ...ir.simplify import simplify
-from ...ir.stmt import Copy, Program, Region
+from ...ir.stmt import Copy, Intrinsic, Program, Region
 from ...ir.visit import free_vars, walk
-from .columns import Column, Environment, Evaluator, evaluator
+from .columns import Column, Environment, Evaluator, Rows, evaluator
 from .machine import seen_by_kernels
 
 WEIGHTS = "W"
@@ -98,46 +99,64 @@ def _fewest_parts(
 
 
 class PartsOfTiles:
-    """Which parts of weight tiles the operations of a chain take: all of a machine's that does not fold, or of weights
-    that are activations."""
+    """Which parts of weight tiles the operations of a chain take: all, or those that hold weights.
+
+    `shape` is that of register FOLD; `named` are loops whose iterations may take other parts.
+    """
 
     def __init__(
         self,
         config: Config,
         program: Program,
         weights: FoldedWeights | None,
-        region: Region,
+        leaf: Intrinsic,
         around: AbstractSet[str],
     ) -> None:
-        """`region` is the operand of GEMM inside the loops `around`; its buffer is filled from the `weights` of the
-        kernel, or from others."""
+        """`leaf` is GEMM inside the loops `around`; its tiles are of the `weights` of the kernel, or of others, which
+        have all parts. So have those from which a zero point is taken: their zeros count."""
+        region = leaf.operands[2]
         loads = [
             item
             for item in walk(program)
             if isinstance(item, Copy) and item.destination.buffer.name == region.buffer.name
         ]
-        if weights is None or any(item.source.buffer.name != WEIGHTS for item in loads):
+        if any(item.source.buffer.name != WEIGHTS for item in loads):
             weights = None
         self.count = config.tile_parts
         self.shape = 0 if weights is None else weights.shape
         self.named: frozenset[str] = frozenset()
         self._place: tuple[Evaluator, ...] = ()
         self._used: NDArray[np.bool_] | None = None
-        place = None if weights is None or len(loads) != 1 else _place(loads[0], region, around)
-        if weights is None or place is None:
+        if weights is None or len(loads) != 1 or dict(leaf.attributes).get("wgt_zero"):
+            return
+        place = _place(loads[0], region, around)
+        if place is None:
             return
         # A program may have a window's positions as further channels.
         tiles = loads[0].source.buffer.shape[: len(place)]
-        self._used = weights.used.reshape(*tiles, self.count)
+        if prod(tiles) * self.count != weights.used.size:
+            return
+        self._used = used = weights.used.reshape(*tiles, self.count)
         self._place = tuple([evaluator(start) for start in place])
-        if not (self._used == self._used[:1]).all():
-            self.named = frozenset(free_vars(region.starts[1]))
+        uneven = [d for d in range(len(place)) if (used != used.take([0], axis=d)).any()]
+        self.named = frozenset().union(*(free_vars(region.starts[1 + d]) for d in uneven))
 
     def tile(self, environment: Environment) -> tuple[Column, ...]:
         """The numbers of the tiles in the weights, a column for each dimension."""
         return tuple([start(environment) for start in self._place])
 
-    def kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def operations(
+        self, indices: Sequence[Rows], starting: NDArray[np.bool_], environment: Environment
+    ) -> tuple[list[Rows], NDArray[np.bool_]]:
+        """The micro-ops for those with `indices` (dst, src, whole tile), one for each part, and which of them are
+        `starting`: an instruction that overwrites replaces what they find, or adds behind the first part of inputs."""
+        kept = self._kept(environment, starting)
+        dst, src, tile = indices
+        parts = tile[:, None] * self.count + np.arange(self.count)
+        first, second = (np.broadcast_to(column[:, None], parts.shape)[kept] for column in (dst, src))
+        return [first, second, parts[kept]], np.broadcast_to(starting[:, None], parts.shape)[kept]
+
+    def _kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which parts of their tiles operations take, bool [n, parts]; those that are `starting` begin sums, of all
         lanes that any tile has weights for."""
         count = len(starting)
