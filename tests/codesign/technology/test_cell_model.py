@@ -13,6 +13,7 @@ from vdla.codesign.technology.area import described
 from vdla.codesign.technology.cell_model import shipped_cell_model
 from vdla.codesign.technology.components import default_components, load_components, shipped_components
 from vdla.codesign.technology.memories import memories_of
+from vdla.isa.extensions import DEFAULT_EXTENSIONS
 
 import vdla
 
@@ -75,12 +76,42 @@ def test_figures_follow_from_the_model_or_from_the_table():
     assert "osu018" in first and "clock tree" in first and "replays" in second and "45 nm" in table_alone
 
 
+def test_an_array_that_folds_has_the_columns_that_are_there():
+    whole = vdla.config("vta", block_in=32, block_out=32, acc_buffer_bytes=262144)
+    narrow = replace(whole, block_out=8, acc_buffer_bytes=65536, extensions=("post", "patch"))
+    folded = replace(whole, folds=4, extensions=(*whole.extensions, "fold"))
+    assert memories_of(folded) != memories_of(whole)
+    assert [m.width for m in memories_of(folded) if m.module == "wgt"] == [8 * 32 * 8]
+    model = shipped_cell_model()
+    # Rows and products of the narrow array, with multiplexers; lanes of the wide one.
+    array = "compute.pipeline.array"
+    of = {
+        name: model.logic_by_module(config, memories_of(config))
+        for name, config in (("whole", whole), ("narrow", narrow), ("folded", folded))
+    }
+    columns, lanes = f"{array}.array_row.array_column", "compute.pipeline.accumulator_lane"
+    assert of["narrow"][columns] < of["folded"][columns] < 1.3 * of["narrow"][columns]
+    assert of["folded"][columns] < 0.35 * of["whole"][columns]
+    assert of["folded"][lanes] == pytest.approx(of["whole"][lanes])
+    assert of["narrow"][array] < of["folded"][array] < of["whole"][array]
+    # The table of components has an adder for each lane that has no column.
+    tables = [figures_of_machine(config, shipped_components()).area["array"] for config in (narrow, folded)]
+    adders = (32 - 8) * shipped_components().area["int32_add"] / 1e6
+    assert tables[1] - tables[0] == pytest.approx(adders)
+
+
 def test_every_legal_machine_has_figures():
     for fields in (
         {"block_in": 128, "block_out": 128, "par_buffer_bytes": 16384, "wgt_buffer_bytes": 1 << 20},
         {"batch": 8, "acc_banks": 16, "command_queue_depth": 1, "fetch_buffer_depth": 2},
         {"block_in": 4, "block_out": 4, "multiplier_stages": 4},
         {"chain_buffer_bytes": 4096},
+        {
+            "block_in": 64,
+            "block_out": 64,
+            "folds": 16,
+            "extensions": (*DEFAULT_EXTENSIONS, "fold", "taps", "sweep"),
+        },
     ):
         found = shipped_cell_model().predict(vdla.config("vta", **fields))
         assert all(area > 0 for area in found.area.values()) and 20 < found.clock_mhz < 200
