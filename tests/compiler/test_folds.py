@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from campaign import representatives
 from vdla.compiler.graph.constants import Constant, pack_spread_weight
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.layout import pack_taps_weight, pack_weight
@@ -13,10 +14,11 @@ from vdla.compiler.templates.vdla.folded_alone import weights_alone
 from vdla.compiler.templates.vdla.folded_work import parts_of_tiles
 from vdla.compiler.templates.vdla.workload import windowed
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, program_alone
-from vdla.isa.config import Config, load_config
+from vdla.isa.config import Config, Memory, load_config
 from vdla.sim import simulate
 
 from .random_networks import builder
+from .random_networks import network as random_network
 from .test_networks import assert_right
 from .test_uneven_blocks import gemm_cycles
 
@@ -35,6 +37,26 @@ MACHINES = {
     "few micro-ops": replace(FOLDED["16x4"], uop_buffer_bytes=4 * 48),
 }
 QUARTER = FOLDED["16x4"]
+WIDE = replace(
+    VTA,
+    name="64x16",
+    block_in=64,
+    block_out=64,
+    folds=4,
+    acc_banks=4,
+    inp_buffer_bytes=1 << 17,
+    acc_buffer_bytes=1 << 19,
+    par_buffer_bytes=1 << 15,
+    extensions=(*EXTENSIONS, "wide_loads"),
+    memory=Memory(bus_bytes=64),
+    **dict.fromkeys(("load_fifo_bytes", "compute_fifo_bytes", "operand_fifo_bytes", "store_fifo_bytes")),
+)
+ALL = {
+    **MACHINES,
+    "64x16": WIDE,
+    "64x16, chained": replace(WIDE, chain_buffer_bytes=1 << 16),
+    "32x4": replace(WIDE, block_in=32, block_out=32, folds=8),
+}
 
 
 def network(channels: int, filters: int) -> Graph:
@@ -51,6 +73,12 @@ def network(channels: int, filters: int) -> Graph:
 @pytest.mark.parametrize(("channels", "filters"), [(4, 24), (6, 36), (12, 44), (18, 20)])
 def test_networks_of_few_channels(config, channels, filters):
     assert_right(network(channels, filters), config, virtual_threads=2, reference=channels == 6)
+
+
+@pytest.mark.parametrize("seed", representatives(range(300), 8))
+def test_random_networks(seed):
+    config = list(ALL.values())[seed % len(ALL)]
+    assert_right(random_network(seed), config, virtual_threads=1 + seed % 3)
 
 
 @pytest.mark.parametrize("groups", [2, 4])

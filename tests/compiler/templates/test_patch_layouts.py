@@ -160,7 +160,7 @@ def test_a_choice_is_never_busier_than_whole_windows_and_fits(data):
     for layout in (found, rolling):
         busy = [
             max(
-                patch_layouts.products_of(shape, item),
+                patch_layouts.products_of(config, work, shape, item),
                 patch_layouts.loading_steps(work, shape, item),
             )
             for item in (layout, whole)
