@@ -32,7 +32,9 @@ def test_the_program_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     together = compile_model(model, MACHINE).program
     # Two heads, and the four blocks of 16 channels that are swapped, since 14 positions end inside of a block.
     assert groups.count(2) == 2 and groups.count(4) == 1
-    monkeypatch.setattr(link, "_alike", lambda kernels, places: [(k, k + 1) for k in range(len(kernels))])
+    monkeypatch.setattr(
+        link, "_alike", lambda kernels, places, weights: [(k, k + 1) for k in range(len(kernels))]
+    )
     apart = compile_model(model, MACHINE).program
     np.testing.assert_array_equal(together.instructions, apart.instructions)
     np.testing.assert_array_equal(together.image, apart.image)
