@@ -202,11 +202,15 @@ class Config:
 
     def _check_fold(self) -> None:
         if self.block_in != self.block_out:
+            way_out = "make them equal"
+            if self.block_in > self.block_out:
+                way_out = (
+                    f"an array of {self.block_in}x{self.block_out} multipliers that folds has block_out = "
+                    f"{self.block_in} and folds = {self.block_in // self.block_out}"
+                )
             raise ConfigError(
-                f"extensions: fold needs block_in = block_out, here {self.block_in} and {self.block_out}; an array of "
-                f"{self.block_in}x{min(self.block_in, self.block_out)} multipliers that folds has block_out = "
-                f"{self.block_in} and `folds` = {max(2, self.block_in // self.block_out)}; or leave 'fold' out of "
-                "`extensions`"
+                f"extensions: fold needs block_in = block_out, here {self.block_in} and {self.block_out}; {way_out}, or "
+                "leave 'fold' out of `extensions`"
             )
         most = self.block_out // LEAST_COLUMNS
         if self.folds > most:

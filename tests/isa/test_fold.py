@@ -127,6 +127,8 @@ def test_array_and_tile_have_the_columns_that_are_left():
     ("values", "message"),
     [
         ({"block_in": 32, "extensions": ("fold",)}, "fold needs block_in = block_out, here 32 and 16"),
+        ({"block_in": 8, "extensions": ("fold",)}, "here 8 and 16; make them equal, or leave"),
+        ({"block_in": 64, "extensions": ("fold",)}, "has block_out = 64 and folds = 4, or leave"),
         ({"folds": 8}, "folds = 8: leaves fewer than 4 of 16 columns; at most 4"),
         ({"folds": 3}, "folds = 3: must be a power of two"),
     ],
