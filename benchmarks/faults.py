@@ -1,4 +1,4 @@
-"""38 one-line faults in RTL and simulator against co-simulation: each must be caught.
+"""One-line faults in RTL and simulator against co-simulation: each must be caught.
 
     python benchmarks/faults.py [--programs 200] [--only NAME ...] [--json] [--write]
 

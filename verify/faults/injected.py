@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from .table import TINY, Fault
+from .fault import TINY, Fault
 
 TIMEOUT: Final = 900.0
 """Seconds after which a run with a fault counts as hung."""

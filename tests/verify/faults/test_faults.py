@@ -7,9 +7,10 @@ from vdla.hw.synthesis.mutants import make_mutants
 from vdla.hw.verilog import generate_verilog
 from vdla.isa.config import Config, load_config
 from vdla.verify.cosim.machines import default_machines
+from vdla.verify.faults.fault import Fault
 from vdla.verify.faults.injected import FaultError, faulty_text, run_fault, source_folder
 from vdla.verify.faults.mutants import expected_programs, run_mutants
-from vdla.verify.faults.table import FAULTS, Fault
+from vdla.verify.faults.table import FAULTS
 
 SAMPLE = ("pad value", "stall cause")
 

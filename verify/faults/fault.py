@@ -1,0 +1,43 @@
+"""A one-line fault of the design or of the simulator, and the machines of co-simulation that show such."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """In `file` of package `package` (hw or sim), `line` (without its indentation, once there) becomes `faulty`.
+
+    `breaks` says what the design or the simulator then does wrong. `machine` is the machine of `vdla cosim` that
+    shows it.
+    """
+
+    name: str
+    package: str
+    file: str
+    line: str
+    faulty: str
+    breaks: str
+    machine: str
+
+
+TINY: Final = "tiny"
+SHORT: Final = "4x4 without extensions, smallest queues"
+ZEROS: Final = "4x8, 256-bit bus, patch"
+CHAIN: Final = "4x4, batch 2, chain memory"
+TABLES: Final = "4x4, batch 2, look-up tables"
+ROWS: Final = "4x4, rows in two passes"
+
+
+def rtl_fault(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
+    """One in `file` of hw."""
+    return Fault(name=name, package="hw", file=file, line=line, faulty=faulty, breaks=breaks, machine=machine)
+
+
+def simulator_fault(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
+    """One in `file` of sim."""
+    return Fault(
+        name=name, package="sim", file=file, line=line, faulty=faulty, breaks=breaks, machine=machine
+    )
