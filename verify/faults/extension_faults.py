@@ -1,10 +1,10 @@
-"""Faults of hardware that not every machine has: chain memory, taps, look-up tables, rows."""
+"""Faults of hardware that not every machine has: chain memory, taps, look-up tables, rows, wide loads, folds."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from .fault import CHAIN, ROWS, TABLES, Fault, rtl_fault, simulator_fault
+from .fault import CHAIN, FOLDS, QUARTERS, ROWS, SWEEPS, TABLES, WIDE, Fault, rtl_fault, simulator_fault
 
 EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
     rtl_fault(
@@ -118,5 +118,117 @@ EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
         "own_zero_point = zero_point",
         "what a look-up finds has the zero point of what it looked up",
         TABLES,
+    ),
+    rtl_fault(
+        "ages of a sweep",
+        "compute/array.py",
+        "newest = list(items)",
+        "newest = list(newest)",
+        "all that a sweep holds are the positions of the operation before",
+        SWEEPS,
+    ),
+    rtl_fault(
+        "weights of a sweep",
+        "compute/array.py",
+        "place = (count - TAPS * (u // TAPS + 1) + u % TAPS) * self.inputs + lane // narrow",
+        "place = u * self.inputs + lane // narrow",
+        "the newest positions of a sweep meet the first rows of weights",
+        SWEEPS,
+    ),
+    rtl_fault(
+        "operation that only holds",
+        "compute/pipeline.py",
+        "writes = writes & ~(mode.sweep & ~mode.reset & row[config.sweep_rows.bit_length() - 2])",
+        "writes = second_kind.gemm",
+        "an operation that only holds its positions changes its accumulator",
+        CHAIN,
+    ),
+    simulator_fault(
+        "operation that only holds, simulated",
+        "compute.py",
+        "if w % group >= group // 2:",
+        "if w % group >= group:",
+        "an operation that only holds its positions multiplies them",
+        CHAIN,
+    ),
+    rtl_fault(
+        "rotation of a wide load",
+        "scratchpads.py",
+        "moved = [slots[(i - (1 << distance)) % count] for i in range(count)]",
+        "moved = [slots[(i + (1 << distance)) % count] for i in range(count)]",
+        "neighbours of a vector are written to the banks in front of its own",
+        WIDE,
+    ),
+    rtl_fault(
+        "banks in front of the first",
+        "scratchpads.py",
+        "address = address + (place[:bank_bits] > bank)",
+        "address = address + 0",
+        "neighbours in the banks in front of the first vector's take the words of those before",
+        WIDE,
+    ),
+    rtl_fault(
+        "end of a row in a wide step",
+        "wide_walk.py",
+        "self.taken.eq(Mux(~present.is_data, 1, Mux(ends_phase, present.count, present_room))),",
+        "self.taken.eq(Mux(~present.is_data, 1, present_room)),",
+        "the last step of a row takes what lies behind the row",
+        WIDE,
+    ),
+    simulator_fault(
+        "steps of a wide row",
+        "streams.py",
+        "C[c, C_PATCH] += pads + (at + length - 1) // block - at // block + 1",
+        "C[c, C_PATCH] += pads + (length - 1) // block + 1",
+        "rows that begin inside a block take as many steps as others",
+        CHAIN,
+    ),
+    rtl_fault(
+        "late result of a part",
+        "compute/pipeline.py",
+        "replace=replace[part],",
+        "replace=replace[0],",
+        "lanes take a result on its way to the accumulators where part 0 of a tile wrote one",
+        FOLDS,
+    ),
+    rtl_fault(
+        "result just before of a part",
+        "compute/pipeline.py",
+        "just_before=just_before[part][number],",
+        "just_before=just_before[0][number],",
+        "lanes take the result just before where part 0 of a tile wrote one",
+        FOLDS,
+    ),
+    rtl_fault(
+        "later part of the inputs",
+        "compute/pipeline.py",
+        "stages[1].read.eq(stages[0].read | ~first),",
+        "stages[1].read.eq(stages[0].read),",
+        "an overwriting GEMM replaces what the parts of the inputs before have summed up",
+        FOLDS,
+    ),
+    rtl_fault(
+        "number of a part of the inputs",
+        "compute/array.py",
+        "wanted = Mux(self.shape >= shape, Cat(low, self.tile_part[:shape]), wanted)",
+        "wanted = Mux(self.shape >= shape, Cat(low, self.tile_part[levels - shape :]), wanted)",
+        "groups take the part of the inputs that the number's highest bits say",
+        QUARTERS,
+    ),
+    simulator_fault(
+        "later part of the inputs, simulated",
+        "folds.py",
+        "add = np.int64(row[OVERWRITE] == 0 or part != 0)",
+        "add = np.int64(row[OVERWRITE] == 0 or w % folds != 0)",
+        "later parts of the lanes add where they overwrite",
+        FOLDS,
+    ),
+    simulator_fault(
+        "read port of a later part",
+        "ports.py",
+        "reads = BY_PART",
+        "continue",
+        "an overwriting GEMM leaves the accumulators' read port to the store unit in all operations",
+        FOLDS,
     ),
 )
