@@ -8,16 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, Tensor, quantized_tensor
 from vdla.compiler.graph.int8_operators import (
+    Group,
     Int8AveragePool,
     Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
     Int8Operator,
+    Products,
+    Rows,
 )
 from vdla.compiler.graph.quantization import Quantization
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.post import Combination, Post
+from vdla.isa.rows import exponentials
 
 QUANTIZATION = Quantization(scale=np.float32(0.05), zero_point=0, dtype="int8")
 """Of every tensor."""
@@ -92,6 +96,41 @@ class NetworkBuilder:
         """The name of the sum."""
         combination = Combination(kind="add", ratio_self=0.7, ratio_operand=0.9, offset=3)
         return self.add(Int8Elementwise(combination=combination), (a, b), self.tensors[a].shape)
+
+    def attention(self, queries: str, keys: str, values: str, zero_points: tuple[int, int]) -> str:
+        """Scores of `queries` (1, depth, rows, 1) and `keys` (1, depth, positions, 1), their softmax, and its products
+        with `values` (1, positions, width, 1); the name of the context (1, width, rows, 1). `zero_points` are those of
+        queries and keys."""
+        depth, rows = self.tensors[queries].nchw[1:3]
+        positions, width = self.tensors[values].nchw[1:3]
+        one = (Group(image=0, a=(0, 0), b=(0, 0), output=(0, 0)),)
+        scores = Products(
+            groups=one,
+            rows=rows,
+            columns=positions,
+            depth=depth,
+            zero_points=zero_points,
+            scale=np.float32(0.003),
+            post=Post(zero_point=-5),
+        )
+        shares = Rows(
+            entries=exponentials(0.03),
+            bias=np.zeros(1, np.int32),
+            scale=np.array([255 / 65536], np.float32),
+            post=Post(),
+        )
+        context = Products(
+            groups=one,
+            rows=rows,
+            columns=width,
+            depth=positions,
+            zero_points=(0, 0),
+            scale=np.float32(0.01),
+            post=Post(zero_point=2),
+        )
+        shape = (1, positions, rows, 1)
+        shared = self.add(shares, (self.add(scores, (queries, keys), shape),), shape)
+        return self.add(context, (shared, values), (1, width, rows, 1))
 
     def graph(self, name: str, inputs: tuple[str, ...], last: str) -> Graph:
         """What was built, from `inputs` to the tensor `last`."""

@@ -24,6 +24,7 @@ from vdla.verify.cosim.cases import Launch, case, launch
 from vdla.verify.cosim.compare import differences, run_both
 from vdla.verify.cosim.failure import report_text, write_failure
 from vdla.verify.cosim.machines import default_machines
+from vdla.verify.cosim.networks import compiled, filled_image
 from vdla.verify.cosim.work import CaseResult, Failure, minimize_case, run_case
 
 TINY = load_config("tiny")
@@ -102,6 +103,17 @@ def test_whole_network(name: str):
     simulated = simulate(TINY, program.instructions, image)
     run = simulate_rtl(TINY, program.instructions, image)
     assert differences(simulated, run) == []
+
+
+# The only library here beside those of the named programs: a network on a machine with all optional hardware.
+@pytest.mark.parametrize("source", ["blocks", "attention"])
+def test_networks_on_every_extension(source: str):
+    machine = MACHINES["8x8, 2 folds, every extension and chain memory"]
+    program = compiled(machine, source, 2)
+    assert program is not None
+    image = filled_image(program, np.random.default_rng(0))
+    start = Launch(program=dataclasses.replace(program, image=image), scratchpads=None, random_state=None)
+    assert run_both(machine, start).differences == ()
 
 
 def test_an_engine_that_does_not_finish_differs():

@@ -37,7 +37,7 @@ from vdla.isa.program_builder import (
 )
 from vdla.util.errors import UserError
 
-from .networks import SOURCES, carried_over, compiled, filled_image
+from .networks import GRAPHS, SOURCES, carried_over, compiled, filled_image
 
 SHORTEST, LONGEST = 45, 160
 """Instructions of a window, before mutations."""
@@ -118,7 +118,7 @@ def mutated_program(config: Config, seed: int, uop: NDArray[np.unsignedinteger] 
 def _pick(rng: np.random.Generator, config: Config) -> Program:
     """A compiled network that fits; the small graphs, which fit nearly all, more often. UserError if none fits."""
     for _ in range(_TRIES):
-        count = len(SOURCES) if rng.random() < 0.25 else 4
+        count = len(SOURCES) if rng.random() < 0.25 else len(GRAPHS)
         program = compiled(config, SOURCES[int(rng.integers(count))], int(rng.integers(1, 3)))
         if program is not None:
             return program

@@ -1,9 +1,10 @@
 """Small networks, compiled: what mutated programs are made from.
 
-The graphs are of the kinds that compilers meet (convolutions, depthwise and grouped ones, pools, sums, dense layers);
-two are shipped models. Machines that the compiler does not serve (no `post`, or blocks that differ) get programs
-compiled for a sibling of equal depths and carried over instruction by instruction: what they compute means nothing,
-which is all the same to a comparison of engines.
+The graphs are of the kinds that compilers meet (convolutions, depthwise and grouped ones, pools, sums, dense layers,
+blocks that expand and reduce channels, attention where a machine has it); two are shipped models. Machines that the
+compiler does not serve (no `post`, or blocks that differ) get programs compiled for a sibling of equal depths and
+carried over instruction by instruction: what they compute means nothing, which is all the same to a comparison of
+engines.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.codesign import models
 from vdla.compiler.driver import DoesNotFitError, compile_graph, compile_model
+from vdla.compiler.graph.abilities import Abilities
+from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import (
     Graph,
     quantized_tensor,
@@ -26,12 +29,21 @@ from vdla.isa.program_builder import Instruction
 
 from ..small_networks import QUANTIZATION, NetworkBuilder
 
-SOURCES = ("convolutions", "depthwise", "pools", "dense", "small_cnn", "mlp")
-"""The networks: four small graphs, then shipped models."""
+GRAPHS = ("convolutions", "depthwise", "pools", "dense", "blocks", "attention")
+"""The small graphs; all but the last are for any machine that they fit."""
+SOURCES = (*GRAPHS, "small_cnn", "mlp")
+"""The networks: small graphs, then shipped models."""
+
+_HEAD = 16
+_ROWS, _KEYS = 32, 48
+"""Of attention: channels of queries, keys and values, and how many rows each has; enough to be one kernel on machines
+with a chain memory."""
 
 
-def _graph(source: str) -> Graph:
+def _graph(source: str, config: Config) -> Graph:
     rng = np.random.default_rng(SOURCES.index(source))
+    if source == "attention":
+        return _attention(rng, config)
     shape = (1, 12, 9, 9) if source != "dense" else (2, 40, 1, 1)
     start = quantized_tensor("input", shape, QUANTIZATION)
     network = NetworkBuilder(rng=rng, tensors={"input": start})
@@ -46,9 +58,27 @@ def _graph(source: str) -> Graph:
         case "pools":
             first = network.convolution("input", 8, 5)
             last = network.average_pool(network.max_pool(first, 3, 2))
+        case "blocks":
+            last = network.convolution("input", 4, 1)
+            for filters in (24, 20):
+                deep = network.convolution(network.convolution(last, filters, 1), filters, 3, groups=filters)
+                last = network.add_tensors(network.convolution(deep, 4, 1), last)
         case _:
             last = network.convolution(network.convolution("input", 33, 1), 10, 1)
-    return network.graph(source, ("input",), last)
+    graph = network.graph(source, ("input",), last)
+    return fuse(graph) if source == "blocks" else graph
+
+
+def _attention(rng: np.random.Generator, config: Config) -> Graph:
+    shapes = {"queries": (_HEAD, _ROWS), "keys": (_HEAD, _KEYS), "values": (_KEYS, _HEAD)}
+    tensors = {
+        name: quantized_tensor(name, (1, channels, positions, 1), QUANTIZATION)
+        for name, (channels, positions) in shapes.items()
+    }
+    network = NetworkBuilder(rng=rng, tensors=tensors)
+    zero_points = (3, -2) if config.has("zero_points") else (0, 0)
+    last = network.attention("queries", "keys", "values", zero_points)
+    return network.graph("attention", tuple(shapes), last)
 
 
 @lru_cache(maxsize=2)
@@ -80,15 +110,18 @@ def _served(config: Config) -> Config:
 
 @lru_cache(maxsize=32)
 def compiled(config: Config, source: str, virtual_threads: int) -> Program | None:
-    """The program of network `source` for `config`; None where the network does not fit the machine.
+    """The program of network `source` for `config`; None where that lacks memory or extensions which it takes.
 
     Raises ConfigError where the machine has no sibling that the compiler serves.
     """
     served = _served(config)
+    abilities = Abilities.of(served)
+    if source == "attention" and not (abilities.rows and abilities.products):
+        return None
     try:
         if source in models.NAMES:
             return compile_model(_model(source), served, virtual_threads=virtual_threads).program
-        return compile_graph(_graph(source), served, virtual_threads=virtual_threads).program
+        return compile_graph(_graph(source, served), served, virtual_threads=virtual_threads).program
     except DoesNotFitError:
         return None
 
