@@ -209,8 +209,8 @@ class Config:
                     f"{self.block_in} and folds = {self.block_in // self.block_out}"
                 )
             raise ConfigError(
-                f"extensions: fold needs block_in = block_out, here {self.block_in} and {self.block_out}; {way_out}, or "
-                "leave 'fold' out of `extensions`"
+                f"extensions: fold needs block_in = block_out, here {self.block_in} and {self.block_out}; {way_out}, "
+                "or leave 'fold' out of `extensions`"
             )
         most = self.block_out // LEAST_COLUMNS
         if self.folds > most:
