@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from campaign import representatives
 from vdla.compiler.graph.constants import Constant, pack_spread_weight
-from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.layout import pack_taps_weight, pack_weight
 from vdla.compiler.target.vdla.folds import FoldedWeights, fold_tiles
 from vdla.compiler.te.blocks import Window
@@ -20,7 +19,7 @@ from vdla.sim import simulate
 from .random_networks import builder
 from .random_networks import network as random_network
 from .test_networks import assert_right
-from .test_uneven_blocks import gemm_cycles
+from .test_uneven_blocks import gemm_cycles, network
 
 VTA = load_config("vta")
 EXTENSIONS = ("post", "patch", "depthwise", "taps", "sweep", "fold")
@@ -57,16 +56,6 @@ ALL = {
     "64x16, chained": replace(WIDE, chain_buffer_bytes=1 << 16),
     "32x4": replace(WIDE, block_in=32, block_out=32, folds=8),
 }
-
-
-def network(channels: int, filters: int) -> Graph:
-    """A first layer, an expansion, a depthwise layer, and a projection that adds the first layer's outputs."""
-    b = builder(3)
-    pads = (1, 1, 1, 1)
-    first = b.convolution(b.input(1, 3, 12, 10), channels, (3, 3), (1, 1), pads)
-    wide = b.convolution(first, filters, (1, 1))
-    deep = b.convolution(wide, filters, (3, 3), (1, 1), pads, groups=filters)
-    return b.graph(b.add(b.convolution(deep, channels, (1, 1)), first), deep)
 
 
 @pytest.mark.parametrize("config", MACHINES.values(), ids=MACHINES)
