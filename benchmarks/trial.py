@@ -21,12 +21,11 @@ from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.named_layers import CONVOLUTIONS
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.passes.pipeline import run_pipeline
-from vdla.compiler.target.vdla.link_alone import link_alone
 from vdla.compiler.templates.space import Values
 from vdla.compiler.templates.vdla.lower import pipeline
 from vdla.compiler.templates.vdla.table import template_of
 from vdla.compiler.templates.vdla.template import Expression
-from vdla.compiler.tune.measure.measure_vdla import ACTIVATIONS, VIRTUAL_THREADS, AcceleratorTask
+from vdla.compiler.tune.measure.measure_vdla import VIRTUAL_THREADS, AcceleratorTask, link_lowered
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
 
@@ -55,7 +54,7 @@ class Trial:
         schedule = timed(lambda: template.schedule(config, workload, expression, values))
         passes = pipeline(config, template.copies_by_scope(values, VIRTUAL_THREADS))
         lowered = timed(lambda: run_pipeline(schedule.program, passes, check=False))
-        alone = timed(lambda: link_alone(config, lowered, ACTIVATIONS))
+        alone = timed(lambda: link_lowered(task, lowered))
         result = timed(lambda: simulate(config, alone.instructions, alone.image, data=False))
         return len(alone.instructions), result.cycles, seconds
 

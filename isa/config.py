@@ -297,6 +297,12 @@ class Config:
                 )
             if kind == "inp":
                 self._check_chain_indices()
+        if self.wgt_depth < self.tile_parts:
+            raise ConfigError(
+                f"wgt_buffer_bytes = {self.wgt_buffer_bytes}: with folds = {self.folds} it must hold at least so many "
+                f"tiles of {self.wgt_bytes} bytes, one for each part of a vector's lanes and inputs; use "
+                f"{self.tile_parts * self.wgt_bytes}, or leave 'fold' out of `extensions`"
+            )
         if self.has("taps"):
             self._check_taps()
         if self.acc_banks > self.acc_depth:

@@ -104,6 +104,8 @@ def c_header(config: Config) -> str:
     lines += ["", _define("VDLA_INSTRUCTION_BYTES", config.instruction_bytes)]
     lines.append(_define("VDLA_INSTRUCTION_ALIGNMENT", INSTRUCTION_ALIGNMENT))
     lines += [_define(_macro(name), getattr(config, name)) for name in _SHAPE]
+    if config.has("fold"):
+        lines.append(_define(_macro("folds"), config.folds))
     lines += [_define(_macro(kind, "bytes"), config.element_bytes(kind)) for kind in _KINDS]
     lines += [_define(_macro(kind, "depth"), getattr(config, f"{kind}_depth")) for kind in _DEPTHS]
     if config.chain_buffer_bytes:
@@ -184,6 +186,12 @@ def markdown(config: Config) -> str:
         lines += [
             f"The chain memory holds {config.chain_depth} more input vectors, written by STORE.POST with `chain`; "
             f"`src` indices {config.chain_base} to {last} of GEMM, DEPTHWISE and TAPS read them.",
+            "",
+        ]
+    if config.has("fold"):
+        lines += [
+            f"A weight tile has {config.columns} rows; {config.folds} that follow each other are what a whole input "
+            "and a whole output vector take, in the shape that register FOLD says.",
             "",
         ]
     if config.has("table"):

@@ -135,7 +135,7 @@ def quantities(machine: Config, layers: Layers) -> list[float]:
         peak,
         4096 * machine.memory.bus_bytes / peak,
         machine.inp_depth,
-        machine.wgt_depth,
+        machine.whole_tiles,
         machine.acc_depth,
         scratchpads,
         sum(machine.extra_storage.values()),

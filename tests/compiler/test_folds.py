@@ -11,6 +11,7 @@ from vdla.compiler.target.vdla.folds import FoldedWeights, fold_tiles
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.vdla.folded_alone import weights_alone
 from vdla.compiler.templates.vdla.folded_work import parts_of_tiles
+from vdla.compiler.templates.vdla.rolling_pool import RollingShape
 from vdla.compiler.templates.vdla.workload import windowed
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, program_alone
 from vdla.isa.config import Config, Memory, load_config
@@ -156,3 +157,28 @@ def test_kernels_alone_multiply_what_they_multiply_in_networks():
     alone = program_alone(task, None)
     units = simulate(QUARTER, alone.instructions, alone.image, data=False).units
     assert units["compute"].busy["gemm"] == 3 * 256
+
+
+@pytest.mark.parametrize(("channels", "filters"), [(9, 22), (12, 36)])
+def test_micro_ops_are_counted_as_they_are_emitted(channels, filters):
+    """Shapes that take equally many operations differ in how many parts a tile has at most."""
+    b = builder(9)
+    graph = b.graph(b.convolution(b.input(1, channels, 6, 6), filters, (3, 3), (1, 1), (1, 1, 1, 1)))
+    for depth in (27, 31, 36):
+        assert_right(graph, replace(QUARTER, uop_buffer_bytes=QUARTER.uop_bytes * depth))
+
+
+def test_a_pooled_first_layer_is_expected_to_take_what_it_takes():
+    """Patches of 147 bytes for 64 filters: the estimate counts parts of tiles."""
+    b = builder(8)
+    pads = (3, 3, 3, 3)
+    first = b.convolution(b.input(1, 3, 24, 24), 64, (7, 7), (2, 2), pads)
+    compiled = assert_right(b.graph(b.max_pool(first, (3, 3), (2, 2), (1, 1, 1, 1))), QUARTER)
+    workload = replace(
+        windowed("patch_conv2d_pool", (1, 3, 24, 24), 64, Window(kernel=(7, 7), strides=(2, 2), pads=pads)),
+        pool_kernel=(3, 3),
+        pool_strides=(2, 2),
+        pool_pads=(1, 1, 1, 1),
+    )
+    expected = RollingShape.of(QUARTER, workload).products
+    assert gemm_cycles(compiled) == pytest.approx(expected, rel=0.1)

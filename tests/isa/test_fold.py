@@ -130,6 +130,7 @@ def test_array_and_tile_have_the_columns_that_are_left():
         ({"block_in": 8, "extensions": ("fold",)}, "here 8 and 16; make them equal, or leave"),
         ({"block_in": 64, "extensions": ("fold",)}, "has block_out = 64 and folds = 4, or leave"),
         ({"folds": 8}, "folds = 8: leaves fewer than 4 of 16 columns; at most 4"),
+        ({"wgt_buffer_bytes": 128, "folds": 4}, "at least so many tiles of 64 bytes.*use 256"),
         ({"folds": 3}, "folds = 3: must be a power of two"),
     ],
 )

@@ -120,7 +120,12 @@ class PartsOfTiles:
             for item in walk(program)
             if isinstance(item, Copy) and item.destination.buffer.name == region.buffer.name
         ]
-        if any(item.source.buffer.name != WEIGHTS for item in loads):
+        sources = {item.source.buffer.name for item in loads}
+        if WEIGHTS in sources and len(sources) > 1:
+            raise ValueError(
+                f"{region.buffer.name} holds the kernel's weights and others, which lie in other shapes"
+            )
+        if WEIGHTS not in sources:
             weights = None
         self.count = config.tile_parts
         self.shape = 0 if weights is None else weights.shape

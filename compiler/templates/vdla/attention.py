@@ -72,7 +72,7 @@ def _limits(config: Config, workload: Workload, tile: np.ndarray) -> dict[str, n
         "the entries of rows": tile <= config.row_depth,
         "the parameter table": one * ENTRIES <= config.par_depth,
         "the elements of a row": one * keys * config.block_out <= MOST_ELEMENTS,
-        "the micro-op memory": one * (tiles // 2 + keys) <= config.uop_depth,
+        "the micro-op memory": one * config.tile_parts * (tiles // 2 + keys) <= config.uop_depth,
     }
 
 
@@ -96,7 +96,8 @@ class Turn:
         """The turn of tiles of these many queries."""
         depth, keys, width = _blocks(config, workload)
         alone, passes = post_latency(config) + STORE_GAP, config.post_passes
-        scored = tile * keys * depth
+        products = tile * config.tile_parts  # of activations, which have all parts
+        scored = products * keys * depth
         # Where both tiles' sums lie in one bank the array leaves only cycles in which it overwrites.
         apart = tiles_apart(config, keys, width, tile)
         waits = [np.where(apart, 0, tile * blocks) for blocks in (keys * (depth - 1), width * (keys - 1))]
@@ -104,9 +105,9 @@ class Turn:
         return Turn(
             scored=scored,
             shared=3 * (tile * keys * passes + alone) + waits[0],
-            summed=tile * keys * width,
+            summed=products * keys * width,
             kept=tile * keys * passes + alone,
-            widened=tile * keys,
+            widened=products * keys,
             stored=tile * width * max(float(passes), beats) + alone + config.memory.write_latency + waits[1],
         )
 

@@ -49,8 +49,11 @@ def space(config: Config, workload: Workload) -> Space:
         levels={"data": innermost(workload), "weights": CHUNK},
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
-        # One product a cycle, every byte at least once.
-        floor=max(_products(config, workload, shape), moved + shape.stored_beats(config)),
+        # One product a cycle, every byte at least once; of a tile between groups a machine that folds takes one part.
+        floor=max(
+            _products(config, workload, shape) / _parts(config, workload)[0],
+            moved + shape.stored_beats(config),
+        ),
     )
 
 

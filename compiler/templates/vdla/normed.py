@@ -18,6 +18,7 @@ from ...te.ops.rows import Shares
 from ...te.post import PLAIN, Post
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from .estimate import FITTED, LOAD_LATENCY, Fitted, together
+from .folded_work import parts_of_tiles
 from .normed_program import (
     NormedShape,
     NormedTiles,
@@ -82,7 +83,7 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
         "the weight scratchpad": one * (inputs * outputs + 1) <= config.whole_tiles,
         "the entries of rows": rows <= config.row_depth,
         "the elements of a row": one * outputs * config.block_out <= MOST_ELEMENTS,
-        "the micro-op memory": outputs * chunk * one <= config.uop_depth,
+        "the micro-op memory": outputs * chunk * one * config.tile_parts <= config.uop_depth,
     }
 
 
@@ -105,14 +106,16 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
         + parameters
     )
     normed = vectors * passes + np.maximum(vectors * passes, beats) + 2 * alone + parameters
-    summed, read = vectors * inputs, rows * inputs * in_beats
+    each, _ = parts_of_tiles(config, workload.channels, workload.filters)
+    summed, read = vectors * inputs * each, rows * inputs * in_beats
+    widened = vectors * config.tile_parts  # by the unit matrix
     moved = read + beats * (3 + operand) + 2 * outputs * config.par_bytes / bus
     # What was stored a turn before comes back behind the inputs of most chunks, and in front of the others: the array
     # waits where these chunks, or those that lie in buffers, are summed earlier.
     chunks, back = inputs // chunk, beats + latency + chunk * rows * in_beats
-    buffered = values["copies"] * chunk * vectors
-    waits = np.maximum(back - buffered, stored + back - chunks_in_front(chunks) * chunk * vectors)
-    turn = together(FITTED.sharpness, summed + vectors + np.maximum(0.0, waits), stored + normed, moved)
+    buffered = values["copies"] * chunk * vectors * each
+    waits = np.maximum(back - buffered, stored + back - chunks_in_front(chunks) * chunk * vectors * each)
+    turn = together(FITTED.sharpness, summed + widened + np.maximum(0.0, waits), stored + normed, moved)
     weights = inputs * outputs * config.whole_tile_bytes / bus
     # The layer in front hides a part of the weights, and the one behind begins beside the last normalization.
     beside = weights / chunks + np.maximum(0.0, weights + moved - turn)

@@ -161,6 +161,6 @@ def _layouts(
                 and layout.vectors <= PATCH_LIMIT
                 and min(layout.rows, behind - workload.height) <= PAD_LIMIT
                 and columns * layout.products * filters <= config.whole_tiles
-                and layout.products <= config.uop_depth
+                and layout.products * config.tile_parts <= config.uop_depth
             ):
                 yield layout

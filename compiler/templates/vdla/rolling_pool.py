@@ -18,6 +18,7 @@ from ...te.ops.patch_layout import PatchLayout
 from ...te.ops.rolling_pool import Ring, rings_of
 from ..space import ESTIMATE, Account, Axis, Columns, EmptySpaceError, Space, Values
 from .estimate import FITTED, Fitted, fits, together
+from .folded_work import patch_weights
 from .patch_layouts import loading_steps, rolling_layout
 from .template import Details, Expression, VdlaTemplate
 from .tile_space import CAPACITIES, MOST_COPIES, SLACK, balanced_sizes, copies_axis, up_to
@@ -27,7 +28,8 @@ from .workload import LayerShape, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingShape:
-    """What the space needs to know: `columns` of `rows` of sums of `vectors` products each, pooled to `pooled` rows.
+    """What the space needs to know: `columns` of `rows` of sums of `vectors` products each, of so many `parts`, pooled
+    to `pooled` rows.
 
     Sums lie in a `ring`, in rows of `width`. With `patch_rows` patches of the `layout` lie in a ring of so many rows.
     """
@@ -46,6 +48,7 @@ class RollingShape:
     layout: PatchLayout
     patch_rows: int | None
     steps: float
+    parts: float
     store: int
 
     @staticmethod
@@ -63,7 +66,7 @@ class RollingShape:
     @property
     def products(self) -> float:
         """Cycles of the array."""
-        return 1.0 * self.images * self.filters * self.rows * self.columns * self.vectors
+        return 1.0 * self.images * self.filters * self.rows * self.columns * self.vectors * self.parts
 
     def cycles(self, pool: Window) -> float:
         """Cycles in which rows are loaded, computed and pooled side by side.
@@ -100,8 +103,15 @@ def _with_ring(config: Config, workload: Workload, ring: Ring) -> RollingShape:
         layout=layout,
         patch_rows=patch_rows,
         steps=groups * loading_steps(workload, LayerShape.of(config, workload), layout),
+        parts=_parts(config, workload, layout),
         store=ring.filters * wide * workload.pool.kernel[0] * workload.pool.kernel[1],
     )
+
+
+def _parts(config: Config, workload: Workload, layout: PatchLayout) -> float:
+    """Operations of the array for a whole weight tile, on average."""
+    weights = patch_weights(config, workload, layout) if config.has("fold") else None
+    return 1.0 if weights is None else int(weights.used.sum()) * config.tile_parts / weights.used.size
 
 
 def _filter_blocks(config: Config, workload: Workload) -> int:
