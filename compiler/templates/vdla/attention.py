@@ -96,8 +96,9 @@ class Turn:
         """The turn of tiles of these many queries."""
         depth, keys, width = _blocks(config, workload)
         alone, passes = post_latency(config) + STORE_GAP, config.post_passes
-        products = tile * config.tile_parts  # of activations, which have all parts
-        scored = products * keys * depth
+        # Parts of tiles are not counted: what three kernels take is estimated so low that none would be joined, and
+        # joined ones take fewer cycles on machines that fold, too.
+        scored = tile * keys * depth
         # Where both tiles' sums lie in one bank the array leaves only cycles in which it overwrites.
         apart = tiles_apart(config, keys, width, tile)
         waits = [np.where(apart, 0, tile * blocks) for blocks in (keys * (depth - 1), width * (keys - 1))]
@@ -105,9 +106,9 @@ class Turn:
         return Turn(
             scored=scored,
             shared=3 * (tile * keys * passes + alone) + waits[0],
-            summed=products * keys * width,
+            summed=tile * keys * width,
             kept=tile * keys * passes + alone,
-            widened=products * keys,
+            widened=tile * keys,
             stored=tile * width * max(float(passes), beats) + alone + config.memory.write_latency + waits[1],
         )
 
