@@ -35,7 +35,7 @@ ROW_BITS = VALUE_BITS + FACTOR_BITS + SHIFT_BITS + SUM_BITS + 4
 """Bits that are kept of a row: whole bytes."""
 
 LEAST_COLUMNS = 4
-"""Columns of the smallest array."""
+"""Columns of the smallest array, whether it folds or not."""
 
 TABLE_BYTES = 256
 """Bytes of a look-up table: an int8 for every int8."""
@@ -93,15 +93,16 @@ class Config:
     tile [columns][block_in] int8, an accumulator vector [batch][block_out] int32, an output vector [batch][block_out]
     int8. `columns` is block_out, or block_out / `folds` with the extension `fold`. `post_lanes` copies of STORE.POST's
     arithmetic serve an output vector in batch * block_out / post_lanes passes (None: all lanes at once). FIFOs whose
-    size is None follow from the bus
-    (`fifos.py`); `fifo_bytes` has the size of each. Raises ConfigError, with the reason, for a machine
-    that cannot be encoded.
+    size is None follow from the bus (`fifos.py`); `fifo_bytes` has the size of each. Raises ConfigError, with the
+    reason, for a machine that cannot be encoded.
     """
 
     name: str = "custom"
     batch: int = parameter(1, "input vectors that share a weight tile", low=1, high=8, power_of_two=True)
     block_in: int = parameter(16, "int8 elements of an input vector", low=4, high=128, power_of_two=True)
-    block_out: int = parameter(16, "lanes of an output vector", low=4, high=128, power_of_two=True)
+    block_out: int = parameter(
+        16, "lanes of an output vector", low=LEAST_COLUMNS, high=128, power_of_two=True
+    )
     uop_buffer_bytes: int = parameter(32 * KIB, "micro-op memory; whole micro-ops", unit="bytes")
     inp_buffer_bytes: int = parameter(32 * KIB, "input scratchpad; whole vectors", unit="bytes")
     wgt_buffer_bytes: int = parameter(256 * KIB, "weight scratchpad; whole tiles", unit="bytes")

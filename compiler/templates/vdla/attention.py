@@ -96,8 +96,8 @@ class Turn:
         """The turn of tiles of these many queries."""
         depth, keys, width = _blocks(config, workload)
         alone, passes = post_latency(config) + STORE_GAP, config.post_passes
-        # Parts of tiles are not counted: what three kernels take is estimated so low that none would be joined, and
-        # joined ones take fewer cycles on machines that fold, too.
+        # Parts of tiles are not counted here. The estimate of three kernels is too low: beside it none would be joined,
+        # although one kernel takes fewer cycles on machines that fold as well.
         scored = tile * keys * depth
         # Where both tiles' sums lie in one bank the array leaves only cycles in which it overwrites.
         apart = tiles_apart(config, keys, width, tile)

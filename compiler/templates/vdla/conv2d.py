@@ -51,7 +51,7 @@ def space(config: Config, workload: Workload) -> Space:
         cost=partial(cost, config, workload, fitted=FITTED),
         # One product a cycle, every byte at least once; of a tile between groups a machine that folds takes one part.
         floor=max(
-            _products(config, workload, shape) / _parts(config, workload)[0],
+            _whole_products(workload, shape),
             moved + shape.stored_beats(config),
         ),
     )
@@ -66,12 +66,16 @@ def _weight_tiles(shape: LayerShape) -> int:
     return shape.output_blocks * shape.vectors * shape.input_blocks * shape.taps
 
 
-def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
-    """Operations of the array."""
+def _whole_products(workload: Workload, shape: LayerShape) -> float:
+    """Products of a vector and a whole weight tile."""
     last = workload.last_vectors
     missing = 0 if last is None else shape.taps - last
-    each, _ = _parts(config, workload)
-    return float(shape.outputs * (shape.input_blocks * shape.taps - missing)) * each
+    return float(shape.outputs * (shape.input_blocks * shape.taps - missing))
+
+
+def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
+    """Operations of the array."""
+    return _whole_products(workload, shape) * _parts(config, workload)[0]
 
 
 def _parts(config: Config, workload: Workload) -> tuple[float, int]:
