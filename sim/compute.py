@@ -195,6 +195,13 @@ def _any_tiles(indices, dst, src, wgt, inp, packed, acc, add, inp_zero, wgt_zero
 
 
 @compiled()
+def _row_shape(inp, wgt, acc):  # type: ignore[no-untyped-def]
+    """(weights of a row, input vectors and output vectors of a position, rows of a tile) of DEPTHWISE and TAPS."""
+    narrow = min(acc.shape[2], inp.shape[2])
+    return narrow, acc.shape[2] // narrow, inp.shape[2] // narrow, wgt.shape[1] * wgt.shape[2] // narrow
+
+
+@compiled()
 def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # type: ignore[no-untyped-def]
     """DEPTHWISE and TAPS; `wgt` int8 (depth, columns, block_in), whose rows are counted one by one.
 
@@ -209,12 +216,7 @@ def run_depthwise(row, here, widths, uop, own, chain_base, inp, wgt, acc):  # ty
     taps = np.int64(POSITIONS if row[KIND] == TAPS else 1)
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     inp_zero, wgt_zero = zero_points(here)
-    narrow = min(acc.shape[2], inp.shape[2])
-    inputs, outputs, rows = (
-        acc.shape[2] // narrow,
-        inp.shape[2] // narrow,
-        wgt.shape[1] * wgt.shape[2] // narrow,
-    )
+    narrow, inputs, outputs, rows = _row_shape(inp, wgt, acc)
     wgt_base = (here[0] >> 32 & 0xFFFF) * rows
     weights = wgt.reshape((wgt.shape[0] * rows, narrow))
     more, group = taps * inputs - 1, taps * inputs * outputs
@@ -280,12 +282,7 @@ def run_sweep(row, here, widths, pads, own, chain_base):  # type: ignore[no-unty
     indices = _split(row, widths, uop)
     acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
     inp_zero, wgt_zero = zero_points(here)
-    narrow = min(acc.shape[2], inp.shape[2])
-    inputs, outputs, rows = (
-        acc.shape[2] // narrow,
-        inp.shape[2] // narrow,
-        wgt.shape[1] * wgt.shape[2] // narrow,
-    )
+    narrow, inputs, outputs, rows = _row_shape(inp, wgt, acc)
     wgt_base = (here[0] >> 32 & 0xFFFF) * rows
     weights = wgt.reshape((wgt.shape[0] * rows, narrow))
     group = sweep_rows(swept, wgt)
