@@ -23,8 +23,7 @@ check() {
 check "ruff format" "$bin/ruff" format --check .
 check "ruff check" "$bin/ruff" check .
 check "pyright" "$bin/pyright"
-import_floors() { (cd .typing && "../$bin/lint-imports" --config ../pyproject.toml --cache-dir ../.import_linter_cache); }
-check "import floors" import_floors
+check "import floors" "$bin/lint-imports" --cache-dir .import_linter_cache
 wait
 if ((${#failed[@]})); then
     echo "failed before pytest: ${failed[*]}"

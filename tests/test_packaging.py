@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -17,14 +18,6 @@ FLOORS = ("util", "isa", "sim", "hw", "compiler", "verify", "codesign", "benchma
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def packages_in_the_tree() -> set[str]:
-    found = {"vdla"}  # the front door, which lies beside the floors
-    for floor in FLOORS:
-        for path in (ROOT / floor).rglob("__init__.py"):
-            found.add(".".join(("vdla", *path.parent.relative_to(ROOT).parts)))
-    return found
-
-
 def tracked_files() -> list[Path]:
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if listing.returncode:
@@ -33,10 +26,9 @@ def tracked_files() -> list[Path]:
     return [path for path in files if path.is_file()]
 
 
-def test_package_list_is_the_tree() -> None:
-    listed = PROJECT["tool"]["setuptools"]["packages"]
-    assert len(listed) == len(set(listed))
-    assert set(listed) == packages_in_the_tree()
+def test_every_floor_is_linked_below_the_import_root() -> None:
+    links = {path.name: os.readlink(path) for path in (ROOT / "vdla").iterdir() if path.is_symlink()}
+    assert links == {floor: f"../{floor}" for floor in FLOORS}
 
 
 def test_every_folder_with_modules_is_a_package() -> None:
@@ -47,34 +39,85 @@ def test_every_folder_with_modules_is_a_package() -> None:
             )
 
 
-def test_wheel_holds_data_and_every_module(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    # Built from a copy: setuptools leaves build folders in the tree it builds.
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree as git has it, links kept: setuptools leaves build folders in the tree it builds."""
+    copy = tmp_path_factory.mktemp("beside") / "vdla"
+    copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
+        shutil.copy(ROOT / name, copy / name)
     for floor in ("vdla", *FLOORS):
-        shutil.copytree(ROOT / floor, source / floor, ignore=shutil.ignore_patterns("__pycache__"))
-    build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
-    done = subprocess.run(
-        [sys.executable, "-c", build, str(tmp_path)], cwd=source, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        names = set(wheel.namelist())
+        shutil.copytree(
+            ROOT / floor, copy / floor, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    return copy
+
+
+def files_of_the_package() -> set[str]:
+    """Paths below the import root of every file that an installation must hold."""
+    files = {"vdla/__init__.py", "vdla/py.typed"}
     for floor in FLOORS:
         for path in (ROOT / floor).rglob("*"):
             # Results are the repository's, not the package's.
-            if path.suffix in (".py", ".toml", ".jsonl") and path.parent != ROOT / "benchmarks" / "results":
-                assert f"vdla/{path.relative_to(ROOT).as_posix()}" in names
-    assert not [name for name in names if name.startswith(("tests/", "vdla/tests/"))]
+            results = ROOT / "benchmarks" / "results"
+            if path.suffix in (".py", ".toml", ".jsonl", ".cpp") and path.parent != results:
+                files.add(f"vdla/{path.relative_to(ROOT).as_posix()}")
+    return files
+
+
+def build(clone: Path, hook: str, *arguments: str) -> str:
+    code = f"import sys; from setuptools import build_meta; print(build_meta.{hook}(*sys.argv[1:]))"
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def test_wheel_holds_data_and_every_module(clone: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / build(clone, "build_wheel", str(tmp_path))) as wheel:
+        names = set(wheel.namelist())
+    assert files_of_the_package() <= names
+    assert not [name for name in names if name.startswith(("tests/", "vdla/tests/", "isa/"))]
+
+
+def test_source_archive_builds_the_same_wheel(clone: Path, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / build(clone, "build_sdist", str(tmp_path))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    unpacked = next(path for path in tmp_path.iterdir() if path.is_dir())
+    with zipfile.ZipFile(tmp_path / build(unpacked, "build_wheel", str(tmp_path))) as wheel:
+        assert files_of_the_package() <= set(wheel.namelist())
+
+
+def test_editable_installation_is_a_plain_path(clone: Path, tmp_path: Path) -> None:
+    # A finder of setuptools would come behind the working folder, where a clone of this name is a namespace package.
+    with zipfile.ZipFile(tmp_path / build(clone, "build_editable", str(tmp_path))) as wheel:
+        paths = [name for name in wheel.namelist() if name.endswith(".pth")]
+        assert len(paths) == 1
+        assert Path(wheel.read(paths[0]).decode().strip()) == clone
+        assert not [name for name in wheel.namelist() if name.endswith(".py")]
+
+
+def test_import_beside_a_clone_of_the_same_name(clone: Path) -> None:
+    code = (
+        "import vdla; print(vdla.__file__); from vdla.isa.config import Config; print(vdla.Config is Config)"
+    )
+    environment = dict(os.environ, PYTHONPATH=str(clone))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=clone.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(clone / "vdla" / "__init__.py"), "True"]
 
 
 def test_imports_point_down() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
-    # .typing/vdla holds all packages as links, so that the linter sees them below one root.
-    command = [str(linter), "--config", "../pyproject.toml", "--cache-dir", "../.import_linter_cache"]
-    done = subprocess.run(command, cwd=ROOT / ".typing", capture_output=True, text=True, check=False)
+    command = [str(linter), "--cache-dir", ".import_linter_cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
