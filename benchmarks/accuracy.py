@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.digit_networks import cnn, digits, patches, transformer
 from vdla.benchmarks.harness.onnx_training import trained
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with

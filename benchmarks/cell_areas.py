@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance
 from vdla.hw.synthesis.cells.area import area_by_module
 from vdla.hw.synthesis.cells.design import CellDesign, map_verilog

@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import onnx
+
 from vdla.benchmarks.harness.command_line import ENTRY
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models

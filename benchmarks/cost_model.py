@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from sketches import bound, timed
 from sketches import cases as sketch_cases
+
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.schedule import LegalityError
 from vdla.compiler.target.cpu.machine import host_target

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.networks import NETWORKS
 from vdla.benchmarks.harness.originals import figures, measured

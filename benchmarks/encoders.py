@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference, onnxruntime_outputs

@@ -14,6 +14,7 @@ import json
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.energy_rows import Replayed, machines, prepare
 from vdla.benchmarks.harness.results import write_results
 from vdla.hw.activity.power import electrical, energy_of

@@ -27,6 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import vdla
 from vdla.benchmarks.harness.results import ROOT, write_results
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import Figures, evaluate
@@ -36,8 +37,6 @@ from vdla.codesign.explore.study import Design
 from vdla.codesign.technology.components import default_components
 from vdla.isa.config import Config
 from vdla.isa.fifos import FIFOS
-
-import vdla
 
 TRIALS, TUNED = 8, 64
 LATENCY = 100

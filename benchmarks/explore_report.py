@@ -20,10 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import vdla
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
-
-import vdla
 
 NETWORKS = ("small_cnn", "mlp")
 SPACE = {

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
 from vdla.codesign.explore.front import hypervolume, pareto

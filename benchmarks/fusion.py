@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs

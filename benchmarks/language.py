@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+
 from vdla.benchmarks.harness.language_models import MODELS, from_embeddings, left_float
 from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results

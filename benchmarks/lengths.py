@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.language_models import WORDS, Feeds, LanguageModel, from_embeddings
 from vdla.benchmarks.harness.quantized import vta_with

@@ -17,6 +17,7 @@ import time
 from statistics import median
 from typing import Any
 
+import vdla
 from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.gpu_models import inputs_of
 from vdla.benchmarks.harness.results import write_results
@@ -24,8 +25,6 @@ from vdla.codesign.models import FLOAT_NAMES, NAMES, build
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.opencl_device import open_device
 from vdla.compiler.target.cuda.tolerances import MODEL_TOLERANCE
-
-import vdla
 
 
 def main() -> None:

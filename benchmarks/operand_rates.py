@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.results import ROOT, provenance, write_results
 from vdla.codesign.explore.networks import Network, load_network
 from vdla.codesign.technology.event_energy import shipped_event_energy

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.quantized import quantize_qdq
 
 SEED = 1

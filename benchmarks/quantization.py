@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
+
 from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs

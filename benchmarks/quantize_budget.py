@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from random import Random
 
 import numpy as np
+
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.explore.front import hypervolume
 from vdla.codesign.models import build, sample_inputs

@@ -14,6 +14,7 @@ import json
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.timing import REPEAT, median_seconds
 from vdla.isa.config import Config, load_config

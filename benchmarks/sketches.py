@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
+
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import LegalityError, Schedule
 from vdla.compiler.schedule.pack import pack_arrays

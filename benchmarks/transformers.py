@@ -18,6 +18,7 @@ import sys
 import time
 
 import numpy as np
+
 from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.peer import session
 from vdla.benchmarks.harness.results import write_results

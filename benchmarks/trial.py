@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
+
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.named_layers import CONVOLUTIONS
 from vdla.codesign.workload_names import accelerator_workload

@@ -30,6 +30,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
 from vdla.codesign.named_layers import CONVOLUTIONS

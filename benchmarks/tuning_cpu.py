@@ -26,6 +26,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.case import measure as measure_case
 from vdla.benchmarks.harness.convolutions import convolution_case
 from vdla.benchmarks.harness.results import write_results

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.tune_run import Options, Watchers
 from vdla.codesign.tune_run_cpu import timed_on, tune_network

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.ir.hash import structural_hash

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from vdla.benchmarks.harness.clusters import cluster
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import Backend

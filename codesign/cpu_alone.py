@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+
 from vdla.compiler.backends.kernels import KernelTime
 from vdla.compiler.backends.llvm import LlvmDevice
 from vdla.compiler.graph.errors import ModelError

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 from numpy.typing import DTypeLike, NDArray
+
 from vdla.compiler.graph.abilities import EVERYTHING, Abilities
 from vdla.compiler.graph.graph import Graph, Tensor
 from vdla.compiler.graph.host import load_outputs, store_inputs

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.onnx_load import opset_of
 from vdla.compiler.graph.onnx_read import is_quantized, read_model

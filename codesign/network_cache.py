@@ -145,6 +145,7 @@ def _external_data(file: ModelFile) -> str:
         return ""
     import onnx
     from google.protobuf.message import DecodeError
+
     from vdla.compiler.graph.errors import ModelError
     from vdla.compiler.graph.external_data import external_data_digest
     from vdla.compiler.graph.model_texts import check_texts

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
+
 from vdla.compiler.cpu_driver import SharedKernels, compile_cpu
 from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.quantize.float_model import FloatModel

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import numpy as np
 import onnx
 from onnx import TensorProto
+
 from vdla.compiler.graph.onnx_read import read_model
 from vdla.compiler.runtime.executable import Executable, Port
 

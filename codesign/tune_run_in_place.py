@@ -8,6 +8,7 @@ from math import inf, isfinite
 from pathlib import Path
 
 import numpy as np
+
 from vdla.compiler.templates.space import Values
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials, Settings

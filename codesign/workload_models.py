@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.target.cuda.machine import CudaTarget

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import helper
+
 from vdla.isa.config import Config
 
 from .cpu_driver import SharedKernels, compile_cpu

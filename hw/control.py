@@ -27,6 +27,7 @@ from operator import or_
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 
 from .axi import LITE_ADDRESS_BITS, OKAY, axi4_lite

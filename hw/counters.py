@@ -8,6 +8,7 @@ from operator import or_
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 from vdla.isa.layout import TOKEN_QUEUES, Unit
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 
 from .read_fifo import word_layout

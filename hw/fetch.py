@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
+
 from vdla.isa.config import Config
 from vdla.isa.layout import TABLE, MemoryType, Opcode, Unit
 from vdla.isa.timing import fetch_burst_instructions

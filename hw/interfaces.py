@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Member, Out, Signature
+
 from vdla.isa.config import Config
 from vdla.isa.extensions import TAPS
 from vdla.isa.timing import READ_BURST_BEATS, most_write_beats

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 
 from .interfaces import Activity, commands, token_pop, token_push

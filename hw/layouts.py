@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amaranth.hdl import Value, signed, unsigned
 from amaranth.lib import data
+
 from vdla.isa.config import Config
 from vdla.isa.layout import Field, formats, register, uop_fields
 

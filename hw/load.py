@@ -10,6 +10,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import connect, flipped
+
 from vdla.isa.config import Config
 from vdla.isa.layout import MemoryType, Opcode
 from vdla.isa.timing import LOADS_IN_FLIGHT

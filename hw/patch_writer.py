@@ -11,6 +11,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 from vdla.isa.timing import PATCH_WINDOW_BYTES
 

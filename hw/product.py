@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.timing import PRODUCT_CYCLES
 
 DIGIT_BITS = 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 from vdla.isa.timing import AXI_BOUNDARY, read_burst_beats
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
+
 from vdla.isa.extensions import TAPS
 
 from .interfaces import banked_read, scratchpad_read, scratchpad_write

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
+
 from vdla.isa.config import Config
 
 from .counting import counted, will_be_full, will_be_some

@@ -14,6 +14,7 @@ from amaranth.hdl import Fragment, MemoryInstance, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
+
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 

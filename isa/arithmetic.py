@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
 from vdla.util.errors import UserError
 
 CONSTANT_BITS = 16

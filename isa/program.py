@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.util.files import read_file
 from vdla.util.npz import NpzError, open_npz
 from vdla.util.whole_files import write_whole

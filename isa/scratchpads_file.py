@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.scratchpads import Contents, typed_scratchpads

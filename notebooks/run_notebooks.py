@@ -17,6 +17,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+
 from vdla.util.whole_files import write_whole
 
 FOLDER = Path(__file__).parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.alu import AluOpcode
 from vdla.util.machine_code import compiled
 

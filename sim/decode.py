@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.alu import alu_extension
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError

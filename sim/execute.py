@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.extensions import TAPS

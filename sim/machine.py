@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 from vdla.isa.fifos import FIFOS
 from vdla.isa.layout import TOKEN_QUEUES, Unit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.timing import REQUEST_GAP, WRITE_DELAY
 
 from .cache import timing_code

@@ -7,6 +7,7 @@ all instructions keep to one bank; those that do not keep a copy of their micro-
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.alu import AluOpcode
 from vdla.isa.timing import alu_cycles
 from vdla.util.machine_code import compiled

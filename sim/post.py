@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.rows import PLANES
 from vdla.util.machine_code import compiled
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.rows import (
     DIFFERENCE_BITS,
     FACTOR_BITS,

@@ -7,6 +7,7 @@ at most one bus word and a beat arrives every cycle: the burst's steps are a clo
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.timing import FIFO_LATENCY, PATCH_STEP_DELAY, ROOM_DELAY, STEP_DELAY, STEP_GAP, STEP_LATENCY
 
 from .cache import timing_code

@@ -7,6 +7,7 @@ cycles 1 .. total.
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.layout import TOKEN_QUEUES
 from vdla.isa.timing import BEGIN_DELAY
 from vdla.util.machine_code import compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.util.machine_code import compiled
 
 ARRAY_MEASURED = (

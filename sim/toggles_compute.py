@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.alu import AluOpcode
 from vdla.isa.extensions import TAPS as POSITIONS
 from vdla.util.machine_code import compiled

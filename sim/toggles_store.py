@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.util.machine_code import compiled
 
 from .decode import operand_shape

@@ -16,6 +16,7 @@ import pytest
 from campaign import CAMPAIGN
 from shipped import FOLDER
 from system_tools import SystemTools, missing_tools
+
 from vdla.codesign.cli.main import main
 from vdla.codesign.cli.process import OBJECTS_BETWEEN_COLLECTIONS
 

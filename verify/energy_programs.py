@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.graph import Graph, quantized_tensor
 from vdla.isa.config import Config

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from vdla.isa.access import Trace
 from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.config import Config

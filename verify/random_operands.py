@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.arithmetic import CONSTANT_BITS
 from vdla.isa.errors import ProgramError
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import LEAST_COLUMNS, TABLE_BYTES, Config, Memory
 from vdla.isa.extensions import EXTENSIONS, TAPS, with_what_they_need

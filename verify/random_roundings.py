@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.arithmetic import UNSIGNED_OFFSET, requantize, wrap_int32
 from vdla.isa.layout import register
 from vdla.isa.program_builder import Instruction

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 from vdla.isa.layout import encode_uops
 from vdla.isa.scratchpads import ROW_MASKS, scratchpad_sizes

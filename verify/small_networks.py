@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, Tensor, quantized_tensor
 from vdla.compiler.graph.int8_operators import (
     Group,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.arithmetic import CONSTANT_BITS, fused_multiply_add
 
 _MANTISSA = 24

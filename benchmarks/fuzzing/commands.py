@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+
 from vdla.codesign.models import build, sample_inputs
 
 from .outcome import call

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 import numpy as np
+
 from vdla.isa.config import Config, Memory
 from vdla.isa.extensions import EXTENSIONS
 from vdla.isa.parameters import declared

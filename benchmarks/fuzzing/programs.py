@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+
 from vdla.isa.config import Config, load_config
 from vdla.isa.program import hex_lines
 from vdla.verify.random_programs import random_program

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+
 from vdla.codesign.cli.process import READER_GONE
 
 from ..harness.command_line import ENTRY

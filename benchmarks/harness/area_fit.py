@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
+
 from vdla.codesign.technology.cell_features import (
     MEMORY_BITS,
     MODULES,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.codesign.technology.cell_features import features_of
 from vdla.compiler.tune.search.cost_model import load_xgboost
 

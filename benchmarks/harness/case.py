@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+
 from vdla.codesign.timing import LEAST_SECONDS, Timed, clock_of, interleaved, ratio
 
 RATIO_IS = "our speed over the peer's: the peer's time / ours, median over the rounds; above 1 ours is faster"

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import onnx
 from onnx import helper
+
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE, OTHER_CONVOLUTIONS, same_window
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.te.blocks import Window

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+
 from vdla.codesign.models.transformers.bert import BertSizes, bert_layer
 from vdla.codesign.models.transformers.writer import Writer, floats
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
+
 from vdla.codesign.technology.event_energy import STRUCTURE, structure_of
 from vdla.codesign.technology.event_features import FEATURES, GROUPS, features_of, part_of_path
 from vdla.codesign.technology.events import Events

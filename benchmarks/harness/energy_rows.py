@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.codesign.technology.event_features import GROUPS, part_of_path
 from vdla.codesign.technology.events import count_events
 from vdla.hw.activity.liberty import Library, read_library

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.templates.gpu.tasks import GPU

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
+
 from vdla.codesign import models
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE, even_window

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 import onnx
+
 from vdla.compiler.cuda_driver import (
     compile_cuda,
     compile_cuda_emulated,

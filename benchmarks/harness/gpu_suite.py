@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+
 from vdla.compiler.runtime.cuda_timing import repetitions_for
 from vdla.compiler.target.cuda.machine import Precision
 from vdla.compiler.target.cuda.tolerances import tolerance

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+
 from vdla.util.errors import UserError
 
 from .gpu_run import in_columns

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import onnx
 from onnx.utils import Extractor
+
 from vdla.codesign.models.transformers import (
     BertSizes,
     Gpt2Sizes,

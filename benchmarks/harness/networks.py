@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.codesign import models
 from vdla.compiler.cpu_driver import compile_cpu
 

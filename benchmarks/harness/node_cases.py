@@ -16,9 +16,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, TypeProto, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
-from vdla.util.errors import UserError
 
 import vdla
+from vdla.util.errors import UserError
 
 Verdict = Literal["right", "wrong", "refused", "crashed"]
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "refused", "crashed")

@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx
 from onnx import numpy_helper
+
 from vdla.util.errors import UserError
 
 # Its functions come from numpy's at run time: type checkers know none of them.

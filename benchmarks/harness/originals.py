@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+
 from vdla.codesign.models.originals import NAMES, build_original, original
 
 from .outside import measure_file

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+
 from vdla.codesign.evaluate import ONNXRUNTIME
 from vdla.codesign.models.originals import NAMES
 from vdla.codesign.output_check import check_outputs

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.util.errors import UserError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
+
 from vdla.codesign.report.accounts import run_account
 from vdla.codesign.report.plots import layers_png, roofline_png
 from vdla.isa.config import load_config

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from onnx import TensorProto, helper
+
 from vdla.codesign.evaluate import kernels_saturate
 from vdla.codesign.timing import Timed
 from vdla.compiler.ir.stmt import Program

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.isa.config import Config, load_config
 
 NEEDED = ("table", "broadcast", "rows", "zero_points")

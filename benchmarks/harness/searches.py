@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+
 from vdla.compiler.templates.space import Space
 from vdla.compiler.tune.search.baselines import RandomSearch
 from vdla.compiler.tune.search.cost_model import Samples

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 from onnx import helper
+
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE, same_window
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.te.blocks import Window

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import onnx
     from numpy.typing import ArrayLike
+
     from vdla.compiler.runtime.lengths import Lengths
     from vdla.compiler.tune.records.book import RecordBook
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
 from vdla.compiler.graph.quantize.float_model import FloatModel
 from vdla.compiler.graph.quantize.histogram import Method
 from vdla.compiler.graph.quantize.observe import Arrays

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from vdla.compiler.runtime.accelerator import AcceleratorExecutable, KernelExecutable
 from vdla.compiler.runtime.executable import Executable
 from vdla.isa.config import Config

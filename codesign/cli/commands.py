@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import typer
+
 from vdla.util.errors import UserError
 from vdla.util.printable import printable
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+
 from vdla.util.printable import printable
 from vdla.util.user_files import check_destination
 from vdla.util.whole_files import write_whole

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 

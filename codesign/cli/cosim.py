@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
 from vdla.isa.config import Config, load_config
 from vdla.util.errors import UserError
 from vdla.util.printable import printable

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from vdla.isa.config import load_config
 from vdla.util.user_files import check_directory
 

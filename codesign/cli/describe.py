@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 

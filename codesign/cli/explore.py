@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
 from vdla.util.errors import UserError
 
 from ..explore.schedules import FRONT_TRIALS

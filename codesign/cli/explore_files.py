@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table
+
 from vdla.util.printable import printable
 
 from .output import end_failed, note, print_json, steps, text_console

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from vdla.util.user_files import check_destination
 from vdla.util.whole_files import write_whole
 

@@ -18,6 +18,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+
 from vdla.util.printable import printable
 
 from ..report.console import PlainConsole

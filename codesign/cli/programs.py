@@ -8,6 +8,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+
 from vdla.isa.config import load_config
 from vdla.isa.program import Program, bare_program, from_bytes, hex_lines, read_hex, to_bytes
 from vdla.util.errors import UserError

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 from vdla.util.whole_files import write_whole

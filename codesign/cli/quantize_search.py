@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.box import SIMPLE
 from rich.table import Table
+
 from vdla.util.printable import printable
 from vdla.util.user_files import check_destination, check_directory
 

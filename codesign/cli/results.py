@@ -9,6 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vdla.util.errors import UserError
 
 from ..report.console import PlainConsole

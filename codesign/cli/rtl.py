@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_directory, make_directory

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+
 from vdla.isa.config import load_config
 from vdla.isa.program import save_program
 from vdla.util.errors import UserError

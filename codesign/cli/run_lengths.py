@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import typer
+
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 from vdla.util.whole_files import write_whole

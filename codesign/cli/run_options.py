@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import typer
+
 from vdla.util.errors import UserError
 
 from ..network_options import NetworkOptions

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import numpy as np
 import typer
 from rich.table import Table
+
 from vdla.isa.config import Config, load_config
 from vdla.isa.errors import ProgramError
 from vdla.isa.program import bare_program, read_hex

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 from rich.text import Text
+
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 from vdla.util.printable import printable

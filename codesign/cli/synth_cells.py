@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+
 from vdla.isa.config import Config
 from vdla.util.user_files import whole_directory
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import typer
+
 from vdla.util.errors import UserError
 
 from ..tune_places import Gpu

@@ -15,6 +15,7 @@ from rich.progress import (
     TaskID,
     TextColumn,
 )
+
 from vdla.util.printable import printable
 
 from ..report.console import PlainConsole

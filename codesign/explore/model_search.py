@@ -18,6 +18,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
+
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 

@@ -11,6 +11,7 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.compiler.graph.cost import as_convolution, convolution_shape, count_macs, input_bytes
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.int8_operators import Int8Convolution

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 from vdla.util.user_files import make_directory

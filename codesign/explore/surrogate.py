@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.compiler.tune.search.cost_model import load_xgboost
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+
 from vdla.util.errors import UserError
 from vdla.util.whole_files import write_whole
 

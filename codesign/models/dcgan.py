@@ -7,6 +7,7 @@ that double rows and columns and halve the channels.
 
 import numpy as np
 import onnx
+
 from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .layers import INPUT

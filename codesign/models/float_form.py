@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx
+
 from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .calibrate import Calibrated

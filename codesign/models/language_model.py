@@ -6,6 +6,7 @@ sequences of 35 words, a vocabulary of 10,000. Its inputs are embedded words.
 
 import numpy as np
 import onnx
+
 from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .layers import INPUT

@@ -5,6 +5,7 @@ from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
+
 from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .layers import INPUT, AveragePool, Convolution, MaxPool, Network

@@ -5,6 +5,7 @@ DequantizeLinear each, every activation passes one QuantizeLinear and one Dequan
 """
 
 import onnx
+
 from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool, Network

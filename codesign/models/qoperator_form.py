@@ -6,6 +6,7 @@ domain: QLinearAdd, QLinearAveragePool, QLinearGlobalAveragePool and QGemm. MaxP
 
 import numpy as np
 import onnx
+
 from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool, Network

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+
 from vdla.compiler.cpu_driver import SharedKernels, compile_cpu
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.abilities import Abilities

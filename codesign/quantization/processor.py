@@ -8,6 +8,7 @@ from math import inf, prod
 from typing import Literal
 
 import onnx
+
 from vdla.compiler.graph.onnx_context import read_node
 from vdla.util.errors import UserError
 

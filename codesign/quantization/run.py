@@ -9,6 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import onnx
+
 from vdla.compiler.cpu_driver import SharedKernels
 from vdla.compiler.graph.quantize.decisions import check_products, fix, layers_of
 from vdla.compiler.graph.quantize.float_model import FloatModel

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Literal
 
 import numpy as np
+
 from vdla.compiler.graph.quantize.decisions import Decisions
 
 from ..explore.front import pareto

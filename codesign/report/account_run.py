@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 import numpy as np
+
 from vdla.compiler.driver import Compiled
 from vdla.compiler.graph.cost import input_bytes, input_read
 from vdla.compiler.graph.graph import Graph, Node

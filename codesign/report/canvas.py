@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
+
 from vdla.util.printable import printable
 
 INK, MUTED, GRID = "#1f2430", "#6b7280", "#e3e6ea"

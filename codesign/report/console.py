@@ -6,6 +6,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
+
 from vdla.util.printable import printable
 
 

@@ -15,6 +15,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
     TrackEvent,
 )
 from perfetto.trace_builder.proto_builder import TraceProtoBuilder
+
 from vdla.util.printable import printable
 
 SEQUENCE = 1

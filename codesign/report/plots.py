@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 
 from .accounts import LayerAccount, RunAccount

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.box import SIMPLE
 from rich.table import Table
+
 from vdla.compiler.backends.kernels import KernelTime, Peaks
 from vdla.util.printable import printable
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.layout import Opcode
 from vdla.isa.program import Program
 

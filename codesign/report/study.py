@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.util.errors import UserError
 from vdla.util.user_files import read_whole
 

@@ -9,6 +9,7 @@ from rich.box import SIMPLE
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+
 from vdla.util.printable import printable
 
 from .accounts import RunAccount

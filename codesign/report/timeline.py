@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.assembler import instruction_text
 from vdla.isa.layout import Unit, extract, format_names, formats, unit_of
 from vdla.isa.program import Program, instruction_address

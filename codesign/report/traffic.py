@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 from vdla.isa.layout import (
     ROWS,

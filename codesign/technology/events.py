@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.alu import AluOpcode
 from vdla.isa.extensions import TAPS
 from vdla.isa.layout import Unit

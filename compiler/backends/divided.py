@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.util.errors import UserError
 
 from ..graph.onnx_read import Source

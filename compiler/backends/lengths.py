@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+
 from vdla.util.errors import UserError
 
 from ..graph.onnx_load import sized_models

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.isa.program import Program as MachineProgram
 from vdla.isa.program import Segment
 from vdla.util.errors import UserError

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.arithmetic import INT8_HIGH, INT8_LOW, ScaleError, requantize
 
 from ..te.post import Post

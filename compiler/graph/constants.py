@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from .layout import dense_groups, dilated_columns, pack_activation, pack_weight

@@ -12,6 +12,7 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ..ir.visit import walk_expr

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+
 from vdla.isa.arithmetic import wrap_int32
 
 from ..te.blocks import Window

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.util.files import MOST_BYTES, open_file
 
 from .errors import ModelError

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+
 from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
 from ..ir.types import DType

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
 from vdla.isa.rows import normalized_shares, softmax_shares
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ..te.blocks import Blocks, Window, ceil_div

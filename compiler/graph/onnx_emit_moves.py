@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.arithmetic import average_pool_scale, requantize_scale
 
 from ..te.blocks import Window

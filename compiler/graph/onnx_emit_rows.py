@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.arithmetic import requantize_scale
 from vdla.isa.rows import FRACTION_BITS, exponentials
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+
 from vdla.isa.rows import ENTRY_BITS
 
 from .int8_operators import Channels

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
+
 from vdla.util.files import read_file
 
 from .errors import ModelError

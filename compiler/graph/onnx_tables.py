@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.arithmetic import dequantize
 
 from .abilities import needs

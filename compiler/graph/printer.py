@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 
 import numpy as np
+
 from vdla.util.printable import printable
 
 from ..ir.printer import format_expr

@@ -6,6 +6,7 @@ An int8 operand has 256 values, so equality is not argued but tried out.
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.arithmetic import dequantize, quantize, rescale, rescale_ratio
 
 from .quantization import Quantization

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 import ml_dtypes
+
 from vdla.util.errors import UserError
 
 from .expr import OPERATORS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var

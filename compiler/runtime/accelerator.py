@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from vdla.isa.program import Program
 from vdla.sim import SimulationResult, simulate
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
 from vdla.isa.program import Program
 
 from ..graph.graph import Graph

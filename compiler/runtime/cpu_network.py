@@ -11,6 +11,7 @@ from itertools import groupby
 from statistics import median
 
 import numpy as np
+
 from vdla.util.machine_memory import memory_problem
 
 from ..graph.graph import Graph, Tensor

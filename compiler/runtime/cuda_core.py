@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+
 from vdla.util.errors import UserError
 
 from ..target.cuda.architectures import STATIC_SHARED_BYTES

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+
 from vdla.util.errors import UserError
 
 from ..target.cuda.architectures import THREADS_PER_BLOCK

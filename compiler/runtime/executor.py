@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
 from vdla.sim import SimulationResult, simulate
 
 from ..graph.host import load_outputs, store_inputs

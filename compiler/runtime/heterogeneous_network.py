@@ -9,6 +9,7 @@ from statistics import median
 from typing import TypeVar
 
 import numpy as np
+
 from vdla.util.errors import UserError
 
 from ..graph.host import InputError, load_output, store_inputs

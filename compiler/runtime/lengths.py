@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from vdla.util.errors import UserError
 
 from .executable import Arrays, AxisRange, Executable, Port

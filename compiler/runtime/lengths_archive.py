@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+
 from vdla.util.errors import UserError
 
 from .archive import DESCRIPTION, first_member, read_archive, read_description, write_archive

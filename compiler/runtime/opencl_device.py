@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+
 from vdla.util.errors import UserError
 
 from .cuda_device import (

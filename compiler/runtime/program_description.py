@@ -12,6 +12,7 @@ from math import prod
 from typing import Any, cast
 
 import numpy as np
+
 from vdla.isa.errors import ConfigError
 from vdla.isa.program import Program, config_from_dict
 from vdla.util.machine_memory import memory_problem

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from .blocks import Window, ceil_div

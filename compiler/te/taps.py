@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+
 from vdla.isa.extensions import TAPS
 
 from .blocks import Window, ceil_div

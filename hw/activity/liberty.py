@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.util.files import read_file
 
 from ..synthesis.liberty_syntax import MOST_BYTES, Group, LibertyError, parse_groups

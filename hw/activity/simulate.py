@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.util.errors import UserError
 from vdla.util.machine_code import compiled
 

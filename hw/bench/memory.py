@@ -10,6 +10,7 @@ from typing import Any
 import cocotb
 from cocotb.task import Task
 from cocotb.triggers import RisingEdge
+
 from vdla.isa.config import Memory
 from vdla.isa.timing import NOISE_READ, NOISE_STALL, memory_noise
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import cocotb
 from cocotb.triggers import RisingEdge
+
 from vdla.isa.config import Memory
 
 from .rules import Address, AxiRules

@@ -8,6 +8,7 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Array, Cat, Module, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
+
 from vdla.isa.config import Config
 
 from ..copies import copies

@@ -7,6 +7,7 @@ from functools import partial
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 from vdla.isa.extensions import TAPS
 

@@ -7,6 +7,7 @@ from functools import partial
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 
 from ..shared_modules import place

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 from vdla.isa.timing import ALU_LATENCY, BEGIN_DELAY, gemm_latency
 

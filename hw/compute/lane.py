@@ -7,6 +7,7 @@ from itertools import pairwise
 from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.config import Config
 

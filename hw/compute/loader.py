@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
+
 from vdla.isa.config import Config
 from vdla.isa.layout import MemoryType
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.timing import alu_cycles

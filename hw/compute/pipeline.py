@@ -9,6 +9,7 @@ from operator import or_
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.extensions import TAPS

@@ -8,6 +8,7 @@ from operator import or_
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import connect, flipped
+
 from vdla.isa.config import Config
 from vdla.isa.layout import INSTRUCTIONS, MemoryType, Opcode
 

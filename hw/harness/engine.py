@@ -12,6 +12,7 @@ from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import TABLE_BYTES, Config, Memory
 from vdla.isa.extensions import TAPS
 from vdla.isa.layout import Unit

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 from vdla.isa.layout import TOKEN_QUEUES, Unit, decode_one, unit_of
 

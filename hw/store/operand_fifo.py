@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 
 from ..read_fifo import word_layout

@@ -10,6 +10,7 @@ from functools import partial
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Member, Out
+
 from vdla.isa.config import TABLE_BYTES, Config
 from vdla.isa.rows import DIFFERENCE_BITS, FACTOR_BITS, PLANES, SHIFT_BITS, VALUE_BITS
 from vdla.isa.timing import ROW_CYCLES, TABLE_CYCLES, post_latency

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 from vdla.isa.parameters import is_power_of_two
 

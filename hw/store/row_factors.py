@@ -3,6 +3,7 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.rows import (
     FACTOR_BITS,
     LENGTH_BITS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import TABLE_BYTES, Config
 from vdla.isa.rows import (
     DIFFERENCE_BITS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 from vdla.isa.rows import DIFFERENCE_BITS, ENTRY_BITS, FACTOR_BITS, SHIFT_BITS, SUM_BITS, VALUE_BITS
 from vdla.isa.timing import ROW_FACTOR_CYCLES, ROW_VALUE_CYCLES, post_latency

@@ -7,6 +7,7 @@ from functools import partial
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import TABLE_BYTES, Config
 from vdla.isa.timing import TABLE_CYCLES
 

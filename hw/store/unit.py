@@ -9,6 +9,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import connect, flipped
+
 from vdla.isa.config import TABLE_BYTES, Config
 from vdla.isa.layout import POST, ROWS, TABLE, Opcode, Unit, registers_of
 from vdla.isa.rows import PLANES

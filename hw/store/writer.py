@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Array, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.isa.config import Config
 from vdla.isa.timing import write_burst_beats
 

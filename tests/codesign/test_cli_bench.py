@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+
 from vdla.benchmarks.harness.case import RATIO_IS
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.isa.assembler import assemble
 from vdla.isa.config import load_config
 from vdla.isa.layout import encode_uops

@@ -12,6 +12,7 @@ from archives import members
 from fake_gpu import FakeDevice
 from float_networks import rounded_network
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.runtime.network_archive import save_network

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+
 from vdla.isa.config import PRESETS, load_config
 
 

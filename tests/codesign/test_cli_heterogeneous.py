@@ -11,6 +11,7 @@ from float_networks import FloatNetwork
 from mixed_networks import MixedNetwork, unoptimized
 from quantizer import quantized
 from rich.console import Console
+
 from vdla.codesign import cpu_alone, evaluate, heterogeneous_run
 from vdla.codesign.cli import run_divided
 from vdla.codesign.cli.targets import parse_targets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.progress import Progress
+
 from vdla.codesign.cli.output import Steps
 
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.isa.config import load_config
 from vdla.isa.layout import encode
 from vdla.isa.program import hex_lines, load_program, read_hex, save_program

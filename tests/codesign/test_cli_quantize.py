@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+
 from vdla.codesign.models import build, sample_inputs
 
 

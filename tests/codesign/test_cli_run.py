@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 from rich.console import Console
 from runtime_integers import addable
+
 from vdla.codesign import evaluate
 from vdla.codesign.cli import run_accelerator
 from vdla.codesign.models import build, sample_inputs

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
 from vdla.isa.assembler import assemble
 from vdla.isa.config import load_config
 from vdla.isa.layout import encode_uops

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from vdla.codesign import models
 from vdla.compiler.tune.records.files import RecordWriter, read_records
 from vdla.compiler.tune.records.record import Record

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from float_networks import FloatNetwork
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.codesign import models
 from vdla.codesign.network_cache import network_key
 from vdla.codesign.tune_options import Options, Watchers

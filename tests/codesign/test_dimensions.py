@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.codesign.dimensions import parse_constants, parse_dimensions
 from vdla.util.errors import UserError
 

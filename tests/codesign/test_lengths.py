@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+
 from vdla.codesign.dimensions import parse_length, parse_pads
 from vdla.codesign.models.transformers import BertSizes, bert, token_inputs
 from vdla.util.errors import UserError

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.codesign import network_cache
 from vdla.codesign.network_cache import cached_network, network_key
 from vdla.compiler.backends.llvm import LlvmCompiler

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.codesign.models.transformers import (
     BertSizes,

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.codesign.samples import index_limits, sample_port
 from vdla.compiler.runtime.executable import Port
 

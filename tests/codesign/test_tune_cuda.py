@@ -12,6 +12,7 @@ from archives import members
 from fake_gpu import FakeDevice, Launched
 from fake_gpu_worker import Loader
 from float_networks import FloatNetwork
+
 from vdla.codesign import tune_run_cuda
 from vdla.codesign.report.tune_table import tune_lines
 from vdla.codesign.tune_options import Options, Watchers

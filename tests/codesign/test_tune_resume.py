@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+
 from vdla.codesign import models
 from vdla.codesign.tune_options import Options, Watchers
 from vdla.codesign.tune_run import legalized_model, subjects_of, tune_alone, tune_network

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.codesign import output_check
 from vdla.codesign.verdict import FLOAT_TOLERANCE, QUANTIZED_TOLERANCE, relative_tolerance, widened, within
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+
 from vdla.codesign.models import build
 
 IMPORTED_AS = {

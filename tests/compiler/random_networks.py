@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+
 from vdla.compiler.graph.geometry import average_divisors, output_plane
 from vdla.compiler.graph.graph import (
     Graph,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.runtime.artifact import Compiled

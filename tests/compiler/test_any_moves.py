@@ -10,6 +10,7 @@ from campaign import examples
 from float_networks import runtime
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import compile_model

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from campaign import representatives
+
 from vdla.benchmarks.outside_networks import quantize
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference, sample_arrays
 from vdla.codesign.models.originals.table import NAMES, build_original, original

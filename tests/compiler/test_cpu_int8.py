@@ -14,6 +14,7 @@ from cross import run_elsewhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead, compile_cpu_graph
 from vdla.compiler.graph.fuse import fuse, fuse_pool
 from vdla.compiler.graph.graph import Graph

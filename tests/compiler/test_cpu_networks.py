@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import targets
 from shipped import shipped
+
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 

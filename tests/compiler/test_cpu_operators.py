@@ -8,6 +8,7 @@ from campaign import examples
 from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.errors import ModelError
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork, runtime
 from onnx import TensorProto, helper, numpy_helper
+
+import vdla
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.errors import ModelError, NodeError
@@ -16,8 +18,6 @@ from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.options import parse_target
-
-import vdla
 
 
 class Rounded(FloatNetwork):

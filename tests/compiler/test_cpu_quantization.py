@@ -7,6 +7,7 @@ import onnx
 import pytest
 from float_networks import FloatNetwork, runtime
 from mixed_networks import MixedNetwork, unoptimized
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model

@@ -12,6 +12,7 @@ from float_networks import relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.errors import ModelError
 

@@ -12,6 +12,7 @@ from archives import members, rewrite
 from fake_gpu import HostDevice
 from float_networks import FloatNetwork, reference, rounded_network, runtime
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, operator_cases

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from kernels import run
+
 from vdla.compiler import cpu_driver, cuda_driver
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.graph.errors import ModelError

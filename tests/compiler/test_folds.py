@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from campaign import representatives
+
 from vdla.compiler.graph.constants import Constant, pack_spread_weight
 from vdla.compiler.graph.layout import pack_taps_weight, pack_weight
 from vdla.compiler.target.vdla.folds import FoldedWeights, fold_tiles

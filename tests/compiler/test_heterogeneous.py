@@ -10,6 +10,7 @@ import onnx
 import pytest
 from float_networks import relative
 from mixed_networks import MixedNetwork, unoptimized
+
 from vdla.compiler import heterogeneous_driver
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import DoesNotFitError, compile_model

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+
 from vdla.benchmarks.harness.language_models import LanguageModel, from_embeddings, left_float
 from vdla.benchmarks.harness.quantized import quantize_qdq
 from vdla.codesign.evaluate import compare_layers

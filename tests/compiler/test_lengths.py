@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+
+import vdla
 from vdla.benchmarks.harness.language_models import Feeds, LanguageModel, from_embeddings, left_float
 from vdla.benchmarks.harness.quantized import quantize_qdq
 from vdla.codesign.models.transformers import BertSizes, Gpt2Sizes, bert, gpt2, mobilebert, token_inputs
@@ -27,8 +29,6 @@ from vdla.compiler.runtime.lengths import Lengths, LengthsExecutable, Rung
 from vdla.compiler.runtime.lengths_archive import save_lengths
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
-
-import vdla
 
 TINY = load_config("tiny")
 MACHINE = replace(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork, relative, runtime
 from mixed_networks import unoptimized
+
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import compile_model

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cuda.emulate import emulate

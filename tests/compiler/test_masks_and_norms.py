@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from float_networks import runtime
 from onnx import TensorProto
+
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.errors import ModelError

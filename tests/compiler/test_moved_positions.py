@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from float_networks import reference, runtime
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import compile_graph, compile_model
 from vdla.compiler.graph.abilities import PROCESSOR

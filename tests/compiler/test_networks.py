@@ -16,6 +16,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shipped import shipped
+
 from vdla.codesign import models
 from vdla.codesign.models.build import Form
 from vdla.compiler.driver import CompileError, compile_graph, compile_model

@@ -13,6 +13,8 @@ from float_networks import FloatNetwork, runtime
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from random_expressions import ROW, SIZE, TYPES, J, buffers, expressions
+
+import vdla
 from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, layer_cases, operator_cases
@@ -24,8 +26,6 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime.cuda_device import DeviceError
 from vdla.compiler.runtime.opencl_device import UNKNOWN_PROCESSOR, open_device
 from vdla.compiler.te.functions import FUNCTIONS
-
-import vdla
 
 CONVOLUTIONS = ("D2",)
 """Beside the operators and those of the networks: a depthwise one."""

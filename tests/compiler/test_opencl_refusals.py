@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from cuda_texts import CASES
 from float_networks import FloatNetwork
+
+import vdla
 from vdla.benchmarks.harness.gpu_models import operator_cases
 from vdla.compiler.backends.backend import CompileOptions
 from vdla.compiler.backends.table import kernel_backend
 from vdla.compiler.runtime.cuda_device import DeviceError
 from vdla.compiler.runtime.opencl_device import open_device
 from vdla.compiler.target.cuda.errors import LoweringError
-
-import vdla
 
 
 def small() -> bytes:

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.graph.errors import ModelError

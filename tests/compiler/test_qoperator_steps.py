@@ -11,14 +11,14 @@ from float_networks import FloatNetwork
 from mixed_networks import unoptimized
 from onnxruntime.quantization import QuantType
 from quantizer import quantized
+
+import vdla
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 from vdla.compiler.runtime.executor import run
-
-import vdla
 
 SHAPE = (1, 3, 8, 8)
 

@@ -10,11 +10,11 @@ import onnxruntime
 import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
+
+import vdla
 from vdla.compiler import cuda_driver
 from vdla.compiler.target.cuda.options import parse_target
 from vdla.util.errors import UserError
-
-import vdla
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 5, 3)).astype(np.float32)

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from float_networks import runtime
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.graph.errors import ModelError

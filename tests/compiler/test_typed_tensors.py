@@ -9,11 +9,11 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
+
+import vdla
 from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.target.cuda.options import parse_target
 from vdla.util.errors import UserError
-
-import vdla
 
 
 def model(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from vdla.codesign.models import build
 
 VDLA = [sys.executable, "-c", "from vdla.codesign.cli.main import main; main()"]

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.graph import budgets
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.floating import onnx_control

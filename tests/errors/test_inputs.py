@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.codesign.models import build
 
 IMAGE = np.zeros((1, 784), np.float32)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from vdla.codesign.cli.interrupts import Interrupts, end_at_once
 
 PROGRAM = """

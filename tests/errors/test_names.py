@@ -11,6 +11,7 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from rich.progress import Progress
 from rich.table import Table
+
 from vdla.codesign.cli import output
 from vdla.codesign.demo import run_demo
 from vdla.codesign.models import build

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from vdla.isa.program import save_program
 from vdla.verify.random_programs import random_config, random_program
 

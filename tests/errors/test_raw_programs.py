@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import encode
 from vdla.isa.program import hex_lines

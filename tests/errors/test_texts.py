@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from onnx import TensorProto, helper
+
 from vdla.codesign.models import build
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_read import read_model

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+
 from vdla.compiler.target.cpu.ahead_of_time import ObjectCode, write_object
 from vdla.compiler.target.cpu.module import Module
 from vdla.compiler.target.cpu.storage import buffer_bytes

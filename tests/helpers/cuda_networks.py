@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 import numpy as np
+
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.graph.graph import Graph

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpu_kernels import windows
+
 from vdla.compiler.ir.expr import Buffer, Const, Var, cast, equal, maximum, minimum, select
 from vdla.compiler.ir.stmt import (
     Alloc,

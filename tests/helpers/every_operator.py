@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.regions import write_regions

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from cuda_on_host import HostLaunch, Place, Tensor, run_source
 from cuda_on_host.modules import tensor_of
+
 from vdla.compiler.runtime.cuda_device import (
     Argument,
     Device,

@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 from fake_gpu import FakeDevice, Handle, Launched, as_device
+
 from vdla.compiler.runtime.cuda_device import DeviceError, DeviceGraph
 from vdla.compiler.templates.gpu.workload import workload_from_dict
 from vdla.compiler.tune.measure.descriptions import (

@@ -9,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+
 from vdla.compiler.tune.measure import trial_cpu
 from vdla.compiler.tune.measure.descriptions import load
 from vdla.compiler.tune.measure.worker import serve

@@ -10,6 +10,7 @@ import onnxruntime
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+
 from vdla.codesign.evaluate import kernels_saturate
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+
 from vdla.compiler.ir.expr import Buffer, Const, Expr, ExprLike, Var, index, minimum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import numpy as np
+
 from vdla.compiler.templates.space import Account, Axis, Columns, Space
 
 ORDERS = tuple(permutations(range(3)))

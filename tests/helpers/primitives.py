@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from vdla.compiler.ir.expr import Buffer, Call, Const, Expr, Var, equal, maximum
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.expr import Binary, Buffer, Cast, Const, Select, Var
 from vdla.compiler.ir.types import DType
 

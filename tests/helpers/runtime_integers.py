@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx
 from onnx import TensorProto, numpy_helper
+
 from vdla.codesign.evaluate import kernels_saturate
 
 WEIGHTS = 64 if kernels_saturate() else 128

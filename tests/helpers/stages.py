@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, quantized_tensor
 from vdla.compiler.graph.int8_operators import Int8Convolution

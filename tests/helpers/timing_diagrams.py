@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
 from vdla.isa import timing
 from vdla.isa.alu import AluOpcode
 from vdla.isa.assembler import assemble

@@ -2,6 +2,7 @@
 
 import pytest
 from gateware import simulate
+
 from vdla.hw import control
 from vdla.hw.control import COUNTERS_AT, IDENTITY, REGISTERS, Control, counter_address
 from vdla.hw.counters import COUNTERS, READ_CYCLES

@@ -2,6 +2,7 @@
 
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
+
 from vdla.hw.copies import copies
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.codesign import models
 from vdla.compiler.driver import compile_model
 from vdla.hw.harness.engine import simulate_rtl

@@ -3,6 +3,7 @@
 from random import Random
 
 from gateware import simulate
+
 from vdla.hw.counters import COUNTERS, CYCLE_COUNTERS, Counters, activities
 from vdla.hw.interfaces import Kind
 from vdla.isa.config import load_config

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.codesign import models, rtl_run
 from vdla.hw.control import REGISTERS
 from vdla.hw.harness import engine, toolchain

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 from amaranth.sim import Simulator
+
 from vdla.hw.fetch import FetchUnit
 from vdla.hw.interfaces import Kind
 from vdla.isa.config import Config, load_config

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 from amaranth.sim import Simulator
+
 from vdla.hw.interfaces import Activity
 from vdla.hw.issue import Issue
 from vdla.hw.tokens import TokenCounter

@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from gateware import simulate, stream_put_all
+
 from vdla.hw.load import LoadUnit
 from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.config import Config, load_config

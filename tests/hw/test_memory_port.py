@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from amaranth.sim import Simulator
+
 from vdla.hw.axi import SLAVE_ERROR
 from vdla.hw.interfaces import Client, Kind
 from vdla.hw.memory_port import MemoryPort

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 from amaranth.sim import Simulator
+
 from vdla.hw.interfaces import Kind
 from vdla.hw.read_fifo import ReadFifo
 from vdla.hw.read_requests import BurstCutter, ReadRequests

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 from gateware import simulate
+
 from vdla.hw.scratchpads import BankedScratchpad, Scratchpad
 from vdla.isa.extensions import TAPS
 

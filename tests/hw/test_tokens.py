@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 from gateware import simulate
+
 from vdla.hw.tokens import TokenCounter
 from vdla.isa.config import load_config
 

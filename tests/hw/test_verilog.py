@@ -7,6 +7,7 @@ import pytest
 from amaranth.hdl import Const, Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
 from vdla.hw.compute.columns import COLUMN
 from vdla.hw.lanes import ACCUMULATOR_LANE, ALU_LANE
 from vdla.hw.shared_modules import SharedModules, place

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 from amaranth.sim import Simulator
+
 from vdla.hw.element_writer import ElementWriter, step_width
 from vdla.hw.patch_writer import PatchWriter
 from vdla.isa.config import Config, load_config

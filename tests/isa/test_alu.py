@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from vdla.hw.compute.lane import CYCLES, lane_controls
 from vdla.isa.alu import ALU_OPERATIONS, AluOpcode, alu_opcodes
 from vdla.isa.assembler import assemble, disassemble

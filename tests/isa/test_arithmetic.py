@@ -7,6 +7,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.isa import arithmetic as ar
 from vdla.util.errors import UserError
 

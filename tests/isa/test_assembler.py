@@ -3,6 +3,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.isa.assembler import (
     assemble,
     assemble_uops,

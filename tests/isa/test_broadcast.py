@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from vdla.codesign.report.traffic import find_runs
 from vdla.isa.arithmetic import combine_multiply
 from vdla.isa.assembler import assemble

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from campaign import representatives
+
 from vdla.isa.access import accesses, advance, start_trace
 from vdla.isa.assembler import assemble
 from vdla.isa.check import MOST_FINDINGS, Finding, check, require_clean

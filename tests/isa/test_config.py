@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+
 from vdla.isa.config import Config, load_config, parse_config, toml_text
 from vdla.isa.errors import ConfigError
 from vdla.isa.program import config_from_dict

@@ -3,6 +3,7 @@ import subprocess
 
 import numpy as np
 import pytest
+
 from vdla.isa.config import load_config
 from vdla.isa.describe import c_header, markdown
 from vdla.isa.layout import encode, encode_uops, formats, register_value, registers_of, uop_fields

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+
 from vdla.isa.config import Config, Memory
 from vdla.isa.describe import field_table
 from vdla.isa.errors import ConfigError

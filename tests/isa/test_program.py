@@ -8,6 +8,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.isa.config import load_config
 from vdla.isa.errors import ProgramError
 from vdla.isa.program import (

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.isa.config import load_config
 from vdla.isa.reference import run_reference
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, load_config

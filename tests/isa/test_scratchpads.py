@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from vdla.isa.config import load_config
 from vdla.isa.errors import ProgramError
 from vdla.isa.layout import decode_uops

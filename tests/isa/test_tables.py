@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from vdla.isa.arithmetic import combine_multiply, requantize
 from vdla.isa.assembler import assemble
 from vdla.isa.check import check

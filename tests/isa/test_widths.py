@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from vdla.isa.assembler import assemble, assemble_uops, disassemble_uops
 from vdla.isa.check import check
 from vdla.isa.config import PRESETS, Config, load_config

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from vdla.isa.config import Config, Memory
 from vdla.isa.fifos import FIFOS
 from vdla.isa.layout import encode

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import slow_model
 from campaign import representatives
+
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import Unit

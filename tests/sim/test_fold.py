@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import slow_model
+
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.errors import ProgramError

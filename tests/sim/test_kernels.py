@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numba import njit
+
 from vdla.isa import arithmetic
 from vdla.isa.timing import memory_noise
 from vdla.sim import kernels

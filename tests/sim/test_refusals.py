@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from vdla.isa.check import check
 from vdla.isa.config import load_config
 from vdla.isa.errors import EncodingError, ProgramError

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from vdla.isa.assembler import assemble, assemble_uops
 from vdla.isa.config import load_config
 from vdla.isa.reference import run_reference

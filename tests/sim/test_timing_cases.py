@@ -8,6 +8,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import Unit, encode, register_value

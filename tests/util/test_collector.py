@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
+
 from vdla.util.collector import collector_paused
 
 

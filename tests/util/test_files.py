@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
 from vdla.compiler.runtime.archive import ArchiveError, describe_saved
 from vdla.util import whole_files
 from vdla.util.errors import UserError

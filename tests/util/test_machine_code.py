@@ -9,6 +9,7 @@ from typing import Any
 
 import numba
 import pytest
+
 from vdla.util import machine_code
 from vdla.util.machine_code import compiled
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.lib import format as npy
+
 from vdla.util import machine_memory
 from vdla.util.machine_memory import memory_problem
 from vdla.util.npz import NpzError, open_npz

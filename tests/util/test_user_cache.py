@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from vdla.util import user_cache
 from vdla.util.user_cache import CacheError, cache_directory, cached, cached_or_made, find_cached
 from vdla.util.whole_files import WriteError

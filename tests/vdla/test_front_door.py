@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vdla.codesign import models
-from vdla.codesign.cli.main import main
 
 import vdla
+from vdla.codesign import models
+from vdla.codesign.cli.main import main
 
 
 def matmul(rows: int = 12, depth: int = 9, columns: int = 20) -> vdla.Schedule:

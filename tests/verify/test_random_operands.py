@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from vdla.isa.arithmetic import CONSTANT_BITS, requantize, rescale
 from vdla.isa.errors import ProgramError
 from vdla.verify.random_operands import (

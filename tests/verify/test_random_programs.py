@@ -2,6 +2,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+
 from vdla.isa.config import load_config
 from vdla.isa.layout import REGISTERS, decode_one, format_names
 from vdla.isa.program import Program, to_bytes

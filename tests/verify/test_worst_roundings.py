@@ -6,6 +6,7 @@ import numpy as np
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.isa.arithmetic import CONSTANT_BITS, fused_multiply_add, requantize
 from vdla.verify.worst_roundings import worst_add, worst_multiply, worst_rescale, worst_totals
 

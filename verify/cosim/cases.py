@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 from vdla.isa.layout import uop_dtype
 from vdla.isa.program import Program

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.hw.harness.engine import RtlError, RtlResult, simulate_rtl
 from vdla.hw.harness.surroundings import PLAIN, Surroundings
 from vdla.isa.config import Config

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vdla.isa.assembler import instruction_text
 from vdla.isa.config import Config, toml_text
 from vdla.isa.program import hex_lines

@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 from vdla.isa.layout import decode_uops
 

@@ -15,6 +15,7 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
+
 from vdla.isa.config import KIB, LEAST_COLUMNS, PRESETS, Config, Memory, load_config
 from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, with_what_they_need
 from vdla.isa.parameters import declared

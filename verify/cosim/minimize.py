@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 import numpy as np
+
 from vdla.isa.check import check
 from vdla.isa.config import Config, Memory
 from vdla.isa.layout import decode_one, encode

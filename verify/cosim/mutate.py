@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.access import loaded_elements
 from vdla.isa.alu import alu_opcodes
 from vdla.isa.check import check

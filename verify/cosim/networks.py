@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.codesign import models
 from vdla.compiler.driver import DoesNotFitError, compile_graph, compile_model
 from vdla.compiler.graph.abilities import Abilities

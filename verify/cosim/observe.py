@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.access import Access, Resource, accesses, advance, start_trace
 from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config

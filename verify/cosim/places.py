@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.hw.counters import COUNTER_BITS, COUNTERS
 from vdla.hw.harness.surroundings import Surroundings
 from vdla.hw.interfaces import ADDRESS_BITS

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+
 from vdla.compiler.ir.expr import Binary, Const, Expr, Var
 from vdla.compiler.ir.grid import AXES
 from vdla.compiler.ir.kernels import is_block_loop, is_thread_loop, phase_at

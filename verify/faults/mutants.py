@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.hw.control import ERROR_BIT, QUIET_BIT
 from vdla.hw.harness.build import build_library
 from vdla.hw.harness.engine import Machine, RtlError

@@ -8,6 +8,7 @@ import sys
 from fractions import Fraction
 
 import numpy as np
+
 import vdla.hw
 import vdla.sim
 from vdla.isa.config import Config

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
 from vdla.isa.config import Config, Memory
 from vdla.isa.parameters import declared
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from vdla.compiler.tune.measure.network_vdla import Settings
 from vdla.isa.config import Config
 from vdla.util.errors import UserError

@@ -14,6 +14,7 @@ from math import inf
 from types import MappingProxyType
 
 import numpy as np
+
 from vdla.compiler.templates.space import EmptySpaceError, Values
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.table import space_of

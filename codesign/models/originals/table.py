@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnx
+
 from vdla.util.errors import UserError
 
 from .classic import alexnet, densenet121, squeezenet1_1, unet, vgg11

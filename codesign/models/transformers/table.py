@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 from onnx import TensorProto
+
 from vdla.util.errors import UserError
 
 from .bert import POSITIONS as BERT_POSITIONS

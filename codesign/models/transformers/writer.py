@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
+
 from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 OPSET = 17

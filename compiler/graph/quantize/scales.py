@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
 from vdla.isa.arithmetic import checked_scales
 
 from ..quantization import ActivationType, Quantization

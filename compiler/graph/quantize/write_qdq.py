@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 from onnx import numpy_helper
+
 from vdla.isa.arithmetic import quantize
 
 from ..onnx_context import read_node

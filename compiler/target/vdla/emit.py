@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from vdla.isa import layout
 from vdla.isa.config import Config
 

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vdla.isa import layout
 from vdla.isa.extensions import TAPS
 

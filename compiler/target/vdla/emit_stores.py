@@ -7,6 +7,7 @@ from itertools import chain as joined
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vdla.isa.config import TABLE_BYTES
 
 from ...ir.stmt import Intrinsic

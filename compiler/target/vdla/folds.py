@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 
 from ...graph.constants import Constant, Form, pack_spread_weight

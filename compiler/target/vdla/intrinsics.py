@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+
 from vdla.isa.alu import AluOpcode, alu_opcodes
 from vdla.isa.config import Config
 from vdla.isa.extensions import TAPS

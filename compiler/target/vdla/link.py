@@ -8,6 +8,7 @@ from math import prod
 from types import MappingProxyType
 
 import numpy as np
+
 from vdla.isa import layout
 from vdla.isa.config import Config
 from vdla.isa.program import Program, Segment

@@ -13,6 +13,7 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.config import Config
 
 from ...ir.expr import Buffer

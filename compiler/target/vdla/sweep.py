@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...ir.stmt import Region

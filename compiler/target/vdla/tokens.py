@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from vdla.isa.layout import FLAG_BITS, TOKEN_QUEUES, Unit
 from vdla.util.machine_code import compiled
 

@@ -7,6 +7,7 @@ from functools import partial
 from math import prod
 
 import numpy as np
+
 from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
 from ...graph.graph import Graph, Node, Tensor

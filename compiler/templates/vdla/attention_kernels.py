@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+
 from vdla.isa.config import Config
 from vdla.isa.rows import planes_of
 

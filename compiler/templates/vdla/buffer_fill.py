@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from .estimate import BufferFill, transfer_cycles

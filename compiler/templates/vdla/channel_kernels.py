@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...graph.constants import Constant

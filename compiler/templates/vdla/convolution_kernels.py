@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...graph.constants import Constant, pack_spread_weight, unpacked

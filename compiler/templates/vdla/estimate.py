@@ -12,6 +12,7 @@ from functools import reduce
 from types import MappingProxyType
 
 import numpy as np
+
 from vdla.isa.config import Config
 from vdla.isa.timing import (
     AXI_BOUNDARY,

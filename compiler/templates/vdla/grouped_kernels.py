@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import gcd, lcm
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...graph.constants import Constant, unpacked

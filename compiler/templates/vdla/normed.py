@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
 from vdla.isa.config import Config
 from vdla.isa.rows import MOST_ELEMENTS
 from vdla.isa.timing import post_latency

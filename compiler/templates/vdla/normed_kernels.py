@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...graph.constants import Constant, unpacked

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal, maximum, minimum

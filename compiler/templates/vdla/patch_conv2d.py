@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...ir.stmt import Program

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import product
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...te.blocks import ceil_div

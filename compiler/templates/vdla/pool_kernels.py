@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import prod
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...graph.constants import Constant, unpacked

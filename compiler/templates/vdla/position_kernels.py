@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...graph.errors import node_error

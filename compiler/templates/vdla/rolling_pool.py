@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...ir.stmt import Program

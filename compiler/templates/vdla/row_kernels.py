@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.config import Config
 from vdla.isa.rows import planes_of
 

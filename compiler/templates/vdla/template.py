@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...graph.constants import Constant, unpacked

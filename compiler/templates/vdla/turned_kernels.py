@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...graph.constants import Constant, pack_operand

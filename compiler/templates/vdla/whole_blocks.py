@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+
 from vdla.isa.config import Config
 
 from ...graph.errors import node_error

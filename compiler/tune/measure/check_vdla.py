@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.sim import simulate
 
 from ...templates.space import Values

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
 from vdla.isa import layout
 from vdla.isa.config import Config
 from vdla.isa.layout import LOADS, TOKEN_QUEUES, Unit

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from vdla.util.errors import UserError
 
 from .point_features import GUESS

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+
 from vdla.benchmarks.fuzzing.kinds import KINDS
 from vdla.benchmarks.fuzzing.outcome import FAILURES
 from vdla.benchmarks.fuzzing.runner import CaseProcess

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import typer
+
 from vdla.benchmarks.fuzzing.commands import CALLS
 from vdla.benchmarks.fuzzing.streams import MATRIX, chosen
 from vdla.codesign.cli.commands import app

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+
 from vdla.benchmarks.fuzzing.drawing import Draw, damaged
 from vdla.benchmarks.fuzzing.models import random_model
 from vdla.benchmarks.fuzzing.outcome import Called, first_failure, judge

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from vdla.benchmarks.harness.case import Case, Row, measure
 from vdla.benchmarks.harness.convolutions import COPIES, convolution_case, marginal
 from vdla.benchmarks.harness.products import int8_product_case, product_case

@@ -15,6 +15,7 @@ import onnx
 import pytest
 from fake_gpu import FakeDevice
 from onnx import helper
+
 from vdla.benchmarks.harness import gpu_suite
 from vdla.benchmarks.harness.float64 import float64_outputs
 from vdla.benchmarks.harness.gpu_models import inputs_of, layer_cases, network_cases, operator_cases

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.benchmarks.harness.gpu_accounts import (
     Measured,
     TilesError,

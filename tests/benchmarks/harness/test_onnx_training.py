@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from float_networks import runtime
 from onnx import helper
+
 from vdla.benchmarks.harness.digit_networks import cnn, digits, patches, transformer
 from vdla.benchmarks.harness.onnx_training import forward, trained
 from vdla.util.errors import UserError

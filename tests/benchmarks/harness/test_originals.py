@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from vdla.benchmarks.harness import originals, results
 from vdla.benchmarks.harness.originals import figures, measured, originals_text
 from vdla.benchmarks.harness.results import ROOT

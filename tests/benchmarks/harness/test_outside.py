@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+
 from vdla.benchmarks.harness.outside import inputs, measure_file, outside_text
 from vdla.benchmarks.harness.peer import model_of, value
 from vdla.benchmarks.harness.results import ROOT

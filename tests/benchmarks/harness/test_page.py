@@ -6,6 +6,7 @@ import re
 from types import MappingProxyType
 
 import pytest
+
 from vdla.benchmarks.harness.page import (
     PageError,
     Row,

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from vdla.benchmarks.harness import results
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from made_up_space import cost, matrix_space
+
 from vdla.benchmarks.harness.results import RESULTS
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
 from vdla.compiler.templates.space import ESTIMATE, Account, Columns, Space

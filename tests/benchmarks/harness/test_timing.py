@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from vdla.codesign.timing import interleaved, median_seconds, ratio, wait_until_idle
 
 

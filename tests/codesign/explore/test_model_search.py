@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from vdla.codesign.explore.evaluate import Figures, NetworkFigures
 from vdla.codesign.explore.front import hypervolume, pareto
 from vdla.codesign.explore.improvement import expected_growth, free_boxes

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from browser import browser, opened
 from playwright.sync_api import Browser, Page
-from vdla.codesign import models
-from vdla.isa.config import load_config, toml_text
 
 import vdla
+from vdla.codesign import models
+from vdla.isa.config import load_config, toml_text
 
 SPACE = {
     "base": "tiny",

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from dask_cluster import cluster
+
+import vdla
 from vdla.codesign import models
 from vdla.codesign.explore import places
 from vdla.codesign.explore.study import Exploration
-
-import vdla
 
 SPACE = {
     "base": "tiny",

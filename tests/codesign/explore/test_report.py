@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+
+import vdla
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import evaluate, from_json, to_json
 from vdla.codesign.explore.networks import load_network
@@ -30,8 +32,6 @@ from vdla.codesign.technology.components import shipped_components
 from vdla.codesign.technology.energy import energy_by_unit
 from vdla.isa.config import load_config
 from vdla.isa.program import load_program
-
-import vdla
 
 TOML = """base = "tiny"
 [fields]

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import vdla
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import Figures, NetworkFigures, from_json, to_json
 from vdla.codesign.explore.study import Exploration
 from vdla.util.errors import UserError
-
-import vdla
 
 SMALL: dict[str, Any] = {
     "base": "tiny",

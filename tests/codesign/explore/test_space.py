@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from vdla.codesign.explore.expressions import parse_expression
 from vdla.codesign.explore.metrics import parse_constraint, parse_objectives
 from vdla.codesign.explore.space import load_space, space_of, without_machine

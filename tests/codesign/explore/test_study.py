@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import vdla
 from vdla.codesign import models
 from vdla.codesign.explore import search
 from vdla.codesign.explore.evaluate import evaluate
@@ -21,8 +23,6 @@ from vdla.codesign.explore.records import RecordsFile
 from vdla.codesign.technology.components import load_components, shipped_components
 from vdla.codesign.technology.events import count_events
 from vdla.isa.config import load_config
-
-import vdla
 
 SPACE = {
     "base": "tiny",

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from vdla.codesign import models
 from vdla.codesign.api.exploration import load_study
 from vdla.codesign.explore import synthesize_front

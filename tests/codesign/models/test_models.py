@@ -9,6 +9,7 @@ import onnx
 import pytest
 from campaign import representatives
 from shipped import shipped
+
 from vdla.codesign import models
 from vdla.codesign.models.layers import Convolution, Dense, count_parameters
 from vdla.codesign.models.topologies import resnet18, resnet50

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+
 from vdla.codesign.models.originals import NAMES, build_original, describe
 from vdla.codesign.models.originals.graph import Graph
 from vdla.util.errors import UserError

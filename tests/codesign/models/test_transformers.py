@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+
+import vdla
 from vdla.codesign.models import TRANSFORMERS, build
 from vdla.codesign.models.transformers import (
     BertSizes,
@@ -31,8 +33,6 @@ from vdla.compiler.graph.onnx_load import with_dimensions
 from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime.executable import Executable, Port
 from vdla.util.errors import UserError
-
-import vdla
 
 BERT = BertSizes(layers=1, width=24, heads=2, inner=48, vocabulary=50)
 MOBILE = MobileBertSizes(layers=1, width=24, embedding=8, bottleneck=12, heads=3, stack=2, vocabulary=50)

@@ -11,14 +11,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+
+import vdla as front_door
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.quantization.processor import CORTEX_A9, node_seconds, operations, parse_processor
 from vdla.compiler.driver import compile_model
 from vdla.compiler.runtime.executor import run
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
-
-import vdla as front_door
 
 BUDGET = 9
 SEARCH = ("--method", "minmax", "--budget", BUDGET, "--json")

@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
+
 from vdla.codesign.explore.front import hypervolume
 from vdla.codesign.quantization.evaluate import Figures
 from vdla.codesign.quantization.search import Move, Search, knee

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 from rich.console import Console
+
 from vdla.codesign.report.accounts import LayerAccount, RunAccount, TotalAccount
 from vdla.codesign.report.canvas import new_figure, plain_ticks, short
 from vdla.codesign.report.plots import LARGEST_CAUSES, layers_png, number_ranges, roofline_png, stacked_causes

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from vdla.codesign.report.split import layer_boundaries
 from vdla.codesign.report.traffic import (
     KINDS,

@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+
+import vdla
 from vdla.benchmarks.cell_areas import HELD_OUT, draw
 from vdla.benchmarks.harness.area_rows import Synthesized, read_rows
 from vdla.benchmarks.harness.results import RESULTS
@@ -14,8 +16,6 @@ from vdla.codesign.technology.cell_model import shipped_cell_model
 from vdla.codesign.technology.components import default_components, load_components, shipped_components
 from vdla.codesign.technology.memories import memories_of
 from vdla.isa.extensions import DEFAULT_EXTENSIONS
-
-import vdla
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from vdla.benchmarks.harness import energy_fit as fit
 from vdla.benchmarks.harness.energy_rows import HELD_OUT, VALIDATION, machines
 from vdla.benchmarks.harness.results import read_results

@@ -18,6 +18,7 @@ from onnxruntime.quantization import (
     quantize_static,
 )
 from runtime_integers import WEIGHTS
+
 from vdla.codesign.evaluate import kernels_saturate
 from vdla.compiler.graph.fuse import fuse, fuse_pool
 from vdla.compiler.graph.graph import Graph

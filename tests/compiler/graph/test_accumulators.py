@@ -7,6 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.driver import compile_model

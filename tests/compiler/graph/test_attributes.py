@@ -3,6 +3,7 @@
 import onnx
 import pytest
 from onnx import TensorProto, helper
+
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_attributes import FLAGS
 from vdla.compiler.graph.onnx_load import load_model

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs, input_bytes, input_read
 from vdla.compiler.graph.geometry import output_plane
 from vdla.compiler.graph.graph import Graph, Node, quantized_tensor

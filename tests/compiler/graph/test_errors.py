@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.errors import InvalidModelError, ModelError
 from vdla.compiler.graph.floating.onnx_import import import_float_model

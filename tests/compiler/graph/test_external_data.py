@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.codesign.network_cache import archive_key
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_load import load_model

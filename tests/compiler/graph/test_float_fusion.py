@@ -10,6 +10,7 @@ from campaign import examples
 from float_networks import FloatNetwork, inferred_shape, reference, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes

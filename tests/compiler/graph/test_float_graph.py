@@ -9,6 +9,7 @@ import onnx
 import pytest
 from float_networks import FloatNetwork, reference, relative, runtime
 from onnx import TensorProto, helper
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.floating.onnx_import import import_float_model

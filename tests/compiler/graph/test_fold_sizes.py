@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.graph.fold_sizes import with_sizes_folded
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64

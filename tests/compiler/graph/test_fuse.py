@@ -8,6 +8,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.graph.fuse import fuse, fuse_pool
 from vdla.compiler.graph.graph import Graph, GraphInput, GraphOutput, Node, quantized_tensor
 from vdla.compiler.graph.int8_operators import (

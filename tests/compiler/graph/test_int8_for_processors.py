@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from vdla.compiler.graph.fuse import fuse_pool
 from vdla.compiler.graph.graph import GraphInput
 from vdla.compiler.graph.int8_for_processors import converted_inputs, for_processors

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.int8_operators import Int8Convolution
 from vdla.compiler.graph.interpret import apply_combination, convolution_sums, interpret

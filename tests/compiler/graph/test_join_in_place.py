@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from float_networks import FloatNetwork, relative, runtime
+
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes

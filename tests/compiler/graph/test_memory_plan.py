@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from vdla.compiler.graph.memory_plan import Buffer, lifetimes, plan_memory
 from vdla.compiler.graph.onnx_import import import_model
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixed_networks import MixedNetwork, unoptimized
 from onnx import TensorProto, helper
+
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.partition import Partition, partition_model

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.accumulators import AccumulatorError, average_bias

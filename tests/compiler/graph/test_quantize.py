@@ -12,6 +12,7 @@ from float_networks import FloatNetwork, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
+
 from vdla.codesign.evaluate import kernels_saturate
 from vdla.compiler.graph.int8_operators import Int8AveragePool, Int8Convolution
 from vdla.compiler.graph.onnx_import import import_model

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from float_networks import runtime
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.quantize.quantize import Recipe, quantize_model, read_model
 

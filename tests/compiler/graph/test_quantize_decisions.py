@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.quantize_run import prepare_here
 from vdla.compiler.graph.quantize.decisions import Calibrated, Decisions, fix, uniform

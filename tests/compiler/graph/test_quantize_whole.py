@@ -12,6 +12,7 @@ from float_networks import runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference
 from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder

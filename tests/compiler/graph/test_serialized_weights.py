@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.graph import serialized_weights
 from vdla.compiler.graph.onnx_load import load_apart
 from vdla.compiler.graph.serialized_weights import LEAST_BYTES, cut_weights

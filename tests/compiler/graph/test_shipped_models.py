@@ -9,6 +9,7 @@ import pytest
 from campaign import representatives
 from runtime_integers import addable
 from shipped import shipped
+
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
 from vdla.compiler.graph.fuse import fuse, fuse_pool

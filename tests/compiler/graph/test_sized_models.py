@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_load import load_model, sized_models, with_dimensions
 from vdla.compiler.graph.onnx_read import model_label, read_model

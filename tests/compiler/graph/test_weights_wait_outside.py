@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.graph import onnx_load
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_load import load_model, static_shapes

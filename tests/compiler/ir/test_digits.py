@@ -7,6 +7,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.bounds import loop_range
 from vdla.compiler.ir.digits import determined_loops
 from vdla.compiler.ir.expr import Buffer, Const, Expr, Var, binary

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from every_operator import SAME, STRIDED, arrays_of, expected, programs
+
 from vdla.compiler.ir import iteration_axes, sums_of_products
 from vdla.compiler.ir.array_values import EvaluateError
 from vdla.compiler.ir.evaluate import evaluate

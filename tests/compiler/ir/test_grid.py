@@ -1,6 +1,7 @@
 """Which memories of a grid's threads may lie where: distribution over the loops of threads."""
 
 import pytest
+
 from vdla.compiler.ir.expr import Buffer, Const, Expr, Var, binary
 from vdla.compiler.ir.grid import distribution, distribution_obstacle, grid_obstacle, owners
 from vdla.compiler.ir.stmt import Alloc, Assign, For, LoopKind, Program, Stmt, nest, region, seq, whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.expr import FIRST, Buffer, Call, Cast, Const, Var, equal, minimum, select
 from vdla.compiler.ir.interp import InterpretError, interpret
 from vdla.compiler.ir.stmt import (

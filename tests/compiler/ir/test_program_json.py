@@ -11,6 +11,7 @@ from campaign import examples
 from every_operator import programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.expr import Buffer, Const, Var
 from vdla.compiler.ir.node_reader import MOST_DEPTH, MOST_NODES, ProgramFormatError
 from vdla.compiler.ir.program_json import program_from_dict, program_to_dict

@@ -3,6 +3,7 @@
 from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
+
 from vdla.compiler.ir.expr import Binary, Const, Var
 from vdla.compiler.ir.quick_init import quick_init
 from vdla.compiler.ir.stmt import For, Seq

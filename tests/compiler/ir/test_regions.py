@@ -7,6 +7,7 @@ from itertools import product
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.bounds import Interval
 from vdla.compiler.ir.expr import FIRST, Buffer, Cast, Const, Expr, Var, equal, minimum, select
 from vdla.compiler.ir.printer import format_region

@@ -8,6 +8,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.expr import Buffer, Const, Expr, Var, minimum
 from vdla.compiler.ir.kernels import Access
 from vdla.compiler.ir.separation import meets_only_at

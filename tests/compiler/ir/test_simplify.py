@@ -8,6 +8,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.affine import coefficient_of, constant_difference, is_multiple, quotient
 from vdla.compiler.ir.bounds import Interval, interval
 from vdla.compiler.ir.expr import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from vdla.compiler.ir.expr import FIRST, Buffer, Call, Cast, Const, Var, equal, minimum, select
 from vdla.compiler.ir.hash import structural_equal, structural_hash
 from vdla.compiler.ir.printer import format_node, summarize, underline

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.expr import Buffer, Cast, Const, Var, cast, dtype_of
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.program_json import program_from_dict, program_to_dict

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from vdla.compiler.ir.expr import FIRST, Binary, Buffer, Cast, Const, Var, equal, minimum, select
 from vdla.compiler.ir.stmt import (
     Alloc,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.compiler.ir.expr import FIRST, Buffer, Const, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (

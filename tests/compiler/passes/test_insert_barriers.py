@@ -21,6 +21,7 @@ from gpu_kernels import (
 )
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.expr import Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node

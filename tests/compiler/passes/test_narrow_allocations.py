@@ -1,6 +1,7 @@
 """Allocations around no more than what uses them."""
 
 import numpy as np
+
 from vdla.compiler.ir.expr import Buffer, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import stages
+
 from vdla.compiler.ir.expr import Buffer, Const, Var, minimum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Alloc, Copy, For, Program, region, seq

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.expr import Buffer, Const, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.archive_fields import Field
 from vdla.compiler.runtime.beginnings import HEAD, Beginnings

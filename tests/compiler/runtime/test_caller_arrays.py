@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from float_networks import FloatNetwork, runtime
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.graph import Graph, Tensor, plain_input, plain_output
 from vdla.compiler.graph.storage_plan import StoragePlan

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from float_networks import FloatNetwork, runtime
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.target.cpu.errors import KernelArgumentError, TargetError

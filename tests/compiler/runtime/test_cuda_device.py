@@ -13,6 +13,7 @@ from unittest.mock import MagicMock, create_autospec
 
 import numpy as np
 import pytest
+
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.runtime.cuda_core import CudaDevice
 from vdla.compiler.runtime.cuda_device import DeviceError, DeviceProperties, TensorAt

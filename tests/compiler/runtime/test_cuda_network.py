@@ -7,6 +7,7 @@ import gc
 import numpy as np
 import pytest
 from fake_gpu import FakeDevice, as_device
+
 from vdla.compiler.graph.graph import Graph, Tensor, plain_input, plain_output
 from vdla.compiler.graph.storage_plan import StoragePlan
 from vdla.compiler.ir.expr import Buffer

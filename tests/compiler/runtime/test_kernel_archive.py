@@ -9,6 +9,7 @@ import tarfile
 import numpy as np
 import pytest
 from archives import members, rewrite
+
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.runtime import kernel_archive
 from vdla.compiler.runtime.archive import ArchiveError, read_archive

@@ -18,6 +18,7 @@ import pytest
 from archives import members, rewrite
 from campaign import representatives
 from float_networks import FloatNetwork
+
 from vdla.compiler.backends.table import gpu_of
 from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.cuda_driver import compile_cuda

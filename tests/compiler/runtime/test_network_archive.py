@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from archives import members, rewrite
 from float_networks import FloatNetwork, relative, runtime
+
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.runtime import network_archive
 from vdla.compiler.runtime.archive import ArchiveError

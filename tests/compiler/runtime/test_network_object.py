@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cross import run_elsewhere
 from float_networks import FloatNetwork, relative, runtime
+
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.runtime.network_object import emit_network
 from vdla.compiler.target.cpu.ahead_of_time import c_compiler, write_shared_library

@@ -3,6 +3,7 @@
 import numpy as np
 import primitives
 import pytest
+
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.verify import verify

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.expr import Buffer, Var, minimum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_expr, format_node

@@ -9,6 +9,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedules import assert_refused
+
 from vdla.compiler.ir.expr import Buffer, Const, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node

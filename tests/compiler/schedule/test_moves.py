@@ -7,6 +7,7 @@ import primitives
 import pytest
 from primitives import A, C, activated, stencil, sums
 from schedules import assert_refused
+
 from vdla.compiler.ir.expr import Buffer, Const, Var, equal, minimum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node

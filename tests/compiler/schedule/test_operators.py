@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from campaign import representatives
+
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, Copy, Intrinsic

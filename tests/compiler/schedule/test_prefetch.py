@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.expr import Buffer, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program, Reduce, nest

@@ -8,6 +8,7 @@ import numpy as np
 import primitives
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.expr import Buffer, Const, Var, all_of, equal, maximum
 from vdla.compiler.ir.grid import AXES
 from vdla.compiler.ir.hash import structural_hash

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from primitives import C, padded, sums
 from schedules import assert_refused
+
 from vdla.compiler.ir.expr import Buffer, Const, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Alloc, Assign, Copy, For, Program, nest, region, seq, whole

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from primitives import sums
+
 from vdla.compiler.schedule import (
     LegalityError,
     Schedule,

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from primitives import product, staged, sums
 from schedules import assert_refused
+
 from vdla.compiler.ir.expr import Buffer, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node

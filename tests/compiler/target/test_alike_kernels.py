@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from vdla.compiler.driver import compile_model
 from vdla.compiler.target.vdla import link
 from vdla.isa.config import load_config

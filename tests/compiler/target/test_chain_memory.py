@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.types import DType
 from vdla.compiler.target.vdla.chain_memory import margin_runs

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.expr import Const, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Intrinsic, Program, nest, whole

@@ -1,6 +1,7 @@
 """Weight tiles of more than 4,096 bytes: constants lie where addresses, which count tiles, can name them."""
 
 import pytest
+
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.isa.config import Config

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.target.vdla.sweep import sweep_order
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.sweep import Sweep

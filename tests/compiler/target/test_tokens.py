@@ -7,6 +7,7 @@ import numpy as np
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.target.vdla.machine import Batch, Span
 from vdla.compiler.target.vdla.tokens import flags, order, touches
 from vdla.isa.layout import FLAG_BITS, TOKEN_QUEUES, TokenQueue, Unit, unit_of

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from vdla.compiler.graph.layout import pack_parameters
 from vdla.compiler.ir.expr import Const, Var
 from vdla.compiler.ir.interp import interpret

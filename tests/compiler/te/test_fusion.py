@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.expr import maximum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.verify import verify

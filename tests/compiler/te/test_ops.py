@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from campaign import representatives
+
 from vdla.compiler.graph.layout import pack_taps_weight
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.verify import verify

@@ -9,6 +9,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.expr import Binary, Call, Const, Select
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te import scalars

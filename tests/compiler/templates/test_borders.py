@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from vdla.compiler.templates.cpu.borders import FORK_CYCLES, PLENTY, TEAMS, team_times
 
 

@@ -12,6 +12,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
+
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue

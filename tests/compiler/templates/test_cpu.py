@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from campaign import representatives
+
 from vdla.compiler.ir.expr import Call, maximum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.types import DType

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernels import FUNCTIONS
+
 from vdla.codesign.named_layers import CONVOLUTIONS, same_window
 from vdla.compiler.ir.expr import maximum, select
 from vdla.compiler.ir.hash import structural_hash

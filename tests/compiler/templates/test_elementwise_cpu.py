@@ -10,6 +10,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
+
 from vdla.compiler.ir.expr import select
 from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.pool import Pool

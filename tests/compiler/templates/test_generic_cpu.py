@@ -6,6 +6,7 @@ import every_operator
 import numpy as np
 import pytest
 from kernels import run, targets
+
 from vdla.compiler.ir.stmt import Intrinsic
 from vdla.compiler.ir.visit import loops, walk
 from vdla.compiler.te.ops.scan import cumulative_sum

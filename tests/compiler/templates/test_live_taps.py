@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.kernel import build

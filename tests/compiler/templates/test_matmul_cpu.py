@@ -8,6 +8,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
+
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product

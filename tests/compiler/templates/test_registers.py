@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from vdla.compiler.target.cpu.machine_code import optimise, target_machine
 from vdla.compiler.target.cpu.module import lower
 from vdla.compiler.target.cpu.options import parse_target

@@ -7,6 +7,7 @@ from campaign import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernels import targets
+
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.te.ops.relayout import relayout

@@ -10,6 +10,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
+
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.ops.resize import axis_table, resize
 from vdla.compiler.templates.cpu import resize as resize_cpu

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.driver import compile_model
 from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.errors import ModelError

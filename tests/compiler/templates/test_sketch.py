@@ -9,6 +9,7 @@ import pytest
 from every_operator import SAME, arrays_of, expected, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernels import evaluate, run
+
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue

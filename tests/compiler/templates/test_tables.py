@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from float_networks import runtime
+
 from vdla.compiler.driver import compile_graph, compile_model
 from vdla.compiler.graph.abilities import ACCELERATOR
 from vdla.compiler.graph.errors import ModelError

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from vdla.compiler.templates.space import ESTIMATE, Account, Axis, Columns, EmptySpaceError, Space
 from vdla.compiler.templates.template import Template, cheapest, table_of
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork, relative, runtime
 from kernels import run, targets
+
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.floating.assign_layouts import in_blocks
 from vdla.compiler.graph.floating.onnx_import import import_float_model

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork
 from onnx import TensorProto, helper, numpy_helper
+
 from vdla.compiler.cpu_driver import CpuLowering, compile_cpu, compile_cpu_ahead
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.program_json import program_to_dict

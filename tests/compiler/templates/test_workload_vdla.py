@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.vdla.read_workload import workload_from_dict
 from vdla.compiler.templates.vdla.workload import windowed

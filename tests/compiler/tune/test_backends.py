@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from troubled_worker import CRASH, CRASH_ONCE, FINE, HANG, PID, PRINT, RAISE
+
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import BackendError, InProcess
 from vdla.compiler.tune.measure.descriptions import canonical, describe, load

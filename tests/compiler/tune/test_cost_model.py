@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import pytest
 from made_up_space import cost, matrix_space
+
 from vdla.compiler.tune.search.cost_model import CostModel, MissingTunerError, Samples, merits
 from vdla.compiler.tune.search.point_features import point_features
 from vdla.util.errors import UserError

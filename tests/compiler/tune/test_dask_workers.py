@@ -8,6 +8,7 @@ from campaign import examples
 from dask_cluster import cluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure import dask_workers
 from vdla.compiler.tune.measure.backends import BackendError, InProcess

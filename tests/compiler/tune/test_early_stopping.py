@@ -1,4 +1,5 @@
 import numpy as np
+
 from vdla.compiler.tune.runs.early_stopping import has_stalled
 from vdla.compiler.tune.search.history import History
 

@@ -1,6 +1,7 @@
 """What the account of a convolution on the accelerator guesses, against what the simulator says."""
 
 import numpy as np
+
 from vdla.compiler.templates.space import ESTIMATE
 from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure

@@ -1,5 +1,6 @@
 import numpy as np
 from made_up_space import matrix_space
+
 from vdla.compiler.tune.search.point_features import GUESS, choose, examine, join, point_features
 
 

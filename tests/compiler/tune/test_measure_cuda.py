@@ -11,6 +11,7 @@ import fake_gpu_worker
 import numpy as np
 import pytest
 from fake_gpu import HostDevice, as_device
+
 from vdla.compiler.runtime.cuda_device import DeviceError, DeviceGraph
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.epilogue import Epilogue

@@ -10,6 +10,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages import graph, ir_programs
+
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.ir.expr import Const, Load, Var

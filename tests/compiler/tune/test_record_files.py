@@ -17,6 +17,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_records import LINE, file_of, trial
+
 from vdla.compiler.tune.records.files import (
     RecordError,
     RecordWriter,

@@ -11,6 +11,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_records import LINE, LLVM, TASK, VDLA, WORKLOAD, trial
+
 from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.tune.records.line import (
     MOST_BYTES,

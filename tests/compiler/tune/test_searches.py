@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from made_up_space import cost, matrix_space
+
 from vdla.compiler.templates.space import EmptySpaceError, Space
 from vdla.compiler.tune.search.baselines import GridSearch, RandomSearch
 from vdla.compiler.tune.search.genetic import GeneticSearch

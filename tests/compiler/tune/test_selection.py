@@ -1,4 +1,5 @@
 import numpy as np
+
 from vdla.compiler.tune.search.selection import select_diverse
 
 LINE = np.arange(10.0)[:, None]

@@ -9,6 +9,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.templates.space import Account, Axis, Space
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.records.record import Record, Task

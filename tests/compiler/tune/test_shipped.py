@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from campaign import representatives
 from shipped import shipped
+
 from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.tune_run import network_trials
 from vdla.codesign.workload_names import accelerator_workload

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from made_up_space import cost, matrix_space
+
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import LegalityError

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+
 from vdla.compiler.tune.runs.task_scheduler import Task, TaskScheduler
 from vdla.compiler.tune.search.history import History
 

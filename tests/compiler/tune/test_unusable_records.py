@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork, relative
 from tuning_records import file_of, trial
+
 from vdla.compiler import cpu_driver, cuda_driver
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.ir import verify

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from every_operator import outputs_of
+
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+
 from vdla.util.user_cache import cached
 
 from .jobs import HostLaunch, Job, Sparse, program_text

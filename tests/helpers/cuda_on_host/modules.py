@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.target.cuda.bulk_copies import TensorMap
 from vdla.compiler.target.cuda.machine import CudaTarget

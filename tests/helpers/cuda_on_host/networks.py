@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
+
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.operators import Reshape
 from vdla.compiler.schedule.pack import pack_arrays

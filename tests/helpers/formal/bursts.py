@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Mux, Signal, Value
+
 from vdla.isa.config import load_config
 from vdla.isa.timing import AXI_BOUNDARY
 

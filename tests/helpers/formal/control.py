@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Signal
+
 from vdla.hw.axi import OKAY
 from vdla.hw.control import LAUNCH_BIT, REGISTERS, STOP_BIT
 from vdla.hw.counters import READ_CYCLES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
+
 from vdla.hw.layouts import instruction_layout, view
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import MemoryType, Opcode, Unit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from amaranth.hdl import Cat, Signal
+
 from vdla.hw.layouts import instruction_layout, view
 from vdla.isa.config import load_config
 

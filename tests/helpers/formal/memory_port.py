@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from amaranth.hdl import Cat, Signal, Value
+
 from vdla.hw.axi import INCREMENTING
 from vdla.hw.interfaces import ADDRESS_BITS, Client
 from vdla.isa.config import load_config

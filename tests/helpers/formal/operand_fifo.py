@@ -6,6 +6,7 @@ import dataclasses
 
 from amaranth.hdl import Array, Signal, Value
 from amaranth.lib.data import View
+
 from vdla.hw.interfaces import burst_layout
 from vdla.isa.config import Config, load_config
 

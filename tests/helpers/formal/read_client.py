@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amaranth.hdl import Mux, Signal
 from amaranth.lib import data
+
 from vdla.hw.interfaces import burst_layout
 from vdla.isa.config import load_config
 

@@ -6,6 +6,7 @@ import dataclasses
 
 from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
+
 from vdla.hw.interfaces import burst_layout
 from vdla.isa.config import Config, load_config
 from vdla.isa.timing import write_burst_beats

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from amaranth.hdl import Signal
+
 from vdla.isa.config import load_config
 
 from .bench import Bench, implies

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from vdla.isa.config import Config
 from vdla.isa.layout import REGISTERS, Unit, decode_one, unit_of, unpack_fields
 from vdla.isa.timing import PRODUCT_CYCLES

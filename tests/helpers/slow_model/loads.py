@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.isa.layout import Unit, uop_dtype
 from vdla.isa.timing import PATCH_STEP_DELAY, PRODUCT_CYCLES, REQUEST_DELAY, STEP_DELAY
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+
 from vdla.isa.config import Config
 from vdla.isa.layout import TOKEN_QUEUES, Unit, uop_dtype
 from vdla.isa.timing import REQUEST_GAP, read_burst_beats

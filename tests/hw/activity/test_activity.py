@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.hw.activity.expressions import parse_expression, truth_table
 from vdla.hw.activity.liberty import read_library
 from vdla.hw.activity.netlist import Netlist, flatten

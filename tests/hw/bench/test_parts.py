@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from vdla.hw.bench import BuildError, Expected, Scoreboard, build, load_program, memory_bytes, run_bench
 from vdla.hw.bench.wrapper import bench_verilog, with_start_event
 from vdla.hw.verilog import Port, VerilogModule

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+
 from vdla.hw.axi import INCREMENTING
 from vdla.hw.bench import AxiRules, RuleError
 from vdla.hw.bench.rules import Address, WriteBeat

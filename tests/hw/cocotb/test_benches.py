@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from campaign import representatives
 from stages import graph
+
 from vdla.codesign import models
 from vdla.compiler.driver import compile_graph, compile_model
 from vdla.hw.bench import Simulator, run_bench

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
+
 from vdla.hw.compute.alu import Alu
 from vdla.hw.compute.lane import lane_controls
 from vdla.isa.alu import ALU_OPERATIONS, AluOpcode

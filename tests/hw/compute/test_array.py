@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
+
 from vdla.hw.compute.array import MultiplyArray, array_latency
 from vdla.hw.compute.columns import sum_bits
 from vdla.isa.config import Config, load_config

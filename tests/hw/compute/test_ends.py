@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 from amaranth.sim import Simulator
+
 from vdla.hw.compute.ends import Ends, most_ends
 from vdla.isa.config import Config, load_config
 from vdla.isa.timing import BEGIN_DELAY, gemm_latency

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
+
 from vdla.hw.compute.operations import MOST_EXTRA, Operations, offset_layout
 from vdla.isa.config import load_config
 

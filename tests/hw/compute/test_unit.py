@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 from campaign import representatives
+
 from vdla.hw.compute.unit import ComputeUnit
 from vdla.hw.interfaces import Activity
 from vdla.isa.access import AccessError, accesses, advance, start_trace

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import Module
 from amaranth.sim import Simulator
+
 from vdla.hw.store.combine import COMBINE_STAGES, Combine
 from vdla.hw.store.constants import CONSTANTS_CYCLES, Constants
 from vdla.isa.arithmetic import CONSTANT_BITS, AddConstants, combine_add, combine_multiply, rescale

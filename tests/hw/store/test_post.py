@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 from campaign import representatives
+
 from vdla.hw.store.constants import CONSTANTS_CYCLES
 from vdla.hw.store.post import PostPipeline, scales_after_biases
 from vdla.isa.arithmetic import AddConstants, combine_add, requantize

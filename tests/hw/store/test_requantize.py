@@ -2,6 +2,7 @@
 
 import numpy as np
 from amaranth.sim import Simulator
+
 from vdla.hw.store.requantize import REQUANTIZE_STAGES, SCALE_STAGE, Requantize
 from vdla.isa.arithmetic import requantize
 

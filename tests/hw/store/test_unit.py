@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 from campaign import representatives
+
 from vdla.hw.interfaces import Activity, Kind
 from vdla.hw.store import StoreUnit
 from vdla.isa.access import AccessError, accesses, advance, start_trace

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 from campaign import representatives
+
 from vdla.hw.synthesis.equivalence import Comparison, Outcome, prove_equivalent
 from vdla.hw.synthesis.mutants import Mutants, Mutation
 from vdla.hw.synthesis.tools import find_tool

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from vdla.hw.synthesis.estimate import longest_paths
 
 

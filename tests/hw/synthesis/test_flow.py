@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import pytest
 from campaign import representatives
+
 from vdla.hw.synthesis import cache, flow
 from vdla.hw.synthesis.families import ECP5, XC7, Family
 from vdla.hw.synthesis.flow import map_design, synthesize

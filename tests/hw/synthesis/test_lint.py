@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 from campaign import representatives
+
 from vdla.hw.synthesis.lint import WAIVERS, lint
 from vdla.hw.verilog import generate_verilog
 from vdla.isa.config import load_config

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from vdla.hw.synthesis.tools import ToolFailure, run_tool
 from vdla.util import user_cache
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from vdla.compiler.driver import CompileError
 from vdla.isa.check import check
 from vdla.isa.config import load_config

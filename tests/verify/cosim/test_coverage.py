@@ -3,6 +3,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.program import bare_program

@@ -1,6 +1,7 @@
 """Networks that mutated programs are cut from reach what their machines have."""
 
 import pytest
+
 from vdla.compiler.target.vdla import link
 from vdla.isa.config import Config
 from vdla.isa.layout import REGISTERS, decode_one, format_names

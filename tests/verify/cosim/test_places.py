@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from vdla.hw.counters import COUNTER_BITS, COUNTERS
 from vdla.hw.harness.engine import RtlError, simulate_rtl
 from vdla.hw.harness.surroundings import Surroundings, SurroundingsError

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+
 from vdla.hw.synthesis.mutants import make_mutants
 from vdla.hw.verilog import generate_verilog
 from vdla.isa.config import Config, load_config

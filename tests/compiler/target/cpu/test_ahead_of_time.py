@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 from cross import zig
+
 from vdla.compiler.ir.expr import Buffer, Call, Var, cast
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, Program, nest

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from vdla.compiler.target.cpu import background
 from vdla.compiler.target.cpu.ahead_of_time import ObjectCode
 from vdla.compiler.target.cpu.background import LibraryInProgress, emit_library

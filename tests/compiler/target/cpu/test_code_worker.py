@@ -5,6 +5,7 @@ from concurrent.futures import CancelledError
 
 import llvmlite.binding as llvm
 import pytest
+
 from vdla.compiler.target.cpu.code_worker import CodeWorker
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cpu.machine import host_target

@@ -8,6 +8,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_expressions import ROW, SIZE, TYPES, J, buffers, expressions
+
 from vdla.compiler.ir.expr import (
     Binary,
     Buffer,

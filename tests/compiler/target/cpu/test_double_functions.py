@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.expr import Buffer, Call, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, Program, nest

@@ -14,6 +14,7 @@ from campaign import representatives
 from cross import emulator, run_elsewhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.expr import Buffer, Call, Const, Expr, Var, cast
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Alloc, Assign, For, Program, nest, seq

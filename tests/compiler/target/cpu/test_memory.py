@@ -7,6 +7,7 @@ import mmap
 
 import numpy as np
 import pytest
+
 from vdla.compiler.target.cpu.memory import HUGE_PAGE, PAGE, Constants, aligned_copy, aligned_empty
 from vdla.compiler.target.cpu.storage import ALIGNMENT
 

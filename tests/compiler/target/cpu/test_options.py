@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from vdla.compiler.ir.expr import Buffer, Var
 from vdla.compiler.ir.stmt import Assign, Program, nest
 from vdla.compiler.ir.types import DType

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.expr import Buffer, Var, cast, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Alloc, Assign, Program, Reduce, nest, seq

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from vdla.compiler.ir.expr import Call, Const, Expr
 from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.errors import LoweringError, TargetError

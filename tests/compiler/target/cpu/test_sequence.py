@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cross import run_elsewhere
+
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.types import DType

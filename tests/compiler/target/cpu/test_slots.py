@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from vdla.compiler.ir.expr import Buffer, Const, Load, Var, binary, select
 from vdla.compiler.ir.stmt import Alloc, Assign, For, Program, Reduce, Seq
 from vdla.compiler.ir.types import DType

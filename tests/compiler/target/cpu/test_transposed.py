@@ -8,6 +8,7 @@ from campaign import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernels import targets
+
 from vdla.compiler.ir.expr import Buffer, Const, Expr, Var, select
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, For, Program, nest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+
 from vdla.compiler.target.cuda import background as module
 from vdla.compiler.target.cuda.background import background
 

@@ -12,6 +12,7 @@ from cuda_on_host import HostRunError
 from cuda_on_host.agreement import Case, agree
 from cuda_on_host.modules import run_modules
 from gpu_kernels import allocate, assign, blocks, buffer, emulated, random_arrays, threads, windows
+
 from vdla.compiler.ir.expr import Buffer, ExprLike, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.kernels import kernels

@@ -24,6 +24,7 @@ from gpu_kernels import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.expr import FIRST, Buffer, Const, Var, cast, equal, minimum
 from vdla.compiler.ir.stmt import (
     Barrier,

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cuda_on_host.modules import run_modules
+
 from vdla.compiler.ir.expr import Buffer, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (

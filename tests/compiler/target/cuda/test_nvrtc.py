@@ -6,6 +6,7 @@ import sys
 
 import cuda_texts
 import pytest
+
 from vdla.compiler.target.cuda import cubin_cache, nvrtc
 from vdla.compiler.target.cuda.cubin_cache import cached_cubin
 from vdla.compiler.target.cuda.errors import CompileError, CudaTargetError, MissingCudaError

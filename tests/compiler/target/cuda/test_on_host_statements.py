@@ -11,6 +11,7 @@ import pytest
 from cuda_on_host import HostRunError, Sparse, run_jobs
 from cuda_on_host.agreement import Case, agree
 from cuda_on_host.modules import job_of
+
 from vdla.compiler.ir.expr import (
     Buffer,
     Const,

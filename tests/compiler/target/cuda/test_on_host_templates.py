@@ -10,6 +10,7 @@ from cuda_on_host.agreement import Case, agree
 from cuda_on_host.networks import run_network
 from every_operator import programs
 from float_networks import FloatNetwork, inferred_shape, relative, runtime
+
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.target.cuda.options import parse_target

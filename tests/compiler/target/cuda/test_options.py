@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from vdla.compiler.target.cuda.architectures import ARCHITECTURES, STATIC_SHARED_BYTES
 from vdla.compiler.target.cuda.errors import CudaTargetError
 from vdla.compiler.target.cuda.machine import architecture, architecture_for, cuda_target

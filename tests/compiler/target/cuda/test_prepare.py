@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gpu_kernels import allocate, assign, barriers, blocks, buffer, loop, reverse, threads
+
 from vdla.compiler.ir.expr import Var
 from vdla.compiler.ir.kernels import kernels
 from vdla.compiler.ir.stmt import Alloc, Commit, Copy, For, Program, Wait, region, seq

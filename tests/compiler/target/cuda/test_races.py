@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from gpu_kernels import allocate, assign, blocks, buffer, loop, moving_window, reverse, threads, tree_sum
+
 from vdla.compiler.ir.expr import Binary, Const, Var, minimum
 from vdla.compiler.ir.stmt import Alloc, Barrier, Commit, Copy, Program, Wait, region, seq
 from vdla.compiler.ir.types import DType

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from vdla.compiler.ir.expr import Buffer, Call, Const, Expr, Var, cast, equal, minimum
 from vdla.compiler.ir.stmt import (
     Alloc,

@@ -6,6 +6,7 @@ import cuda_texts
 import numpy as np
 import pytest
 from cuda_on_host.modules import run_modules
+
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.verify import verify

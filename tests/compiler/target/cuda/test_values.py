@@ -7,6 +7,7 @@ from cuda_on_host.modules import run_modules
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from random_expressions import ROW, SIZE, TYPES, J, buffers, expressions
+
 from vdla.compiler.ir.expr import Buffer, Cast, Const, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cuda_on_host import HostRunError
 from cuda_on_host.modules import run_modules
+
 from vdla.compiler.ir.expr import Buffer, Expr, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (

@@ -14,6 +14,7 @@ from gpu_kernels import emulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduled_gpu import run_scheduled
+
 from vdla.compiler.graph.operators import Convolution
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.target.cuda.machine import cuda_target

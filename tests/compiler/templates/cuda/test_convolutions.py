@@ -13,6 +13,7 @@ from float_networks import FloatNetwork, convolution_step, inferred_shape, relat
 from gpu_kernels import emulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.graph.operators import Convolution
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program

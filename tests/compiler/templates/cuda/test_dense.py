@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cuda_networks import gpu_graph, interpreted, run_nodes
 from float_networks import FloatNetwork, reference, relative
+
 from vdla.compiler.graph.operators import Dense, MatrixProduct
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.target.cuda.machine import cuda_target

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scheduled_gpu import run_scheduled
+
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.ops.product import Matrices, product

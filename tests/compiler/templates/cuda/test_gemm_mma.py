@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cuda_on_host.modules import run_modules
 from gpu_kernels import emulated
+
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType

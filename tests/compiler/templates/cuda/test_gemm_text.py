@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cuda_on_host.modules import run_programs
+
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.module import lower

@@ -10,6 +10,7 @@ from campaign import representatives, some
 from cuda_on_host import HostRunError
 from cuda_on_host.modules import run_modules
 from gpu_kernels import emulated
+
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType

@@ -10,6 +10,7 @@ import pytest
 from campaign import some
 from cuda_on_host.modules import run_modules
 from gpu_kernels import emulated
+
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import LegalityError, replay, trace_from_json, trace_to_json

@@ -8,6 +8,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduled_gpu import run_scheduled
+
 from vdla.compiler.ir.stmt import Copy, For
 from vdla.compiler.ir.visit import walk
 from vdla.compiler.target.cuda.architectures import ARCHITECTURES

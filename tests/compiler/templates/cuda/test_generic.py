@@ -6,6 +6,7 @@ import every_operator
 import numpy as np
 import pytest
 from cuda_networks import interpreted
+
 from vdla.compiler.ir.stmt import For, Intrinsic
 from vdla.compiler.ir.visit import loops, walk
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists

@@ -10,6 +10,7 @@ from campaign import some
 from cuda_networks import Arrays, emulated, gpu_graph, interpreted, run_nodes
 from cuda_on_host.modules import run_programs
 from float_networks import FloatNetwork, inferred_shape, reference, relative
+
 from vdla.compiler.graph.graph import Graph, Node, Tensor
 from vdla.compiler.graph.operators import Permute, Reshape, Softmax
 from vdla.compiler.ir.printer import format_node

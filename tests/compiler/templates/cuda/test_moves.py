@@ -11,6 +11,7 @@ from campaign import examples
 from cuda_networks import interpreted
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program

@@ -10,6 +10,7 @@ from campaign import examples
 from cuda_networks import interpreted
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists

@@ -8,6 +8,7 @@ import every_operator
 import numpy as np
 import pytest
 from scheduled_gpu import run_scheduled
+
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.target.cuda.machine import cuda_target

@@ -6,6 +6,7 @@ import numpy as np
 from cuda_networks import gpu_graph, run_nodes
 from float_networks import FloatNetwork, reference, relative
 from gpu_kernels import emulated
+
 from vdla.compiler.ir.stmt import Intrinsic, Program
 from vdla.compiler.ir.visit import walk
 from vdla.compiler.target.cuda.machine import cuda_target

@@ -8,6 +8,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduled_gpu import run_scheduled
+
 from vdla.compiler.ir.expr import Buffer, Const, Var, equal
 from vdla.compiler.ir.stmt import Alloc, Assign, Copy, For, Program, Reduce, nest, region, seq, whole
 from vdla.compiler.ir.types import DType

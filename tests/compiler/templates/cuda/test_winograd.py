@@ -9,6 +9,7 @@ import pytest
 from cuda_networks import emulated, gpu_graph, run_nodes
 from cuda_on_host.agreement import Case, agree
 from float_networks import FloatNetwork, relative, runtime
+
 from vdla.compiler.graph.operators import Convolution
 from vdla.compiler.ir.expr import Const
 from vdla.compiler.ir.visit import find_loop

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from float_networks import FloatNetwork, relative
+
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.gpu_lowering import GpuLowering

@@ -8,6 +8,7 @@ import random
 import cocotb
 from cases import load_case
 from cocotbext.axi import AxiBus, AxiRam
+
 from vdla.hw.bench import (
     AxiMonitor,
     ControlRegisters,

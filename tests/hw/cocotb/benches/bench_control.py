@@ -7,6 +7,7 @@ import cocotb
 from cases import load_case
 from cocotb.triggers import ClockCycles
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
+
 from vdla.hw.bench import MemoryModel, load_program, memory_bytes, reset, start_clock
 from vdla.hw.control import COUNTERS_AT, IDENTITY, REGISTERS, VERSION, counter_address
 from vdla.hw.counters import COUNTERS

@@ -6,6 +6,7 @@ import random
 import cocotb
 from cases import load_case
 from cocotb.triggers import ClockCycles
+
 from vdla.hw.axi import DECODE_ERROR, SLAVE_ERROR
 from vdla.hw.bench import (
     ControlRegisters,

@@ -4,6 +4,7 @@ import os
 
 import cocotb
 from cases import Case, load_case
+
 from vdla.hw.bench import (
     ControlRegisters,
     Expected,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from vdla.hw.bench import Expected
 from vdla.isa.program import Program
 from vdla.isa.program import load_program as read_program

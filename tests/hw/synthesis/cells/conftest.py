@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from vdla.hw.synthesis.cells.design import map_verilog
 from vdla.hw.synthesis.cells.libraries import find_library
 

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from vdla.hw.synthesis.cells import timing
 from vdla.hw.synthesis.cells.area import area_by_module, units_of
 from vdla.hw.synthesis.cells.sram import Scale, memory_figures, scale_of

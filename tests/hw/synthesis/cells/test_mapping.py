@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from vdla.hw.synthesis.cells import mapping
 from vdla.hw.synthesis.cells.design import map_verilog
 from vdla.hw.synthesis.cells.libraries import find_library
