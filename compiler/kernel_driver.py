@@ -23,10 +23,10 @@ from .graph.onnx_read import ReadModel, Source
 from .graph.storage_plan import StoragePlan, check_plan, format_plan, plan_storage
 from .ir.expr import Buffer
 from .ir.printer import format_node
+from .launch_constants import LaunchConstants
 from .passes.pipeline import dump_to
 from .runtime.launch import Launch
 from .schedule import Schedule
-from .schedule.pack import pack_arrays
 from .target.cpu.memory import aligned_copy
 from .templates.chosen_knobs import UNUSABLE, ChosenKnobs, Made
 from .templates.lowered_node import LoweredNode
@@ -215,10 +215,10 @@ def make_launches(
     `kernels` holds those that networks before made with this maker, and gets the new ones. Raises UserError.
     """
     launches: list[Launch[KernelT]] = []
+    constants = LaunchConstants(maker.placed)
     for kernel in _kernels(network, maker, dump_passes, {} if kernels is None else kernels):
         node, made = kernel.lowered.node, kernel.made
         shapes = {parameter.name: parameter.shape for parameter in maker.parameters(made)}
-        packed = pack_arrays(kernel.schedule.trace, kernel.lowered.constants)
         held = maker.kernel(made, node.name)
         if kernel.dump is not None and maker.dumped is not None:
             maker.dumped(made, kernel.dump)
@@ -230,7 +230,9 @@ def make_launches(
                 operations=count_operations(network.graph, node),
                 kernel=held,
                 tensors=kernel.lowered.tensors,
-                constants={name: maker.placed(array, shapes[name]) for name, array in packed.items()},
+                constants=constants.of(
+                    kernel.lowered.key, kernel.schedule.trace, kernel.lowered.constants, shapes
+                ),
             )
         )
         if told is not None:

@@ -113,6 +113,7 @@ class ImportContext(NodeErrors):
     static_shapes: dict[str, tuple[int, ...]]
     values: dict[str, Value] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
+    node_names: set[str] = field(default_factory=set)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     inputs: list[GraphInput] = field(default_factory=list)
@@ -250,8 +251,10 @@ class ImportContext(NodeErrors):
         return unique
 
     def node_name(self, name: str) -> str:
-        """The name for a new node, with a suffix where it is taken."""
-        return unused(name, {node.name for node in self.nodes})
+        """The name for a new node, with a suffix where it is taken; it is taken from now on."""
+        unique = unused(name, self.node_names)
+        self.node_names.add(unique)
+        return unique
 
     def seen_as(self, value: Integer, quantization: Quantization) -> Real:
         """An integer tensor behind a scale. The first scale seen becomes that of an integer model input."""

@@ -134,27 +134,44 @@ def _joined_producer(
 
 
 def _into_reader(graph: Graph, pairs: _Pairs) -> Graph:
-    """One element-wise node computed where it is read, by one node."""
+    """Element-wise nodes computed where they are read, each by one node."""
     uses, producers = graph.uses(), graph.producers()
-    for node in graph.nodes:
-        for source in dict.fromkeys(node.inputs):
-            before = producers.get(source)
-            if before is None or not isinstance(before.operator, Elementwise):
-                continue
-            if uses[source] == node.inputs.count(source):
-                fused = pairs.inlined(graph, node, before)
-                if fused is not None:
-                    return _replaced(graph, {id(node): fused}, before)
-    return graph
+    position = {node.output: i for i, node in enumerate(graph.nodes)}
+    nodes = dict(enumerate(graph.nodes))
+    for i, node in enumerate(graph.nodes):
+        while (joined := _joined_reader(graph, node, pairs, uses, producers)) is not None:
+            fused, before = joined
+            uses.subtract([*node.inputs, *before.inputs])
+            uses.update(fused.inputs)
+            producers.update(dict.fromkeys(fused.outputs, fused))
+            del nodes[position[before.output]]
+            nodes[i] = node = fused
+    return graph if len(nodes) == len(graph.nodes) else replace(graph, nodes=tuple(nodes.values()))
+
+
+def _joined_reader(
+    graph: Graph, node: Node, pairs: _Pairs, uses: Mapping[str, int], producers: Mapping[str, Node]
+) -> tuple[Node, Node] | None:
+    """A node with the element-wise producer of one of its inputs in it, which nothing else reads, and that producer;
+    None if there is none."""
+    for source in dict.fromkeys(node.inputs):
+        before = producers.get(source)
+        if before is None or not isinstance(before.operator, Elementwise):
+            continue
+        if uses[source] == node.inputs.count(source):
+            fused = pairs.inlined(graph, node, before)
+            if fused is not None:
+                return fused, before
+    return None
 
 
 def _into_all_readers(graph: Graph, pairs: _Pairs) -> Graph:
     """One element-wise node computed in each of its readers, where that moves no more data than its result would."""
-    uses = graph.uses()
+    uses, readers_of = graph.uses(), graph.readers()
     for before in graph.nodes:
         if not isinstance(before.operator, Elementwise) or not _is_cheap(graph, before):
             continue
-        readers = [node for node in graph.nodes if before.output in node.inputs]
+        readers = readers_of.get(before.output, [])
         if uses[before.output] != sum(node.inputs.count(before.output) for node in readers):
             continue
         fused: dict[int, Node] = {}

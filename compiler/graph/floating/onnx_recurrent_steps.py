@@ -76,7 +76,14 @@ class _Direction:
         zeros = s.constant(np.zeros((batch, self.hidden)), np.float32)
         self.h = self.state(5) if s.input(5) else zeros
         self.c = (self.state(6) if s.input(6) else zeros) if self.kind == "LSTM" else ""
-        self.peepholes = self.of(7) if self.kind == "LSTM" and s.input(7) else ""
+        # What all steps read in parts is cut once.
+        self.r_parts, self.rb_parts = [""] * 3, [""] * 3
+        if self.kind == "GRU":
+            self.r_parts = [self.part(self.r, 1, k, self.hidden) for k in range(3)]
+            if self.rb:
+                self.rb_parts = [self.part(self.rb, 0, k, self.hidden) for k in range(3)]
+        peepholes = self.of(7) if self.kind == "LSTM" and s.input(7) else ""
+        self.peepholes = [self.part(peepholes, 0, k, self.hidden) if peepholes else "" for k in range(3)]
         self.activations = self._activations(count)
         self.clip = float(self.node.attributes.get("clip", 0.0))
 
@@ -167,8 +174,7 @@ class _Direction:
 
     def _gru(self, from_input: str) -> str:
         s = self.s
-        parts = [self.part(self.r, 1, k, self.hidden) for k in range(3)]
-        biases = [self.part(self.rb, 0, k, self.hidden) if self.rb else "" for k in range(3)]
+        parts, biases = self.r_parts, self.rb_parts
         z, r = (
             self.apply(0, self.gate(from_input, k), s.add("MatMul", self.h, parts[k]), biases[k])
             for k in (0, 1)
@@ -186,9 +192,7 @@ class _Direction:
     def _lstm(self, gates: str) -> tuple[str, str]:
         s = self.s
         i, o, f, c = (self.gate(gates, k) for k in range(4))
-        p_i, p_o, p_f = ("",) * 3
-        if self.peepholes:
-            p_i, p_o, p_f = (self.part(self.peepholes, 0, k, self.hidden) for k in range(3))
+        p_i, p_o, p_f = self.peepholes
         i = self.apply(0, i, s.add("Mul", p_i, self.c) if p_i else "")
         if self.node.integer("input_forget", 0):
             f = s.add("Sub", s.constant(1, np.float32), i)

@@ -59,6 +59,7 @@ class Steps:
     context: StepContext
     node: OnnxNode
     nodes: list[onnx.NodeProto] = field(default_factory=list)
+    _constants: dict[tuple[str, Shape, bytes], str] = field(default_factory=dict)
 
     def add(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """A node of one output; the output's name, which is one of the ONNX node's where it is given."""
@@ -68,8 +69,12 @@ class Steps:
         return output
 
     def constant(self, value: Any, dtype: Any) -> str:
-        """A constant of a numpy type."""
-        return self.context.store(f"{self.node.name}/constant", np.asarray(value, dtype))
+        """A constant of a numpy type; equal ones are one."""
+        array = np.asarray(value, dtype)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = self.context.store(f"{self.node.name}/constant", array)
+        return self._constants[key]
 
     def like(self, value: float, index: int = 0) -> str:
         """A number of the type of an input."""
