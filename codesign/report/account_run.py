@@ -76,6 +76,8 @@ def unread_bytes(compiled: Compiled, node: Node) -> Unread:
     if name in compiled.chained:
         return Unread(start=0, mask=np.zeros(0, dtype=bool))
     rows, columns = input_read(compiled.graph, node)
+    if rows.all() and columns.all():
+        return Unread(start=0, mask=np.zeros(0, dtype=bool))
     shape = compiled.graph.tensors[name].nchw
     elements = np.broadcast_to(~(rows[:, None] & columns), shape).astype(np.int8)
     packed = pack_activation(compiled.program.config, elements, compiled.layouts[name])

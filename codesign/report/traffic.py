@@ -150,17 +150,25 @@ class Unread:
     mask: NDArray[np.bool_]
 
 
-def _distinct(start: Integers, length: Integers) -> tuple[Integers, Integers]:
-    # Disjoint intervals [begin, end) of the same union: sort by start, keep what reaches beyond everything before.
-    order = np.argsort(start, kind="stable")
-    begin, end = start[order], start[order] + length[order]
-    reached = np.concatenate((begin[:1], np.maximum.accumulate(end)[:-1]))
+def _sorted_by(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
+    """The pieces of each key by their starts, as disjoint intervals [begin, end) of the same union.
+
+    Keys are sorted; a piece, or the part of one, that lies before what a piece before it reaches is taken off.
+    """
+    order = np.lexsort((start, key))
+    key, begin, end = key[order], start[order], (start + length)[order]
+    # In a space of addresses of its own each key's pieces are behind all of the keys before.
+    apart = key * (int(end.max(initial=0)) + 1)
+    reached = np.maximum.accumulate(end + apart)
+    reached = np.concatenate((begin[:1], reached[:-1] - apart[1:]))
     begin = np.minimum(np.maximum(begin, reached), end)
-    return begin, end
+    return key, begin, end
 
 
 def _covered(begin: Integers, end: Integers, unread: Unread) -> int:
     # How many of the unread bytes lie in disjoint intervals.
+    if not unread.mask.size:
+        return 0
     before = np.concatenate(([0], np.cumsum(unread.mask)))
     low, high = (np.clip(edge - unread.start, 0, len(unread.mask)) for edge in (begin, end))
     return int((before[high] - before[low]).sum())
@@ -179,22 +187,42 @@ INPUTS = ("inp", "acc")
 
 
 def group_traffic(program: Program, unread: Sequence[Unread] | None = None) -> list[Traffic]:
-    """The traffic of each group of `program`, in the order of `program.groups`; `unread` is of each group's input."""
+    """The traffic of each group of `program`, in the order of `program.groups`; `unread` is of each group's input.
+
+    One sort serves all groups: its cost is that of the program's pieces, whatever the number of groups.
+    """
     base = instruction_address(len(program.image))
     runs = find_runs(program.config, np.asarray(program.instructions), base)
-    owner = owners(program)[runs.instruction]
+    groups, kinds = len(program.groups), len(KINDS)
+    key = owners(program)[runs.instruction] * kinds + runs.kind
+    moved = _sums(key, runs.length, groups * kinds)
+    key, begin, end = _sorted_by(key, runs.start, runs.length)
+    distinct = _sums(key, end - begin, groups * kinds)
+    edges = np.searchsorted(key, np.arange(groups * kinds + 1))
     result = []
-    for group in range(len(program.groups)):
-        moved, distinct, never = {}, {}, {}
-        for index, name in enumerate(KINDS):
-            mine = (owner == group) & (runs.kind == index)
-            moved[name] = int(runs.length[mine].sum())
-            begin, end = _distinct(runs.start[mine], runs.length[mine])
-            distinct[name] = int((end - begin).sum())
-            if unread is not None and name in INPUTS:
-                never[name] = _covered(begin, end, unread[group])
-        result.append(Traffic(moved=moved, distinct=distinct, unread=never))
+    for group in range(groups):
+        never: dict[str, int] = {}
+        if unread is not None:
+            for name in INPUTS:
+                first = group * kinds + KINDS.index(name)
+                mine = slice(edges[first], edges[first + 1])
+                never[name] = _covered(begin[mine], end[mine], unread[group])
+        own = slice(group * kinds, (group + 1) * kinds)
+        result.append(
+            Traffic(
+                moved=dict(zip(KINDS, moved[own].tolist(), strict=True)),
+                distinct=dict(zip(KINDS, distinct[own].tolist(), strict=True)),
+                unread=never,
+            )
+        )
     return result
+
+
+def _sums(key: Integers, value: Integers, size: int) -> Integers:
+    """The sum of the values of each key below `size`, int64 (size,)."""
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, key, value)
+    return sums
 
 
 EXPLANATIONS = {
