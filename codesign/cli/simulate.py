@@ -22,9 +22,9 @@ from vdla.util.user_files import check_destination, read_whole
 from vdla.util.whole_files import write_whole
 
 from ..report.hardware import warning_lines
-from .options import ConfigOption, JsonOption
+from .options import JsonOption
 from .output import note, print_json, steps, text_console
-from .programs import open_program
+from .programs import ConfigOverride, open_program
 from .rtl import rtl_extra
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def sim(
             "each with all bytes of its memory. Those not in it are zero, as are all without the option.",
         ),
     ] = None,
-    config: ConfigOption = "vta",
+    config: ConfigOverride = None,
     engine: Annotated[
         Engine, typer.Option(help="cycle: with timing; reference: plain numpy; rtl: the Verilated RTL.")
     ] = Engine.cycle,
@@ -137,15 +137,17 @@ def sim(
         _print(document)
 
 
-def _launch(insns: Path, memory: Path | None, config: str) -> tuple[Config, np.ndarray, np.ndarray]:
-    """Machine, instructions and memory: from a `.hex` file, `memory` and `config`, or all from a program file."""
+def _launch(insns: Path, memory: Path | None, config: str | None) -> tuple[Config, np.ndarray, np.ndarray]:
+    """Machine, instructions and memory: of a binary program, which holds all three; of a text, which holds the last
+    two, for `config`; or of bare instructions with `memory`, for `config`. UserError, also for a `config` beside a
+    program that holds its own."""
     if memory is not None:
-        machine = load_config(config)
+        machine = load_config(config or "vta")
         instructions = read_hex(insns, machine)
         return machine, instructions, np.frombuffer(read_whole(memory, "memory image"), np.uint8)
     if insns.suffix == ".hex":
         raise UserError(f"{insns}: a .hex file holds no memory; give it with --memory")
-    program = open_program(insns, None)
+    program = open_program(insns, config)
     return program.config, program.instructions, program.image
 
 
