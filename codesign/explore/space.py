@@ -10,7 +10,7 @@
     read_latency = { from = 30, to = 120, step = 30 }
 
 Fields are those of `vdla config --fields`, the memory's among them. Where a point changes the memory, FIFOs that the
-space does not name get the sizes that keep its bus busy.
+space does not name get the sizes that keep its bus busy; conditions and fields that follow read these sizes.
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ class Space:
         chosen: dict[str, Value] = {a.name: a.values[i] for a, i in zip(self.axes, point, strict=True)}
         known = {**field_values(self.base), **chosen}
         for name, expression in self.derived.items():
+            if _reads_fifo(expression):
+                known |= self._fifo_sizes(chosen)
             known[name] = chosen[name] = expression.value(known)
         return chosen
 
@@ -93,9 +95,21 @@ class Space:
         each other."""
         chosen = self.fields(point)
         known = {**field_values(self.base), **chosen}
-        for condition in self.conditions:
+        # Conditions keep fields from contradicting each other; those on FIFOs need the machine, which sizes them.
+        for condition in sorted(self.conditions, key=_reads_fifo):
+            if _reads_fifo(condition):
+                known |= self._fifo_sizes(chosen)
             if not condition.value(known):
                 raise SpaceError(f"the condition {condition.text} does not hold")
+        return self._made(chosen)
+
+    def _fifo_sizes(self, chosen: Mapping[str, Value]) -> dict[str, int]:
+        """The bytes of every FIFO of the machine that these fields make of the base. UserError where they make none."""
+        machine = self._made(chosen)
+        return {f"{fifo}_fifo_bytes": machine.fifo_bytes(fifo) for fifo in FIFOS}
+
+    def _made(self, chosen: Mapping[str, Value]) -> Config:
+        """The base with these fields. UserError where they contradict each other."""
         memory = {name: value for name, value in chosen.items() if hasattr(self.base.memory, name)}
         own: dict[str, Any] = {name: value for name, value in chosen.items() if name not in memory}
         name = " ".join(f"{key}={shown(value)}" for key, value in chosen.items())
@@ -103,6 +117,11 @@ class Space:
             # The base's FIFOs are sized for its memory: on another one they would starve the bus.
             own = {f"{fifo}_fifo_bytes": None for fifo in FIFOS} | own
         return replace(self.base, name=name, memory=replace(self.base.memory, **memory), **own)
+
+
+def _reads_fifo(expression: Expression) -> bool:
+    """Whether it reads the size of a FIFO, which follows from the whole machine unless the space names it."""
+    return any(f"{fifo}_fifo_bytes" in expression.names for fifo in FIFOS)
 
 
 def shown(value: Value) -> int | str:
@@ -213,13 +232,14 @@ def _expression(text: str) -> Expression:
 
 
 def _ordered(derived: Mapping[str, Expression]) -> dict[str, Expression]:
-    """The fields that follow from others, each behind those that it reads."""
+    """The fields that follow from others, each behind those that it reads; those that read the size of a FIFO last,
+    as sizes follow from the others."""
     left, found = dict(derived), dict[str, Expression]()
     while left:
         ready = [name for name, item in left.items() if not item.names & left.keys()]
         if not ready:
             raise SpaceError(f"{', '.join(left)} follow from each other")
-        for name in ready:
+        for name in [name for name in ready if not _reads_fifo(left[name])] or ready:
             found[name] = left.pop(name)
     return found
 

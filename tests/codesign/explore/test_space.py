@@ -138,3 +138,20 @@ def test_points_without_a_machine_are_counted_with_their_reason():
     table = {"base": "vta", "fields": fields, "conditions": ["block_in <= block_out"]}
     told = without_machine(space_of(table))
     assert told == "3 of 6 points make no machine: the condition block_in <= block_out does not hold"
+
+
+def test_conditions_and_fields_that_follow_read_the_sizes_of_the_designs_fifos():
+    """FIFOs that the space does not name are sized for each design's bus; tiny itself has 2,048 bytes."""
+    fields = {"bus_bytes": [8, 64], "token_queue_depth": "load_fifo_bytes // 64"}
+    table = {"base": "tiny", "fields": fields, "conditions": ["load_fifo_bytes <= 2048"]}
+    space = space_of(table)
+    told = without_machine(space)
+    assert told == "1 of 2 points make no machine: the condition load_fifo_bytes <= 2048 does not hold"
+    machine = space.machine((0,))
+    assert (
+        machine.fifo_bytes("load") <= 2048 and machine.token_queue_depth == machine.fifo_bytes("load") // 64
+    )
+    wide = space_of(table | {"conditions": ["load_fifo_bytes > 2048"]}).machine((1,))
+    assert wide.fifo_bytes("load") == 64 * wide.token_queue_depth > 2048
+    named = space_of({"base": "tiny", "fields": {"bus_bytes": [64], "load_fifo_bytes": [16384]}})
+    assert named.machine((0, 0)).load_fifo_bytes == 16384
