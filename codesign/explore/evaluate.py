@@ -16,11 +16,11 @@ from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 from vdla.util.errors import UserError
 
-from ..technology.area import rungs_of_model, structure_of
+from ..technology.area import structure_of
 from ..technology.components import Components
 from ..technology.energy import energy_by_unit
 from ..technology.events import count_events
-from ..technology.modelled_energy import energy_interval, rung
+from ..technology.rungs import rungs_of_machine
 from .networks import Network
 from .schedules.apply import compile_with
 from .schedules.choose import NO_TRIALS, Effort, choose_schedules
@@ -63,8 +63,9 @@ class Figures:
     """A machine's: square millimetres by unit, the clock that a model predicts (None: its own `clock_mhz` counts), and
     its networks by name. `failed` says why there are none.
 
-    By name of a metric (`metrics.METRICS`), where it has them: `intervals`, the ends of the 90% interval as factors of
-    its value, and `rungs`, what it stands on if that is not `Metric.rung`.
+    By name of a metric (`metrics.METRICS`): `intervals` of area and latency where a model says them, the ends of 90% as
+    factors of the value (`metrics.intervals_of` has those of energy, which follow from the networks' weights); and
+    `rungs`, what each figure stands on that `Metric.rung` does not say.
     """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -97,25 +98,7 @@ def evaluate(
             found[network.name] = _launch(config, network, components, effort)
         except (UserError, SimulationError) as error:
             return Figures(failed=f"{network.name}: {error}")
-    machine = figures_of_machine(config, components)
-    if not components.modelled:
-        return replace(machine, networks=found)
-    units: dict[str, float] = {}
-    for network in networks:
-        for unit, value in found[network.name].energy.items():
-            units[unit] = units.get(unit, 0.0) + network.weight * value
-    energy, stands_on = energy_interval(config, units), rung(config)
-    latency = machine.intervals["latency"]
-    return replace(
-        machine,
-        networks=found,
-        intervals={
-            **machine.intervals,
-            "energy": energy,
-            "edp": (energy[0] * latency[0], energy[1] * latency[1]),
-        },
-        rungs={**machine.rungs, "energy": stands_on, "edp": stands_on},
-    )
+    return replace(figures_of_machine(config, components), networks=found)
 
 
 def _launch(config: Config, network: Network, components: Components, effort: Effort) -> NetworkFigures:
@@ -139,15 +122,11 @@ def _launch(config: Config, network: Network, components: Components, effort: Ef
 def figures_of_machine(config: Config, components: Components) -> Figures:
     """What needs no network: area and clock, with what they stand on."""
     structure = structure_of(config, components)
+    found = Figures(area=structure.area, rungs=rungs_of_machine(config, components))
     if structure.clock_mhz is None:
-        return Figures(area=structure.area)
+        return found
     area, cycle = structure.intervals["area"], structure.intervals["cycle"]
-    return Figures(
-        area=structure.area,
-        clock_mhz=structure.clock_mhz,
-        intervals={"area": area, "latency": cycle},
-        rungs=rungs_of_model(),
-    )
+    return replace(found, clock_mhz=structure.clock_mhz, intervals={"area": area, "latency": cycle})
 
 
 def to_json(figures: Figures) -> dict[str, Any]:

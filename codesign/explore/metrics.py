@@ -14,6 +14,8 @@ from math import inf
 from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
+from ..technology.modelled_energy import energy_interval
+from ..technology.rungs import EXACT, TABLE
 from .evaluate import Figures
 
 _PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -22,13 +24,14 @@ _PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
     """A figure of a design in a `unit`; `scales` are the units that a constraint may have, in that one. `rung` says
-    what the figure stands on. `maximize`: larger is better. `from_machine`: no network needs to run for it."""
+    what the figure stands on, empty where the machine's `Figures.rungs` do. `maximize`: larger is better.
+    `from_machine`: no network needs to run for it."""
 
     name: str
     unit: str
-    rung: str
     scales: Mapping[str, float]
     value: Callable[[Config, Figures, Mapping[str, float]], float]
+    rung: str = ""
     maximize: bool = False
     from_machine: bool = False
 
@@ -73,21 +76,19 @@ def _scaled(unit: str, in_base: float) -> dict[str, float]:
     return {f"{prefix}{unit}": factor / in_base for prefix, factor in _PREFIXES.items()}
 
 
-EXACT, CLOCK, TABLE = "exact simulation", "exact simulation, assumed clock", "assumed: table of components"
 METRICS: Mapping[str, Metric] = {
     item.name: item
     for item in (
-        Metric(name="latency", unit="ms", rung=CLOCK, scales=_scaled("s", 1e-3), value=_latency),
-        Metric(name="energy", unit="uJ", rung=TABLE, scales=_scaled("J", 1e-6), value=_energy),
+        Metric(name="latency", unit="ms", scales=_scaled("s", 1e-3), value=_latency),
+        Metric(name="energy", unit="uJ", scales=_scaled("J", 1e-6), value=_energy),
         Metric(
             name="area",
             unit="mm2",
-            rung=TABLE,
             scales={"mm2": 1.0, "um2": 1e-6},
             value=lambda config, figures, weights: figures.square_millimetres,
             from_machine=True,
         ),
-        Metric(name="edp", unit="uJ ms", rung=TABLE, scales={}, value=_edp),
+        Metric(name="edp", unit="uJ ms", scales={}, value=_edp),
         Metric(name="cycles", unit="cycles", rung=EXACT, scales={}, value=_cycles),
         Metric(
             name="dram",
@@ -101,9 +102,25 @@ METRICS: Mapping[str, Metric] = {
         Metric(name="utilization", unit="", rung=EXACT, scales={}, value=_utilization, maximize=True),
     )
 }
-"""All metrics by name; `Metric.rung` is what they stand on where a machine's `Figures.rungs` say nothing else.
+"""All metrics by name. Those of several networks are sums, each network as often as it weighs."""
 
-Those of several networks are sums, each network as often as it weighs."""
+
+def intervals_of(
+    config: Config, figures: Figures, weights: Mapping[str, float]
+) -> dict[str, tuple[float, float]]:
+    """By name of a metric the ends of its 90% interval, as factors of its value: of area and latency those of the
+    machine, of energy that of the networks' weighted sum, of edp both together; none where nothing says one."""
+    found = dict(figures.intervals)
+    if figures.failed is not None or figures.rungs.get("energy") in (None, TABLE):
+        return found
+    units: dict[str, float] = {}
+    for name, run in figures.networks.items():
+        for unit, value in run.energy.items():
+            units[unit] = units.get(unit, 0.0) + weights[name] * value
+    low, high = energy_interval(config, units)
+    fast, slow = found.get("latency", (1.0, 1.0))
+    return {**found, "energy": (low, high), "edp": (low * fast, high * slow)}
+
 
 _CONSTRAINT = re.compile(r"\s*([a-z]+)\s*(<=|>=|<|>)\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z0-9]*)\s*")
 
@@ -124,13 +141,13 @@ class Constraint:
 
 
 def rungs_of(metrics: Iterable[Metric], figures: Iterable[Figures]) -> dict[str, str]:
-    """By name of a metric, what it stands on in those of `figures` that have some; several with "or" between."""
+    """By name of a metric, what it stands on in those of `figures` that have some; several with "or" between, and
+    nothing where none has."""
     all_figures = [item for item in figures if item.failed is None]
     return {
         metric.name: " or ".join(
             dict.fromkeys(item.rungs.get(metric.name, metric.rung) for item in all_figures)
         )
-        or metric.rung
         for metric in metrics
     }
 

@@ -22,7 +22,7 @@ from vdla.util.user_files import make_directory
 from ..technology.components import Components
 from .evaluate import Figures, study_key
 from .front import pareto
-from .metrics import Constraint, Metric
+from .metrics import Constraint, Metric, intervals_of
 from .networks import Network
 from .places import HERE, Evaluator, Place, evaluator
 from .problem import Problem, Told
@@ -115,6 +115,12 @@ class Study:
         if machine is None or figures.failed is not None:
             return None
         return metric.value(machine, figures, self.weights)
+
+    def intervals(self, design: Design) -> dict[str, tuple[float, float]]:
+        """The 90% intervals of a design's metrics (`metrics.intervals_of`); none where it has no machine."""
+        if design.machine is None:
+            return {}
+        return intervals_of(design.machine, design.figures, self.weights)
 
     def design(self, number: int, point: Point, machine: Config | None, figures: Figures) -> Design:
         """A point with its figures."""

@@ -15,6 +15,7 @@ from vdla.compiler.tune.measure.package_identity import sources_digest
 from vdla.util.files import read_file
 from vdla.util.line_file import LineFile
 
+from ..technology.rungs import EXACT
 from .evaluate import Figures
 from .study import Design, Exploration
 
@@ -120,7 +121,6 @@ def measured_figures(figures: Figures, found: Synthesis) -> Figures:
     if found.clock_mhz is None:
         return replace(figures, area=found.area, intervals=intervals, rungs=rungs)
     intervals.pop("latency", None)
-    rungs["latency"] = "exact simulation, clock by synthesis"
-    if "energy" in intervals:
-        intervals["edp"] = intervals["energy"]
+    rungs["clock"] = f"synthesis ({found.node_nm} nm)"
+    rungs["latency"] = f"{EXACT}, clock by synthesis"
     return replace(figures, area=found.area, clock_mhz=found.clock_mhz, intervals=intervals, rungs=rungs)

@@ -98,7 +98,7 @@ def document(exploration: Exploration) -> dict[str, Any]:
                 **{metric.name: value for metric, value in _metrics(exploration, design).items()},
                 "area_mm2": dict(design.figures.area),
                 "clock_mhz": design.figures.clock_mhz,
-                "intervals": {name: list(ends) for name, ends in design.figures.intervals.items()},
+                "intervals": {name: list(ends) for name, ends in study.intervals(design).items()},
                 "rungs": dict(design.figures.rungs),
                 "networks": {
                     name: {

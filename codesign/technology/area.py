@@ -33,14 +33,6 @@ def structure_of(config: Config, components: Components) -> Structure:
     return Structure(area=found.area, clock_mhz=found.clock_mhz, intervals=intervals)
 
 
-def rungs_of_model() -> dict[str, str]:
-    """What area and latency stand on where the model predicts them, in few words."""
-    return {
-        "area": f"model of syntheses ({shipped_cell_model().node_nm} nm)",
-        "latency": "exact simulation, clock by model",
-    }
-
-
 def basis(components: Components) -> dict[str, Any]:
     """What figures follow from, as documents have it: name, node, what is left out, and sentences on it."""
     if not components.modelled:

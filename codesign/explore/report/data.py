@@ -15,7 +15,7 @@ from vdla.isa.parameters import declared
 from ...technology.area import basis
 from ...technology.components import Components
 from ..evaluate import Figures
-from ..metrics import METRICS, Metric, rungs_of
+from ..metrics import METRICS, Metric, intervals_of, rungs_of
 from ..networks import Network
 from ..space import Value, shown
 from ..study import Exploration, Study
@@ -129,7 +129,7 @@ def exploration_data(exploration: Exploration, details: Details) -> dict[str, An
         "title": ", ".join(network.name for network in study.networks),
         "study": _study(exploration),
         "history": _history(exploration),
-        "sensitivity": _sensitivity(entries, study, [axis.name for axis in space.axes]),
+        "sensitivity": _sensitivity(entries, study),
         **_common(
             entries,
             names=names,
@@ -188,7 +188,7 @@ def _common(
                 "figures": [
                     m.heading
                     for m in METRICS.values()
-                    if rung in {rung_of(text) for text in _rungs_of(m, entries)}
+                    if rung in {rung_of(_rung(m, entry)) for entry in entries}
                 ],
             }
             for rung in LADDER
@@ -219,9 +219,9 @@ def _common(
         },
         **_intervals(entries, weights),
         "rungs": {
-            metric.name: column([entry.figures.rungs.get(metric.name, metric.rung) for entry in entries])
+            metric.name: column([_rung(metric, entry) for entry in entries])
             for metric in METRICS.values()
-            if any(metric.name in entry.figures.rungs for entry in entries)
+            if not metric.rung
         },
         "area": _by_unit([entry.figures.area for entry in entries]),
         "by_network": {network.name: _network(entries, network.name) for network in networks},
@@ -257,9 +257,9 @@ def _common(
     }
 
 
-def _rungs_of(metric: Metric, entries: Sequence[Entry]) -> set[str]:
-    """What a metric stands on in some design."""
-    return {entry.figures.rungs.get(metric.name, metric.rung) for entry in entries} or {metric.rung}
+def _rung(metric: Metric, entry: Entry) -> str:
+    """What a metric of a design stands on; nothing where the design has no figures."""
+    return "" if entry.figures.failed is not None else entry.figures.rungs.get(metric.name, metric.rung)
 
 
 def _metric(metric: Metric, objective: bool, rung: str) -> dict[str, Any]:
@@ -306,13 +306,17 @@ def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float
 def _intervals(entries: Sequence[Entry], weights: Mapping[str, float]) -> dict[str, Any]:
     """Ends of the intervals of metrics that have some, as columns."""
     found: dict[str, Any] = {"low": {}, "high": {}}
+    intervals = [
+        {} if entry.machine is None else intervals_of(entry.machine, entry.figures, weights)
+        for entry in entries
+    ]
     for metric in METRICS.values():
-        if not any(metric.name in entry.figures.intervals for entry in entries):
+        if not any(metric.name in item for item in intervals):
             continue
         for place, end in enumerate(("low", "high")):
             ends = []
-            for entry in entries:
-                value, factors = _figure(metric, entry, weights), entry.figures.intervals.get(metric.name)
+            for entry, known in zip(entries, intervals, strict=True):
+                value, factors = _figure(metric, entry, weights), known.get(metric.name)
                 ends.append(None if value is None or factors is None else value * factors[place])
             found[end][metric.name] = numbers(ends)
     return found
@@ -396,13 +400,15 @@ def _history(exploration: Exploration) -> dict[str, Any]:
     }
 
 
-def _sensitivity(entries: Sequence[Entry], study: Study, axes: Sequence[str]) -> dict[str, Any]:
+def _sensitivity(entries: Sequence[Entry], study: Study) -> dict[str, Any]:
     ran = [entry for entry in entries if entry.state not in ("failed", "reference")]
-    fields = {name: [entry.fields[name] for entry in ran] for name in axes}
+    space = study.space
+    fields = {axis.name: [entry.fields[axis.name] for entry in ran] for axis in space.axes}
+    following = {name: [entry.fields[name] for entry in ran] for name in space.derived}
     found: dict[str, Any] = {}
     for metric in METRICS.values():
         figures = [_figure(metric, entry, study.weights) for entry in ran]
-        fitted = sensitivity.sensitivity(fields, [value for value in figures if value is not None])
+        fitted = sensitivity.sensitivity(fields, [value for value in figures if value is not None], following)
         if fitted is not None:
             found[metric.name] = {
                 "designs": fitted.designs,

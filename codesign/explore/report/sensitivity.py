@@ -16,14 +16,15 @@ RIDGE = 1e-6
 HOW = (
     "the logarithm of the figure is fitted as a sum of one term for each value of each field (least squares over all "
     "designs that ran); share: the part of the variance that is lost without the field; factor: between its best and "
-    "its worst value, the others held still"
+    "its worst value, the others held still; fields that always change together are one, as no design tells them apart"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEffect:
     """What a field does to a figure: `levels` has each value and the factor from the mean. `share` is the variance that
-    only this field explains, from 0 to 1."""
+    only this field explains, from 0 to 1. Fields that always change together are one: "block_in, block_out", with
+    values such as "8, 16", or the one value that all have."""
 
     field: str
     share: float
@@ -45,8 +46,15 @@ class Sensitivity:
     effects: tuple[FieldEffect, ...]
 
 
-def sensitivity(fields: Mapping[str, Sequence[Value]], figure: Sequence[float]) -> Sensitivity | None:
+def sensitivity(
+    fields: Mapping[str, Sequence[Value]],
+    figure: Sequence[float],
+    following: Mapping[str, Sequence[Value]] | None = None,
+) -> Sensitivity | None:
     """Effects of `fields` (by name, a value for each design) on positive values of a figure.
+
+    Those that always change together are one. `following` are fields that others decide: they count where they change
+    with one of `fields` alone, and else are no term of their own.
 
     None where there are fewer designs than the model has terms, or the figure is always the same.
     """
@@ -56,7 +64,7 @@ def sensitivity(fields: Mapping[str, Sequence[Value]], figure: Sequence[float]) 
     target = np.log(values)
     target -= target.mean()
     total = float(target @ target)
-    groups = {name: _levels(column) for name, column in fields.items() if len({*map(shown, column)}) > 1}
+    groups = {name: _levels_of(columns) for name, columns in _together(fields, following or {}).items()}
     terms = sum(len(labels) - 1 for labels, _ in groups.values()) + 1
     if not groups or total < 1e-18 or len(values) < terms + 1:
         return None
@@ -78,6 +86,31 @@ def sensitivity(fields: Mapping[str, Sequence[Value]], figure: Sequence[float]) 
         )
     effects.sort(key=lambda effect: -effect.share)
     return Sensitivity(designs=len(values), explained=max(0.0, 1 - left / total), effects=tuple(effects))
+
+
+def _together(
+    fields: Mapping[str, Sequence[Value]], following: Mapping[str, Sequence[Value]]
+) -> dict[str, list[Sequence[Value]]]:
+    """The columns of the fields that change, those that always change together as one; its name lists theirs."""
+    members: dict[tuple[int, ...], list[str]] = {}
+    columns = {**fields, **following}
+    for name, column in columns.items():
+        texts = [shown(value) for value in column]
+        first = {text: place for place, text in reversed([*enumerate(texts)])}
+        alike = tuple([first[text] for text in texts])
+        if len({*texts}) > 1 and (name in fields or alike in members):
+            members.setdefault(alike, []).append(name)
+    return {", ".join(names): [columns[name] for name in names] for names in members.values()}
+
+
+def _levels_of(columns: Sequence[Sequence[Value]]) -> tuple[list[int | str], NDArray[np.int64]]:
+    """`_levels` of fields that change together: a label has the values of all, unless they are equal."""
+    lead = next((column for column in columns if all(isinstance(v, int) for v in column)), columns[0])
+    labels, codes = _levels(lead)
+    place = {str(shown(value)): number for number, value in enumerate(lead)}
+    if all([*map(shown, column)] == [*map(shown, lead)] for column in columns):
+        return labels, codes
+    return [", ".join(str(shown(column[place[str(label)]])) for column in columns) for label in labels], codes
 
 
 def _levels(column: Sequence[Value]) -> tuple[list[int | str], NDArray[np.int64]]:

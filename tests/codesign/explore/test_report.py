@@ -19,6 +19,7 @@ import pytest
 import vdla
 from vdla.codesign import models
 from vdla.codesign.explore.evaluate import evaluate, from_json, to_json
+from vdla.codesign.explore.metrics import intervals_of
 from vdla.codesign.explore.networks import load_network
 from vdla.codesign.explore.report import details
 from vdla.codesign.explore.report.columns import column
@@ -28,8 +29,9 @@ from vdla.codesign.explore.report.history import history_of
 from vdla.codesign.explore.report.layers import columns, figures_by_layer
 from vdla.codesign.explore.report.pictures import unpacked
 from vdla.codesign.explore.report.sensitivity import sensitivity
-from vdla.codesign.technology.components import shipped_components
+from vdla.codesign.technology.components import default_components, shipped_components
 from vdla.codesign.technology.energy import energy_by_unit
+from vdla.codesign.technology.rungs import TABLE
 from vdla.isa.config import load_config
 from vdla.isa.program import load_program
 
@@ -104,6 +106,31 @@ def test_sensitivity_finds_the_terms_of_a_product():
     assert len(size.levels) == 8 and size.factor == pytest.approx(1.1**11, rel=0.2)
     assert sensitivity(fields, [1.0] * 300) is None
     assert sensitivity({"side": [1, 2]}, [1.0, 2.0]) is None
+
+
+def test_fields_that_always_change_together_are_one():
+    random = np.random.default_rng(0)
+    sides, buses = (random.integers(0, n, 100) for n in (3, 2))
+    rows = [4 << int(s) for s in sides]
+    figure = 2.0**sides * 1.5**buses
+    fields = {
+        "block_in": rows,
+        "block_out": rows,
+        "columns": [256 // r for r in rows],
+        "bus": [int(b) for b in buses],
+    }
+    following = {
+        "tile": [512 * r for r in rows],
+        "both": [r + int(b) for r, b in zip(rows, buses, strict=True)],
+    }
+    found = sensitivity(fields, figure.tolist(), following)
+    assert found is not None
+    array, bus = found.effects
+    assert array.field == "block_in, block_out, columns, tile" and bus.field == "bus"
+    assert [label for label, _ in array.levels] == [f"{n}, {n}, {256 // n}, {512 * n}" for n in (4, 8, 16)]
+    assert array.factor == pytest.approx(4, rel=0.02) and array.share > 0.5
+    square = sensitivity({"block_in": rows, "block_out": rows}, figure.tolist())
+    assert square is not None and [label for label, _ in square.effects[0].levels] == [4, 8, 16]
 
 
 def test_the_history_grows_to_one(model: Path):
@@ -195,6 +222,34 @@ def test_a_space_in_which_nothing_runs_has_a_page(model: Path):
     assert "mlp" in found.to_html(layers=0)
 
 
+def test_figures_do_not_depend_on_weights(model: Path):
+    """Records serve any weights, and workers know none; the interval of the weighted energy follows afterwards."""
+    machine, components = load_config("tiny"), default_components()
+    networks = [
+        load_network(model.read_bytes(), name="a"),
+        load_network(models.build("small_cnn").SerializeToString()),
+    ]
+    networks[1] = replace(networks[1], name="b", weight=50.0)
+    figures = evaluate(machine, networks, components)
+    assert figures == evaluate(machine, [replace(item, weight=1.0) for item in networks], components)
+    assert "energy" not in to_json(figures)["intervals"]
+    only = {name: replace(figures, networks={name: figures.networks[name]}) for name in "ab"}
+    alone = [intervals_of(machine, item, {name: 1.0})["energy"] for name, item in only.items()]
+    both = intervals_of(machine, figures, {"a": 1e-9, "b": 1.0})["energy"]
+    assert both == pytest.approx(alone[1]) and alone[0] != pytest.approx(alone[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("extensions", [["post", "patch"], []])
+def test_the_ladder_names_no_rung_that_no_figure_stands_on(model: Path, extensions: list[str]):
+    """One design fails, or both do: figures are of models, none of the table."""
+    fields = {"bus_bytes": [8, 16], "inp_buffer_bytes": [8, 1024], "extensions": [extensions]}
+    found = vdla.explore(
+        {"base": "tiny", "fields": fields}, model, budget=4, strategy="exhaustive"
+    ).exploration
+    ladder = {rung["name"]: rung["figures"] for rung in exploration_data(found, Details())["ladder"]}
+    assert ladder["table"] == [] and bool(ladder["model with interval"]) == bool(extensions)
+
+
 def test_intervals_and_rungs_of_figures(model: Path):
     found = vdla.explore(
         {"base": "tiny", "fields": {"bus_bytes": [8, 16]}}, model, budget=2, strategy="exhaustive"
@@ -204,16 +259,16 @@ def test_intervals_and_rungs_of_figures(model: Path):
         first.figures, intervals={"area": (0.9, 1.2)}, rungs={"area": "model with interval, from synthesis"}
     )
     assert from_json(json.loads(json.dumps(to_json(known)))) == known
-    table = replace(second.figures, intervals={}, rungs={})
+    table = replace(second.figures, intervals={}, rungs={"area": TABLE})
     designs = (replace(first, figures=known), replace(second, figures=table))
     data = exploration_data(replace(found.exploration, designs=designs), Details())
     area = first.figures.square_millimetres
     assert unpacked(data, data["low"]["area"])[0] == pytest.approx(0.9 * area, rel=1e-3)
     assert unpacked(data, data["high"]["area"]) == [pytest.approx(1.2 * area, rel=1e-3), None]
-    assert unpacked(data, data["rungs"]["area"]) == [known.rungs["area"], "assumed: table of components"]
+    assert unpacked(data, data["rungs"]["area"]) == [known.rungs["area"], TABLE]
     # What a picture says below itself holds for all of its designs.
     said = {metric["name"]: metric["rung"] for metric in data["metrics"]}
-    assert said["area"] == f"{known.rungs['area']} or assumed: table of components"
+    assert said["area"] == f"{known.rungs['area']} or {TABLE}"
     on = {rung["name"]: rung["figures"] for rung in data["ladder"]}
     assert "area (mm2)" in on["model with interval"] and "area (mm2)" in on["table"]
 
