@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 
 from vdla.compiler.graph.abilities import Abilities
-from vdla.compiler.graph.onnx_load import opset_of
 from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.heterogeneous_driver import Division
@@ -150,7 +149,7 @@ def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
     """The model with these outputs, in steps where only they have them, as what was divided is."""
     content = read_model(model).whole()
     if not {name for node in content.graph.node for name in node.output}.issuperset(names):
-        write_steps(content, opset_of(content))
+        write_steps(str(model), content)
     known = {output.name for output in content.graph.output}
     content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
     return content.SerializeToString()

@@ -5,7 +5,7 @@ The values stay as they are. Where whole channels of images move, a node says so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +20,7 @@ from .onnx_emit import real_operand
 from .onnx_joins import import_concat
 from .onnx_values import Integer, Joined, Pending, Real
 from .onnx_views import check_size, elements_of, is_line, rows_of, seen_as, settled
+from .operator_rows import Row, row
 
 
 def _bind_channels(
@@ -184,18 +185,19 @@ def _import_pad(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
-CHANNELS: Mapping[str, Callable[[ImportContext, OnnxNode], bool]] = MappingProxyType(
+CHANNELS: Mapping[str, Row[ImportContext, bool]] = MappingProxyType(
     {
-        "Concat": import_concat,
-        "Split": _import_split,
-        "Slice": _import_slice,
-        "Transpose": _import_shuffle,
-        "Gather": _import_gather,
-        "Expand": _import_expand,
-        "Cast": _import_cast,
-        "DepthToSpace": _import_blocks,
-        "SpaceToDepth": _import_blocks,
-        "Pad": _import_pad,
+        "Concat": row(import_concat, "axis"),
+        "Split": row(_import_split, "axis", "num_outputs", "split"),
+        "Slice": row(_import_slice),
+        "Transpose": row(_import_shuffle, "perm"),
+        "Gather": row(_import_gather, "axis"),
+        "Expand": row(_import_expand),
+        # What saturates is a conversion to 8-bit floats.
+        "Cast": row(_import_cast, "to", idle=("round_mode", "saturate")),
+        "DepthToSpace": row(_import_blocks, "blocksize", "mode"),
+        "SpaceToDepth": row(_import_blocks, "blocksize", "mode"),
+        "Pad": row(_import_pad, "mode"),
     }
 )
 """What binds a node's outputs if it moves elements of an activation, and says whether it does; a Transpose may do

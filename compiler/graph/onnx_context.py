@@ -67,6 +67,7 @@ def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:
 class NodeContext(Protocol):
     """What reading a node's attributes and constant inputs needs of an import, whatever graph it makes."""
 
+    opset: int
     static_shapes: dict[str, tuple[int, ...]]
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
@@ -162,6 +163,13 @@ class ImportContext(NodeErrors):
         """The shape of the first input; fails where it is missing."""
         return self.first(node).shape
 
+    def rank(self, node: OnnxNode, index: int) -> int:
+        """How many dimensions an input has; fails where it is missing."""
+        value = self.value(node, index)
+        if value is None:
+            self.refuse(node, f"its input {index} is missing", "export the model again")
+        return len(value.shape)
+
     def bind_same(self, node: OnnxNode) -> None:
         """Names the node's first output after its first input, which it equals."""
         self.bind(node, self.first(node))
@@ -206,8 +214,11 @@ class ImportContext(NodeErrors):
                     node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
                 )
 
-    def quantization(self, node: OnnxNode, scale_index: int, zero_point_index: int) -> Quantization:
-        """The per-tensor scale and zero point of an activation, checked."""
+    def quantization(
+        self, node: OnnxNode, scale_index: int, zero_point_index: int, dtype: np.dtype | None = None
+    ) -> Quantization:
+        """The per-tensor scale and zero point of an activation, checked; `dtype` (None: the zero point's, or uint8) is
+        the type of its integers."""
         scale = self.array(node, scale_index, "scale")
         zero_point = self.array(node, zero_point_index, "zero point")
         if scale is None:
@@ -220,11 +231,12 @@ class ImportContext(NodeErrors):
             )
         if zero_point is not None and zero_point.size != 1:
             self.fail(node, f"has {zero_point.size} zero points for one scale", "give it one zero point")
-        dtype = "uint8" if zero_point is None else zero_point.dtype.name
+        if dtype is None:
+            dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
         return Quantization(
             scale=np.float32(self.checked_scale(node, scale).reshape(-1)[0]),
             zero_point=0 if zero_point is None else int(zero_point.reshape(())),
-            dtype=self.activation_type(node, dtype),
+            dtype=self.activation_type(node, dtype.name),
         )
 
     def checked_scale(self, node: OnnxNode, scale: np.ndarray) -> np.ndarray:

@@ -7,9 +7,10 @@ node of the graph. So the pairs vanish, and nothing is decided by matching patte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -31,7 +32,7 @@ from .onnx_inputs import attended, check_rank, quantized_input
 from .onnx_lines import import_on_line, is_on_line, windowed
 from .onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from .onnx_masks import import_masked, import_masked_softmax
-from .onnx_norms import import_norm
+from .onnx_norms import import_norm, refuse_statistics
 from .onnx_products import (
     import_conv,
     import_conv_transpose,
@@ -44,8 +45,11 @@ from .onnx_products import (
 )
 from .onnx_read import ReadModel, Source
 from .onnx_resampling import import_resize
+from .onnx_rounding import check_real_type, rounded_type
 from .onnx_rows import import_rows
 from .onnx_structure import STRUCTURE
+from .onnx_tables import CHAINED, import_function
+from .onnx_tables import FUNCTIONS as TABLES
 from .onnx_transpose import import_transpose
 from .onnx_values import Constant, FloatInput, Function, Integer, Pending, QuantizedConstant, Real, Same
 from .onnx_views import readable
@@ -57,10 +61,10 @@ from .onnx_windows import (
     import_qlinear_global_average_pool,
     import_reduce_mean,
 )
-from .qlinear import in_steps
+from .operator_rows import CONTRIBUTED, STANDARD, Row, refuse_unread, row, whole_row
+from .qlinear import WRITERS, writer_of
 from .quantization import Quantization
 
-Importer = Callable[[ImportContext, OnnxNode], None]
 NARROW = ("int4", "uint4", "int2", "uint2")
 """Types of constants of fewer than 8 bits: weights, which become int8."""
 
@@ -159,24 +163,32 @@ def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | 
 
 def import_node(context: ImportContext, node: OnnxNode) -> None:
     """Binds the outputs of one node. Raises ModelError for what is not supported."""
-    if node.domain not in ("", "ai.onnx", "com.microsoft"):
+    writer = writer_of(node)
+    if node.domain not in (*STANDARD, CONTRIBUTED) and writer is None:
         context.fail(node, f"is of the unknown domain '{node.domain}'", f"supported are {SUPPORTED}")
     if _foldable(context, node):
         _fold(context, node)
         return
-    if (move := CHANNELS.get(node.op_type)) is not None and move(context, node):
+    if node.domain not in (*STANDARD, CONTRIBUTED):
+        assert writer is not None
+        _import_steps(context, writer(context, node))
         return
-    if any(
-        move(context, node)
-        for move in (import_rows, import_masked, import_masked_softmax, import_norm, import_guard)
+    ways, importer = WAYS.get(node.op_type, ()), OPERATORS.get(node.op_type)
+    if rows := rows_of(node.op_type):
+        refuse_unread(context, node, rows)
+    if any(way.takes(node, context.opset) and way(context, node) for way in ways):
+        return
+    refuse_statistics(context, node)
+    function = FUNCTIONS.get(node.op_type)
+    if (
+        function is not None
+        and (importer is None or _behind_function(context, node))
+        and function(context, node)
     ):
         return
-    importer = OPERATORS.get(node.op_type)
-    if (importer is None or _behind_function(context, node)) and _import_function(context, node):
-        return
-    if importer is None and (steps := in_steps(node.proto, len(context.nodes), context.opset)) is not None:
-        for index, step in enumerate(steps):
-            import_node(context, read_node(step, index))
+    taken = importer is not None and importer.takes(node, context.opset)
+    if not taken and writer is not None:
+        _import_steps(context, writer(context, node))
         return
     if importer is None:
         context.fail(
@@ -190,17 +202,15 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
     importer(context, node)
 
 
+def _import_steps(context: ImportContext, steps: list[onnx.NodeProto]) -> None:
+    for index, step in enumerate(steps):
+        import_node(context, read_node(step, index))
+
+
 def _behind_function(context: ImportContext, node: OnnxNode) -> bool:
     """Whether a node, which has another meaning elsewhere, goes on with a function of one tensor."""
     values = [context.value(node, index) for index in range(len(node.inputs))]
     return any(isinstance(v, Pending) and isinstance(v.operation, Function) for v in values)
-
-
-def _import_function(context: ImportContext, node: OnnxNode) -> bool:
-    # Many modules, which most networks need not load.
-    from .onnx_tables import import_function
-
-    return import_function(context, node)
 
 
 def _foldable(context: ImportContext, node: OnnxNode) -> bool:
@@ -232,7 +242,9 @@ def _import_quantize(context: ImportContext, node: OnnxNode) -> None:
             _quantize_constant(context, node, value)
             return
         case FloatInput() | Real() | Pending():
-            quantization = context.quantization(node, 1, 2)
+            zero_point = context.array(node, 2, "zero point")
+            dtype = rounded_type(context, node, None if zero_point is None else zero_point.dtype)
+            quantization = context.quantization(node, 1, 2, dtype)
         case _:
             context.refuse_float(node, 0, value)
     output = node.outputs[0]
@@ -265,11 +277,13 @@ def _quantize_constant(context: ImportContext, node: OnnxNode, value: Constant |
     zero_point = context.array(node, 2, "zero point")
     if scale is None or real.dtype.kind != "f":
         context.fail(node, f"quantizes a constant of {real.dtype}", "give float constants and a scale")
-    dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
+    dtype = rounded_type(context, node, None if zero_point is None else zero_point.dtype)
     if dtype.name not in ("int8", "uint8", "int32", *NARROW):
         context.fail(
             node, f"quantizes a constant to {dtype}", "quantize weights to 8 bits or fewer and biases to 32"
         )
+    if scale.size == 1:
+        check_scale_axis(context, node, real.shape)
     empty = np.zeros(real.shape, dtype)
     grid = quantized_constant(context, node, empty, scale, zero_point, node.integer("axis", 1))
     limits = ml_dtypes.iinfo(dtype)
@@ -284,6 +298,7 @@ def _import_dequantize(context: ImportContext, node: OnnxNode) -> None:
     value = context.value(node, 0)
     if node.integer("block_size", 0):
         context.fail(node, "dequantizes in blocks", "quantize per tensor or per channel")
+    check_real_type(context, node)
     match value:
         case Integer():
             check_scale_axis(context, node, value.shape)
@@ -305,40 +320,99 @@ def _import_dequantize(context: ImportContext, node: OnnxNode) -> None:
                     f"dequantizes a constant of {array.dtype}",
                     f"use constants of int8, uint8, int32, {', '.join(NARROW)}",
                 )
+            if scale.size == 1:
+                check_scale_axis(context, node, array.shape)
             integers, axis = array.astype(np.int8) if narrow else array, node.integer("axis", 1)
             context.bind(node, quantized_constant(context, node, integers, scale, zero_point, axis))
         case _:
             context.fail(node, f"its input '{node.inputs[0]}' is already float", "remove it")
 
 
-OPERATORS: Mapping[str, Importer] = MappingProxyType(
+_CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+_POOL = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
+_REDUCTION = ("axes", "keepdims", "noop_with_empty_axes")
+_QUANTIZATION = ("axis", "block_size", "output_dtype")
+WAYS: Mapping[str, tuple[Row[ImportContext, bool], ...]] = MappingProxyType(
     {
-        "Conv": import_conv,
-        "ConvTranspose": import_conv_transpose,
-        "Gemm": import_gemm,
-        "MatMul": import_matmul,
-        "MaxPool": import_max_pool,
-        "AveragePool": import_average_pool,
-        "GlobalAveragePool": import_global_average_pool,
-        "ReduceMean": import_reduce_mean,
-        "Add": partial(import_pairwise, kind="add"),
-        "Mul": partial(import_pairwise, kind="multiply"),
-        "Relu": import_clamp,
-        "Clip": import_clamp,
-        "Transpose": import_transpose,
-        "BatchNormalization": import_batch_norm,
-        "Resize": import_resize,
-        **STRUCTURE,
-        "QuantizeLinear": _import_quantize,
-        "DequantizeLinear": _import_dequantize,
-        "QLinearConv": import_qlinear_conv,
-        "QLinearMatMul": import_qlinear_matmul,
-        "QGemm": import_qgemm,
-        "QLinearAveragePool": import_qlinear_average_pool,
-        "QLinearGlobalAveragePool": import_qlinear_global_average_pool,
-        "QLinearAdd": partial(import_qlinear_pairwise, kind="add"),
-        "QLinearMul": partial(import_qlinear_pairwise, kind="multiply"),
+        name: tuple(table[name] for table in tables if name in table)
+        for tables in [
+            (
+                CHANNELS,
+                {
+                    "Softmax": row(import_rows, "axis"),
+                    "LayerNormalization": row(import_rows, "axis", "epsilon"),
+                    "RMSNormalization": row(import_rows, "axis", "epsilon"),
+                    "Add": row(import_masked),
+                    "Where": row(import_masked),
+                },
+                {"Softmax": row(import_masked_softmax, "axis")},
+                {
+                    "ReduceMean": row(import_norm, *_REDUCTION),
+                    "Cast": row(import_norm, "to", idle=("round_mode", "saturate")),
+                    # The rounding of one number for a row is left out.
+                    "QuantizeLinear": row(import_norm, idle=(*_QUANTIZATION, "saturate")),
+                    "DequantizeLinear": row(import_norm, idle=_QUANTIZATION),
+                    **dict.fromkeys(("Identity", "Sqrt", "Reciprocal", "Pow"), row(import_norm)),
+                    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), row(import_norm)),
+                },
+                {
+                    "IsNaN": row(import_guard),
+                    "IsInf": row(import_guard, idle=("detect_negative", "detect_positive")),
+                    "Where": row(import_guard),
+                },
+            )
+        ]
+        for name in dict.fromkeys(name for table in tables for name in table)
     }
 )
-"""What each operator of a quantized model becomes on every target; see also `CHANNELS` and `onnx_tables`."""
+"""What binds a node's output if it is of one of several forms, and says whether it did: in their order, before
+`OPERATORS`."""
+FUNCTIONS: Mapping[str, Row[ImportContext, bool]] = MappingProxyType(
+    {name: whole_row(import_function) for name in sorted(TABLES | CHAINED)}
+)
+"""The same of functions of one tensor."""
+OPERATORS: Mapping[str, Row[ImportContext, None]] = MappingProxyType(
+    {
+        "Conv": row(import_conv, *_CONVOLUTION),
+        "ConvTranspose": row(import_conv_transpose, *_CONVOLUTION, "output_padding", "output_shape"),
+        "Gemm": row(import_gemm, "alpha", "beta", "transA", "transB"),
+        "MatMul": row(import_matmul),
+        # The order of storage is that of the indices, which are refused.
+        "MaxPool": row(import_max_pool, *_POOL, idle=["storage_order"]),
+        "AveragePool": row(import_average_pool, *_POOL, "count_include_pad"),
+        "GlobalAveragePool": row(import_global_average_pool),
+        "ReduceMean": row(import_reduce_mean, *_REDUCTION),
+        "Add": row(partial(import_pairwise, kind="add")),
+        "Mul": row(partial(import_pairwise, kind="multiply")),
+        "Relu": row(import_clamp),
+        "Clip": row(import_clamp),
+        "Transpose": row(import_transpose, "perm"),
+        "BatchNormalization": row(import_batch_norm, "epsilon", "training_mode", idle=["momentum"]),
+        "Resize": row(
+            import_resize,
+            *("antialias", "axes", "coordinate_transformation_mode", "keep_aspect_ratio_policy", "mode"),
+            "nearest_mode",
+            # Of modes that are refused: cubic, and crops.
+            idle=("cubic_coeff_a", "exclude_outside", "extrapolation_value"),
+        ),
+        **STRUCTURE,
+        # What saturates is a conversion to 8-bit floats.
+        "QuantizeLinear": row(_import_quantize, *_QUANTIZATION, idle=["saturate"]),
+        "DequantizeLinear": row(_import_dequantize, *_QUANTIZATION),
+        "QLinearConv": row(import_qlinear_conv, *_CONVOLUTION),
+        "QLinearMatMul": row(import_qlinear_matmul),
+        "QGemm": row(import_qgemm, "alpha", "transA", "transB"),
+        "QLinearAveragePool": row(import_qlinear_average_pool, *_POOL, "count_include_pad"),
+        "QLinearGlobalAveragePool": row(import_qlinear_global_average_pool),
+        "QLinearAdd": row(partial(import_qlinear_pairwise, kind="add")),
+        "QLinearMul": row(partial(import_qlinear_pairwise, kind="multiply")),
+    }
+)
+"""What each operator of a quantized model becomes on every target; see also `WAYS`, `FUNCTIONS` and `qlinear`."""
 SUPPORTED = ", ".join(dict.fromkeys((*OPERATORS, *CHANNELS)))
+
+
+def rows_of(operator: str) -> tuple[Row[Any, Any], ...]:
+    """All rows of an operator, of every table."""
+    tables: tuple[Mapping[str, Row[Any, Any]], ...] = (FUNCTIONS, OPERATORS, WRITERS)
+    return (*WAYS.get(operator, ()), *(table[operator] for table in tables if operator in table))

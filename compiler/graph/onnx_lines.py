@@ -89,12 +89,12 @@ def _as_image(context: ImportContext, node: OnnxNode) -> Real | Integer:
 
 def _widened(attributes: dict[str, Any]) -> dict[str, Any]:
     """Attributes of one dimension with what they say of another of size 1."""
-    result = dict(attributes)
+    changed: dict[str, Any] = {}
     for name, entry in PER_AXIS.items():
         if len(given := attributes.get(name, ())) == 1:
-            result[name] = [*given, entry]
+            changed[name] = [*given, entry]
     if "axes" in attributes:
-        result["axes"] = [axis % 3 for axis in attributes["axes"]]
+        changed["axes"] = [axis % 3 for axis in attributes["axes"]]
     if len(pads := attributes.get("pads", ())) == 2:
-        result["pads"] = [pads[0], 0, pads[1], 0]
-    return result
+        changed["pads"] = [pads[0], 0, pads[1], 0]
+    return attributes | changed

@@ -23,6 +23,7 @@ from .onnx_attributes import check_attributes
 from .onnx_ceilings import write_ceilings
 from .onnx_ranges import check_ranges
 from .onnx_read import ReadModel, SizedModel, Source, read_model
+from .operator_rows import refuse_unknown
 from .serialized_weights import LEAST_BYTES, Bytes
 
 OLDEST_OPSET = 13
@@ -94,6 +95,7 @@ def load_apart(
     _check_names(label, model)
     if batch is not None:
         fix_batch(model, batch)
+    refuse_unknown(label, model)
     # Checker and inference copy the whole model, so weights, whose values matter to neither, wait outside.
     _put_aside(model, weights)
     try:

@@ -51,7 +51,7 @@ MASK = Quantization(scale=np.float32(1), zero_point=GREATEST, dtype="uint8")
 
 def import_masked(context: ImportContext, node: OnnxNode) -> bool:
     """Binds an Add of scores and a float mask, or a Where that hides scores; whether the node is one."""
-    if node.op_type not in ("Add", "Where") or not context.abilities.rows:
+    if not context.abilities.rows:
         return False
     found = _added(context, node) if node.op_type == "Add" else _hidden(context, node)
     if found is None:
@@ -110,7 +110,7 @@ def _hidden(context: ImportContext, node: OnnxNode) -> tuple[Real | Pending, np.
 def import_masked_softmax(context: ImportContext, node: OnnxNode) -> bool:
     """Binds the softmax of masked scores along their last axis; whether the node is one."""
     value = context.value(node, 0)
-    if node.op_type != "Softmax" or not isinstance(value, Pending) or not isinstance(value.operation, Masked):
+    if not isinstance(value, Pending) or not isinstance(value.operation, Masked):
         return False
     masked, rank = value.operation, len(value.shape)
     axis = node.integer("axis", -1 if context.opset >= 13 else 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from onnx import TensorProto
 
 from .abilities import needs
 from .onnx_axes import reduced_axes
@@ -31,6 +32,14 @@ from .onnx_values import (
 from .onnx_views import is_line, same_view
 
 
+def refuse_statistics(context: ImportContext, node: OnnxNode) -> None:
+    """Fails on a node that reads a number for each row and is no step of a normalization."""
+    for index, name in enumerate(node.inputs):
+        value = context.value(node, index) if name else None
+        if isinstance(value, Statistic):
+            context.refuse_float(node, index, value)
+
+
 def import_norm(context: ImportContext, node: OnnxNode) -> bool:
     """Binds a node that is a step of a normalization; whether it is one."""
     if not node.inputs or (context.abilities.processor and not context.abilities.rows):
@@ -47,9 +56,6 @@ def import_norm(context: ImportContext, node: OnnxNode) -> bool:
     else:
         return False
     if found is None:
-        for index, value in enumerate(values):
-            if isinstance(value, Statistic):
-                context.refuse_float(node, index, value)
         return False
     context.bind(node, found)
     return True
@@ -85,7 +91,9 @@ def _of_statistic(context: ImportContext, node: OnnxNode, values: list[Value | N
     other = values[1 - index] if len(values) > 1 else None
     number = _number(other)
     match node.op_type:
-        case "QuantizeLinear" | "DequantizeLinear" | "Identity" | "Cast":
+        case "QuantizeLinear" | "DequantizeLinear" | "Identity":
+            return statistic
+        case "Cast" if node.integer("to", 0) == TensorProto.FLOAT:
             return statistic
         case "Sqrt":
             return replace(statistic, power=statistic.power / 2)

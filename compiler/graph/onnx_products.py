@@ -8,7 +8,6 @@ import numpy as np
 
 from ..te.blocks import Pair, Window
 from .geometry import window_extent
-from .onnx_axes import check_scale_axis
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_multiplied import import_multiplied
@@ -334,7 +333,8 @@ def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
         context.fail(
             node, "transposes its activation (transA = 1)", "transpose it before it enters the model"
         )
-    for attribute in ("alpha", "beta"):
+    # The addend of QGemm has no factor.
+    for attribute in ("alpha", "beta") if node.op_type == "Gemm" else ("alpha",):
         if node.attributes.get(attribute, 1.0) != 1.0:
             context.fail(
                 node, f"has {attribute} = {node.attributes[attribute]}", "fold the factor into the constants"
@@ -368,7 +368,6 @@ def quantized_constant(
     narrow = context.checked_scale(node, scale)
     zeros = np.zeros(narrow.shape, np.int64) if zero_point is None else zero_point.astype(np.int64)
     if narrow.size == 1:
-        check_scale_axis(context, node, integers.shape)
         return QuantizedConstant(
             integers=integers,
             scale=narrow.reshape(()),

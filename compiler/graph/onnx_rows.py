@@ -13,13 +13,12 @@ from .onnx_context import ImportContext, OnnxNode
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same, Shared, Value
 from .onnx_views import rows_of, settled
 
-OPERATORS = ("Softmax", "LayerNormalization", "RMSNormalization")
-
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
-    """Binds the output of a node that is one of these on this target; whether it was."""
+    """Binds the output of Softmax, LayerNormalization or RMSNormalization, where this target has it; whether it was
+    one."""
     abilities = context.abilities
-    if node.op_type not in OPERATORS or (abilities.processor and not abilities.rows):
+    if abilities.processor and not abilities.rows:
         return False
     value = context.value(node, 0)
     data = _operand(value, node.op_type)

@@ -3,13 +3,14 @@ graph they become a part of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
 
 import numpy as np
 
 from .onnx_context import BindingContext, OnnxNode
+from .operator_rows import Row, row
 
 
 def import_identity(context: BindingContext, node: OnnxNode) -> None:
@@ -24,11 +25,11 @@ def import_identity(context: BindingContext, node: OnnxNode) -> None:
 
 def import_shape(context: BindingContext, node: OnnxNode) -> None:
     """Shape and Size: all shapes are static, so their results are constants."""
-    start, end = node.integer("start", 0), node.attributes.get("end")
     shape = context.input_shape(node)
     if node.op_type == "Size":
         context.bind_array(node, np.array(prod(shape), np.int64))
         return
+    start, end = node.integer("start", 0), node.attributes.get("end")
     context.bind_array(node, np.array(shape[start:end], np.int64))
 
 
@@ -49,16 +50,16 @@ def import_view(context: BindingContext, node: OnnxNode) -> None:
     context.bind_view(node, seen)
 
 
-STRUCTURE: Mapping[str, Callable[[BindingContext, OnnxNode], None]] = MappingProxyType(
+STRUCTURE: Mapping[str, Row[BindingContext, None]] = MappingProxyType(
     {
-        "Flatten": import_view,
-        "Reshape": import_view,
-        "Squeeze": import_view,
-        "Unsqueeze": import_view,
-        "Identity": import_identity,
-        "Dropout": import_identity,
-        "Shape": import_shape,
-        "Size": import_shape,
+        "Flatten": row(import_view, "axis"),
+        "Reshape": row(import_view, "allowzero"),
+        "Squeeze": row(import_view, "axes"),
+        "Unsqueeze": row(import_view, "axes"),
+        "Identity": row(import_identity),
+        "Dropout": row(import_identity, idle=("ratio", "seed")),
+        "Shape": row(import_shape, "start", "end"),
+        "Size": row(import_shape),
     }
 )
 """These operators by their names, a part of every importer's table."""

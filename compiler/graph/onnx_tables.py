@@ -16,7 +16,7 @@ from .onnx_views import same_view, without_pads
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
 CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
 """Operators with nodes of their own, which are functions of one tensor behind one of those, and only then come here."""
-FUNCTIONS = UNARY - CHAINED | frozenset(
+FUNCTIONS = UNARY.keys() - CHAINED | frozenset(
     (
         *("Ceil", "Cos", "Floor", "Round", "Sign", "Sin", "ThresholdedRelu"),
         *("Sub", "Div", "Pow", "Max", "Min", "PRelu"),
@@ -28,12 +28,9 @@ a table of 256 values can give."""
 
 def import_function(context: ImportContext, node: OnnxNode) -> bool:
     """Binds a node's output if it is a function of one tensor, beside numbers; whether it was. Raises ModelError as the
-    others do."""
-    return node.op_type in FUNCTIONS | CHAINED and _import_function(context, node)
-
-
-def _import_function(context: ImportContext, node: OnnxNode) -> bool:
-    """A function of one tensor, beside numbers."""
+    others do. ONNX's reference implementation computes the function, of all attributes."""
+    if node.op_type not in FUNCTIONS | CHAINED:
+        return False
     feeds: dict[str, np.ndarray | None] = {}
     data: Real | None = None
     members: tuple[str, ...] = ()

@@ -18,8 +18,6 @@ def import_max_pool(context: ImportContext, node: OnnxNode) -> None:
     """MaxPool of a dequantized or of an integer tensor."""
     if any(node.outputs[1:]):
         context.fail(node, "asks for the indices of the maxima", "leave out its second output")
-    if node.integer("storage_order", 0):
-        context.fail(node, "has storage_order = 1", "leave out storage_order")
     value = context.value(node, 0)
     if isinstance(value, Integer):
         tensor = context.tensors[value.tensor]
@@ -100,7 +98,6 @@ def _units(shape: tuple[int, ...]) -> set[int]:
 
 def import_qlinear_average_pool(context: ImportContext, node: OnnxNode) -> None:
     """com.microsoft QLinearAveragePool: x, scale, zero point; y scale, zero point."""
-    _check_channels_first(context, node)
     finish_integer(
         context, node, _average_pool(context, node, integer_operand(context, node, 0)), scale_index=3
     )
@@ -108,14 +105,8 @@ def import_qlinear_average_pool(context: ImportContext, node: OnnxNode) -> None:
 
 def import_qlinear_global_average_pool(context: ImportContext, node: OnnxNode) -> None:
     """com.microsoft QLinearGlobalAveragePool: x, scale, zero point; y scale, zero point."""
-    _check_channels_first(context, node)
     pending = _global_average_pool(context, node, integer_operand(context, node, 0))
     finish_integer(context, node, pending, scale_index=3)
-
-
-def _check_channels_first(context: ImportContext, node: OnnxNode) -> None:
-    if node.integer("channels_last", 0):
-        context.fail(node, "has channels_last = 1", "save the model before ONNX Runtime changes its layouts")
 
 
 def _max_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:

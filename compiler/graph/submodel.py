@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from .errors import ModelError
 from .fold_sizes import with_sizes_folded
 from .names import unused
-from .onnx_load import load_model, opset_of
+from .onnx_load import load_model
 from .onnx_read import Source, read_model
 from .onnx_survey import Survey
 from .qlinear import write_steps
@@ -37,7 +37,7 @@ def prepare_model(source: Source, *, oldest_opset: int) -> tuple[str, onnx.Model
     """`load_model`, then only the nodes that an output depends on, each with a name that no other one has;
     integers that follow from shapes are constants, and operators on integers are written in steps (`qlinear`)."""
     read = read_model(source)
-    write_steps(read.bare, opset_of(read.bare))
+    write_steps(read.label, read.bare)
     label, model = load_model(read, oldest_opset=oldest_opset)
     model = with_sizes_folded(model)
     wanted = {info.name for info in model.graph.output}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from ...ir.expr import Expr, cast, equal, not_equal, select, wrap
 from ...ir.types import DType
@@ -14,7 +16,15 @@ from .onnx_logic import element_type
 from .onnx_pointwise import add_elementwise
 
 _MASKS = {"BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor"}
-BITS = frozenset([*_MASKS, "BitwiseNot", "BitShift", "BitCast", "Mod"])
+BITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        **dict.fromkeys((*_MASKS, "BitwiseNot"), ()),
+        "BitShift": ("direction",),
+        "BitCast": ("to",),
+        "Mod": ("fmod",),
+    }
+)
+"""Operators of integers and bits, and the attributes that each reads."""
 
 
 def import_bits(context: FloatContext, node: OnnxNode) -> None:

@@ -135,7 +135,7 @@ def gather_nd_of_run_time(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_scatter(context: FloatContext, node: OnnxNode) -> None:
-    """ScatterElements (before opset 11 Scatter) and ScatterND."""
+    """ScatterElements and ScatterND."""
     data, indices, updates = (context.tensor(node, i) for i in range(3))
     combine = COMBINATIONS.get(node.text("reduction", "none"))
     if combine is None or updates.dtype is not data.dtype or (data.dtype is DType.BOOL and combine != "none"):

@@ -17,12 +17,11 @@ from .onnx_functions import rename
 
 MOST_NODES = 4096
 """Of all turns of all bodies together."""
-CONTROL = frozenset(["If", "Loop", "Scan"])
 ImportNode = Callable[[FloatContext, OnnxNode], None]
 
 
 def import_control(context: FloatContext, node: OnnxNode, import_node: ImportNode) -> None:
-    """A node of `CONTROL`; `import_node` imports those of its body."""
+    """If, Loop or Scan; `import_node` imports the nodes of its body."""
     match node.op_type:
         case "If":
             condition = context.array(node, 0, "condition")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
@@ -17,7 +17,9 @@ from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
+from ..onnx_rounding import rounded_type
 from ..onnx_structure import STRUCTURE
+from ..operator_rows import Row, row
 from ..qlinear import write_steps
 from .onnx_bits import BITS, import_bits
 from .onnx_choices import (
@@ -30,7 +32,7 @@ from .onnx_choices import (
     import_top_k,
 )
 from .onnx_context import TYPES, FloatContext
-from .onnx_control import CONTROL, import_control
+from .onnx_control import import_control
 from .onnx_einsum import einsum_steps
 from .onnx_functions import function_body
 from .onnx_gemm import import_gemm
@@ -69,10 +71,20 @@ from .onnx_recurrent import import_lstm
 from .onnx_recurrent_steps import is_plain_lstm, recurrent_steps
 from .onnx_reductions import import_cumulative_sum, import_logarithm, import_reduction, import_softmax
 from .onnx_resize import import_grid_sample, import_resize
-from .onnx_steps import BODIES, OTHERWISE
+from .onnx_steps import (
+    batch_normalization_steps,
+    dequantize_steps,
+    instance_normalization_steps,
+    integer_product_steps,
+    local_response_steps,
+    lp_normalization_steps,
+    mean_steps,
+    quantize_steps,
+    reverse_sequence_steps,
+    softmax_steps,
+)
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
-Importer = Callable[[FloatContext, OnnxNode], None]
 OLDEST_OPSET = 11
 _NAMES = {
     "float": "float32",
@@ -107,7 +119,7 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
     """
     loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch, convert=True, empty=True)
     label, model = loaded.label, loaded.proto
-    write_steps(model, opset_of(model))
+    write_steps(label, model)
     context = FloatContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
     context.constants.update(loaded.arrays())
     inputs: list[GraphInput] = []
@@ -187,8 +199,8 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
             _import_body(context, body)
             return
         context.fail(node, f"is of the unknown domain '{node.domain}'", f"supported are {SUPPORTED}")
-    if node.op_type in CONTROL:
-        import_control(context, node, _import_node)
+    if (control := CONTROL.get(node.op_type)) is not None:
+        control(context, node)
         return
     if all(context.resolve(name) in context.constants for name in node.inputs if name):
         feeds = {name: context.constants[context.resolve(name)] for name in node.inputs if name}
@@ -210,7 +222,7 @@ def _import_body(context: FloatContext, body: list[onnx.NodeProto]) -> None:
 def _import_operator(context: FloatContext, node: OnnxNode) -> None:
     importer = OPERATORS.get(node.op_type)
     if importer is None or _is_more(context, node):
-        ours = (_BODIES if importer is None else _OTHERWISE).get(node.op_type)
+        ours = (BODIES if importer is None else OTHERWISE).get(node.op_type)
         body = function_body(context, node) if ours is None else ours(context, node)
         if body is not None:
             _import_body(context, body)
@@ -237,7 +249,7 @@ def _is_plain(context: FloatContext, node: OnnxNode) -> bool:
     """Whether windows are none of the templates'."""
     if node.op_type in ("Conv", "ConvTranspose"):
         return is_plain(context, node)
-    return node.op_type == "LpPool" or len(context.tensor(node, 0).shape) > 4
+    return len(context.tensor(node, 0).shape) > 4
 
 
 def _is_more(context: FloatContext, node: OnnxNode) -> bool:
@@ -256,9 +268,9 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
         case "BatchNormalization" | "InstanceNormalization":
             return not all(context.is_constant(node, i) for i in range(1, len(node.inputs)))
         case "QuantizeLinear":
-            plain = not node.inputs[2:] or (
-                context.is_constant(node, 2) and context.tensor(node, 2).dtype in (DType.INT8, DType.UINT8)
-            )
+            known = not any(node.inputs[2:]) or context.is_constant(node, 2)
+            zero_point = context.tensor(node, 2).dtype.numpy if any(node.inputs[2:]) else None
+            plain = known and rounded_type(context, node, zero_point) in (np.int8, np.uint8)
             return not (plain and context.is_constant(node, 1)) or bool(node.integer("block_size", 0))
         case "DequantizeLinear":
             return context.resolve(node.inputs[0]) not in context.quantized
@@ -269,80 +281,130 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
     return False
 
 
-OPERATORS: Mapping[str, Importer] = MappingProxyType(
+_CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+_TRANSPOSED = (*_CONVOLUTION, "output_padding", "output_shape")
+_POOL = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
+_REDUCTION = ("axes", "keepdims", "noop_with_empty_axes")
+_RECURRENT = ("activations", "clip", "direction", "hidden_size", "layout")
+_UNUSED_NUMBERS = ("activation_alpha", "activation_beta")
+"""Numbers of activations of which there are none here."""
+_QUANTIZATION = ("axis", "block_size", "output_dtype")
+CONTROL: Mapping[str, Row[FloatContext, None]] = MappingProxyType(
     {
-        "Conv": partial(on_planes, import_node=import_convolution),
-        "ConvTranspose": partial(on_planes, import_node=import_transposed_convolution),
-        "Gemm": import_gemm,
-        "MatMul": import_matmul,
-        "LSTM": import_lstm,
-        "BatchNormalization": import_batch_normalization,
-        "LayerNormalization": import_layer_normalization,
-        "InstanceNormalization": import_instance_normalization,
-        "MaxPool": partial(on_planes, import_node=import_max_pool),
-        "AveragePool": partial(on_planes, import_node=import_average_pool),
-        "LpPool": import_plain_pool,
-        "GlobalMaxPool": partial(on_planes, import_node=import_global_pool),
-        "GlobalAveragePool": partial(on_planes, import_node=import_global_pool),
-        "CumSum": import_cumulative_sum,
-        "Softmax": import_softmax,
-        "LogSoftmax": import_softmax,
-        "ReduceLogSum": import_logarithm,
-        "ReduceLogSumExp": import_logarithm,
-        **{name: partial(import_reduction, kind=kind) for name, kind in REDUCTIONS.items()},
-        "ReduceProd": partial(import_fold, kind="product"),
-        "CumProd": import_running,
-        "ArgMax": import_extreme,
-        "ArgMin": import_extreme,
-        "Hardmax": import_hardmax,
-        "TopK": import_top_k,
-        "OneHot": import_one_hot,
-        "Scatter": import_scatter,
-        "ScatterElements": import_scatter,
-        "ScatterND": import_scatter,
-        **dict.fromkeys(sorted(BITS), import_bits),
-        "Clip": import_clip,
-        "Pow": import_power,
-        **dict.fromkeys(sorted(UNARY), import_unary),
-        **dict.fromkeys(sorted(NARY), import_nary),
-        **dict.fromkeys(sorted(LOGIC), import_logic),
-        "Transpose": import_transpose,
-        "DepthToSpace": import_depth_to_space,
-        "SpaceToDepth": import_depth_to_space,
-        "Concat": import_concat,
-        "Split": import_split,
-        "Slice": import_slice,
-        "Gather": import_gather,
-        "GatherElements": import_gather_elements,
-        "GatherND": import_gather_nd,
-        "Trilu": import_trilu,
-        "Expand": import_expand,
-        "Pad": import_pad,
-        "Resize": partial(on_planes, import_node=import_resize),
-        "GridSample": import_grid_sample,
+        "If": row(partial(import_control, import_node=_import_node), "else_branch", "then_branch"),
+        "Loop": row(partial(import_control, import_node=_import_node), "body"),
+        "Scan": row(
+            partial(import_control, import_node=_import_node),
+            *("body", "num_scan_inputs", "scan_input_axes", "scan_input_directions"),
+            *("scan_output_axes", "scan_output_directions"),
+        ),
+    }
+)
+"""What holds bodies of other nodes."""
+OPERATORS: Mapping[str, Row[FloatContext, None]] = MappingProxyType(
+    {
+        "Conv": row(partial(on_planes, import_node=import_convolution), *_CONVOLUTION),
+        "ConvTranspose": row(partial(on_planes, import_node=import_transposed_convolution), *_TRANSPOSED),
+        "Gemm": row(import_gemm, "alpha", "beta", "transA", "transB"),
+        "MatMul": row(import_matmul),
+        "LSTM": row(import_lstm, *_RECURRENT, "input_forget", idle=_UNUSED_NUMBERS),
+        "BatchNormalization": row(import_batch_normalization, "epsilon", "training_mode", idle=["momentum"]),
+        "LayerNormalization": row(import_layer_normalization, "axis", "epsilon", "stash_type"),
+        "InstanceNormalization": row(import_instance_normalization, "epsilon"),
+        # The order of storage is that of the indices, which are refused.
+        "MaxPool": row(partial(on_planes, import_node=import_max_pool), *_POOL, idle=["storage_order"]),
+        "AveragePool": row(partial(on_planes, import_node=import_average_pool), *_POOL, "count_include_pad"),
+        "LpPool": row(import_plain_pool, *_POOL, "p"),
+        "GlobalMaxPool": row(partial(on_planes, import_node=import_global_pool)),
+        "GlobalAveragePool": row(partial(on_planes, import_node=import_global_pool)),
+        "CumSum": row(import_cumulative_sum, "exclusive", "reverse"),
+        "Softmax": row(import_softmax, "axis"),
+        "LogSoftmax": row(import_softmax, "axis"),
+        "ReduceLogSum": row(import_logarithm, *_REDUCTION),
+        "ReduceLogSumExp": row(import_logarithm, *_REDUCTION),
+        **{name: row(partial(import_reduction, kind=kind), *_REDUCTION) for name, kind in REDUCTIONS.items()},
+        "ReduceProd": row(partial(import_fold, kind="product"), *_REDUCTION),
+        "CumProd": row(import_running, "exclusive", "reverse"),
+        "ArgMax": row(import_extreme, "axis", "keepdims", "select_last_index"),
+        "ArgMin": row(import_extreme, "axis", "keepdims", "select_last_index"),
+        "Hardmax": row(import_hardmax, "axis"),
+        # Sorted elements are some order of them, too.
+        "TopK": row(import_top_k, "axis", "largest", idle=["sorted"]),
+        "OneHot": row(import_one_hot, "axis"),
+        "ScatterElements": row(import_scatter, "axis", "reduction"),
+        "ScatterND": row(import_scatter, "reduction"),
+        **{name: row(import_bits, *reads) for name, reads in BITS.items()},
+        "Clip": row(import_clip),
+        "Pow": row(import_power),
+        **{name: row(import_unary, *reads) for name, reads in UNARY.items()},
+        **{name: row(import_nary) for name in sorted(NARY)},
+        **{name: row(import_logic, *reads) for name, reads in LOGIC.items()},
+        "Transpose": row(import_transpose, "perm"),
+        "DepthToSpace": row(import_depth_to_space, "blocksize", "mode"),
+        "SpaceToDepth": row(import_depth_to_space, "blocksize", "mode"),
+        "Concat": row(import_concat, "axis"),
+        "Split": row(import_split, "axis", "num_outputs", "split"),
+        "Slice": row(import_slice),
+        "Gather": row(import_gather, "axis"),
+        "GatherElements": row(import_gather_elements, "axis"),
+        "GatherND": row(import_gather_nd, "batch_dims"),
+        "Trilu": row(import_trilu, "upper"),
+        "Expand": row(import_expand),
+        "Pad": row(import_pad, "mode"),
+        "Resize": row(
+            partial(on_planes, import_node=import_resize),
+            *("antialias", "axes", "coordinate_transformation_mode", "keep_aspect_ratio_policy", "mode"),
+            "nearest_mode",
+            # Of modes that are refused: cubic, and crops.
+            idle=("cubic_coeff_a", "exclude_outside", "extrapolation_value"),
+        ),
+        "GridSample": row(import_grid_sample, "align_corners", "mode", "padding_mode"),
         **STRUCTURE,
-        "QuantizeLinear": import_quantize,
-        "DequantizeLinear": import_dequantize,
+        # What saturates is a conversion to 8-bit floats, which only steps have.
+        "QuantizeLinear": row(import_quantize, *_QUANTIZATION, idle=["saturate"]),
+        "DequantizeLinear": row(import_dequantize, *_QUANTIZATION),
     }
 )
 """What each operator becomes where its inputs are not all known."""
-PLAIN: Mapping[str, Importer] = MappingProxyType(
+PLAIN: Mapping[str, Row[FloatContext, None]] = MappingProxyType(
     {
-        "Conv": import_plain_convolution,
-        "ConvTranspose": import_plain_transposed,
-        "MaxPool": import_plain_pool,
-        "AveragePool": import_plain_pool,
-        "LpPool": import_plain_pool,
+        "Conv": row(import_plain_convolution, *_CONVOLUTION),
+        "ConvTranspose": row(import_plain_transposed, *_TRANSPOSED),
+        "MaxPool": row(import_plain_pool, *_POOL, idle=["storage_order"]),
+        "AveragePool": row(import_plain_pool, *_POOL, "count_include_pad"),
     }
 )
-"""Importers of windows that the templates do not take."""
-_BODIES = {**BODIES, "RNN": recurrent_steps, "GRU": recurrent_steps, "Einsum": einsum_steps}
-_OTHERWISE = {**OTHERWISE, "LSTM": recurrent_steps}
+"""Rows of windows that the templates do not take."""
+BODIES: Mapping[str, Row[FloatContext, list[onnx.NodeProto]]] = MappingProxyType(
+    {
+        "LpNormalization": row(lp_normalization_steps, "axis", "p"),
+        "Mean": row(mean_steps),
+        "LRN": row(local_response_steps, "alpha", "beta", "bias", "size"),
+        "ReverseSequence": row(reverse_sequence_steps, "batch_axis", "time_axis"),
+        "MatMulInteger": row(integer_product_steps),
+        "RNN": row(recurrent_steps, *_RECURRENT, idle=_UNUSED_NUMBERS),
+        "GRU": row(recurrent_steps, *_RECURRENT, "linear_before_reset", idle=_UNUSED_NUMBERS),
+        "Einsum": row(einsum_steps, "equation"),
+    }
+)
+"""Steps of operators that have no importer."""
+OTHERWISE: Mapping[str, Row[FloatContext, list[onnx.NodeProto]]] = MappingProxyType(
+    {
+        "Softmax": row(softmax_steps, "axis"),
+        "LogSoftmax": row(softmax_steps, "axis"),
+        "BatchNormalization": row(batch_normalization_steps, "epsilon", "training_mode", idle=["momentum"]),
+        "InstanceNormalization": row(instance_normalization_steps, "epsilon"),
+        "QuantizeLinear": row(quantize_steps, *_QUANTIZATION, "saturate"),
+        "DequantizeLinear": row(dequantize_steps, *_QUANTIZATION),
+        "LSTM": row(recurrent_steps, *_RECURRENT, "input_forget", idle=_UNUSED_NUMBERS),
+    }
+)
+"""Steps of operators whose importers take less."""
 TYPED = frozenset(
     [
         *STRUCTURE,
         *LOGIC,
-        *BITS - {"Mod"},
+        *(BITS.keys() - {"Mod"}),
         *(
             "Transpose",
             "DepthToSpace",

@@ -59,18 +59,18 @@ def _sizes(context: FloatContext, node: OnnxNode, index: int) -> str:
 
 
 def _attributes(context: FloatContext, node: OnnxNode) -> dict[str, Any]:
-    attributes = dict(node.attributes)
+    changed: dict[str, Any] = {}
     for name, first in _FIRST.items():
-        if name in attributes:
+        if name in node.attributes:
             values = node.integers(name, ())
             if len(values) != 1:
                 context.fail(node, f"has {name} {values} for one dimension", "give one number")
-            attributes[name] = (first, *values)
-    if "pads" in attributes:
+            changed[name] = (first, *values)
+    if "pads" in node.attributes:
         pads = node.integers("pads", ())
         if len(pads) != 2:
             context.fail(node, f"has pads {pads} for one dimension", "give one for each end")
-        attributes["pads"] = (0, pads[0], 0, pads[1])
-    if "axes" in attributes:
-        attributes["axes"] = tuple([(0, 1, 3)[axis % 3] for axis in node.integers("axes", ())])
-    return attributes
+        changed["pads"] = (0, pads[0], 0, pads[1])
+    if "axes" in node.attributes:
+        changed["axes"] = tuple([(0, 1, 3)[axis % 3] for axis in node.integers("axes", ())])
+    return node.attributes | changed

@@ -101,8 +101,8 @@ def import_plain_pool(context: FloatContext, node: OnnxNode) -> None:
     data = context.operand(node, 0)
     if any(node.outputs[1:]):
         context.fail(node, "asks for the indices of the maxima", "leave out its second output")
-    if node.integer("storage_order", 0) or len(data.shape) < 3:
-        context.fail(node, f"pools {data.shape} in an order of its own", "leave out storage_order")
+    if len(data.shape) < 3:
+        context.refuse(node, f"pools a tensor of shape {data.shape}", "give it (N, C, ...)")
     kernel = node.integers("kernel_shape", ())
     windows = _windows(context, node, data.shape[2:], kernel, rounded_up=bool(node.integer("ceil_mode", 0)))
     greatest = node.op_type == "MaxPool"
@@ -229,6 +229,10 @@ def _groups(context: FloatContext, node: OnnxNode, data: Shape, weight: Shape, c
     groups = node.integer("group", 1)
     if len(data) < 3 or len(weight) != len(data) or groups < 1 or channels % groups:
         context.refuse(node, f"convolves {data} by {weight} in {groups} groups", "export the model again")
+    if (declared := node.integers("kernel_shape", weight[2:])) != weight[2:]:
+        context.refuse(
+            node, f"has the kernel_shape {declared} and weights of {weight[2:]}", "export the model again"
+        )
     return groups
 
 

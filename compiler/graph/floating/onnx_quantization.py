@@ -13,6 +13,7 @@ from ...te.scalars import Scalar, argument
 from ..graph import Tensor
 from ..onnx_axes import check_scale_axis
 from ..onnx_context import OnnxNode
+from ..onnx_rounding import check_real_type, rounded_type
 from ..operators import Elementwise
 from .onnx_context import FloatContext
 
@@ -55,7 +56,7 @@ MOVES = frozenset(
 def import_quantize(context: FloatContext, node: OnnxNode) -> None:
     """QuantizeLinear, per tensor or along an axis: y = saturate(round_half_even(x / scale) + zero_point)."""
     data = context.operand(node, 0)
-    dtype, scale, zero_point = _grid(context, node, data)
+    dtype, scale, zero_point = _grid(context, node, data, rounds=True)
     low, high = QUANTIZED[dtype]
     inputs, (s, z) = _operands(context, node, data, scale, zero_point)
     # The bounds are whole numbers: saturating first changes nothing, and rounding needs numbers of moderate size.
@@ -70,6 +71,7 @@ def import_dequantize(context: FloatContext, node: OnnxNode) -> None:
     made = context.quantized.get(data.name)
     if made is None:
         context.fail(node, f"its input '{node.inputs[0]}' is float", "remove it")
+    check_real_type(context, node)
     dtype, scale, zero_point = _grid(context, node, data)
     if len(node.inputs) > 2 and node.inputs[2] and dtype != made:
         context.refuse(node, f"reads {made} with a {dtype} zero point", "export it again")
@@ -93,14 +95,21 @@ def check_integers(context: FloatContext, node: OnnxNode) -> str:
     return types.pop() if types else ""
 
 
-def _grid(context: FloatContext, node: OnnxNode, data: Tensor) -> tuple[str, np.ndarray, np.ndarray]:
-    """The integer type, scale and zero point, of one element each or with the data's rank; fails on others."""
+def _grid(
+    context: FloatContext, node: OnnxNode, data: Tensor, *, rounds: bool = False
+) -> tuple[str, np.ndarray, np.ndarray]:
+    """The integer type, scale and zero point, of one element each or with the data's rank; fails on others. `rounds`:
+    of a QuantizeLinear, which may name the type itself."""
     scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
     if scale is None:
         context.fail(node, "has no scale", "give scale and zero point as initializers")
     if node.integer("block_size", 0):
         context.fail(node, "works in blocks", "quantize per tensor or per channel")
-    zero_point = np.zeros(scale.shape, np.uint8) if zero_point is None else zero_point
+    if rounds:
+        dtype = rounded_type(context, node, None if zero_point is None else zero_point.dtype)
+    else:
+        dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
+    zero_point = np.zeros(scale.shape, dtype) if zero_point is None else zero_point
     if zero_point.dtype.name not in QUANTIZED:
         context.fail(node, f"has a zero point of {zero_point.dtype}", "quantize activations to int8 or uint8")
     narrow = scale.astype(np.float32)

@@ -42,6 +42,8 @@ def import_lstm(context: FloatContext, node: OnnxNode) -> None:
                 f"has {what} of shape {array.shape} and type {array.dtype} where float32 {shape} fits",
                 "export the model again",
             )
+    if (size := node.integer("hidden_size", hidden)) != hidden:
+        context.refuse(node, f"has hidden_size {size} and weights for {hidden}", "export the model again")
     lengths = context.array(node, 4, "sequence_lens")
     if lengths is not None and (lengths != steps).any():
         context.fail(node, f"has sequences of {lengths} steps", f"use sequences of all {steps} steps")

@@ -66,6 +66,10 @@ class _Direction:
         self.s, self.node, self.number = s, s.node, number
         self.kind = s.node.op_type
         self.hidden = s.shape(2)[-1]
+        if (size := s.node.integer("hidden_size", self.hidden)) != self.hidden:
+            s.context.refuse(
+                s.node, f"has hidden_size {size} and weights for {self.hidden}", "export the model again"
+            )
         gates = GATES[self.kind]
         self.w, self.r = (s.add("Transpose", self.of(i), perm=[1, 0]) for i in (1, 2))
         self.wb = self.rb = ""

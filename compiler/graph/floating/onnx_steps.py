@@ -5,7 +5,7 @@ The nodes are called NODE/OPERATOR_i, as those of ONNX's own functions are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
@@ -18,6 +18,7 @@ from ...ir.types import DType
 from ..errors import NamedNode
 from ..graph import Shape
 from ..onnx_context import OnnxNode
+from ..onnx_rounding import rounded_type
 from .onnx_context import FloatContext
 
 RANGES: Mapping[DType, tuple[int, int]] = MappingProxyType(
@@ -99,9 +100,6 @@ class Steps:
         return self.nodes
 
 
-Body = Callable[[FloatContext, OnnxNode], list[onnx.NodeProto]]
-
-
 def softmax_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """Softmax and LogSoftmax along one axis, each step rounded by itself."""
     s = Steps(context=context, node=node)
@@ -115,7 +113,8 @@ def softmax_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]
     return s.done(s.add("Div", power, total))
 
 
-def _lp_normalization(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def lp_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """LpNormalization: x / norm along one axis, 0 where the norm is."""
     s = Steps(context=context, node=node)
     p = node.integer("p", 2)
     if p not in (1, 2):
@@ -126,13 +125,14 @@ def _lp_normalization(context: FloatContext, node: OnnxNode) -> list[onnx.NodePr
     return s.done(s.add("Where", zero, s.like(0), s.add("Div", s.input(0), safe)))
 
 
-def _mean(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def mean_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """Mean: the sum of all inputs over their number."""
     s = Steps(context=context, node=node)
     return s.done(s.add("Div", s.add("Sum", *node.inputs), s.like(len(node.inputs))))
 
 
-def _batch_normalization(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """With parameters of run time; as inference runs it."""
+def batch_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """BatchNormalization with parameters of run time; as inference runs it."""
     s = Steps(context=context, node=node)
     if any(node.outputs[1:]) or node.integer("training_mode", 0):
         context.refuse(node, "is in training mode", "export the model for inference")
@@ -144,8 +144,8 @@ def _batch_normalization(context: FloatContext, node: OnnxNode) -> list[onnx.Nod
     return s.done(s.add("Add", s.add("Mul", normal, scale), shift))
 
 
-def _instance_normalization(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """With scale and bias of run time."""
+def instance_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """InstanceNormalization with scale and bias of run time."""
     s = Steps(context=context, node=node)
     rank = len(s.shape(0))
     axes, column = s.axes(*range(2, rank)), s.constant([-1, *[1] * (rank - 2)], np.int64)
@@ -156,7 +156,7 @@ def _instance_normalization(context: FloatContext, node: OnnxNode) -> list[onnx.
     return s.done(s.add("Add", s.add("Mul", s.add("Div", distance, root), scale), shift))
 
 
-def _local_response(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def local_response_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """LRN: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
     s = Steps(context=context, node=node)
     size, rank, channels = node.integer("size", 1), len(s.shape(0)), s.shape(0)[1]
@@ -176,7 +176,7 @@ def _local_response(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProt
     return s.done(s.add("Div", s.input(0), s.add("Pow", mean, s.constant(beta, np.float32))))
 
 
-def _reverse_sequence(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def reverse_sequence_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """ReverseSequence: of each batch the first elements backwards, as many as its length."""
     s = Steps(context=context, node=node)
     shape, time, batch = s.shape(0), node.integer("time_axis", 0), node.integer("batch_axis", 1)
@@ -194,12 +194,11 @@ def _reverse_sequence(context: FloatContext, node: OnnxNode) -> list[onnx.NodePr
     return s.done(s.add("GatherElements", s.input(0), wide, axis=time))
 
 
-def _quantize(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def quantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """QuantizeLinear to true integers or codes: round(x / scale) + zero point, saturated."""
     s = Steps(context=context, node=node)
-    to = context.tensor(node, 2).dtype if s.input(2) else DType.UINT8
-    if not s.input(2) and node.integer("output_dtype", 0):
-        to = DType(helper.tensor_dtype_to_np_dtype(node.integer("output_dtype", 0)).name)
+    given = context.tensor(node, 2).dtype.numpy if s.input(2) else None
+    to = DType(rounded_type(context, node, given).name)
     if context.is_constant(node, 1):
         known = context.constants[context.resolve(node.inputs[1])]
         if not (np.isfinite(known).all() and (known > 0).all()):
@@ -220,7 +219,7 @@ def _quantize(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     return s.done(s.add("Cast", s.add("Clip", whole, low, high), to=kind))
 
 
-def _dequantize(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def dequantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """DequantizeLinear of true integers or codes: (x - zero point) * scale."""
     s = Steps(context=context, node=node)
     scale = context.tensor(node, 1).dtype
@@ -232,7 +231,7 @@ def _dequantize(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     return s.done(s.add("Cast", product, to=to))
 
 
-def _integer_product(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+def integer_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
     """MatMulInteger: products of integers less their zero points, in int32."""
     s = Steps(context=context, node=node)
     factors: list[str] = []
@@ -264,26 +263,3 @@ def _beside(s: Steps, index: int) -> str:
     wide = s.add("Unsqueeze", s.input(index), s.axes(axis + 1))
     full = (*shape[:axis], count, block, *shape[axis + 1 :])
     return s.add("Reshape", s.add("Expand", wide, s.constant(full, np.int64)), s.constant(shape, np.int64))
-
-
-BODIES: Mapping[str, Body] = MappingProxyType(
-    {
-        "LpNormalization": _lp_normalization,
-        "Mean": _mean,
-        "LRN": _local_response,
-        "ReverseSequence": _reverse_sequence,
-        "MatMulInteger": _integer_product,
-    }
-)
-"""Of operators that have no importer."""
-OTHERWISE: Mapping[str, Body] = MappingProxyType(
-    {
-        "Softmax": softmax_steps,
-        "LogSoftmax": softmax_steps,
-        "BatchNormalization": _batch_normalization,
-        "InstanceNormalization": _instance_normalization,
-        "QuantizeLinear": _quantize,
-        "DequantizeLinear": _dequantize,
-    }
-)
-"""Of operators whose importers take less."""

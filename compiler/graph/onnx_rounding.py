@@ -1,0 +1,32 @@
+"""What QuantizeLinear rounds to, and what DequantizeLinear makes, whatever graph they become a part of."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from .onnx_context import NodeContext, OnnxNode
+
+
+def rounded_type(context: NodeContext, node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
+    """The element type of QuantizeLinear's result: that of its zero point or, where it has none (None), its attribute
+    `output_dtype`, which is uint8 where it is left out. Refuses a node that says both and means two types."""
+    number = node.integer("output_dtype", TensorProto.UNDEFINED)
+    if number == TensorProto.UNDEFINED:
+        return np.dtype(np.uint8) if zero_point is None else zero_point
+    if number not in TensorProto.DataType.values():
+        context.refuse(node, f"has output_dtype {number}, which is no type", "export the model again")
+    named = helper.tensor_dtype_to_np_dtype(number)
+    if zero_point is not None and zero_point != named:
+        context.refuse(
+            node, f"has output_dtype {named} and a zero point of {zero_point}", "export the model again"
+        )
+    return named
+
+
+def check_real_type(context: NodeContext, node: OnnxNode) -> None:
+    """Fails on a DequantizeLinear whose attribute `output_dtype` asks for another type than float32."""
+    number = node.integer("output_dtype", TensorProto.UNDEFINED)
+    if number not in (TensorProto.UNDEFINED, TensorProto.FLOAT):
+        name = TensorProto.DataType.Name(number) if number in TensorProto.DataType.values() else number
+        context.fail(node, f"has output_dtype {name}", "dequantize to float32, and put a Cast behind it")
