@@ -18,7 +18,7 @@ from typing import Any
 from vdla.util.files import MOST_TEXT_BYTES, read_file
 
 from .errors import ConfigError
-from .extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS, SWEPT, TAPS
+from .extensions import EXTENSION_TABLE, EXTENSIONS, SWEPT, TAPS, ByShape, suited
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 from .parameters import check_declared, is_power_of_two, later_defaults, parameter
 from .rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
@@ -93,8 +93,9 @@ class Config:
     tile [columns][block_in] int8, an accumulator vector [batch][block_out] int32, an output vector [batch][block_out]
     int8. `columns` is block_out, or block_out / `folds` with the extension `fold`. `post_lanes` copies of STORE.POST's
     arithmetic serve an output vector in batch * block_out / post_lanes passes (None: all lanes at once). FIFOs whose
-    size is None follow from the bus (`fifos.py`); `fifo_bytes` has the size of each. Raises ConfigError, with the
-    reason, for a machine that cannot be encoded.
+    size is None follow from the bus (`fifos.py`); `fifo_bytes` has the size of each. A machine that names no
+    `extensions` has those that suit its shape (`extensions.suited`). Raises ConfigError, with the reason, for a machine
+    that cannot be encoded.
     """
 
     name: str = "custom"
@@ -158,7 +159,7 @@ class Config:
         low=2, high=32, power_of_two=True, samples=(4, 2), later=True,
     )  # fmt: skip
     clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
-    extensions: tuple[str, ...] = DEFAULT_EXTENSIONS
+    extensions: tuple[str, ...] = ByShape()
     memory: Memory = field(default_factory=Memory)
 
     def __post_init__(self) -> None:
@@ -174,6 +175,8 @@ class Config:
                 f"name = {self.name!r}: expected a string of at least one character, all printable"
             )
         check_declared(self)
+        if isinstance(self.extensions, ByShape):
+            object.__setattr__(self, "extensions", suited(self))
         if self.post_lanes is not None:
             self._check_post_lanes(self.post_lanes)
         unknown = [name for name in self.extensions if name not in EXTENSIONS]
@@ -263,6 +266,15 @@ class Config:
                 f"chain_buffer_bytes = {self.chain_buffer_bytes}: {self.chain_depth} vectors from index "
                 f"{self.chain_base} on cannot be addressed by {SRAM_BASE_BITS} bits; {remedy}"
             )
+
+    @property
+    def holds_positions(self) -> bool:
+        """Whether input scratchpad and chain memory hold whole positions of `taps`, two at least in each bank."""
+        size, sizes = self.inp_bytes * self.position_inputs, [self.inp_buffer_bytes]
+        sizes += [self.chain_buffer_bytes] if self.chain_buffer_bytes else []
+        return all(
+            isinstance(value, int) and value >= 2 * TAPS * size and value % size == 0 for value in sizes
+        )
 
     def _check_taps(self) -> None:
         """Every bank of input vectors holds two positions at least, and whole ones."""
@@ -622,6 +634,11 @@ class Config:
         """Whether the optional hardware `extension` is present."""
         return extension in self.extensions
 
+    @property
+    def chose_extensions(self) -> bool:
+        """Whether the shape decided on the extensions, since the configuration names none."""
+        return isinstance(self.extensions, ByShape)
+
     # --- identity ---------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -708,9 +725,12 @@ def parse_config(text: str, where: str) -> Config:
     return _from_table(table, where)
 
 
-def toml_text(config: Config) -> str:
-    """`config` as the TOML that `load_config` reads."""
+def toml_text(config: Config, *, as_given: bool = False) -> str:
+    """`config` as the TOML that `load_config` reads. `as_given`: without extensions that its shape chose, which
+    `load_config` chooses again."""
     values = config.to_dict()
+    if as_given and config.chose_extensions:
+        del values["extensions"]
     memory = values.pop("memory")
     lines = [f"{name} = {_toml_value(value)}" for name, value in values.items()]
     lines += ["", "[memory]", *(f"{name} = {_toml_value(value)}" for name, value in memory.items())]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from .alu import alu_opcodes
 from .config import TABLE_BYTES, Config, Memory
+from .extensions import EXTENSIONS
 from .layout import (
     POST,
     ROWS,
@@ -249,4 +250,9 @@ def field_table() -> str:
         for name, default, item in declared(kind):
             given = "" if default is None else default
             rows.append((f"`{prefix}{name}`", given, item.unit, item.legal, item.doc))
+        if kind is Config:
+            meaning = (
+                "optional hardware, a list of names; left out: what suits the shape, as `vdla config` shows"
+            )
+            rows.append(("`extensions`", "", "", ", ".join(EXTENSIONS), meaning))
     return "\n".join(_table(("field", "default", "unit", "legal values", "meaning"), rows)).strip() + "\n"

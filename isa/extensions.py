@@ -257,6 +257,26 @@ DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if ite
 """Those of a machine that names none."""
 
 
+class ByShape(tuple[str, ...]):
+    """Extensions that nobody named: `suited` finds those of each machine, and finds them anew for one that
+    `dataclasses.replace` makes of it."""
+
+    __slots__ = ()
+
+
+def suited(config: Config) -> ByShape:
+    """The extensions of a machine that names none: the default ones, where its shape has them.
+
+    DEPTHWISE needs block_in = block_out, or `taps` beside it, and `taps` whole positions of input vectors in its
+    memories (`Config.holds_positions`); where neither is the case, `depthwise` is left out.
+    """
+    if config.block_in == config.block_out:
+        return ByShape(DEFAULT_EXTENSIONS)
+    if config.holds_positions:
+        return ByShape((*DEFAULT_EXTENSIONS, "taps"))
+    return ByShape(name for name in DEFAULT_EXTENSIONS if name != "depthwise")
+
+
 def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
     """Those of some extensions whose own needs are among them."""
     kept = tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])

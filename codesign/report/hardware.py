@@ -25,6 +25,7 @@ def hardware(config: Config) -> dict[str, Any]:
         "derived": {
             "multiplies_per_cycle": config.multiplies_per_cycle,
             "clock_is": CLOCK_IS,
+            "extensions_are": "chosen for the shape" if config.chose_extensions else "named",
             "peak_gops": round(2 * config.multiplies_per_cycle * config.clock_mhz / 1000, 6),
             "bus_gigabytes_per_second": round(config.memory.bus_bytes * config.clock_mhz / 1000, 6),
             "inp_bytes": config.inp_bytes,

@@ -24,6 +24,16 @@ def test_config_lists_what_follows_and_what_it_costs(vdla, name: str) -> None:
     assert all(block["ports"] for block in blocks.values())
 
 
+def test_config_says_which_extensions_the_shape_chose(vdla, tmp_path: Path) -> None:
+    wide = tmp_path / "wide.toml"
+    wide.write_text('name = "wide"\nblock_in = 8\nblock_out = 32\n')
+    document = vdla("config", wide, "--json").document()
+    assert document["fields"]["extensions"] == ["post", "patch", "depthwise", "taps"]
+    assert document["derived"]["extensions_are"] == "chosen for the shape"
+    assert "chosen for the shape" in vdla("config", wide).out
+    assert vdla("config", "vta", "--json").document()["derived"]["extensions_are"] == "named"
+
+
 def test_extra_storage_is_all_in_some_part(vdla) -> None:
     document = vdla("config", "vta", "--json").document()
     of_blocks = sum(block["storage_bytes"] for block in document["blocks"])

@@ -23,7 +23,10 @@ import pytest
             "load_fifo_bytes = 1048576",
             ["load_fifo_bytes = 1048576", "at most 524288", "leave it out for 1024"],
         ),
-        ("block_out = 32", ["depthwise needs block_in = block_out", "leave 'depthwise' out"]),
+        (
+            'block_out = 32\nextensions = ["depthwise"]',
+            ["depthwise needs block_in = block_out", "leave 'depthwise' out"],
+        ),
         ("post_lanes = 3", ["post_lanes = 3", "power of two", "batch * block_out = 16", "leave it out"]),
         ("post_lanes = 32", ["post_lanes = 32", "from 1 to batch * block_out = 16"]),
         ("post_lanes = 0", ["post_lanes = 0", "from 1 to"]),

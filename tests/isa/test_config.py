@@ -96,3 +96,34 @@ def test_parts_of_elements_are_refused(values: dict[str, object], message: str):
 def test_bursts_of_the_widest_vectors_hold_whole_vectors():
     config = Config(batch=8, block_in=4, block_out=128, wgt_buffer_bytes=65536, extensions=("post",))
     assert write_burst_beats(config) * config.memory.bus_bytes == config.out_bytes == 1024
+
+
+@pytest.mark.parametrize(
+    ("fields", "extensions"),
+    [
+        ({"block_in": 16, "block_out": 16}, ("post", "patch", "depthwise")),
+        ({"block_in": 8, "block_out": 32}, ("post", "patch", "depthwise", "taps")),
+        ({"block_in": 128, "block_out": 4}, ("post", "patch", "depthwise", "taps")),
+        # Three positions of 32 bytes: the banks of taps hold eight at least.
+        ({"block_in": 8, "block_out": 32, "inp_buffer_bytes": 96}, ("post", "patch")),
+        ({"block_in": 8, "block_out": 16, "chain_buffer_bytes": 48}, ("post", "patch")),
+    ],
+)
+def test_a_machine_that_names_no_extensions_has_those_that_suit_its_shape(fields: dict, extensions: tuple):
+    machine = Config(**fields)
+    assert machine.extensions == extensions and machine.chose_extensions
+    named = dataclasses.replace(machine, extensions=tuple(extensions))
+    assert named == machine and named.digest == machine.digest and not named.chose_extensions
+    # Another shape has its own; named ones stay, and are refused where the shape cannot have them.
+    other = dataclasses.replace(
+        machine, block_in=16, block_out=16, inp_buffer_bytes=32768, chain_buffer_bytes=0
+    )
+    assert other.extensions == ("post", "patch", "depthwise")
+    written = parse_config(toml_text(machine, as_given=True), "text")
+    assert written == machine and written.chose_extensions
+    assert not parse_config(toml_text(machine), "text").chose_extensions
+
+
+def test_named_extensions_are_refused_where_the_shape_cannot_have_them():
+    with pytest.raises(ConfigError, match="depthwise needs block_in = block_out"):
+        Config(block_in=8, block_out=32, extensions=("post", "depthwise"))

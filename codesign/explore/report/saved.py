@@ -48,7 +48,8 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
         "format": FORMAT,
         "study": study.key,
         "space": {
-            "base": toml_text(study.space.base),
+            # Extensions that follow from the shape are chosen for each design anew.
+            "base": toml_text(study.space.base, as_given=True),
             "fields": {
                 axis.name: [list(v) if isinstance(v, tuple) else v for v in axis.values]
                 for axis in study.space.axes

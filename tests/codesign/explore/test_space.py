@@ -155,3 +155,10 @@ def test_conditions_and_fields_that_follow_read_the_sizes_of_the_designs_fifos()
     assert wide.fifo_bytes("load") == 64 * wide.token_queue_depth > 2048
     named = space_of({"base": "tiny", "fields": {"bus_bytes": [64], "load_fifo_bytes": [16384]}})
     assert named.machine((0, 0)).load_fifo_bytes == 16384
+
+
+def test_designs_of_a_base_that_names_no_extensions_have_those_that_suit_their_shape():
+    space = space_of({"base": "tiny", "fields": {"block_in": [4, 8], "block_out": [8]}})
+    assert without_machine(space) is None
+    found = [space.machine(point).extensions for point in space.points()]
+    assert found == [("post", "patch", "depthwise", "taps"), ("post", "patch", "depthwise")]
