@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tutorials import FOLDER, TutorialError, blocks, differences, rewritten, run_page
+from tutorials import FOLDER, TutorialError, blocks, differences, fits, rewritten, run_page
 
 PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
 
@@ -45,7 +45,7 @@ print(Path("a.txt").read_text(), 2.5, end=" seconds")
 
 ```text
 x = 2
- ... seconds
+ 2.6 seconds
 ```
 
 ```bash
@@ -73,12 +73,37 @@ def test_blocks_run_in_order_and_outputs_are_compared(
     languages = ["toml", "python", "text", "bash", "text", "python", "text"]
     assert [block.language for block in blocks(PAGE)] == languages
     outputs = run_page("page.md", PAGE, tmp_path)
-    # A number is any number; other words are others.
     wrong = differences("page.md", outputs)
-    assert [text.split(":")[0] for text in wrong] == ["page.md, line 22", "page.md, line 30"]
+    assert [text.split(":")[0] for text in wrong] == [
+        "page.md, line 13",
+        "page.md, line 22",
+        "page.md, line 30",
+    ]
     after = rewritten(PAGE, outputs)
-    assert after == PAGE.replace("x = 2", "x = 1").replace("y = 1", "x = 1").replace("1 seconds or so", "1")
+    written = PAGE.replace("x = 2\n 2.6 s", "x = 1\n 2.5 s").replace("y = 1", "x = 1")
+    assert after == written.replace("1 seconds or so", "1")
     assert differences("page.md", run_page("page.md", after, tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("7,219,099 cycles", "7,219,099  cycles\n", True),
+        ("7,219,099 cycles", "7,221,967 cycles", False),
+        ("1 of 2", "1 of 3", False),
+        ("0.72 ms", "0.73 ms", True),
+        ("0.72 ms", "0.74 ms", False),
+        ("0.72 ms", "0.720 ms", False),
+        ("1,199.9 uJ", "1,200.0 uJ", True),
+        ("1.5, 2.5, 3", "1.5, 2.7, 3", False),
+        ("ran in ... s, 12 cycles", "ran in 0.123 s, 12 cycles", True),
+        ("ran in ... s, 12 cycles", "ran in 0.123 s, 13 cycles", False),
+        ("───", "─────", True),
+        ("a.b", "axb", False),
+    ],
+)
+def test_integers_are_compared_exactly(shown: str, printed: str, same: bool) -> None:
+    assert fits(shown, printed) == same
 
 
 @pytest.mark.parametrize(
