@@ -49,6 +49,6 @@ def _small(data: bytes, source: str) -> bytes:
     info.add_text(DRAWN_FROM, source)
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(data)) as image:
-        reduced = image.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        reduced = image.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         reduced.save(buffer, format="PNG", optimize=True, pnginfo=info)
     return buffer.getvalue()

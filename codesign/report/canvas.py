@@ -80,6 +80,6 @@ def small_png(figure: Figure) -> bytes:
     """The figure as a file of PALETTE colours, about a third as large, for pictures that a repository keeps."""
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(png(figure))) as picture:
-        few = picture.convert("RGB").quantize(PALETTE, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        few = picture.convert("RGB").quantize(PALETTE, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         few.save(buffer, format="png", optimize=True)
     return buffer.getvalue()

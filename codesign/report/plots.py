@@ -14,9 +14,10 @@ from vdla.isa.config import Config
 
 from .accounts import LayerAccount, RunAccount
 from .canvas import GRID, INK, MUTED, new_figure, png, style, words
+from .palette import BLUE, PARTS, VERMILLION, YELLOW
 
-COMPUTE, MEMORY = "#2563a8", "#c2571a"
-CAUSE_COLORS = ("#e08a3c", "#8b6bb1", "#3d9a8b", "#c9a227", "#b8475d", "#7a8a99")
+COMPUTE, MEMORY = BLUE, VERMILLION
+CAUSE_COLORS = PARTS[1:7]
 SAME_SPOT = 2.5
 """Points (1/72 inch) within which two layers share one label in the roofline."""
 TITLE = 40
@@ -75,7 +76,7 @@ def roofline_figure(run: RunAccount, config: Config) -> Figure:
             [run.total.macs / run.total.cycles],
             marker="*",
             s=260,
-            color="#d4a017",
+            color=YELLOW,
             edgecolor=INK,
             linewidth=0.8,
             zorder=4,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .accounts import RunAccount
 from .canvas import GRID, INK, MUTED, new_figure, small_png, style, words
+from .palette import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from .study import Run, Study, StudyError, spread
 
 DPI = 96
@@ -38,21 +39,22 @@ class Series:
         return study.of(layer, self.strategy, self.transfer)
 
 
-# Colours of the Okabe-Ito palette, which all readers can tell apart; marks differ in shape as well.
-_LEARNED = {"evolution": ("#0072B2", "o"), "model": ("#56B4E9", "v"), "thompson": ("#CC79A7", "P")}
-"""The searches that ask a learned model, with their looks."""
+_LEARNED = {"evolution": (BLUE, "o"), "model": (SKY, "v"), "thompson": (PURPLE, "P")}
+"""The searches that ask a learned model, with their looks; marks differ in shape as well as in colour."""
 _OTHERS = {
-    "estimate": ("estimate only", "#D55E00", "d"),
-    "model-first": ("model, other first points", "#56B4E9", "v"),
-    "genetic+first": ("genetic, same first points", "#E69F00", "s"),
-    "random+first": ("random, same first points", "#6b7280", "^"),
-    "genetic": ("genetic", "#F0C36D", "p"),
-    "random": ("random", "#b8bec7", "<"),
-    "grid": ("grid", "#d9dde2", "x"),
+    "estimate": ("estimate only", VERMILLION, "d"),
+    "model-first": ("model, other first points", SKY, "v"),
+    "genetic+first": ("genetic, same first points", ORANGE, "s"),
+    "random+first": ("random, same first points", BLACK, "^"),
+    "genetic": ("genetic", YELLOW, "p"),
+    "random": ("random", PURPLE, "<"),
+    "grid": ("grid", MUTED, "x"),
 }
 """The others, with their labels and looks."""
-_TAUGHT = ("#009E73", "D")
-LOST, GAINED = "#D55E00", "#0072B2"
+_TAUGHT = (GREEN, "D")
+LOST, GAINED = VERMILLION, BLUE
+NEEDED_ROOM = 0.8
+"""Of a row of `needed_png`, one unit high: how much of it the searches share. The rest keeps rows apart."""
 
 
 def searches(study: Study) -> tuple[Series, ...]:
@@ -152,12 +154,12 @@ def needed_png(study: Study, series: Sequence[Series]) -> bytes:
     A run that never got there counts with all its trials, and is drawn hollow at its last one.
     """
     layers = study.layers
-    figure = new_figure(10, 1.3 + 0.42 * len(layers), DPI)
+    figure = new_figure(10, 1.3 + max(0.42, 0.11 * len(series)) * len(layers), DPI)
     axes = figure.subplots()
     style(axes)
     axes.set_xscale("log", base=2)
     for number, item in enumerate(series):
-        offset = (number - (len(series) - 1) / 2) * 0.2
+        offset = (number - (len(series) - 1) / 2) * NEEDED_ROOM / len(series)
         hollow: list[tuple[int, float]] = []
         solid: list[tuple[int, float]] = []
         means: list[tuple[float, float]] = []
@@ -244,7 +246,7 @@ def gained_png(default: RunAccount, tuned: RunAccount) -> bytes:
     above, gained = figure.subplots(1, 2, width_ratios=(1.5, 1), sharey=True)
     rows = np.arange(len(layers))
     for run, offset, color, label in (
-        (default, -0.2, "#b8bec7", "default"),
+        (default, -0.2, ORANGE, "default"),
         (tuned, 0.2, GAINED, "tuned"),
     ):
         over = [layer.cycles - layer.roofline_cycles for layer in run.layers]

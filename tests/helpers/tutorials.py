@@ -3,10 +3,10 @@
     python tests/helpers/tutorials.py [PAGE ...]       write the outputs of these pages (of all, unless told) anew
 
 Blocks of `python` share one namespace; blocks of `bash` run in a shell that stops at the first failure. A block behind
-`<!-- file: NAME -->` is written to that file instead. A block of `text` behind one that ran is what it printed. Integers
-are compared exactly; a number with a decimal point may differ by one in its last digit, since processors round
-differently; `...` stands for a time and matches anything; runs of blanks and of `─` are equal. Everything happens in a
-new folder.
+`<!-- file: NAME -->` is written to that file instead. A block of `text` behind one that ran is what it printed.
+Integers are compared exactly; a number with a decimal point may differ by one in its last digit, since processors
+round differently; `...` stands for a time and matches anything; runs of blanks and of `─` are equal. Everything
+happens in a new folder.
 """
 
 from __future__ import annotations

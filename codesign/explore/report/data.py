@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from vdla.isa.config import Config, Memory
 from vdla.isa.parameters import declared
@@ -344,25 +343,25 @@ def _meaning(name: str) -> dict[str, str]:
 
 
 def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
-    """The designs that are looked at first: of those on the front that have layers the one nearest to the best of every
-    objective, and the base. None where nothing ran."""
+    """The designs that are looked at first: of those on the front that have layers the one with the least product of
+    the objectives (inverse where more is better), and the base. None where nothing ran.
+
+    A product weighs factors: a design of three times the latency and nine tenths of the area is none of the best, as it
+    would be by distances within the front's range.
+    """
     ran = [place for place, entry in enumerate(entries) if entry.state not in ("failed", "reference")]
     front = [place for place in ran if entries[place].state == "front"]
     pool = [place for place in front if entries[place].layers] or front or ran
     if not pool:
         return None
-    values = np.array(
-        [
-            [
-                (_figure(metric, entries[place], study.weights) or 0) * metric.sign
-                for metric in study.objectives
-            ]
-            for place in pool
+
+    def product(place: int) -> float:
+        values = [
+            (_figure(metric, entries[place], study.weights), metric.sign) for metric in study.objectives
         ]
-    )
-    span = values.max(axis=0) - values.min(axis=0)
-    away = (values - values.min(axis=0)) / np.where(span > 0, span, 1)
-    first = pool[int(np.linalg.norm(away, axis=1).argmin())]
+        return sum(sign * math.log(value) if value and value > 0 else math.inf for value, sign in values)
+
+    first = min(pool, key=product)
     reference = [place for place, entry in enumerate(entries) if entry.state == "reference"]
     others = [place for place in [*reference, *front, *ran] if place != first]
     return {"a": first, "b": others[0] if others else first}

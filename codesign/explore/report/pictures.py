@@ -9,17 +9,22 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from ...report.canvas import INK, MUTED, new_figure, plain_ticks, png, short, style, words
+from ...report.palette import BLUE, GREEN, PARTS, VERMILLION
 from ..space import size_text
 
-FRONT, PLAIN, A, B = "#00795a", "#8d97a6", "#b84a00", "#0068a8"
-SERIES = ("#2563a8", "#e08a3c", "#8b6bb1", "#3d9a8b", "#c9a227", "#b8475d", "#7a8a99")
+FRONT, PLAIN, A, B = GREEN, "#8d97a6", VERMILLION, BLUE
+SERIES = PARTS[:7]
 MOST_SERIES = len(SERIES) - 2
 """Parts of a bar that have a colour each, beside the first; the rest are drawn together."""
 MOST_UNITS = 12
+LEAST_BAR = 0.002
+"""Of the longest bar of a panel: rows whose bars are all shorter would look empty, and are left out."""
 LINE = 120
 """Characters of a line of small print below a picture."""
 WIDE = 8.0
@@ -74,7 +79,7 @@ def _label(data: Data, place: int) -> str:
 def front_figure(data: Data) -> Figure:
     """The designs by their first two objectives (or the first alone, by number), the front in front."""
     names = data["objectives"]
-    figure = new_figure(7, 4.5)
+    figure = new_figure(8.6, 4.5)
     axes = figure.subplots()
     style(axes)
     states = np.array(_states(data))
@@ -89,17 +94,18 @@ def front_figure(data: Data) -> Figure:
         axes.set_ylabel(_metric(data, names[0])["heading"])
         scales = [(axes.set_yscale, y)]
     kinds = (
-        ("over", "breaks a constraint", "0.85", 12, "o"),
+        ("over", "breaks a constraint", PLAIN, 12, "x"),
         ("feasible", "feasible", PLAIN, 12, "o"),
-        ("reference", f"the base, {data['base']}", INK, 40, "D"),
         ("front", "no other one beats it", FRONT, 28, "o"),
+        ("reference", f"the base, {data['base']}", INK, 40, "D"),
     )
     for state, label, color, size, marker in kinds:
         which = states == state
         if which.any():
             count = "" if state == "reference" else f": {which.sum():,}"
+            edge = {} if marker == "x" else {"edgecolor": "white", "linewidth": 0.5}
             axes.scatter(
-                x[which], y[which], s=size, color=color, marker=marker, label=words(label + count, 60)
+                x[which], y[which], s=size, color=color, marker=marker, label=words(label + count, 60), **edge
             )
     if len(names) > 1:
         _intervals(axes, data, names, states == "front")
@@ -113,7 +119,7 @@ def front_figure(data: Data) -> Figure:
     figure.supxlabel(_standing(data, names[:2]), fontsize=7, color=MUTED)
     axes.grid(alpha=0.3)
     if axes.collections:
-        axes.legend(fontsize=8)
+        figure.legend(fontsize=8, loc="outside right upper", frameon=False)
     return figure
 
 
@@ -129,7 +135,18 @@ def _intervals(axes: Axes, data: Data, names: Sequence[str], which: NDArray[np.b
 
     (x, across), (y, up) = (around(name) for name in names[:2])
     if across is not None or up is not None:
-        axes.errorbar(x, y, xerr=across, yerr=up, fmt="none", ecolor=FRONT, elinewidth=0.8, alpha=0.6)
+        axes.errorbar(
+            x,
+            y,
+            xerr=across,
+            yerr=up,
+            fmt="none",
+            ecolor=MUTED,
+            elinewidth=0.9,
+            alpha=0.7,
+            zorder=0.5,
+            label="90% interval",
+        )
 
 
 def _standing(data: Data, names: Sequence[str]) -> str:
@@ -172,41 +189,45 @@ def parallel_figure(data: Data) -> Figure | None:
     for x, (name, _, ticks) in zip(xs, columns, strict=True):
         axes.vlines(x, 0, 1, color=MUTED, linewidth=0.6)
         for y, text in ticks:
-            axes.text(x + 0.04, y, text, fontsize=7, color=INK, va="center")
+            place = axes.text(x + 0.04, y, text, fontsize=7, color=INK, va="center", zorder=4)
+            place.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
         axes.text(x, 1.08, name.replace("_", "_\n", 1), fontsize=8, color=INK, ha="center", va="bottom")
     axes.set_axis_off()
     axes.set_ylim(-0.05, 1.3)
+    shown = ((front, FRONT, "no other one beats it"), (plain, PLAIN, "other designs"))
+    lines = [Line2D([], [], color=color, label=label) for places, color, label in shown if places]
+    figure.legend(handles=lines, fontsize=8, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
 def sensitivity_figure(data: Data) -> Figure | None:
-    """The share of each field in each objective, a bar a field."""
+    """The variance of each objective in bars: of each field, of what fields explain together, of what none does."""
     found = data["sensitivity"]["figures"]
     names = [name for name in data["objectives"] if name in found]
     if not names:
         return None
     fields = list(dict.fromkeys(effect["field"] for name in names for effect in found[name]["effects"]))
-    figure = new_figure(7.5, 1.2 + 0.32 * len(fields))
+    rows = [*fields, "several fields together", "no field"]
+    figure = new_figure(7.5, 1.2 + 0.32 * len(rows))
     for axes, name in zip(np.atleast_1d(figure.subplots(1, len(names), sharey=True)), names, strict=True):
         style(axes)
         effects = {effect["field"]: effect for effect in found[name]["effects"]}
         shares = [effects[field]["share"] for field in fields]
-        axes.barh(range(len(fields)), shares, color=SERIES[0])
-        for row, field in enumerate(fields):
-            axes.text(
-                shares[row] + 0.01,
-                row,
-                f"{effects[field]['factor']:.2f}x",
-                fontsize=7,
-                va="center",
-                color=INK,
-            )
-        axes.set_xlim(0, max([0.1, *shares]) * 1.25)
-        axes.set_title(f"{name} ({found[name]['explained']:.0%} explained)", fontsize=9, color=INK)
-        axes.set_yticks(range(len(fields)), fields)
-        axes.invert_yaxis()
+        explained = found[name]["explained"]
+        shares += [max(0.0, explained - sum(shares)), max(0.0, 1 - explained)]
+        axes.barh(range(len(rows)), shares, color=[SERIES[0]] * len(fields) + [SERIES[1], PLAIN])
+        for row, share in enumerate(shares):
+            factor = f", {effects[fields[row]]['factor']:.2f}x" if row < len(fields) else ""
+            axes.text(share + 0.01, row, f"{share:.0%}{factor}", fontsize=7, va="center", color=INK)
+        axes.set_xlim(0, max([0.1, *shares]) * 1.45)
+        axes.set_title(name, fontsize=9, color=INK)
+        axes.set_yticks(range(len(rows)), rows)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.tick_params(axis="x", labelsize=7)
     figure.supxlabel(
-        "share of the variance that only this field explains; between its best and worst value: factor",
+        "share of the variance that the field alone explains, and the factor between its best and worst value",
         fontsize=7,
         color=MUTED,
     )
@@ -255,7 +276,9 @@ def layers_figure(data: Data) -> Figure | None:
             begin = begin + column
         axes.set_xlabel(title)
         plain_ticks(axes.xaxis)
-        axes.legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False)
+        side = "left" if axes is left else "right"
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles, labels, fontsize=6.5, loc=f"outside lower {side}", ncols=4, frameon=False)
     roof = np.asarray(layers["roofline"], float)
     left.scatter(roof, range(len(names)), marker="|", s=60, color=INK, zorder=3)
     left.set_yticks(range(len(names)), names, fontsize=7)
@@ -299,7 +322,10 @@ def compare_figure(data: Data) -> Figure | None:
     figure = new_figure(4 * len(panels), 4)
     for axes, (title, rows) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
         style(axes)
-        shown = sorted(rows, key=lambda row: -max(row[1:]))[:MOST_UNITS]
+        least = LEAST_BAR * max((max(row[1:]) for row in rows), default=0.0)
+        shown = sorted((row for row in rows if max(row[1:]) > least), key=lambda row: -max(row[1:]))[
+            :MOST_UNITS
+        ]
         places = np.arange(len(shown))
         axes.barh(places - 0.2, [row[1] for row in shown], height=0.38, color=A, label=_label(data, a))
         axes.barh(places + 0.2, [row[2] for row in shown], height=0.38, color=B, label=_label(data, b))
