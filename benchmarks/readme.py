@@ -3,7 +3,7 @@
     python benchmarks/readme.py [--check]
 
 Blocks between `<!-- figures NAME -->` and `<!-- /figures -->` are replaced (`vdla.benchmarks.harness.tables` lists
-pages and rows). A picture in docs/pictures is drawn again if its report has changed. A file of results that does not
+pages and rows). A picture in docs/pictures is drawn again if what it shows has changed. A file of results that does not
 exist yet is named, and its rows are left out. With --check nothing is written; exit code 1 says that a page or a
 picture differs from what the files give.
 """
@@ -14,12 +14,10 @@ import argparse
 import sys
 
 from vdla.benchmarks.harness.page import Document, missing, read_files, rewritten
-from vdla.benchmarks.harness.pictures import PICTURE_NAMES, digest, drawn_from, pictures
+from vdla.benchmarks.harness.pictures import PICTURES, pictures
 from vdla.benchmarks.harness.results import RESULTS, ROOT
 from vdla.benchmarks.harness.tables import BLOCKS, PAGES
 from vdla.util.whole_files import write_whole
-
-PICTURES = ROOT / "docs" / "pictures"
 
 
 def main() -> None:
@@ -49,16 +47,14 @@ def main() -> None:
 
 
 def _draw(demo: Document, check: bool) -> bool:
-    """Draw the pictures that another report gave; whether there are any."""
-    kept = [PICTURES / name for name in PICTURE_NAMES]
-    if all(path.is_file() and drawn_from(path.read_bytes()) == digest(demo) for path in kept):
-        return False
-    print(f"docs/pictures: {'are not drawn from the present report' if check else 'written'}")
-    if not check:
-        PICTURES.mkdir(exist_ok=True)
-        for name, data in pictures(demo).items():
-            write_whole(PICTURES / name, data)
-    return True
+    """Draw the pictures that show something else now; whether there are any."""
+    changed = [picture for picture in pictures(demo) if not picture.is_kept]
+    for picture in changed:
+        print(f"docs/pictures/{picture.name}: {'shows something else than today' if check else 'written'}")
+        if not check:
+            PICTURES.mkdir(exist_ok=True)
+            write_whole(picture.path, picture.data())
+    return bool(changed)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ from vdla.compiler.tune.records.network import best_settings, is_trial_in_place
 from vdla.compiler.tune.records.record import Record, describe_target
 from vdla.isa.config import load_config
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "compiler" / "tune" / "records" / "shipped" / "vdla.jsonl"
 NETWORK = "resnet18"
 

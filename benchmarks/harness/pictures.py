@@ -1,27 +1,34 @@
-"""The pages' pictures, drawn from the committed report of the demonstration."""
+"""The pages' pictures, drawn from the committed report of the demonstration and from the tables of the code."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from vdla.codesign.report.accounts import run_account
+from vdla.codesign.report.canvas import png
+from vdla.codesign.report.diagrams import compiler_figure, machine_figure
 from vdla.codesign.report.plots import layers_png, roofline_png
 from vdla.isa.config import load_config
 
 from .page import Document
+from .results import ROOT
 
 COLOURS = 64
 """Enough for these plots; with them a picture takes a quarter of the bytes."""
-PICTURE_NAMES = ("layers.png", "roofline.png")
+PICTURES = ROOT / "docs" / "pictures"
 DRAWN_FROM = "Source"
-"""The PNG's text that holds `digest` of the report it was drawn from."""
+"""The PNG's text that holds the digest of what it shows."""
 
 
 def digest(document: Document) -> str:
@@ -29,15 +36,48 @@ def digest(document: Document) -> str:
     return hashlib.sha256(json.dumps(document["report"], sort_keys=True).encode()).hexdigest()
 
 
-def pictures(document: Document) -> Mapping[str, bytes]:
-    """File name to PNG, for docs/pictures."""
-    account = run_account(document["report"])
-    drawn = (layers_png(account), roofline_png(account, load_config(account.config)))
-    return {name: _small(data, digest(document)) for name, data in zip(PICTURE_NAMES, drawn, strict=True)}
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture of docs/pictures: `source` is a digest of all that it shows, `draw` makes its PNG."""
+
+    name: str
+    source: str
+    draw: Callable[[], bytes]
+
+    @property
+    def path(self) -> Path:
+        """Where the repository keeps it."""
+        return PICTURES / self.name
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the repository's picture shows the same."""
+        return self.path.is_file() and drawn_from(self.path.read_bytes()) == self.source
+
+    def data(self) -> bytes:
+        """The PNG, with its source in it."""
+        return _small(self.draw(), self.source)
+
+
+def pictures(demo: Document) -> tuple[Picture, ...]:
+    """Every picture of the pages: two of the demonstration's report, diagrams of the machine and the compiler."""
+    account, config = run_account(demo["report"]), load_config(demo["report"]["config"])
+    diagrams = {"machine.png": machine_figure(config), "compiler.png": compiler_figure(config)}
+    return (
+        Picture("layers.png", digest(demo), lambda: layers_png(account)),
+        Picture("roofline.png", digest(demo), lambda: roofline_png(account, config)),
+        *(Picture(name, _words(figure), partial(png, figure)) for name, figure in diagrams.items()),
+    )
+
+
+def _words(figure: Figure) -> str:
+    """SHA-256 of all words of a diagram in their order."""
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 def drawn_from(data: bytes) -> str:
-    """The digest of the report that a picture was drawn from, empty if it does not say."""
+    """The digest of what a picture shows, empty if it does not say."""
     with Image.open(io.BytesIO(data)) as image:
         image.load()
         text: Any = getattr(image, "text", {})

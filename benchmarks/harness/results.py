@@ -19,7 +19,7 @@ from typing import Any
 
 from vdla.util.whole_files import write_whole
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = ("numpy", "numba", "llvmlite", "onnx", "onnxruntime")
 """Packages whose versions every file states; a benchmark adds those of its peers."""

@@ -276,9 +276,9 @@ def layers_figure(data: Data) -> Figure | None:
             begin = begin + column
         axes.set_xlabel(title)
         plain_ticks(axes.xaxis)
-        side = "left" if axes is left else "right"
+        place = "outside lower left" if axes is left else "outside lower right"
         handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, fontsize=6.5, loc=f"outside lower {side}", ncols=4, frameon=False)
+        figure.legend(handles, labels, fontsize=6.5, loc=place, ncols=4, frameon=False)
     roof = np.asarray(layers["roofline"], float)
     left.scatter(roof, range(len(names)), marker="|", s=60, color=INK, zorder=3)
     left.set_yticks(range(len(names)), names, fontsize=7)

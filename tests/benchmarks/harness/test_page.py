@@ -18,7 +18,7 @@ from vdla.benchmarks.harness.page import (
     read_files,
     rewritten,
 )
-from vdla.benchmarks.harness.pictures import PICTURE_NAMES, digest, drawn_from, pictures
+from vdla.benchmarks.harness.pictures import PICTURES, drawn_from, pictures
 from vdla.benchmarks.harness.results import RESULTS, ROOT
 from vdla.benchmarks.harness.tables import BLOCKS, PAGES
 from vdla.benchmarks.harness.tables_accelerator import demo_text
@@ -68,16 +68,16 @@ def test_nothing_is_typed_beside_the_tables_of_measured_figures(
     assert section.count("<!-- figures ") == section.count("<!-- /figures -->") >= tables
 
 
-def test_pictures_are_drawn_from_the_kept_report() -> None:
+def test_pictures_show_what_is_true_today() -> None:
     document = read_files(RESULTS)["demo"]
-    kept = {name: (ROOT / "docs" / "pictures" / name).read_bytes() for name in PICTURE_NAMES}
-    remedy = "run: python benchmarks/readme.py"
-    assert {drawn_from(data) for data in kept.values()} == {digest(document)}, remedy
+    drawn = pictures(document)
+    assert [item.name for item in drawn if not item.is_kept] == [], "run: make pages"
+    assert {path.name for path in PICTURES.iterdir()} == {item.name for item in drawn}
     assert drawn_from(png(new_figure(1, 1))) == ""
     changed = document | {"report": document["report"] | {"model": "another"}}
-    drawn = pictures(changed)
-    assert {drawn_from(data) for data in drawn.values()} == {digest(changed)} != {digest(document)}
-    assert all(len(data) < 100_000 for data in drawn.values())
+    others = [item for item in pictures(changed) if not item.is_kept]
+    assert [item.name for item in others] == ["layers.png", "roofline.png"]
+    assert all(drawn_from(item.data()) == item.source and len(item.data()) < 100_000 for item in others)
 
 
 def test_a_table_gives_a_row_by_the_beginning_of_its_measure() -> None:
