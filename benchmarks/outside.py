@@ -70,7 +70,7 @@ def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, A
     row: dict[str, Any] = {"name": name, "size": size, "chain_buffer_bytes": config.chain_buffer_bytes}
     try:
         path = quantized(name, size)
-        label, model = prepare_model(path, oldest_opset=OLDEST_OPSET)
+        label, model = prepare_model(path, least_opset=OLDEST_OPSET)
         partition = partition_model(label, model, abilities=Abilities.of(config))
         operators = {node.name: node.op_type for node in model.graph.node}
         refused = Counter(operators[node] for node in partition.refusals)

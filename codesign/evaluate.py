@@ -165,7 +165,8 @@ def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.gen
         if name not in arrays:
             raise CheckError(f"{where}: input {name!r} is missing; the model expects {needs}")
         array = arrays[name]
-        batch, length = (shape[0] if shape else 1 for shape in (item.shape, array.shape))
+        # An axis of no elements holds one launch of none.
+        batch, length = (shape[0] or 1 if shape else 1 for shape in (item.shape, array.shape))
         fits = array.ndim == len(item.shape) and array.shape[1:] == item.shape[1:]
         if not fits or not length or length % batch:
             raise CheckError(

@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 
 from vdla.compiler.graph.abilities import Abilities
+from vdla.compiler.graph.model_rewrites import convert_opset
+from vdla.compiler.graph.onnx_load import OLDEST_OPSET, opset_of
 from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.heterogeneous_driver import Division
@@ -146,9 +148,11 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    """The model with these outputs, in steps where only they have them, as what was divided is."""
+    """The model with these outputs, converted and in steps where only the model that was divided has them."""
     content = read_model(model).whole()
     if not {name for node in content.graph.node for name in node.output}.issuperset(names):
+        if (opset := opset_of(content)) < OLDEST_OPSET:
+            content = convert_opset(str(model), content, opset, OLDEST_OPSET)
         write_steps(str(model), content)
     known = {output.name for output in content.graph.output}
     content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
@@ -238,8 +242,9 @@ def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def _top1(array: np.ndarray) -> list[int]:
-    rows = array.reshape(array.shape[0] if array.ndim > 1 else 1, -1)
-    return rows.argmax(axis=1).tolist() if array.size else []
+    if not array.size:
+        return []
+    return array.reshape(array.shape[0] if array.ndim > 1 else 1, -1).argmax(axis=1).tolist()
 
 
 def account_division(

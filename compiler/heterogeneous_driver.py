@@ -15,9 +15,10 @@ from vdla.isa.config import Config
 from .cpu_driver import SharedKernels, compile_cpu
 from .driver import DoesNotFitError, compile_model
 from .graph.abilities import PLAIN, Abilities
-from .graph.errors import ModelError, NodeError, node_error
+from .graph.errors import InvalidModelError, ModelError, NodeError, node_error
 from .graph.floating.onnx_import import OLDEST_OPSET
-from .graph.onnx_read import Source
+from .graph.onnx_context import read_node
+from .graph.onnx_read import Source, model_label, read_model
 from .graph.partition import Partition, Region, partition_model
 from .graph.submodel import prepare_model
 from .runtime.artifact import Compiled
@@ -77,13 +78,39 @@ def compile_heterogeneous(
     """Compile an ONNX model (a path, or the bytes of one) for the accelerator `config` and this machine (`target`: less
     of it).
 
-    The accelerator gets what it supports; None for `config`: nothing. With `cost_threads` it keeps a region only
+    The accelerator gets what it supports; None for `config`: nothing. A model that cannot be divided, and that the
+    processor alone runs, is one region of the processor. With `cost_threads` it keeps a region only
     where its simulated time and the conversions at the border are less than what the CPU takes for the same region,
     measured with so many threads. `virtual_threads` are those of `compile_model`; `dump_passes` names a folder that
     gets one folder a region. `records` of the tuner set the knobs of the layers that they know, on both sides. The
     CPU's `kernels` are shared as of `compile_cpu`. Raises UserError.
     """
-    label, proto = prepare_model(model, oldest_opset=OLDEST_OPSET)
+    try:
+        return _divided(model, config, target, cost_threads, virtual_threads, dump_passes, records, kernels)
+    except InvalidModelError:
+        raise
+    except ModelError as refusal:
+        if (whole := _undivided(model, target, dump_passes, records, kernels)) is None:
+            raise
+        return Division(
+            label=model_label(model),
+            network=whole,
+            comparisons=(),
+            refusals=dict.fromkeys(whole.regions[0].nodes, str(refusal)),
+        )
+
+
+def _divided(
+    model: Source,
+    config: Config | None,
+    target: CpuTarget | None,
+    cost_threads: int | None,
+    virtual_threads: int,
+    dump_passes: Path | None,
+    records: RecordBook | None,
+    kernels: SharedKernels | None,
+) -> Division:
+    label, proto = prepare_model(model, least_opset=OLDEST_OPSET)
     work = _Work(
         label=label,
         proto=proto,
@@ -114,6 +141,47 @@ def compile_heterogeneous(
         network=_network(work, partition, dump_passes),
         comparisons=tuple(comparisons.values()),
         refusals=partition.refusals,
+    )
+
+
+def _undivided(
+    model: Source,
+    target: CpuTarget | None,
+    dump_passes: Path | None,
+    records: RecordBook | None,
+    kernels: SharedKernels | None,
+) -> HeterogeneousNetwork | None:
+    """All of a model as one region of the processor; None where the processor does not take the model either."""
+    target = host_target() if target is None else target
+    knobs = None if records is None else knobs_from(records, CPU, target)
+    dumps = None if dump_passes is None else dump_passes / "00-cpu"
+    try:
+        network = compile_cpu(model, target, dump_passes=dumps, knobs=knobs, kernels=kernels)
+    except ModelError:
+        return None
+    read = read_model(model)
+    content = read.whole().SerializeToString(deterministic=True)
+    nodes = [read_node(node, index) for index, node in enumerate(read.bare.graph.node)]
+    region = CompiledRegion(
+        name="region 0",
+        side="cpu",
+        nodes=tuple(node.name for node in nodes),
+        node_types=tuple(node.op_type for node in nodes),
+        operators=tuple(node.op_type for node in nodes),
+        inputs=tuple(port.name for port in network.inputs),
+        outputs=tuple(port.name for port in network.outputs),
+        model=content,
+        cpu_model=content,
+        readers={},
+        code=network,
+    )
+    return HeterogeneousNetwork(
+        name=network.name,
+        inputs=network.inputs,
+        outputs=region.outputs,
+        regions=(region,),
+        types={port.name: port.dtype for port in (*network.inputs, *network.outputs)},
+        constants={},
     )
 
 

@@ -144,7 +144,7 @@ class Evaluator:
         return _least([run(feeds) for feeds in self.held_out], self._expected)
 
     def _cost(self, proto: onnx.ModelProto, sqnr: float, top1: float | None) -> Figures:
-        label, model = prepare_model(proto.SerializeToString(), oldest_opset=OLDEST_OPSET)
+        label, model = prepare_model(proto.SerializeToString(), least_opset=OLDEST_OPSET)
         partition = place(label, model, self._region, self.config)
         regions = [self._region(region) for region in partition.regions if region.side == "accelerator"]
         on_processor = sum(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx
 
 from .budgets import item_bytes, too_large_constant
 from .errors import NodeErrors
+from .model_rewrites import means_standard, standard_node
 from .onnx_context import OnnxNode
 
 LOOPED = frozenset(
@@ -34,6 +36,8 @@ def evaluate_node(
     if any(entry.HasField("g") or entry.graphs for entry in node.proto.attribute):
         # What a loop's body takes, in time and memory, nobody knows before it runs.
         context.fail(node, "depends on constants only, but holds a graph of its own", _OUTSIDE)
+    if node.domain and means_standard(node.domain, node.op_type):
+        node = replace(node, domain="", proto=standard_node(node.proto))
     _check_size(context, node, feeds, opset)
     # All of ONNX's operators, which few models need: 50 ms of imports.
     from onnx.reference import ReferenceEvaluator

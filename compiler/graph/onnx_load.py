@@ -19,6 +19,7 @@ from .budgets import check_shapes
 from .check_scales import check_scales
 from .errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
 from .external_data import tensor_array, tensor_bytes
+from .model_rewrites import convert_opset, first_line, infer_shapes
 from .onnx_attributes import check_attributes
 from .onnx_ceilings import write_ceilings
 from .onnx_ranges import check_ranges
@@ -49,10 +50,23 @@ class LoadedModel:
 
 
 def load_model(
-    source: Source | ReadModel, *, oldest_opset: int = OLDEST_OPSET, batch: int | None = None
+    source: Source | ReadModel,
+    *,
+    oldest_opset: int = OLDEST_OPSET,
+    least_opset: int | None = None,
+    batch: int | None = None,
+    empty: bool = False,
+    rewrite: Callable[[onnx.ModelProto], object] | None = None,
 ) -> tuple[str, onnx.ModelProto]:
     """What messages call a model, and the whole model; else as `load_apart`."""
-    loaded = load_apart(source, oldest_opset=oldest_opset, batch=batch)
+    loaded = load_apart(
+        source,
+        oldest_opset=oldest_opset,
+        least_opset=least_opset,
+        batch=batch,
+        empty=empty,
+        rewrite=rewrite,
+    )
     return loaded.label, _with_data(loaded.proto, loaded.weights)
 
 
@@ -60,16 +74,18 @@ def load_apart(
     source: Source | ReadModel,
     *,
     oldest_opset: int = OLDEST_OPSET,
+    least_opset: int | None = None,
     batch: int | None = None,
-    convert: bool = False,
     empty: bool = False,
+    rewrite: Callable[[onnx.ModelProto], object] | None = None,
 ) -> LoadedModel:
     """The model with shapes inferred; a `ReadModel` holds none afterwards.
 
-    `convert`: one of an older opset becomes one of `oldest_opset`, by ONNX's own converter. `empty`: inputs may hold
-    nothing. A dynamic first dimension of the inputs becomes `batch` (None: is refused, as all other dynamic dimensions
-    are). Raises ModelError for a file that is missing, damaged, invalid, older than `oldest_opset`, inconsistent in
-    shapes or larger than `budgets` allows.
+    A model of an older opset becomes one of `oldest_opset`, by ONNX's own converter; a model that cannot be converted
+    stays as it is if it is of `least_opset` or later. `rewrite` changes the model before shapes are inferred.
+    `empty`: inputs may hold nothing. A dynamic first dimension of the inputs becomes `batch` (None: is refused, as all
+    other dynamic dimensions are). Raises ModelError for a file that is missing, damaged, invalid, of an opset that
+    cannot be converted, inconsistent in shapes or larger than `budgets` allows.
     """
     read = source if isinstance(source, ReadModel) else read_model(source)
     label, model = read.label, read.bare
@@ -78,12 +94,12 @@ def load_apart(
         raise InvalidModelError(f"{label}: holds no ONNX graph; give the .onnx file of a model")
     opset = opset_of(model)
     if opset < oldest_opset:
-        if not convert or opset < 1:
-            raise ModelError(
-                f"{label}: is of opset {opset}, older than {oldest_opset}; convert it with "
-                f"onnx.version_converter.convert_version(model, {oldest_opset}) or export it again"
-            )
-        model, weights = _converted(label, read.whole(), opset, oldest_opset), {}
+        model, weights = read.whole(), {}
+        try:
+            model = convert_opset(label, model, opset, oldest_opset)
+        except ModelError:
+            if least_opset is None or opset < least_opset:
+                raise
     if opset > NEWEST_OPSET:
         raise InvalidModelError(
             f"{label}: is of opset {opset}, newer than {NEWEST_OPSET}, the newest that is known; export it for that one"
@@ -92,6 +108,8 @@ def load_apart(
         raise InvalidModelError(
             f"{label}: has no outputs, so nothing of it is needed; export it with its outputs"
         )
+    if rewrite is not None:
+        rewrite(model)
     _check_names(label, model)
     if batch is not None:
         fix_batch(model, batch)
@@ -103,7 +121,7 @@ def load_apart(
             checker.check_model(model)
     except (checker.ValidationError, ValueError) as error:
         raise InvalidModelError(
-            f"{label}: is not a valid ONNX model: {_first_line(error)}; export it again"
+            f"{label}: is not a valid ONNX model: {first_line(error)}; export it again"
         ) from None
     initialized = {initializer.name for initializer in model.graph.initializer}
     check_sizes(label, [info for info in model.graph.input if info.name not in initialized], empty=empty)
@@ -113,25 +131,11 @@ def load_apart(
     try:
         model, weights = _with_shapes(model, weights, follow)
     except (shape_inference.InferenceError, ValueError) as error:
-        reason = _first_line(error)
+        reason = first_line(error)
         raise ContradictionError(label, reason) from None
     check_scales(label, model, weights)
     check_shapes(label, model)
     return LoadedModel(label=label, proto=model, weights=weights)
-
-
-def _converted(label: str, model: onnx.ModelProto, opset: int, wanted: int) -> onnx.ModelProto:
-    """A model of an older opset as one of the opset `wanted`. Raises ModelError where ONNX's converter cannot."""
-    from onnx import version_converter
-
-    try:
-        return version_converter.convert_version(model, wanted)
-    except Exception as error:
-        # The converter raises whatever its adapters find wrong.
-        raise ModelError(
-            f"{label}: is of opset {opset}, older than {wanted}, and cannot be converted: {_first_line(error)}; "
-            "export it again"
-        ) from None
 
 
 def _check_names(label: str, model: onnx.ModelProto) -> None:
@@ -186,16 +190,12 @@ def _with_shapes(
     Raises InferenceError and ValueError.
     """
     try:
-        return _inferred(model, follow), weights
+        return infer_shapes(model, follow=follow), weights
     except (shape_inference.InferenceError, ValueError):
         if not weights:
             raise
         # Perhaps for want of these values.
-        return _inferred(_with_data(model, weights), follow), {}
-
-
-def _inferred(model: onnx.ModelProto, follow: bool) -> onnx.ModelProto:
-    return shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=follow)
+        return infer_shapes(_with_data(model, weights), follow=follow), {}
 
 
 def _with_data(model: onnx.ModelProto, data: Mapping[int, Bytes]) -> onnx.ModelProto:
@@ -203,11 +203,6 @@ def _with_data(model: onnx.ModelProto, data: Mapping[int, Bytes]) -> onnx.ModelP
     for number, values in data.items():
         model.graph.initializer[number].raw_data = bytes(values)
     return model
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def opset_of(model: onnx.ModelProto) -> int:

@@ -14,6 +14,7 @@ from vdla.util.files import read_file
 from .errors import ModelError
 from .external_data import load_external_data
 from .model_file import ModelFile
+from .model_rewrites import inline_functions
 from .model_texts import check_texts
 from .serialized_weights import cut_weights
 
@@ -61,7 +62,7 @@ def model_label(source: Source) -> str:
 
 
 def read_model(source: Source) -> ReadModel:
-    """A model with all its data.
+    """A model with all its data, its own functions inlined.
 
     Raises ModelError for a file that is missing, is no model or is damaged, and for external data that may not be read.
     """
@@ -80,7 +81,7 @@ def read_model(source: Source) -> ReadModel:
     check_texts(label, proto)
     if not isinstance(source, bytes):
         load_external_data(label, proto, Path(label).parent)
-    return ReadModel(label=label, bare=proto, weights=weights)
+    return ReadModel(label=label, bare=inline_functions(label, proto), weights=weights)
 
 
 def is_quantized(source: Source | ReadModel) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import onnx
@@ -13,7 +14,7 @@ from .errors import ModelError
 from .fold_sizes import with_sizes_folded
 from .names import unused
 from .onnx_load import load_model
-from .onnx_read import Source, read_model
+from .onnx_read import Source, model_label
 from .onnx_survey import Survey
 from .qlinear import write_steps
 from .quantization import Quantization
@@ -33,12 +34,13 @@ class Submodel:
     readers: Mapping[str, tuple[str, ...]]
 
 
-def prepare_model(source: Source, *, oldest_opset: int) -> tuple[str, onnx.ModelProto]:
+def prepare_model(source: Source, *, least_opset: int) -> tuple[str, onnx.ModelProto]:
     """`load_model`, then only the nodes that an output depends on, each with a name that no other one has;
-    integers that follow from shapes are constants, and operators on integers are written in steps (`qlinear`)."""
-    read = read_model(source)
-    write_steps(read.label, read.bare)
-    label, model = load_model(read, oldest_opset=oldest_opset)
+    integers that follow from shapes are constants, and operators on integers are written in steps (`qlinear`).
+
+    A model of `least_opset` or later that ONNX cannot convert stays of its opset."""
+    steps = partial(write_steps, model_label(source))
+    label, model = load_model(source, least_opset=least_opset, rewrite=steps, empty=True)
     model = with_sizes_folded(model)
     wanted = {info.name for info in model.graph.output}
     kept: list[onnx.NodeProto] = []

@@ -88,7 +88,7 @@ def test_whole_from_embeddings_on(name: str, tmp_path: Path) -> None:
 def test_from_ids_with_the_look_up_elsewhere(name: str, tmp_path: Path) -> None:
     model = MODELS[name].build()
     path = quantized(tmp_path, model, lambda seed: token_inputs(model, seed))
-    label, proto = prepare_model(path, oldest_opset=OLDEST_OPSET)
+    label, proto = prepare_model(path, least_opset=OLDEST_OPSET)
     regions = partition_model(label, proto, abilities=Abilities.of(MACHINE)).regions
     assert [region.side for region in regions].count("accelerator") == 1
     for region in regions:

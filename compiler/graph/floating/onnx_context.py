@@ -31,7 +31,7 @@ class FloatContext(NodeErrors):
 
     `given` are the names of the model's inputs, `body_nodes` counts those of all turns of loops. `renamed` leads from
     the outputs of nodes that compute nothing to what they are. `quantized` holds the float32 tensors that stand for
-    integers, with their type.
+    integers, with their type, and `integers` the tensors of these types that hold the same, where a node reads one.
     """
 
     opset: int
@@ -41,6 +41,7 @@ class FloatContext(NodeErrors):
     nodes: list[Node] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     quantized: dict[str, str] = field(default_factory=dict)
+    integers: dict[str, str] = field(default_factory=dict)
     node_names: set[str] = field(default_factory=set)
     given: set[str] = field(default_factory=set)
     body_nodes: int = 0

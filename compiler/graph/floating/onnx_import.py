@@ -13,6 +13,7 @@ from ...ir.types import DType
 from ...te.ops.reduction import Kind
 from ..errors import ModelError
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
+from ..model_rewrites import means_standard
 from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
@@ -66,7 +67,7 @@ from .onnx_products import (
     import_matmul,
     import_transposed_convolution,
 )
-from .onnx_quantization import check_integers, import_dequantize, import_quantize
+from .onnx_quantization import as_integers, import_dequantize, import_quantize, with_integers
 from .onnx_recurrent import import_lstm
 from .onnx_recurrent_steps import is_plain_lstm, recurrent_steps
 from .onnx_reductions import import_cumulative_sum, import_logarithm, import_reduction, import_softmax
@@ -117,7 +118,7 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
     node, without those that depend on no input. Raises ModelError, which names file, node and operator, for everything
     that is not supported.
     """
-    loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch, convert=True, empty=True)
+    loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch, empty=True)
     label, model = loaded.label, loaded.proto
     write_steps(label, model)
     context = FloatContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
@@ -178,10 +179,16 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
             f"{context.source}: output '{info.name}' is computed by no node; remove it from the model's outputs"
         )
     if name in context.quantized:
-        raise ModelError(
-            f"{context.source}: output '{info.name}' is {context.quantized[name]}; processors and GPUs return "
-            "float32: end it with DequantizeLinear"
+        maker = OnnxNode(
+            name=info.name,
+            op_type="Cast",
+            domain="",
+            inputs=(name,),
+            outputs=(info.name,),
+            attributes={},
+            proto=onnx.NodeProto(),
         )
+        name = as_integers(context, maker, name)
     declared = type_name(info.type.tensor_type.elem_type)
     if _NAMES.get(declared, declared) != context.tensors[name].dtype:
         raise ModelError(
@@ -193,7 +200,7 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
 
 def _import_node(context: FloatContext, node: OnnxNode) -> None:
     """Binds the outputs of one node."""
-    if node.domain not in ("", "ai.onnx"):
+    if not means_standard(node.domain, node.op_type):
         body = function_body(context, node)
         if body is not None:
             _import_body(context, body)
@@ -204,11 +211,11 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
         return
     if all(context.resolve(name) in context.constants for name in node.inputs if name):
         feeds = {name: context.constants[context.resolve(name)] for name in node.inputs if name}
-        # The reference implementation has these two from opset 19 on, where they mean the same.
-        oldest = 19 if node.op_type in ("QuantizeLinear", "DequantizeLinear") else 0
+        # The reference implementation has these two, and integers of 4 bits, in later opsets, where they mean the same.
+        oldest = 21 if node.op_type in ("QuantizeLinear", "DequantizeLinear") else 0
         context.constants.update(evaluate_node(context, node, feeds, max(context.opset, oldest)))
         return
-    integers = check_integers(context, node)
+    node, integers = with_integers(context, node)
     _import_operator(context, node)
     if integers and node.op_type not in ("DequantizeLinear", "Shape"):
         context.quantized.update((context.resolve(name), integers) for name in node.outputs if name)

@@ -1,13 +1,16 @@
 """QuantizeLinear and DequantizeLinear of a float model: what rounding to integers does to float32 numbers.
 
 Integers between the two are float32 numbers of the same values. What moves values or picks some of them may stand
-there; arithmetic on integers may not.
+there; any other operator gets integers.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from ...ir.types import DType
 from ...te import scalars
 from ...te.scalars import Scalar, argument
 from ..graph import Tensor
@@ -16,6 +19,7 @@ from ..onnx_context import OnnxNode
 from ..onnx_rounding import check_real_type, rounded_type
 from ..operators import Elementwise
 from .onnx_context import FloatContext
+from .onnx_pointwise import as_type
 
 QUANTIZED = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
 MOVES = frozenset(
@@ -79,20 +83,35 @@ def import_dequantize(context: FloatContext, node: OnnxNode) -> None:
     context.add(node, Elementwise(body=(argument(0) - z) * s), inputs, data.shape)
 
 
-def check_integers(context: FloatContext, node: OnnxNode) -> str:
-    """The integer type of the node's operands, "" where they are float; fails on operators that compute with integers.
+def with_integers(context: FloatContext, node: OnnxNode) -> tuple[OnnxNode, str]:
+    """The node, and the integer type of the operands that it treats as numbers, "" where there is none.
 
-    What such a node makes is quantized as its operands are.
+    What such a node makes is quantized as its operands are. For any other operator, which computes with integers or
+    takes several types, operands that stand for integers become integers.
     """
     types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
+    if not types:
+        return node, ""
     nearest = node.op_type == "Resize" and node.text("mode", "nearest") == "nearest"
-    if types and not ((nearest or node.op_type in MOVES) and len(types) == 1):
-        context.fail(
-            node,
-            f"works on {' and '.join(sorted(types))} tensors",
-            "put it between DequantizeLinear and QuantizeLinear",
-        )
-    return types.pop() if types else ""
+    if (nearest or node.op_type in MOVES) and len(types) == 1:
+        return node, types.pop()
+    return replace(node, inputs=tuple(as_integers(context, node, name) for name in node.inputs)), ""
+
+
+def as_integers(context: FloatContext, node: OnnxNode, name: str) -> str:
+    """The name of a tensor that holds, as integers, the numbers of the tensor `name` that stand for integers; `name`
+    itself for any other."""
+    resolved = context.resolve(name)
+    if resolved not in context.quantized:
+        return name
+    if resolved not in context.integers:
+        dtype = DType(context.quantized[resolved])
+        if resolved in context.constants:
+            array = context.constants[resolved].astype(dtype.numpy)
+            context.integers[resolved] = context.store(f"{resolved}.{dtype}", array)
+        else:
+            context.integers[resolved] = as_type(context, node, context.tensors[resolved], dtype)
+    return context.integers[resolved]
 
 
 def _grid(

@@ -69,9 +69,11 @@ def test_empty_file():
     refused(b"", "no ONNX graph")
 
 
-def test_old_opset(builder):
+def test_an_opset_that_cannot_be_converted(builder):
     b = builder(1, 3, 8, 8, opset=12)
-    refused(b.model(convolved(b)), "opset 12", "version_converter")
+    model = b.model(convolved(b))
+    model.opset_import[0].version = 0
+    refused(model, "opset 0, older than 13", "cannot be converted", "export it again")
 
 
 def test_unsupported_operator(builder):

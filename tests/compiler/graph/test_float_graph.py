@@ -195,17 +195,6 @@ def test_what_holds_nothing_is_known(axis: int) -> None:
     assert not graph.nodes and graph.constants[graph.outputs[0].tensor].size == 0
 
 
-def test_integers_are_no_output() -> None:
-    net = FloatNetwork(2, 3, opset=19)
-    net.add("QuantizeLinear", net.constant(np.float32(0.1)), net.constant(np.uint8(3)))
-    model = onnx.load_model_from_string(net.model())
-    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
-    with pytest.raises(
-        ModelError, match="is uint8; processors and GPUs return float32: end it with Dequantize"
-    ):
-        import_float_model(model.SerializeToString())
-
-
 def refused(net: FloatNetwork, *words: str) -> None:
     with pytest.raises(ModelError) as error:
         import_float_model(net.model())

@@ -20,7 +20,7 @@ SHAPE = (1, 4, 5, 5)
 
 
 def divide(model: bytes, **options) -> Partition:
-    label, proto = prepare_model(model, oldest_opset=11)
+    label, proto = prepare_model(model, least_opset=11)
     return partition_model(label, proto, **options)
 
 

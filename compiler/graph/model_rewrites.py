@@ -1,0 +1,166 @@
+"""Rewrites of a whole model that do not change what the model computes: its own functions inlined, an older opset
+converted, shapes inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import starmap
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import defs, helper, inliner, numpy_helper, shape_inference
+
+from .errors import InvalidModelError, ModelError
+
+CONTRIBUTED = "com.microsoft"
+"""The domain of ONNX Runtime's own operators, of which ONNX has no schemas."""
+CONTRIBUTED_STANDARD = frozenset(("QuantizeLinear", "DequantizeLinear"))
+"""Operators of that domain that mean what ONNX's operators of the same names mean: models of opsets below 21 have them
+there, whose integers of 16 and 4 bits ONNX's own operators do not have yet."""
+
+RESIZE_HAS_COORDINATES = 11
+"""The opset from which on Resize says by attributes which elements it reads."""
+
+
+def means_standard(domain: str, operator: str) -> bool:
+    """Whether an operator is one of ONNX's own, or means what ONNX's own of the same name means."""
+    return domain in ("", "ai.onnx") or (domain == CONTRIBUTED and operator in CONTRIBUTED_STANDARD)
+
+
+def standard_node(node: onnx.NodeProto) -> onnx.NodeProto:
+    """The node as one of ONNX's own operators; see `means_standard`."""
+    standard = onnx.NodeProto()
+    standard.CopyFrom(node)
+    standard.domain = ""
+    return standard
+
+
+def inline_functions(label: str, model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model whose nodes are no calls of its own functions; `label` names the model in messages.
+
+    The nodes of a function become nodes of the graph, without names. Raises InvalidModelError where ONNX's inliner
+    leaves a call.
+    """
+    if not model.functions:
+        return model
+    try:
+        flat = inliner.inline_local_functions(model, convert_version=True)
+    except Exception as error:
+        # The inliner raises whatever its version converter finds wrong with a function.
+        reason = first_line(error)
+    else:
+        if not flat.functions:
+            return flat
+        reason = f"function '{flat.functions[0].name}' of domain '{flat.functions[0].domain}' calls itself"
+    raise InvalidModelError(
+        f"{label}: its functions cannot be inlined: {reason}; inline them with onnx.inliner, or export the model "
+        "without functions"
+    ) from None
+
+
+def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -> onnx.ModelProto:
+    """A model of an older opset as one of the opset `wanted`; operators of other domains stay as they are.
+
+    Raises ModelError where ONNX's converter cannot convert the model.
+    """
+    from onnx import version_converter
+
+    try:
+        if opset < 1:
+            raise ValueError("there is no such opset")
+        converted = version_converter.convert_version(model, wanted)
+        if opset < RESIZE_HAS_COORDINATES <= wanted:
+            _write_coordinates(converted.graph, {})
+        return converted
+    except Exception as error:
+        # The converter raises whatever its adapters find wrong.
+        raise ModelError(
+            f"{label}: is of opset {opset}, older than {wanted}, and cannot be converted: {first_line(error)}; "
+            "export it again"
+        ) from None
+
+
+def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray]) -> None:
+    """Writes into each Resize which elements it reads. Before opset 11 no attribute said that, and ONNX's converter
+    (1.23) leaves the later defaults, which are others. Nearest elements are those of ONNX Runtime: the next where an
+    axis shrinks, else the one before. `around` are the constants of the graphs around this one.
+
+    Raises ValueError for scales that need two different roundings, or that are not constant.
+    """
+    known = dict(around) | {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    for node in graph.node:
+        for entry in node.attribute:
+            for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
+                _write_coordinates(body, known)
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            known[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+        if node.op_type != "Resize" or node.domain not in ("", "ai.onnx"):
+            continue
+        written = {"coordinate_transformation_mode": "asymmetric"}
+        if any(entry.name == "mode" and entry.s != b"nearest" for entry in node.attribute):
+            node.attribute.extend(starmap(helper.make_attribute, written.items()))
+            continue
+        scales = known.get(node.input[2])
+        if scales is None:
+            raise ValueError(f"the scales of node '{node.name}' (Resize) are not constant")
+        if (scales < 1).any() and (scales > 1).any():
+            raise ValueError(f"node '{node.name}' (Resize) has scales below and above 1: {scales.tolist()}")
+        written["nearest_mode"] = "ceil" if (scales < 1).any() else "floor"
+        node.attribute.extend(starmap(helper.make_attribute, written.items()))
+
+
+def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
+    """The model with the shapes of its tensors; `follow`: shapes follow from values, too.
+
+    Raises InferenceError and ValueError.
+    """
+    named = [
+        node
+        for node in model.graph.node
+        if node.domain == CONTRIBUTED and node.op_type in CONTRIBUTED_STANDARD
+    ]
+    for node in named:
+        node.domain = ""
+    _write_defaults(model)
+    try:
+        # ONNX's own operators of the same names do not have all these types yet.
+        inferred = shape_inference.infer_shapes(
+            model, check_type=not named, strict_mode=True, data_prop=follow
+        )
+    finally:
+        for node in named:
+            node.domain = CONTRIBUTED
+    if named:
+        outputs = {node.output[0] for node in named}
+        for node in inferred.graph.node:
+            if node.op_type in CONTRIBUTED_STANDARD and node.output[0] in outputs:
+                node.domain = CONTRIBUTED
+    return inferred
+
+
+def _write_defaults(model: onnx.ModelProto) -> None:
+    """Gives nodes the default values of their attributes where ONNX infers shapes from an operator's function: its
+    inference does not know defaults there (1.23)."""
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    for node in model.graph.node:
+        if node.domain not in ("", "ai.onnx"):
+            continue
+        try:
+            schema: Any = defs.get_schema(node.op_type, versions.get(node.domain, versions.get("", 1)), "")
+        except defs.SchemaError:
+            continue
+        if schema.has_type_and_shape_inference_function or not schema.has_function:
+            continue
+        given = {entry.name for entry in node.attribute}
+        node.attribute.extend(
+            attribute.default_value
+            for name, attribute in schema.attributes.items()
+            if name not in given and attribute.default_value.name
+        )
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's text, for a message of one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
