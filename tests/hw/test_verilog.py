@@ -1,7 +1,10 @@
 """The form of the generated Verilog: what is alike is one module, and memories are zero at power-up."""
 
 import re
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from amaranth.hdl import Const, Module, Value
@@ -126,3 +129,20 @@ def test_every_memory_has_initial_values(text: str):
     assert memories > 10
     # A word a line would be most of the text of a large machine.
     assert len(re.findall(r"\[\d+\] = 32'd0;", text)) < 10
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        "hierarchy -top vdla\nproc\nopt\nsynth -top \\vdla.memory_port\n",
+        pytest.param("hierarchy -top vdla\nproc\nopt\nsynth\n", marks=pytest.mark.campaign),
+    ],
+    ids=("one module", "whole"),
+)
+def test_a_users_own_yosys_reads_it(text: str, tmp_path: Path, commands: str):
+    (tmp_path / "vdla.v").write_text(text)
+    script = tmp_path / "script.ys"
+    script.write_text(f"read_verilog {tmp_path}/vdla.v\n{commands}")
+    run = "import sys; from pyosys import libyosys as y; y.run_pass(f'script {sys.argv[1]}', y.Design())"
+    done = subprocess.run([sys.executable, "-c", run, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-500:]

@@ -25,8 +25,8 @@ _HEADER = re.compile(r"module (\\\S+ |[\w$]+)\s*\((.*?)\);", re.DOTALL)
 _PORT = re.compile(r"^  (input|output) (?:signed )?(?:\[(\d+):0\] )?(\\\S+ |\w+);$", re.MULTILINE)
 _INSTANCE = re.compile(r"^  (\\\S+ |\w+) (\\\S+ |\w+) \($", re.MULTILINE)
 _DECLARATION = re.compile(r"(?:^  \(\* [^\n]* \*\)\n)*^  (?:input|output|wire|reg) [^\n]*;\n", re.MULTILINE)
-# Names of values, and initial values of wires.
-_NOTES = re.compile(r"^  \(\* (?:enum_|init )[^\n]* \*\)\n", re.MULTILINE)
+# Names of values.
+_NOTES = re.compile(r"^  \(\* enum_[^\n]* \*\)\n", re.MULTILINE)
 # A register without a meaning, by which Yosys has simulators enter a block once.
 _TICK = re.compile(r"\\\$auto\$verilog_backend\.cc:\d+:dump_module\$\d+ ?")
 _NUMBER = re.compile(r"\$(\d+)")
