@@ -9,9 +9,10 @@ import onnx
 import pytest
 from campaign import examples
 from float_networks import runtime
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from rounded_bounds import bounds
 
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference
@@ -94,8 +95,13 @@ def quantized(model: onnx.ModelProto, recipe: Recipe = WHOLE, **choices) -> Quan
 
 
 def check_whole(model: onnx.ModelProto, made: Quantized, steps: int = 1, error: float = 0.1) -> None:
-    """One program whose outputs are the interpreter's, within `steps` of what ONNX Runtime makes of the file, and near
-    those of the float model on what scales were chosen from."""
+    """`check_program`, and outputs near those of the float model on what scales were chosen from."""
+    check_program(model, made, steps)
+    assert all((found.relative_maximum or 0.0) < error for found in made.outputs.values())
+
+
+def check_program(model: onnx.ModelProto, made: Quantized, steps: int = 1) -> None:
+    """One program whose outputs are the interpreter's, and within `steps` of what ONNX Runtime makes of the file."""
     assert made.float_operators == {}
     feeds, data = feeds_of(model, 17), made.proto.SerializeToString()
     compiled = compile_model(data, vta_with())
@@ -103,7 +109,6 @@ def check_whole(model: onnx.ModelProto, made: Quantized, steps: int = 1, error: 
     ours = dict(run(compiled, feeds).outputs)
     assert largest_difference(compiled.graph, ours, interpreter_outputs(compiled.graph, feeds)) == 0
     assert largest_difference(compiled.graph, ours, runtime(data, feeds)) <= steps
-    assert all((found.relative_maximum or 0.0) < error for found in made.outputs.values())
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -209,9 +214,37 @@ def test_recurrent_networks_are_one_program(kind, direction, batch, attributes):
     check_whole(model, replace(made, float_operators={}), error=0.2)
 
 
-@given(seed=st.integers(0, 2**16))
-@settings(max_examples=examples(8), deadline=None)
-def test_any_chain_of_functions(seed):
+def check_errors(model: onnx.ModelProto, made: Quantized) -> None:
+    """The reported error of the output is that of the file's roundings, followed through in float64: no constant bounds
+    it, since tanh(x * x * x + c) is steep where steps of the cube are wide. And no tensor's values are rounded more
+    coarsely, in the root mean square, than by half a step of the range of all of them."""
+    ((output, found),) = made.outputs.items()
+    tensors = [layer.tensor for layer in made.layers]
+    exact = onnx.ModelProto()
+    exact.CopyFrom(model)
+    exact.graph.output.extend(onnx.ValueInfoProto(name=name) for name in tensors if name != output)
+    values: dict[str, list[np.ndarray]] = {name: [] for name in tensors}
+    least = most = 0.0
+    for seed in range(3):
+        feeds = feeds_of(model, seed)
+        computed = runtime(exact.SerializeToString(), dict(feeds))
+        for name in tensors:
+            values[name].append(computed[name].astype(np.float64).reshape(-1))
+        low, high = (end - computed[output] for end in bounds(made.proto, feeds)[output])
+        least = max(least, np.maximum(np.maximum(low, -high), 0.0).max())
+        most = max(most, np.maximum(high, -low).max())
+    assert least - 1e-5 <= found.largest_difference <= most + 1e-5
+    assert np.isclose(found.largest, max(abs(part).max() for part in values[output]))
+    for layer in made.layers:
+        real, scale = np.concatenate(values[layer.tensor]), float(layer.quantization.scale)
+        zero_point = layer.quantization.zero_point
+        rounded = (np.clip(np.rint(real / scale) + zero_point, 0, 255) - zero_point) * scale
+        whole_range = max(real.max(), 0.0) - min(real.min(), 0.0)
+        assert np.sqrt(np.square(rounded - real).mean()) <= whole_range / 255 / 2, layer.name
+
+
+def chain_of_functions(seed: int) -> list[tuple]:
+    """Up to four functions, each of the one before; products also of the convolution's result."""
     rng = np.random.default_rng(seed)
     steps: list[tuple] = []
     for number in range(int(rng.integers(1, 5))):
@@ -228,8 +261,20 @@ def test_any_chain_of_functions(seed):
                 ("Softplus", other),
             ][int(rng.integers(0, 7))]
         )
-    model = with_function(steps)
-    check_whole(model, quantized(model))
+    return steps
+
+
+@given(seed=st.integers(0, 2**16))
+# Two products each, then what is steep where steps of the cube are wide: 0.26, 0.10 and 0.18 of the largest value.
+@example(seed=3355)
+@example(seed=99)
+@example(seed=169)
+@settings(max_examples=examples(8), deadline=None)
+def test_any_chain_of_functions(seed):
+    model = with_function(chain_of_functions(seed))
+    made = quantized(model)
+    check_program(model, made)
+    check_errors(model, made)
 
 
 def test_what_ids_look_up_does_not_keep_residual_sums_float():
