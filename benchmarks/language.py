@@ -149,7 +149,7 @@ def _compiled(path: Path, config: Config, arrays: dict[str, np.ndarray], simulat
     return row | {
         "interpreter_steps": largest_difference(graph, ours, interpreter_outputs(graph, arrays)),
         "onnxruntime_steps": largest_difference(graph, ours, theirs),
-        "layer_steps": compare_layers(path, [arrays])[0],
+        "layer_steps": compare_layers(path, [arrays]).largest,
         "cycles": cycles,
         "roofline": roofline,
         "utilization": roofline / cycles,

@@ -91,7 +91,7 @@ def measure(name: str, config: Config, size: int, simulate: bool) -> dict[str, A
             row |= {
                 "interpreter_steps": largest_difference(compiled.graph, ours, own),
                 "onnxruntime_steps": largest_difference(compiled.graph, ours, theirs),
-                "layer_steps": compare_layers(path, [arrays])[0],
+                "layer_steps": compare_layers(path, [arrays]).largest,
                 "cycles": cycles,
                 "utilization": sum(layer.roofline_cycles for layer in layers_of(compiled)) / cycles,
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from vdla.util.npz import NpzError, open_npz
 from vdla.util.user_files import read_whole
 
 from . import models
+from .verdict import Compared
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -248,10 +250,26 @@ def symmetric(graph: Graph) -> bool:
     return any(tensor.grid.dtype == "int8" for tensor in graph.tensors.values())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LayerDifferences:
+    """How a model's integers differ from ONNX Runtime's, each step of the way fed ONNX Runtime's own.
+
+    `largest` is the largest difference in quantization steps of anything that was `compared` (in one launch),
+    `top1_equal` says whether the largest values of the last layers agree, and `outputs` are ONNX Runtime's by name, a
+    dict for each launch.
+    """
+
+    largest: int
+    top1_equal: bool
+    compared: Compared
+    outputs: tuple[Arrays, ...]
+
+
 def compare_layers(
     model: Path | bytes, launches: Sequence[Arrays], *, abilities: Abilities = EVERYTHING
-) -> tuple[int, bool]:
-    """(largest difference in LSB of any layer, whether every top-1 agrees), each layer fed ONNX Runtime's own integers.
+) -> LayerDifferences:
+    """Compares everything between the arrays that a user hands in and gets back: how inputs are quantized, every layer,
+    and how outputs are dequantized, each fed ONNX Runtime's own integers.
 
     `abilities` are those of whoever computed the model: which layers it has.
 
@@ -262,31 +280,52 @@ def compare_layers(
     content = read_model(model).whole()
     graph = import_model(model, abilities=abilities)
     produced = {name for node in content.graph.node for name in node.output}
-    names = [name for name in graph.tensors if name in produced]
+    made = [name for name in graph.tensors if name in produced]
     known = {output.name for output in content.graph.output}
-    content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
-    largest, agree = 0, True
+    content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made if name not in known)
+    names = list(dict.fromkeys((*made, *(output.name for output in graph.outputs))))
+    largest, agree, compared = 0, True, Compared()
+    outputs_found: list[Arrays] = []
     outputs = {output.tensor for output in graph.outputs}
+    computed = {node.output for node in graph.nodes}
     for arrays, results in zip(
         launches, _session_runs(content.SerializeToString(), graph, names, launches), strict=True
     ):
+        found = dict(zip(names, results, strict=True))
+        theirs_by_name = {name: found[name] for name in made}
         stored = {**graph.constants, **store_inputs(graph, arrays)}
-        theirs_by_name = dict(zip(names, results, strict=True))
-        for name in theirs_by_name.keys() - {node.output for node in graph.nodes}:
-            stored[name] = _stored(graph.tensors[name], theirs_by_name[name], graph.views.get(name), None)
+        inputs = layers = 0
+        for name in theirs_by_name.keys() - computed:
+            view = graph.views.get(name)
+            theirs = _stored(graph.tensors[name], theirs_by_name[name], view, stored.get(name))
+            if name in stored:
+                largest = max(largest, _steps(stored[name], theirs))
+                inputs += name not in graph.constants
+            stored[name] = theirs
         for node in graph.nodes:
             name, tensor = node.output, graph.tensors[node.output]
             ours = evaluate(node, [stored[source] for source in node.inputs]).reshape(tensor.shape)
             theirs = ours
             if name in theirs_by_name:
                 theirs = _stored(tensor, theirs_by_name[name], graph.views.get(name), ours)
+                layers += 1
             stored[name] = theirs
-            difference = np.abs(ours.astype(np.int16) - theirs.astype(np.int16))
-            largest = max(largest, int(difference.max(initial=0)))
+            largest = max(largest, _steps(ours, theirs))
             if name in outputs:
                 flat = [values.reshape(tensor.shape[0], -1).argmax(axis=1) for values in (ours, theirs)]
                 agree = agree and np.array_equal(*flat)
-    return largest, agree
+        given = {output.name: found[output.name] for output in graph.outputs}
+        largest = max(largest, largest_difference(graph, load_outputs(graph, stored), given))
+        outputs_found.append(given)
+        compared = Compared(inputs=inputs, layers=layers, outputs=len(given))
+    return LayerDifferences(
+        largest=largest, top1_equal=agree, compared=compared, outputs=tuple(outputs_found)
+    )
+
+
+def _steps(ours: NDArray[Any], theirs: NDArray[Any]) -> int:
+    """The largest difference of two arrays of int8."""
+    return int(np.abs(ours.astype(np.int16) - theirs.astype(np.int16)).max(initial=0))
 
 
 def _stored(
@@ -366,6 +405,8 @@ def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
     for output in graph.outputs:
         step = output.quantization.scale if output.quantization and output.dtype == "float32" else 1
         mine, other = (np.asarray(arrays[output.name], np.float64) for arrays in (ours, theirs))
+        if mine.shape != other.shape:
+            return int(_MOST_STEPS)
         if mine.size:
             steps = np.nan_to_num(np.abs(mine - other).max() / np.float64(step), nan=np.inf)
             largest = max(largest, int(np.rint(min(steps, _MOST_STEPS))))

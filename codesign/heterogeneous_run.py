@@ -40,13 +40,23 @@ from .evaluate import (
     shipped_samples,
     symmetric,
 )
-from .report.division import CostAccount, DivisionAccount, DivisionCheck, RegionAccount
+from .report.division import (
+    LARGEST,
+    LSB,
+    CostAccount,
+    DivisionAccount,
+    DivisionCheck,
+    RegionAccount,
+    RegionCheck,
+)
 from .samples import sample_port
 from .verdict import (
     LAYER_STEPS_TOLERANCE,
     STEPS_TOLERANCE,
     WHOLE_TOLERANCE,
+    Compared,
     relative_tolerance,
+    why_widened,
     widened,
     within,
 )
@@ -101,11 +111,12 @@ def check_division(
     launches: Sequence[Arrays],
     results: Sequence[HeterogeneousResult],
     wanted: str,
-) -> tuple[DivisionCheck, str | None]:
+) -> tuple[DivisionCheck | None, str | None]:
     """Compares every launch with a reference, and the accelerator's regions always with our own interpreter.
 
-    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and why the reference is not ONNX Runtime where
-    that was not asked for. Raises RuntimeError when simulator and interpreter differ: a defect of ours.
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, None where there was nothing to compare, and why
+    the reference is not ONNX Runtime where that was not asked for. Raises RuntimeError when simulator and interpreter
+    differ: a defect of ours.
     """
     for result in results:
         for region in network.regions:
@@ -114,7 +125,7 @@ def check_division(
     against, remark = reference_to_use(wanted, model)
     verdict = DivisionCheck(against=against, images=len(launches))
     if against == INTERPRETER:
-        return verdict, remark
+        return _equal_to_interpreter(network, verdict), remark
     borders = {name: None for region in network.regions for name in (*region.inputs, *region.outputs)}
     given = {port.name for port in network.inputs}
     names = [name for name in dict.fromkeys([*network.outputs, *borders]) if name not in given]
@@ -127,6 +138,23 @@ def check_division(
     for result, as_written, optimized in zip(results, plain, fast, strict=True):
         verdict = _compare(network, verdict, result, as_written, optimized)
     return verdict, remark
+
+
+def _equal_to_interpreter(network: HeterogeneousNetwork, verdict: DivisionCheck) -> DivisionCheck | None:
+    """What `_check_interpreter` has found equal; None where the accelerator has no region."""
+    regions = [
+        RegionCheck(
+            name=region.name,
+            mode="equal to the interpreter",
+            difference=0,
+            tolerance=0,
+            unit=LSB,
+            compared=Compared(outputs=len(region.outputs)),
+        )
+        for region in network.regions
+        if region.accelerated
+    ]
+    return replace(verdict, regions=tuple(regions)) if regions else None
 
 
 def _check_interpreter(region: CompiledRegion, compiled: Compiled, result: HeterogeneousResult) -> None:
@@ -171,40 +199,7 @@ def _compare(
     Optimized it computes uint8 layers in integers, as the accelerator does; but it then rounds otherwise than the model
     says in the float operators between them.
     """
-    lsb, relative, failed = verdict.accelerator_lsb, verdict.cpu_relative, dict.fromkeys(verdict.failed)
-    for region in network.regions:
-        steps: int | None = None
-        error: float | None = None
-        allowed: float = STEPS_TOLERANCE
-        match region.code:
-            case Compiled(graph=graph):
-                alone = symmetric(graph)
-                if not alone:
-                    ours, _ = run_region(region, optimized)
-                    expected = {name: optimized[name] for name in region.outputs}
-                    steps = largest_difference(graph, ours, expected)
-                    allowed = int(widened(allowed, largest_difference(graph, as_written, expected)))
-                    # Layers that multiply a difference may make many steps of one rounding.
-                    alone = steps > allowed
-                if alone:
-                    feeds = {name: as_written[name] for name in region.inputs}
-                    machine = region.code.program.config
-                    steps, _ = compare_layers(region.model, [feeds], abilities=Abilities.of(machine))
-                    allowed = LAYER_STEPS_TOLERANCE
-            case CpuNetwork():
-                ours, _ = run_region(region, as_written)
-                error = max(_relative(ours[name], as_written[name]) for name in region.outputs)
-                own = max(_relative(optimized[name], as_written[name]) for name in region.outputs)
-                allowed = widened(relative_tolerance(quantized=is_quantized(region.model)), own)
-        if steps is not None:
-            lsb = max(lsb or 0, steps)
-            if steps > allowed:
-                failed[f"{region.name} differs by {steps} LSB, {allowed:.0f} are allowed"] = None
-        if error is not None:
-            relative = max(relative or 0.0, error)
-            if not within(error, allowed):
-                text = f"{region.name} differs by {error:.1e} of the largest value, {allowed:.1e} is allowed"
-                failed[text] = None
+    checks = [_compare_region(region, as_written, optimized) for region in network.regions]
     plain, fast = (
         [(result.outputs[name], found[name]) for name in network.outputs] for found in (as_written, optimized)
     )
@@ -212,20 +207,88 @@ def _compare(
         max((_relative(a, b) for a, b in pairs), default=0.0) for pairs in (plain, fast)
     )
     own = max((_relative(b, c) for (_, b), (_, c) in zip(fast, plain, strict=True)), default=0.0)
-    if not within(min(as_written_error, optimized_error), widened(WHOLE_TOLERANCE, own)):
-        failed[f"end to end the outputs differ by {as_written_error:.1e} of the largest value"] = None
+    allowed = widened(WHOLE_TOLERANCE, own)
+    failed = [*verdict.failed, *(str(check) for check in checks if not check.passed)]
+    if not within(min(as_written_error, optimized_error), allowed):
+        failed.append(
+            f"end to end the outputs differ by {as_written_error:.1e} of the largest value, {allowed:.1e} allowed"
+        )
     equal = any(all(_top1(a) == _top1(b) for a, b in pairs) for pairs in (plain, fast))
+    regions = _worst(verdict.regions, checks)
     return replace(
         verdict,
-        accelerator_lsb=lsb,
-        cpu_relative=relative,
+        accelerator_lsb=max((int(check.difference) for check in regions if check.unit == LSB), default=None),
+        cpu_relative=max((check.difference for check in regions if check.unit != LSB), default=None),
         output_relative=max(verdict.output_relative or 0.0, as_written_error),
         output_relative_optimized=None
         if optimized is as_written
         else max(verdict.output_relative_optimized or 0.0, optimized_error),
         top1_equal=verdict.top1_equal is not False and equal,
-        failed=tuple(failed),
+        failed=tuple(dict.fromkeys(failed)),
+        regions=regions,
+        outputs=len(network.outputs),
+        output_tolerance=max(verdict.output_tolerance or 0.0, allowed),
+        output_because=why_widened(own, LARGEST) if allowed > WHOLE_TOLERANCE else verdict.output_because,
     )
+
+
+def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Arrays) -> RegionCheck:
+    """A region fed ONNX Runtime's own tensors."""
+    compared = Compared(outputs=len(region.outputs))
+    match region.code:
+        case Compiled(graph=graph):
+            if not symmetric(graph):
+                ours, _ = run_region(region, optimized)
+                expected = {name: optimized[name] for name in region.outputs}
+                steps, own = (largest_difference(graph, a, expected) for a in (ours, as_written))
+                allowed = int(widened(STEPS_TOLERANCE, own))
+                # Layers that multiply a difference may make many steps of one rounding: then each is looked at alone.
+                if steps <= allowed:
+                    return RegionCheck(
+                        name=region.name,
+                        mode="outputs",
+                        difference=steps,
+                        tolerance=allowed,
+                        unit=LSB,
+                        compared=compared,
+                        because=why_widened(own, LSB) if allowed > STEPS_TOLERANCE else "",
+                    )
+            feeds = {name: as_written[name] for name in region.inputs}
+            abilities = Abilities.of(region.code.program.config)
+            layers = compare_layers(region.model, [feeds], abilities=abilities)
+            return RegionCheck(
+                name=region.name,
+                mode="layer by layer",
+                difference=layers.largest,
+                tolerance=LAYER_STEPS_TOLERANCE,
+                unit=LSB,
+                compared=layers.compared,
+            )
+        case CpuNetwork():
+            ours, _ = run_region(region, as_written)
+            error = max((_relative(ours[name], as_written[name]) for name in region.outputs), default=0.0)
+            own = max((_relative(optimized[name], as_written[name]) for name in region.outputs), default=0.0)
+            usual = relative_tolerance(quantized=is_quantized(region.model))
+            allowed = widened(usual, own)
+            return RegionCheck(
+                name=region.name,
+                mode="outputs",
+                difference=error,
+                tolerance=allowed,
+                unit=LARGEST,
+                compared=compared,
+                because=why_widened(own, LARGEST) if allowed > usual else "",
+            )
+
+
+def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[RegionCheck, ...]:
+    """Of each region the launch that failed, or else the one with the largest difference."""
+    found = {check.name: check for check in known}
+    for check in more:
+        before = found.get(check.name)
+        if before is None or (not check.passed, check.difference) > (not before.passed, before.difference):
+            found[check.name] = check
+    return tuple(found.values())
 
 
 def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
@@ -252,7 +315,7 @@ def account_division(
     division: Division,
     times: Sequence[RegionTime],
     alone: CpuAlone,
-    check: DivisionCheck,
+    check: DivisionCheck | None,
 ) -> DivisionAccount:
     """Where the time of a run went, region by region."""
     regions = [

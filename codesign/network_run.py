@@ -15,6 +15,7 @@ import numpy as np
 from vdla.compiler.driver import Compiled, DoesNotFitError, compile_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.errors import InvalidModelError, ModelError, NodeError
+from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import InputError
 from vdla.compiler.graph.onnx_context import QUANTIZE
 from vdla.compiler.graph.onnx_read import is_quantized
@@ -38,7 +39,7 @@ from .evaluate import (
     top1_agrees,
 )
 from .report.accounts import CheckAccount
-from .verdict import LAYER_STEPS_TOLERANCE, STEPS_TOLERANCE, widened
+from .verdict import LAYER_STEPS_TOLERANCE, NOTHING, STEPS_TOLERANCE, Compared, why_widened, widened
 
 DIVIDE = "add --target vdla,llvm: the CPU then runs what the accelerator does not support"
 """The way out for a model with operators that the accelerator does not have."""
@@ -169,18 +170,19 @@ def check_run(
                 "this is a defect of vdla"
             )
     if against != INTERPRETER and symmetric(graph):
-        return _layers_checked(against, model, launches, abilities), remark
+        return _layers_checked(against, model, graph, launches, simulated, abilities), remark
     reference = own if against == INTERPRETER else onnxruntime_outputs(model, graph, launches)
     pairs = list(zip(simulated.launches, reference, strict=True))
-    largest = max(largest_difference(graph, ours, theirs) for ours, theirs in pairs)
-    tolerance = STEPS_TOLERANCE
+    largest = max((largest_difference(graph, ours, theirs) for ours, theirs in pairs), default=0)
+    tolerance, why = STEPS_TOLERANCE, ""
     if largest > tolerance and against != INTERPRETER:
         plain = onnxruntime_outputs(model, graph, launches, optimized=False)
-        differences = (largest_difference(graph, a, b) for a, b in zip(reference, plain, strict=True))
-        tolerance = int(widened(tolerance, max(differences)))
+        differs = max(largest_difference(graph, a, b) for a, b in zip(reference, plain, strict=True))
+        if (wider := int(widened(tolerance, differs))) > tolerance:
+            tolerance, why = wider, why_widened(differs, "LSB")
         if largest > tolerance:
             # Layers that multiply a difference may make many steps of one rounding, so each is looked at alone.
-            return _layers_checked(against, model, launches, abilities), remark
+            return _layers_checked(against, model, graph, launches, simulated, abilities, largest), remark
     verdict = CheckAccount(
         against=against,
         mode="end to end",
@@ -188,21 +190,37 @@ def check_run(
         max_lsb=largest,
         top1_equal=all(top1_agrees(graph, ours, theirs) for ours, theirs in pairs),
         tolerance=tolerance,
+        tolerance_because=why,
+        end_to_end_max_lsb=largest,
+        compared=Compared(outputs=len(graph.outputs)) if pairs else NOTHING,
     )
     return verdict, remark
 
 
 def _layers_checked(
-    against: str, model: Path, launches: Sequence[Arrays], abilities: Abilities
+    against: str,
+    model: Path,
+    graph: Graph,
+    launches: Sequence[Arrays],
+    simulated: Simulated,
+    abilities: Abilities,
+    end_to_end: int | None = None,
 ) -> CheckAccount:
-    largest, agree = compare_layers(model, launches, abilities=abilities)
+    """Each step of the way alone, beside the difference of the outputs: `end_to_end`, or that from ONNX Runtime without
+    its optimization."""
+    found = compare_layers(model, launches, abilities=abilities)
+    if end_to_end is None:
+        pairs = zip(simulated.launches, found.outputs, strict=True)
+        end_to_end = max((largest_difference(graph, ours, theirs) for ours, theirs in pairs), default=0)
     return CheckAccount(
         against=against,
         mode="layer by layer",
         images=_images(launches),
-        max_lsb=largest,
-        top1_equal=agree,
+        max_lsb=found.largest,
+        top1_equal=found.top1_equal,
         tolerance=LAYER_STEPS_TOLERANCE,
+        end_to_end_max_lsb=end_to_end,
+        compared=found.compared,
     )
 
 

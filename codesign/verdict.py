@@ -6,6 +6,8 @@ differ, and then twice their difference is allowed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 STEPS_TOLERANCE = 2
 """Quantization steps of an accelerator's output: one for a rounding, one for what follows from another one."""
 LAYER_STEPS_TOLERANCE = 1
@@ -32,6 +34,45 @@ def relative_tolerance(*, quantized: bool, tensor_float: bool = False) -> float:
 def widened(tolerance: float, disagreement: float | None) -> float:
     """A tolerance where the reference's own results differ by `disagreement`; None says nothing."""
     return tolerance if disagreement is None else max(tolerance, 2 * disagreement)
+
+
+def why_widened(disagreement: float | None, unit: str) -> str:
+    """Why a tolerance was widened: by how much the reference differs from itself, in `unit`."""
+    return f"ONNX Runtime with and without its optimization differ by {disagreement:.2g} {unit}; twice that is allowed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """How many arrays a check compared: the quantized `inputs`, the `layers`, and the `outputs` that a user gets."""
+
+    inputs: int = 0
+    layers: int = 0
+    outputs: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether there was something to compare; a check that compared nothing has not passed."""
+        return bool(self.inputs or self.layers or self.outputs)
+
+    def __add__(self, other: Compared) -> Compared:
+        """Both together."""
+        return Compared(
+            inputs=self.inputs + other.inputs,
+            layers=self.layers + other.layers,
+            outputs=self.outputs + other.outputs,
+        )
+
+    def __str__(self) -> str:
+        """As in "1 input, 5 layers and 1 output"."""
+        counts = {"input": self.inputs, "layer": self.layers, "output": self.outputs}
+        parts = [f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n]
+        return (
+            " and ".join([*([", ".join(parts[:-1])] if parts[1:] else []), parts[-1]]) if parts else "nothing"
+        )
+
+
+NOTHING = Compared()
+"""No arrays."""
 
 
 def within(error: float | None, tolerance: float) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from vdla.util.errors import UserError
 
 from ..report.console import PlainConsole
+from ..verdict import Compared
 from .output import Steps, end_failed
 
 if TYPE_CHECKING:
@@ -90,19 +91,35 @@ def print_verdict(console: PlainConsole, verdict: OutputCheck | None) -> None:
     error = verdict.max_relative_error
     largest = "not finite" if error is None else f"{error:.1e} of the largest value"
     top1 = "" if verdict.top1_equal is None else f", top-1 {'equal' if verdict.top1_equal else 'differs'}"
-    mode = "" if verdict.mode == "end to end" else "; each layer within one step of the quantization"
-    console.print(f"against {verdict.against}: largest difference {largest}{top1}{mode}")
+    because = f": {verdict.tolerance_because}" if verdict.tolerance_because else ""
+    mode = "" if verdict.layer_steps is None else f"; layer by layer, {_layers(verdict)}"
+    compared = Compared(outputs=verdict.compared.outputs)
+    console.print(
+        f"against {verdict.against}: largest difference {largest} in {compared} ({verdict.tolerance:.1e} "
+        f"allowed{because}){top1}{mode}",
+        soft_wrap=True,
+    )
+
+
+def _layers(verdict: OutputCheck) -> str:
+    """How each step of the way differs."""
+    return f"{verdict.layer_steps} steps in {verdict.compared} ({verdict.layer_tolerance} allowed)"
 
 
 def end_checked(verdict: OutputCheck | None) -> None:
     """Ends the command with 1 where a comparison with the reference failed."""
     if verdict is None or verdict.passed:
         return
+    if not verdict.compared.anything:
+        end_failed(
+            f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"
+        )
     error = verdict.max_relative_error
     found = "are not comparable (one side is not finite, or all zeros)"
     if error is not None:
         found = f"differ by {error:.1e} of the largest value"
     end_failed(
-        f"the outputs and those of {verdict.against} {found}; {verdict.tolerance:.1e} is allowed: "
-        "the numbers of this run are wrong"
+        f"the outputs and those of {verdict.against} {found}; {verdict.tolerance:.1e} is allowed"
+        + ("" if verdict.layer_steps is None else f"; layer by layer {_layers(verdict)}")
+        + ": the numbers of this run are wrong"
     )

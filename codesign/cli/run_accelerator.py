@@ -105,6 +105,10 @@ def run_on_accelerator(
 
 def _end_checked(verdict: CheckAccount | None) -> None:
     """Ends the command with 1 where a comparison with the reference failed."""
+    if verdict is not None and not verdict.compared.anything:
+        end_failed(
+            f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"
+        )
     if verdict is not None and not verdict.passed:
         end_failed(
             f"the outputs differ from {verdict.against}'s by {verdict.max_lsb} LSB ({verdict.mode}); "

@@ -103,6 +103,8 @@ def run_divided(
             )
             progress.begin("checking the outputs")
             verdict, remark = check_division(model, network, launches, results, of_model.check)
+            if verdict is None:
+                note("not checked: the interpreter compares regions of the accelerator, and there is none")
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
             offloaded = any(region.accelerated for region in network.regions)
@@ -140,9 +142,13 @@ def run_divided(
     _end_checked(verdict)
 
 
-def _end_checked(verdict: DivisionCheck) -> None:
-    """Ends the command with 1 where a region's comparison with the reference failed."""
-    if not verdict.passed:
+def _end_checked(verdict: DivisionCheck | None) -> None:
+    """Ends the command with 1 where a comparison with the reference failed, or compared nothing."""
+    if verdict is not None and not verdict.failed and not verdict.passed:
+        end_failed(
+            f"nothing could be compared with {verdict.against}: the numbers of this run are not checked"
+        )
+    if verdict is not None and not verdict.passed:
         first, *others = verdict.failed
         more = f" (and {len(others)} more)" if others else ""
         end_failed(f"against {verdict.against}: {first}{more}: the numbers of this run are wrong")

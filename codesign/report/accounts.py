@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from vdla.isa.config import CLOCK_IS
+
+from ..verdict import NOTHING, Compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +133,11 @@ class TotalAccount:
 class CheckAccount:
     """How the outputs of `images` inputs compare with those of `against`.
 
-    `mode` is "end to end" (the outputs), or "layer by layer" (each layer fed the reference's own integers, for
-    symmetric int8 models). `max_lsb` is the largest difference in quantization steps, of which `tolerance` are allowed;
-    `top1_equal` says whether the top-1 classes agree.
+    `mode` is "end to end" (the outputs), or "layer by layer" (the quantization of inputs, each layer, and the outputs,
+    each fed the reference's own integers; for symmetric int8 models). `max_lsb` is the largest difference of all that
+    was `compared`, in quantization steps, of which `tolerance` are allowed; `tolerance_because` says why these are more
+    than usual, empty where they are not. `end_to_end_max_lsb` is that of the outputs in either mode. `top1_equal` says
+    whether the top-1 classes agree.
     """
 
     against: str
@@ -142,11 +146,14 @@ class CheckAccount:
     max_lsb: int
     top1_equal: bool
     tolerance: int
+    end_to_end_max_lsb: int | None = None
+    compared: Compared = NOTHING
+    tolerance_because: str = ""
 
     @property
     def passed(self) -> bool:
-        """Whether no output differs by more steps than are allowed."""
-        return self.max_lsb <= self.tolerance
+        """Whether something was compared, and nothing differs by more steps than are allowed."""
+        return self.compared.anything and self.max_lsb <= self.tolerance
 
     def to_dict(self) -> dict[str, Any]:
         """The `check` of the JSON object of `vdla run`."""
@@ -157,6 +164,9 @@ class CheckAccount:
             "max_lsb": self.max_lsb,
             "top1_equal": self.top1_equal,
             "tolerance": self.tolerance,
+            "tolerance_because": self.tolerance_because,
+            "end_to_end_max_lsb": self.end_to_end_max_lsb,
+            "compared": asdict(self.compared),
             "passed": self.passed,
         }
 
@@ -172,7 +182,9 @@ def run_account(document: Mapping[str, Any]) -> RunAccount:
             LayerAccount(**_own(LayerAccount, {**layer, "members": tuple(layer["members"])}))
             for layer in document["layers"]
         ),
-        check=None if check is None else CheckAccount(**_own(CheckAccount, check)),
+        check=None
+        if check is None
+        else CheckAccount(**_own(CheckAccount, {**check, "compared": Compared(**check.get("compared", {}))})),
     )
 
 

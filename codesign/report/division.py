@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from vdla.isa.config import CLOCK_IS
+
+from ..verdict import Compared, within
 
 Target = Literal["vdla", "llvm"]
 
@@ -70,6 +72,41 @@ class CostAccount:
         }
 
 
+LSB, LARGEST = "LSB", "of the largest value"
+"""Units of differences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionCheck:
+    """How a region differs from the reference: by `difference`, of which `tolerance` is allowed, in the `unit` LSB or
+    LARGEST; `because` says why more than usual is. `mode` is "outputs", "layer by layer" or "equal to
+    the interpreter"; `compared` are the arrays."""
+
+    name: str
+    mode: str
+    difference: float
+    tolerance: float
+    unit: str
+    compared: Compared
+    because: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the region is within its tolerance; what compares nothing is not."""
+        return self.compared.anything and within(self.difference, self.tolerance)
+
+    def __str__(self) -> str:
+        """As in "region0 differs by 3 LSB in 1 input and 1 output, 2 LSB are allowed"."""
+        found, allowed = amount(self.difference, self.unit), amount(self.tolerance, self.unit)
+        because = f" ({self.because})" if self.because else ""
+        return f"{self.name} differs by {found} in {self.compared}, {allowed} allowed{because}"
+
+
+def amount(value: float, unit: str) -> str:
+    """A difference with its unit."""
+    return f"{value:.0f} LSB" if unit == LSB else f"{value:.1e} {unit}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionCheck:
     """How results compare with ONNX Runtime's, each None where there is nothing to compare.
@@ -79,7 +116,9 @@ class DivisionCheck:
     that of the outputs, against ONNX Runtime without its optimization and, for uint8 activations, with it (they differ
     from each other), and whether the largest value of each image sits where either has it. Against the interpreter the
     accelerator's regions are equal, or the run fails. `failed` names the regions that differ by more than is allowed,
-    and says by how much.
+    and says by how much. `regions` are those that were compared, `outputs` how many outputs were, of whose difference
+    `output_tolerance` is allowed, more than usual where `output_because` says why. What compares nothing has not
+    passed.
     """
 
     against: str
@@ -90,11 +129,15 @@ class DivisionCheck:
     output_relative_optimized: float | None = None
     top1_equal: bool | None = None
     failed: tuple[str, ...] = ()
+    regions: tuple[RegionCheck, ...] = ()
+    outputs: int = 0
+    output_tolerance: float | None = None
+    output_because: str = ""
 
     @property
     def passed(self) -> bool:
-        """Whether every region is within its tolerance."""
-        return not self.failed
+        """Whether something was compared, and every region and the outputs are within their tolerance."""
+        return not self.failed and bool(self.regions or self.outputs)
 
     def to_dict(self) -> dict[str, Any]:
         """The `check` of the JSON object."""
@@ -107,6 +150,10 @@ class DivisionCheck:
             "output_max_relative": self.output_relative,
             "output_max_relative_optimized": self.output_relative_optimized,
             "top1_equal": self.top1_equal,
+            "outputs": self.outputs,
+            "output_tolerance": self.output_tolerance,
+            "output_tolerance_because": self.output_because,
+            "regions": [asdict(region) for region in self.regions],
             "failed": list(self.failed),
             "passed": self.passed,
         }
@@ -128,7 +175,7 @@ class DivisionAccount:
     costs: tuple[CostAccount, ...]
     all_cpu_seconds: float | None
     all_cpu_remark: str
-    check: DivisionCheck
+    check: DivisionCheck | None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -205,7 +252,7 @@ class DivisionAccount:
                 "offloaded_share_of_cpu": self.offloaded_share,
                 "limit_over_cpu": self.limit_over_cpu,
             },
-            "check": self.check.to_dict(),
+            "check": None if self.check is None else self.check.to_dict(),
         }
 
 

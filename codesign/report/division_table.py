@@ -8,7 +8,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from .clock import clock_text
-from .division import CostAccount, DivisionAccount, DivisionCheck
+from .division import LARGEST, LSB, CostAccount, DivisionAccount, DivisionCheck, amount
 from .hardware import warning_lines
 
 
@@ -78,7 +78,9 @@ def division_summary(account: DivisionAccount) -> list[str]:
             f"{_ms(account.total_seconds)} measured on {account.cpu}, {workers}; nothing runs on the accelerator"
         )
     lines += [_cost(cost) for cost in account.costs]
-    return [*lines, _check(account.check), *warning_lines(account.warnings)]
+    if account.check is not None:
+        lines += _check(account.check)
+    return [*lines, *warning_lines(account.warnings)]
 
 
 def _against_cpu(account: DivisionAccount) -> list[str]:
@@ -108,21 +110,38 @@ def _cost(cost: CostAccount) -> str:
     return f"cost of {nodes}: {offloaded} against {_ms(cost.cpu_seconds)} measured on the CPU: {cost.target}"
 
 
-def _check(check: DivisionCheck) -> str:
+def _check(check: DivisionCheck) -> list[str]:
+    """What was compared with what, how far it differs, how far it may and why."""
     images = "1 launch" if check.images == 1 else f"{check.images} launches"
     parts: list[str] = []
-    if check.accelerator_lsb is not None:
-        parts.append(f"accelerator regions differ by at most {check.accelerator_lsb} LSB")
-    if check.cpu_relative is not None:
-        parts.append(f"CPU regions by {check.cpu_relative:.1e} of the largest value")
-    if check.output_relative is not None:
+    for kind, unit, found in (
+        ("accelerator", LSB, check.accelerator_lsb),
+        ("CPU", LARGEST, check.cpu_relative),
+    ):
+        regions = [region for region in check.regions if region.unit == unit]
+        if regions and found is not None:
+            most = max(regions, key=lambda region: region.tolerance)
+            allowed = f"{amount(most.tolerance, unit)} allowed"
+            parts.append(f"{_regions(len(regions), kind)} by at most {amount(found, unit)} ({allowed})")
+    if check.output_relative is not None and check.output_tolerance is not None:
         optimized = check.output_relative_optimized
-        both = "" if optimized is None else f" ({optimized:.1e} with its optimization)"
+        both = "" if optimized is None else f", {optimized:.1e} with its optimization"
         top1 = "equal" if check.top1_equal else "DIFFERENT"
-        parts.append(f"end to end {check.output_relative:.1e}{both}, top-1 {top1}")
-    if not parts:
-        parts.append("accelerator regions are equal")
-    return f"against {check.against}, region by region, {images}: {'; '.join(parts)}"
+        parts.append(
+            f"end to end {'1 output' if check.outputs == 1 else f'{check.outputs} outputs'} by "
+            f"{amount(check.output_relative, LARGEST)}{both} ({check.output_tolerance:.1e} allowed), top-1 {top1}"
+        )
+    if check.accelerator_lsb is None and check.output_relative is None:
+        parts.append(f"{_regions(len(check.regions), 'accelerator', 'is', 'are')} equal")
+    lines = [f"against {check.against}, region by region, {images}: {'; '.join(parts)}"]
+    lines += [f"more is allowed for {r.name}: {r.because}" for r in check.regions if r.because]
+    if check.output_because:
+        lines.append(f"more is allowed end to end: {check.output_because}")
+    return lines
+
+
+def _regions(count: int, kind: str, one: str = "differs", several: str = "differ") -> str:
+    return f"1 {kind} region {one}" if count == 1 else f"{count} {kind} regions {several}"
 
 
 def _ms(seconds: float) -> str:

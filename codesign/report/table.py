@@ -12,7 +12,7 @@ from rich.text import Text
 
 from vdla.util.printable import printable
 
-from .accounts import RunAccount
+from .accounts import CheckAccount, RunAccount
 from .clock import clock_text
 from .console import PlainConsole
 from .hardware import warning_lines
@@ -117,12 +117,19 @@ def summary(run: RunAccount) -> list[str]:
     if run.check is None:
         lines.append("timing alone: no data was computed, nothing was checked")
     else:
-        images = "1 image" if run.check.images == 1 else f"{run.check.images} images"
-        lines.append(
-            f"against {run.check.against}, {run.check.mode}, {images}: largest difference {run.check.max_lsb} LSB, "
-            f"top-1 {'equal' if run.check.top1_equal else 'DIFFERENT'}"
-        )
+        lines.append(check_text(run.check))
     return lines + warning_lines(run.warnings)
+
+
+def check_text(check: CheckAccount) -> str:
+    """What was compared with what, how far it differs, how far it may and why, in a line."""
+    images = "1 image" if check.images == 1 else f"{check.images} images"
+    because = f": {check.tolerance_because}" if check.tolerance_because else ""
+    alone = "" if check.mode == "end to end" else f"; end to end {check.end_to_end_max_lsb} LSB"
+    return (
+        f"against {check.against}, {check.mode}, {images}: largest difference {check.max_lsb} LSB in {check.compared} "
+        f"({check.tolerance} allowed{because}){alone}; top-1 {'equal' if check.top1_equal else 'DIFFERENT'}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,158 @@
+"""What a check compares, and what it says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from vdla.codesign import evaluate, heterogeneous_run, output_check
+from vdla.codesign.evaluate import compare_layers
+from vdla.codesign.output_check import check_outputs
+from vdla.codesign.report.accounts import CheckAccount
+from vdla.codesign.report.division import DivisionCheck
+from vdla.codesign.report.table import check_text
+from vdla.codesign.verdict import NOTHING, Compared
+
+onnxruntime = pytest.importorskip("onnxruntime")
+TARGETS = {
+    "accelerator": ("--config", "tiny"),
+    "processor": ("--device", "cpu"),
+    "divided": ("--target", "vdla,llvm", "--config", "tiny"),
+    "emulated": ("--device", "cuda:emulated"),
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def written(tmp_path: Path, kind: int, *, relu: bool) -> Path:
+    """A quantized tensor in and out, with a Relu between or without any layer."""
+    middle = [helper.make_node("Relu", ["f"], ["r"])] if relu else []
+    last = "r" if relu else "f"
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["f"]),
+        *middle,
+        helper.make_node("QuantizeLinear", [last, "s", "z"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "s", "z"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])],
+        [
+            helper.make_tensor("s", TensorProto.FLOAT, [], [0.1]),
+            helper.make_tensor("z", kind, [], [0 if kind == TensorProto.INT8 else 128]),
+        ],
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_check_says_what_it_compared_and_with_which_tolerance(vdla, tmp_path: Path, target: str) -> None:
+    model = written(tmp_path, TensorProto.INT8, relu=True)
+    outcome = vdla("run", model, *TARGETS[target])
+    assert outcome.code == 0
+    (line,) = [line for line in outcome.out.splitlines() if line.startswith("against onnxruntime")]
+    assert "allowed" in line and "1 output" in line, line
+    assert target in ("processor", "emulated") or "end to end" in line
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("side", ["store_inputs", "load_outputs"])
+def test_layers_alone_begin_at_the_inputs_and_end_at_the_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str, relu: bool
+) -> None:
+    """Once only nodes were compared: 43 integers off between input and first node passed, and so did no node at all."""
+    model = written(tmp_path, TensorProto.INT8, relu=relu)
+    launches = [{"x": np.linspace(-9, 9, 8, dtype=np.float32)[None]}]
+    found = compare_layers(model, launches)
+    assert found.largest == 0
+    assert found.compared == Compared(inputs=1, layers=int(relu), outputs=1)
+
+    right = getattr(evaluate, side)
+    step = 43 if side == "store_inputs" else 4.3
+    monkeypatch.setattr(
+        evaluate,
+        side,
+        lambda *a: {name: (array - step).astype(array.dtype) for name, array in right(*a).items()},
+    )
+    assert compare_layers(model, launches).largest >= 43
+
+
+def test_a_check_that_compares_nothing_has_not_passed(tmp_path: Path) -> None:
+    nothing = CheckAccount(
+        against="onnxruntime", mode="layer by layer", images=1, max_lsb=0, top1_equal=True, tolerance=1
+    )
+    assert not nothing.passed and replace(nothing, compared=Compared(outputs=1)).passed
+    assert not DivisionCheck(against="onnxruntime", images=1).passed
+    verdict, _ = check_outputs(
+        written(tmp_path, TensorProto.INT8, relu=True), {"x": np.ones((1, 8), "f4")}, {}, "auto"
+    )
+    assert verdict is not None and not verdict.passed
+
+
+def test_a_divided_network_without_the_accelerator_is_not_checked_by_the_interpreter(
+    vdla, tmp_path: Path
+) -> None:
+    model = written(tmp_path, TensorProto.INT8, relu=False)
+    outcome = vdla("run", model, *TARGETS["divided"], "--check", "interpreter", "--json")
+    assert outcome.document()["check"] is None and "not checked" in outcome.err
+    assert vdla("run", model, *TARGETS["divided"], "--json").document()["check"]["passed"]
+
+
+def shifted(runs: Any, steps: dict[bool, int]) -> Any:
+    """What runs ONNX Runtime, its outputs moved by these steps of 0.1 with and without its optimization."""
+
+    def moved(*arguments: Any, optimized: bool = True, **options: Any) -> Any:
+        found = runs(*arguments, optimized=optimized, **options)
+        return [
+            [(array + np.float32(0.1 * steps[optimized])).astype(array.dtype) for array in launch]
+            for launch in found
+        ]
+
+    return moved
+
+
+@pytest.mark.parametrize("target", ["accelerator", "processor", "divided"])
+def test_a_wider_tolerance_says_why(
+    vdla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    model = written(tmp_path, TensorProto.UINT8, relu=True)
+    for module in (evaluate, output_check, heterogeneous_run):
+        monkeypatch.setattr(module, "session_runs", shifted(module.session_runs, {True: 9, False: 0}))
+    outcome = vdla("run", model, *TARGETS[target])
+    assert outcome.code == 0 and "with and without its optimization differ by" in outcome.out
+    check = vdla("run", model, *TARGETS[target], "--json").document()["check"]
+    because = [check.get("tolerance_because"), check.get("output_tolerance_because")]
+    because += [region["because"] for region in check.get("regions", ())]
+    assert check["passed"] and any(because)
+
+
+def test_text_of_a_check() -> None:
+    check = CheckAccount(
+        against="onnxruntime",
+        mode="layer by layer",
+        images=2,
+        max_lsb=1,
+        top1_equal=True,
+        tolerance=1,
+        end_to_end_max_lsb=43,
+        compared=Compared(inputs=1, layers=5, outputs=2),
+    )
+    assert check_text(check) == (
+        "against onnxruntime, layer by layer, 2 images: largest difference 1 LSB in 1 input, 5 layers and 2 outputs "
+        "(1 allowed); end to end 43 LSB; top-1 equal"
+    )
+    assert str(NOTHING) == "nothing"
