@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -27,18 +28,24 @@ if TYPE_CHECKING:
     from ..report.accounts import RunAccount
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Report:
     """One launch: `cycles`, where they went, and with inputs what it computed (`outputs` by name, `memory` bytes).
 
-    `program` is what ran and `simulation` every counter of the run. `network` holds the layers of a network, None for
-    a kernel or a raw program.
+    `program` is what ran and `simulation` every counter of the run. `account` makes `network`, None for a kernel or a
+    raw program.
     """
 
     program: Program
     simulation: SimulationResult
     outputs: Mapping[str, np.ndarray]
-    network: RunAccount | None = None
+    account: Callable[[], RunAccount] | None = field(default=None, repr=False)
+
+    @cached_property
+    def network(self) -> RunAccount | None:
+        """The layers of a network, None for a kernel or a raw program. They are accounted for when they are first
+        looked at: whoever compares the cycles of many networks does not wait for their layers."""
+        return None if self.account is None else self.account()
 
     @property
     def config(self) -> Config:
@@ -125,12 +132,10 @@ def simulate(
         begin = perf_counter()
         result, outputs = subject.launch(inputs)
         seconds = perf_counter() - begin
-        network = None
+        account = None
         if isinstance(subject, AcceleratorExecutable):
-            from ..report.account_run import run_account
-
-            network = run_account(subject.name, subject.compiled, result, seconds)
-        return Report(program=subject.program, simulation=result, outputs=outputs, network=network)
+            account = partial(_account, subject, result, seconds)
+        return Report(program=subject.program, simulation=result, outputs=outputs, account=account)
     if isinstance(subject, Program | str | Path):
         program = subject if isinstance(subject, Program) else load_program(subject)
         result = simulate_program(program.config, program.instructions, program.image, data=data is not False)
@@ -138,3 +143,9 @@ def simulate(
     raise UserError(
         f'{subject.name}: is not compiled for the accelerator alone; compile it with target="vdla"'
     )
+
+
+def _account(subject: AcceleratorExecutable, result: SimulationResult, seconds: float) -> RunAccount:
+    from ..report.account_run import run_account
+
+    return run_account(subject.name, subject.compiled, result, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -17,7 +18,7 @@ from vdla.compiler.graph.int8_operators import (
     Turned,
 )
 from vdla.compiler.graph.layout import pack_activation
-from vdla.compiler.runtime.layers import layers_of
+from vdla.compiler.runtime.layers import Layer, layers_of
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
 
 from .accounts import CheckAccount, LayerAccount, RunAccount, TotalAccount
@@ -84,8 +85,10 @@ def unread_bytes(compiled: Compiled, node: Node) -> Unread:
     return Unread(start=compiled.addresses[name], mask=packed != 0)
 
 
-def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[LayerAccount, ...]:
-    """The account of every layer of `compiled`, from its simulation."""
+def account_layers(
+    compiled: Compiled, simulation: SimulationResult, known: Sequence[Layer] | None = None
+) -> tuple[LayerAccount, ...]:
+    """The account of every layer of `compiled`, from its simulation; `known` are its `layers_of`, where at hand."""
     program = compiled.program
     pieces = compute_timeline(simulation)
     boundaries = layer_boundaries(program, simulation.end, simulation.cycles)
@@ -93,7 +96,7 @@ def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[La
     traffic = group_traffic(program, [unread_bytes(compiled, node) for node in compiled.graph.nodes])
     nodes = {node.name: node for node in compiled.graph.nodes}
     layers = []
-    for layer in layers_of(compiled):
+    for layer in layers_of(compiled) if known is None else known:
         begin, end = (int(boundary) for boundary in boundaries[layer.group : layer.group + 2])
         spent = cycles_by_category(pieces, begin, end)
         moved = traffic[layer.group].moved
@@ -130,20 +133,25 @@ def run_account(
     check: CheckAccount | None = None,
 ) -> RunAccount:
     """Totals and layers of one launch of `compiled`, named `model`; arguments as of `account_total`."""
-    config = compiled.program.config
+    config, layers = compiled.program.config, layers_of(compiled)
     return RunAccount(
         model=model,
         config=config.name,
-        total=account_total(compiled, simulation, simulate_seconds),
-        layers=account_layers(compiled, simulation),
+        total=account_total(compiled, simulation, simulate_seconds, layers),
+        layers=account_layers(compiled, simulation, layers),
         check=check,
         warnings=config.warnings,
     )
 
 
-def account_total(compiled: Compiled, simulation: SimulationResult, simulate_seconds: float) -> TotalAccount:
-    """The account of the whole program."""
-    config, layers = compiled.program.config, layers_of(compiled)
+def account_total(
+    compiled: Compiled,
+    simulation: SimulationResult,
+    simulate_seconds: float,
+    known: Sequence[Layer] | None = None,
+) -> TotalAccount:
+    """The account of the whole program; `known` as of `account_layers`."""
+    config, layers = compiled.program.config, layers_of(compiled) if known is None else known
     return TotalAccount(
         macs=sum(layer.macs for layer in layers),
         cycles=simulation.cycles,

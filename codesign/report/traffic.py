@@ -75,14 +75,19 @@ def _rows(
     )
 
 
-def register_at(words: NDArray[np.uint64], name: str, which: Integers) -> list[dict[str, int]]:
-    """The fields of a configuration register as each instruction in `which` finds them (queues keep program order)."""
+def register_fields(words: NDArray[np.uint64], name: str, which: Integers) -> dict[str, Integers]:
+    """The fields of a configuration register as each instruction in `which` finds them (queues keep program order):
+    int64 (which,) by the field's name."""
     item = register(name)
     opcode = (words[:, 0] & np.uint64(7)).astype(np.int64)
     target = (words[:, 0] >> np.uint64(7)).astype(np.int64) & 0x1FF
     writes = np.flatnonzero((opcode == Opcode.CONFIG) & (target == (item.unit | item.index << 2)))
     values = [unpack_fields(item.fields, 0), *(unpack_fields(item.fields, int(words[i, 1])) for i in writes)]
-    return [values[position] for position in np.searchsorted(writes, which)]
+    found = np.searchsorted(writes, which)
+    return {
+        field.name: np.array([value[field.name] for value in values], np.int64)[found]
+        for field in item.fields
+    }
 
 
 def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base: int) -> Runs:
@@ -114,10 +119,8 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
         pieces.append(_rows(which, name, dram[which] * size, stride[which] * size, y[which], x[which] * size))
     which = np.flatnonzero((opcode == Opcode.LOAD) & (kind == MemoryType.PATCH))
     if which.size:
-        patch = register_at(words, "PATCH", which)
-        run, step, left, row_bytes = (
-            np.array([fields[n] for fields in patch]) for n in ("run", "step", "pad_left", "row_bytes")
-        )
+        patch = register_fields(words, "PATCH", which)
+        run, step, left, row_bytes = (patch[n] for n in ("run", "step", "pad_left", "row_bytes"))
         low = np.maximum(0, -left)
         high = np.minimum(row_bytes, (x[which] - 1) * step + run - left)
         length = np.where(x[which] > 0, np.maximum(high - low, 0), 0)
@@ -130,10 +133,8 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
     pieces.append(_rows(which, "out", dram[which] * size, stride[which] * size, y[which], x[which] * size))
     which = np.flatnonzero(is_post & (extract(words, post.field("operand")) == 1))
     if which.size:
-        operand = register_at(words, "OPERAND", which)
-        delta, own, own_stride, repeat = (
-            np.array([fields[n] for fields in operand]) for n in ("delta", "own_stride", "stride", "repeat")
-        )
+        operand = register_fields(words, "OPERAND", which)
+        delta, own, own_stride, repeat = (operand[n] for n in ("delta", "own_stride", "stride", "repeat"))
         pitch = np.where(own == 1, own_stride, stride[which])
         width = np.where(repeat == 1, np.minimum(x[which], 1), x[which])
         start = (dram[which] + delta) * size
@@ -150,17 +151,25 @@ class Unread:
     mask: NDArray[np.bool_]
 
 
-def _sorted_by(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """The pieces of each key by their starts, as disjoint intervals [begin, end) of the same union.
+def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
+    """Key, begin and end of pieces, those of one key that follow one another without a gap as one."""
+    end = start + length
+    first = np.ones(len(key), bool)
+    first[1:] = (key[1:] != key[:-1]) | (start[1:] != end[:-1])
+    firsts = np.flatnonzero(first)
+    lasts = np.append(firsts[1:], len(key)) - 1
+    return key[firsts], start[firsts], end[lasts]
 
-    Keys are sorted; a piece, or the part of one, that lies before what a piece before it reaches is taken off.
-    """
-    order = np.lexsort((start, key))
-    key, begin, end = key[order], start[order], (start + length)[order]
-    # In a space of addresses of its own each key's pieces are behind all of the keys before.
-    apart = key * (int(end.max(initial=0)) + 1)
-    reached = np.maximum.accumulate(end + apart)
-    reached = np.concatenate((begin[:1], reached[:-1] - apart[1:]))
+
+def _sorted_apart(key: Integers, begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
+    """Pieces [begin, end) sorted by key, as disjoint intervals of the same union: what a piece before one of its key
+    reaches is taken off."""
+    # Each key has a space of addresses of its own, behind those of the keys before.
+    space = int(end.max(initial=0)) + 1
+    order = np.argsort(key * space + begin)
+    key, begin, end = key[order], begin[order], end[order]
+    reached = np.maximum.accumulate(end + key * space)
+    reached = np.concatenate((begin[:1], reached[:-1] - key[1:] * space))
     begin = np.minimum(np.maximum(begin, reached), end)
     return key, begin, end
 
@@ -195,8 +204,9 @@ def group_traffic(program: Program, unread: Sequence[Unread] | None = None) -> l
     runs = find_runs(program.config, np.asarray(program.instructions), base)
     groups, kinds = len(program.groups), len(KINDS)
     key = owners(program)[runs.instruction] * kinds + runs.kind
-    moved = _sums(key, runs.length, groups * kinds)
-    key, begin, end = _sorted_by(key, runs.start, runs.length)
+    key, begin, end = _joined(key, runs.start, runs.length)
+    moved = _sums(key, end - begin, groups * kinds)
+    key, begin, end = _sorted_apart(key, begin, end)
     distinct = _sums(key, end - begin, groups * kinds)
     edges = np.searchsorted(key, np.arange(groups * kinds + 1))
     result = []

@@ -17,7 +17,7 @@ from vdla.sim import state as s
 from vdla.sim.decode import decode
 from vdla.sim.folded_reads import adding_operations
 
-from ..report.traffic import register_at
+from ..report.traffic import register_fields
 
 MOVERS = ("load", "compute", "store", "written")
 """Who moves bytes: the units' loads, operands among the store unit's, and outputs."""
@@ -88,19 +88,18 @@ def count_events(
         return span * rows[which, s.ITER_OUT] * rows[which, s.ITER_IN]
 
     gemm, alu, post, taps = of(s.GEMM), of(s.ALU), of(s.STORE_POST), of(s.TAPS)
-    sweeps = np.array([item["on"] for item in register_at(words, "SWEEP", taps)], np.int64)
+    sweeps = register_fields(words, "SWEEP", taps)["on"]
     store = of(s.STORE_OUT, s.STORE_POST)
     products, of_alu = operations(gemm), operations(alu)
     whole = (rows[gemm, s.RESET] | rows[gemm, s.OVERWRITE]) == 1
     adding = adding_operations(config, decoded, np.asarray(program.image))
-    shapes = np.array([item["shape"] for item in register_at(words, "FOLD", gemm)], np.int64)
+    shapes = register_fields(words, "FOLD", gemm)["shape"]
     kept = np.where(rows[gemm, s.RESET] == 1, 0, config.block_out - (config.columns << shapes))
     vectors = rows[store, s.Y_SIZE] * rows[store, s.X_SIZE]
     windows = np.ones(len(store), np.int64)
     of_post = np.isin(store, post)
-    windows[of_post] = [
-        (w["rows_minus_1"] + 1) * (w["columns_minus_1"] + 1) for w in register_at(words, "WINDOW", post)
-    ]
+    window = register_fields(words, "WINDOW", post)
+    windows[of_post] = (window["rows_minus_1"] + 1) * (window["columns_minus_1"] + 1)
     slow = np.isin(rows[alu, s.ALU_OPCODE], (AluOpcode.SHR, AluOpcode.MUL))
     combined = of_post & (rows[store, s.OPERAND] == 1)
     unit = np.where(counted, rows[:, s.UNIT], -1)
@@ -143,10 +142,8 @@ def _runs(
 
     operands = of(s.STORE_POST)
     used = operands[rows[operands, s.OPERAND] == 1]
-    fields = register_at(words, "OPERAND", used)
-    own, stride, repeat = (
-        np.array([item[n] for item in fields], np.int64) for n in ("own_stride", "stride", "repeat")
-    )
+    fields = register_fields(words, "OPERAND", used)
+    own, stride, repeat = (fields[n] for n in ("own_stride", "stride", "repeat"))
     pitch = np.where(own == 1, stride, rows[used, s.X_STRIDE])
     width = np.where(repeat == 1, 1, rows[used, s.X_SIZE])
     with_operand = np.where(pitch == width, 1, rows[used, s.Y_SIZE])

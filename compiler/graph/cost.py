@@ -8,7 +8,6 @@ convolutions and matrix products have work; every other operator counts 0.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -128,9 +127,8 @@ def _sides(operator: Products) -> tuple[list[tuple[Group, Pair]], list[tuple[Gro
     return [(group, group.a) for group in groups], [(group, group.b) for group in groups]
 
 
-@lru_cache(maxsize=1024)
 def _positions_read(plane: Pair, window: Window) -> int:
-    """Positions of an (H, W) plane that a window reads; every machine of a study asks for the same ones."""
+    """Positions of an (H, W) plane that a window reads."""
     rows, columns = plane_read(plane, window)
     return int(rows.sum()) * int(columns.sum())
 
