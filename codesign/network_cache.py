@@ -49,14 +49,15 @@ class CacheEntry:
 
 
 def cached_network(
-    model: Path,
+    model: Path | bytes,
     compiler: KernelCompiler,
     *,
     batch: int = 1,
     records: RecordBook | None = None,
     told: Told | None = None,
 ) -> CacheEntry:
-    """The archive of `model` as `compiler` saves it with knobs of `records`, now or earlier; `told` as of its `save`.
+    """The archive of `model` (the path of a file, or the bytes of one) as `compiler` saves it with knobs of `records`,
+    now or earlier; `told` as of its `save`.
 
     Raises UserError, for a model that cannot be read or compiled, and CacheError where there is no place to keep it.
     """
@@ -69,22 +70,26 @@ def cached_network(
     return CacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
 
 
+Content = ModelFile | bytes
+"""A model whose bytes do not change any more."""
+
+
 def cached_archive(
-    model: Path, key: Callable[[ModelFile], str], save: Callable[[Path, ModelFile], object]
+    model: Path | bytes, key: Callable[[Content], str], save: Callable[[Path, Content], object]
 ) -> tuple[Path, bool]:
     """Where the archive of `model` lies that `save` writes, and whether it lay there before.
 
     The file of `model` is read once. `key` makes a name of all that decides the archive's bytes, of that file and of
     what else counts; `save` compiles that file. Raises UserError, CacheError.
     """
-    file = _read_file(model)
+    file = model if isinstance(model, bytes) else _read_file(model)
     name = key(file)
     built = False
 
     def build(partial: Path) -> None:
         nonlocal built
         save(partial, file)
-        # The external data were read again.
+        # The external data were read again; bytes have none.
         if _may_have_external_data(file) and key(file) != name:
             raise ChangedModelError(f"{model}: its external data changed while it was compiled; run it again")
         built = True
@@ -98,7 +103,7 @@ def cached_archive(
 
 
 def network_key(
-    model: Path | ModelFile, compiler: KernelCompiler, *, batch: int, records: RecordBook | None = None
+    model: Path | Content, compiler: KernelCompiler, *, batch: int, records: RecordBook | None = None
 ) -> str:
     """The name of what compiling gives: equal names, equal bytes.
 
@@ -112,15 +117,15 @@ def network_key(
     return archive_key(model, json.dumps(decided, sort_keys=True))
 
 
-def archive_key(model: Path | ModelFile, *decided: str) -> str:
+def archive_key(model: Path | Content, *decided: str) -> str:
     """A name for what is compiled from a model by this compiler, and from what else is `decided`.
 
     Raises FileError for a model that cannot be read, ModelError for external data that may not be.
     """
-    file = model if isinstance(model, ModelFile) else _read_file(model)
+    file = _read_file(model) if isinstance(model, Path) else model
     content = hashlib.sha256()
     # A second core hashes what may be a hundred megabytes.
-    hashing = threading.Thread(target=content.update, args=(file.content,))
+    hashing = threading.Thread(target=content.update, args=(_bytes_of(file),))
     hashing.start()
     try:
         others = (_external_data(file), *decided, _compiler())
@@ -135,13 +140,17 @@ def _read_file(path: Path) -> ModelFile:
     return ModelFile(path=path, content=read_whole(path, "model"))
 
 
-def _may_have_external_data(file: ModelFile) -> bool:
-    return b"location" in file.content
+def _bytes_of(file: Content) -> bytes:
+    return file if isinstance(file, bytes) else file.content
 
 
-def _external_data(file: ModelFile) -> str:
+def _may_have_external_data(file: Content) -> bool:
+    return isinstance(file, ModelFile) and b"location" in file.content
+
+
+def _external_data(file: Content) -> str:
     """A hash of the data that a model keeps in other files; of a damaged model none, as it compiles to nothing."""
-    if not _may_have_external_data(file):
+    if isinstance(file, bytes) or not _may_have_external_data(file):
         return ""
     import onnx
     from google.protobuf.message import DecodeError

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vdla.compiler.backends.backend import CompileOptions
+from vdla.compiler.backends.backend import CompileOptions, KernelBackend
 from vdla.compiler.backends.table import backend_of
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.runtime.executable import Executable
 from vdla.compiler.schedule import Schedule
 from vdla.isa.config import Config, load_config
 from vdla.util.errors import UserError
+from vdla.util.user_cache import CacheError, say_not_kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,7 @@ def compile(
     lengths: Mapping[str, tuple[int, int]] | None = None,
     pads: Mapping[str, float] | None = None,
     tolerance: float | None = None,
+    cache: bool = True,
 ) -> Executable:
     """Compile an ONNX model: a path, the bytes of a file, or a ModelProto.
 
@@ -53,7 +55,12 @@ def compile(
     the executable then takes arrays of any length between, pads them to one of a few lengths that it has programs for,
     and crops the outputs. No length costs more than `tolerance` above a program of its own: 0.03 unless told, by exact
     cycles, on the accelerator; 0.025, by a fixed ladder, on processors. `pads` are values of inputs behind their real
-    tokens, 0 unless told. Raises UserError, also where outputs of real tokens depend on what lies behind them.
+    tokens, 0 unless told.
+
+    What is compiled for a processor or a GPU is kept in this user's cache, the one of the command line, and comes from
+    there when the same model is compiled again. With `cache` False, or `dump_passes`, it is compiled in this process
+    and holds the programs of its kernels as well. Raises UserError, also where outputs of real tokens depend on what
+    lies behind them.
     """
     source = model if isinstance(model, str | Path | bytes) else model.SerializeToString()
     if constants:
@@ -72,7 +79,10 @@ def compile(
     if lengths is None:
         if pads or tolerance is not None:
             raise UserError("pads and tolerance are for a range of lengths; give lengths={SYMBOL: (1, 512)}")
-        return backend_of(target).compile(source, options)
+        backend = backend_of(target)
+        if cache and dump_passes is None and isinstance(backend, KernelBackend):
+            return _kept(backend, source, options)
+        return backend.compile(source, options)
     from vdla.compiler.backends.lengths import compile_lengths
 
     return compile_lengths(
@@ -121,6 +131,23 @@ def load(path: str | Path, target: str = "llvm", *, device: int | str | None = N
         return load_lengths(Path(path))
     options = CompileOptions(target=target, device=None if device is None else str(device))
     return backend_of(target).load(Path(path), options)
+
+
+def _kept(backend: KernelBackend, source: str | Path | bytes, options: CompileOptions) -> Executable:
+    """What `backend` compiles, from the user's cache where it has it; where there is no cache, compiled here."""
+    from ..network_cache import cached_network
+
+    device = backend.open(options)
+    model = source if isinstance(source, bytes) else Path(source)
+    try:
+        entry = cached_network(model, device, batch=options.batch, records=options.records)
+    except BaseException as error:
+        device.close()
+        if not isinstance(error, CacheError):
+            raise
+        say_not_kept(str(error))
+        return backend.compile(source, options)
+    return backend.load_cached(entry.path, device)
 
 
 def _lengths(lengths: Mapping[str, tuple[int, int]]) -> Lengths:

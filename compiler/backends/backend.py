@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..runtime.executable import Executable
     from ..schedule import Schedule
     from ..tune.records.book import RecordBook
-    from .kernels import KernelCompiler, KernelDevice
+    from .kernels import KernelCompiler, KernelDevice, KernelNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,4 +82,8 @@ class KernelBackend(Backend, Protocol):
 
     def open(self, options: CompileOptions) -> KernelDevice:
         """A device of this machine. UserError where there is none, or it cannot run code for the target."""
+        ...
+
+    def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
+        """The network of an archive in this user's cache, on a device that `open` gave, which the network closes."""
         ...

@@ -33,7 +33,7 @@ from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.gpu.workload import CudaWorkload
 from ..tune.records.book import RecordBook
 from .backend import CompileOptions
-from .kernels import KernelNetwork, Peaks, Saved, Told, saved_code, saved_of
+from .kernels import KernelDevice, KernelNetwork, Peaks, Saved, Told, saved_code, saved_of
 
 EMULATED = "emulated"
 """The device that is this processor: the numbers are the GPU's, the times are not."""
@@ -362,6 +362,13 @@ class CudaBackend:
             )
         with _owned(device):
             return OwningNetwork(load_cuda_network(path, device.archive), device.gpu)
+
+    def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
+        """On a GPU, or its emulation."""
+        if not isinstance(device, CudaDevice):
+            return device.load(path, trusted=True)
+        with _owned(device):
+            return OwningNetwork(load_cuda_network(path, device.archive, trusted=True), device.gpu)
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
         """The GPU that the target names."""

@@ -232,3 +232,55 @@ def test_options_that_say_nothing_are_refused(vdla, tmp_path: Path) -> None:
     assert "names the accelerator" in vdla(*run, "--target", "vdla").message()
     assert "there are vdla" in vdla("run", model, "--target", "tpu").message()
     assert "--batch is for processors" in vdla("run", model, "--batch", "2").message()
+
+
+@pytest.mark.parametrize("form", ["path", "text", "bytes", "proto"])
+def test_python_and_the_command_line_share_the_cache(vdla, tmp_path: Path, cache: Path, form: str) -> None:
+    import vdla as api
+
+    path = dense(tmp_path)
+    model = {
+        "path": path,
+        "text": str(path),
+        "bytes": path.read_bytes(),
+        "proto": onnx.load(path),
+    }[form]
+    feeds = {"x": np.arange(8, dtype=np.float32).reshape(1, 8)}
+    with api.compile(model, "llvm", cache=False) as network:
+        expected = network.run(feeds)["y"]
+    assert not cache.exists()
+    for _ in range(2):
+        with api.compile(model, "llvm") as network:
+            np.testing.assert_array_equal(network.run(feeds)["y"], expected)
+        assert len(list(cache.glob("*.tar"))) == 1
+    assert compilation(vdla("run", path, "--target", "llvm", "--json"))
+
+
+def test_python_compiles_what_the_cache_holds_only_once(tmp_path: Path, monkeypatch) -> None:
+    import vdla as api
+
+    path = dense(tmp_path)
+    api.compile(path, "llvm").close()
+
+    def compiled(*_: object, **__: object) -> None:
+        raise AssertionError("it is in the cache")
+
+    monkeypatch.setattr(LlvmCompiler, "save", compiled)
+    api.compile(path, "llvm").close()
+    with pytest.raises(AssertionError):
+        api.compile(path, "llvm", batch=1, records="shipped")
+
+
+def test_python_compiles_without_a_cache_that_others_may_write(tmp_path: Path, cache: Path, capsys) -> None:
+    import vdla as api
+    from vdla.util.user_cache import say_not_kept
+
+    path = dense(tmp_path)
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    say_not_kept.cache_clear()
+    for _ in range(2):
+        with api.compile(path, "llvm") as network:
+            assert network.run({"x": np.zeros((1, 8), np.float32)})["y"].shape == (1, 5)
+    assert capsys.readouterr().err.count("lets other users write") == 1
+    assert not list(cache.iterdir())

@@ -1,0 +1,148 @@
+"""What the Python front door costs beside what it opens: `vdla.simulate` of a network for its timing alone over the
+simulator's own time, and `vdla.compile` for this processor of a network that was compiled before.
+
+    python benchmarks/front_door.py [--repeat N] [--network NAME ...] [--json] [--write]
+
+Networks with seeded weights: DenseNet-121 (`densenet121`) and an encoder of 24 layers of 128 numbers on 32 tokens
+(`encoder24`). For the accelerator they are quantized as a new user would (`harness.quantized`); it is `vta` with the
+extensions that they need and a chain memory of 16,384 bytes. Times are thread CPU seconds, medians: `simulator` of
+`vdla.sim.simulate` without data and `simulate` of `vdla.simulate`, one after the other in each round, `ratio` the
+median of the rounds' ratios. `account_us` are microseconds a layer for which the report's layers are waited for when
+they are first looked at. `first_compile` are CPU seconds, of all threads, of `vdla.compile` of the float32 network for
+this processor with an empty cache, `second_compile` the median of those after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from time import process_time, thread_time
+from typing import Any
+
+import numpy as np
+import onnx
+
+import vdla
+from vdla.benchmarks.encoders import embeddings
+from vdla.benchmarks.harness.quantized import quantize_qdq, vta_with
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign.models.originals import build_original
+from vdla.codesign.models.transformers.bert import BertSizes, bert_encoder
+from vdla.compiler.runtime.accelerator import AcceleratorExecutable
+from vdla.sim import simulate
+
+RESULTS_NAME = "front_door"
+CACHE = "XDG_CACHE_HOME"
+CHAIN_BYTES, TOKENS, SEED, CALIBRATIONS = 16384, 32, 5, 2
+SIZES = BertSizes(layers=24, width=128, heads=2, inner=512)
+
+
+Feeds = Iterator[dict[str, np.ndarray]]
+
+
+def densenet121() -> tuple[onnx.ModelProto, Feeds]:
+    """DenseNet-121, and what it is calibrated on."""
+    rng = np.random.default_rng(SEED)
+    images = (rng.standard_normal((1, 3, 224, 224), dtype=np.float32) for _ in range(CALIBRATIONS))
+    return build_original("densenet121"), ({"x": image} for image in images)
+
+
+def encoder24() -> tuple[onnx.ModelProto, Feeds]:
+    """The encoder of 24 layers, and what it is calibrated on."""
+    rng = np.random.default_rng(SEED)
+    return bert_encoder(0, 1, TOKENS, SIZES), (
+        embeddings(rng, TOKENS, SIZES.width) for _ in range(CALIBRATIONS)
+    )
+
+
+NETWORKS = {"densenet121": densenet121, "encoder24": encoder24}
+
+
+def seconds(call: Callable[[], object], clock: Callable[[], float] = thread_time) -> float:
+    """Seconds of a call, of this thread's CPU time unless another clock is given."""
+    start = clock()
+    call()
+    return clock() - start
+
+
+@contextmanager
+def empty_cache(folder: Path) -> Iterator[None]:
+    """In the block this user's cache is in a folder of its own."""
+    before = os.environ.get(CACHE)
+    os.environ[CACHE] = str(folder / "cache")
+    try:
+        yield
+    finally:
+        os.environ.pop(CACHE)
+        if before is not None:
+            os.environ[CACHE] = before
+
+
+def measure(name: str, repeat: int) -> dict[str, Any]:
+    """A network's row."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain, quantized = (Path(folder) / f"{kind}.onnx" for kind in ("float", "quantized"))
+        model, feeds = NETWORKS[name]()
+        onnx.save(model, plain)
+        quantize_qdq(plain, quantized, feeds)
+        network = vdla.compile(quantized, config=replace(vta_with(), chain_buffer_bytes=CHAIN_BYTES))
+        assert isinstance(network, AcceleratorExecutable)
+        with empty_cache(Path(folder)):
+            compiles = [
+                seconds(lambda: vdla.compile(plain, target="llvm"), process_time) for _ in range(repeat)
+            ]
+    program, report = network.program, vdla.simulate(network)
+    own, whole, account = [], [], []
+    for _ in range(repeat):
+        own.append(seconds(lambda: simulate(program.config, program.instructions, program.image, data=False)))
+        whole.append(seconds(lambda: vdla.simulate(network)))
+        report = vdla.simulate(network)
+        account.append(seconds(report.rows))
+    return {
+        "network": name,
+        "layers": len(program.groups),
+        "instructions": len(program.instructions),
+        "cycles": report.cycles,
+        "simulator": round(median(own), 4),
+        "simulate": round(median(whole), 4),
+        "ratio": round(median(b / a for a, b in zip(own, whole, strict=True)), 2),
+        "account_us": round(median(account) / len(program.groups) * 1e6, 1),
+        "first_compile": round(compiles[0], 3),
+        "second_compile": round(median(compiles[1:]), 3),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--network", nargs="+", choices=sorted(NETWORKS), default=sorted(NETWORKS))
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
+    options = parser.parse_args()
+    rows = [measure(name, options.repeat) for name in options.network]
+    if options.write:
+        write_results(RESULTS_NAME, {"rows": rows})
+    if options.json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        print(f"{row['network']}: {row['layers']} layers, {row['cycles']:,} cycles")
+        print(
+            f"  simulator {row['simulator']:.4f} s, vdla.simulate {row['simulate']:.4f} s, ratio {row['ratio']:.2f}"
+        )
+        print(f"  layers, when they are looked at: {row['account_us']:.0f} us each")
+        print(f"  for this processor: {row['first_compile']:.2f} s, again {row['second_compile']:.3f} s")
+
+
+if __name__ == "__main__":
+    main()
