@@ -53,6 +53,9 @@ from .templates.cpu.workload import CpuWorkload
 from .templates.registry import Registry
 from .templates.space import Values
 
+RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+"""Recurrent layers whose steps are one kernel."""
+
 
 class SharedKernels:
     """Kernels of one target, which the networks that are compiled with them share; use it in a `with` statement.
@@ -233,6 +236,7 @@ class CpuLowering:
                     fusion=fusion,
                     dump=dump,
                     join=True,
+                    recurrent=RECURRENT,
                     tiling=partial(winograd_choice.tiling, self.target),
                 )
             except NodeError as error:

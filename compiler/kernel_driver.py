@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -143,12 +144,13 @@ def float_graph(
     dump: Dump | None,
     join: bool = False,
     tiling: Tiling | None = None,
+    recurrent: AbstractSet[str] = frozenset({"LSTM"}),
 ) -> Graph:
     """An ONNX model as the graph of its kernels, for vectors of `lanes` elements; `dump` sees it after every pass.
 
-    `fusion`, `join` and `tiling` as of `graph_passes`. Raises ModelError.
+    `fusion`, `join` and `tiling` as of `graph_passes`, `recurrent` as of `import_float_model`. Raises ModelError.
     """
-    graph = import_float_model(model, batch=batch)
+    graph = import_float_model(model, batch=batch, recurrent=recurrent)
     return run_graph_passes(graph, graph_passes(lanes, fusion=fusion, join=join, tiling=tiling), dump)
 
 

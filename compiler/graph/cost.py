@@ -16,6 +16,7 @@ from vdla.isa.config import Config
 
 from ..ir.visit import walk_expr
 from ..te.blocks import Pair, Window
+from ..te.ops.recurrent import GATES
 from .geometry import plane_read
 from .graph import Graph, Node
 from .int8_operators import (
@@ -29,7 +30,16 @@ from .int8_operators import (
     Products,
     Turned,
 )
-from .operators import AveragePool, Convolution, Dense, Elementwise, LstmSteps, MatrixProduct, MaxPool
+from .operators import (
+    AveragePool,
+    Convolution,
+    Dense,
+    Elementwise,
+    LstmSteps,
+    MatrixProduct,
+    MaxPool,
+    RecurrentSteps,
+)
 
 
 def convolution_shape(graph: Graph, node: Node, operator: Int8Convolution) -> tuple[int, int, int, int]:
@@ -154,6 +164,8 @@ def count_operations(graph: Graph, node: Node) -> int:
             )
         case LstmSteps():
             return 2 * 4 * size * graph.tensors[node.output].shape[-1]
+        case RecurrentSteps(cell=cell):
+            return 2 * GATES[cell] * size * graph.tensors[node.output].shape[-1]
         case MatrixProduct():
             return 2 * size * graph.tensors[node.inputs[0]].shape[-1]
         case Convolution():

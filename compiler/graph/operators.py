@@ -18,6 +18,7 @@ from ..te.epilogue import Epilogue
 if TYPE_CHECKING:
     from ..te.ops.lstm import Direction
     from ..te.ops.movement import Runs
+    from ..te.ops.recurrent import Cell
     from ..te.ops.reduction import Kind
     from ..te.ops.resize import Coordinates, Rounding
 
@@ -155,6 +156,18 @@ class LstmSteps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentSteps:
+    """GRU or RNN. Inputs: gates (steps * batch, D * gates * hidden), the constants R and, of a GRU, RN or BN, and
+    initial H (D, batch, hidden). Outputs: Y (steps, D, batch, hidden) and final H, see
+    `te.ops.recurrent.recurrent_steps`."""
+
+    cell: Cell
+    steps: int
+    directions: tuple[Direction, ...]
+    activations: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Permute:
     """Input: data. Axis d of the output is axis `axes`[d] of the input."""
 
@@ -241,6 +254,7 @@ Operator = (
     | CumulativeSum
     | MatrixProduct
     | LstmSteps
+    | RecurrentSteps
     | Permute
     | Concatenate
     | Join

@@ -28,6 +28,7 @@ from ..graph.operators import (
     MaxPool,
     Normalization,
     Permute,
+    RecurrentSteps,
     Reduction,
     Relayout,
     Remap,
@@ -47,6 +48,7 @@ from ..te.ops.indexed import gather_elements
 from ..te.ops.lstm import lstm_steps
 from ..te.ops.movement import concat, gather, permute, remap
 from ..te.ops.normalization import Normalized, normalize
+from ..te.ops.recurrent import recurrent_steps
 from ..te.ops.reduction import reduction
 from ..te.ops.relayout import relayout
 from ..te.ops.resize import axis_table, resize
@@ -266,6 +268,19 @@ def _lstm(graph: Graph, node: Node, operator: LstmSteps, _: int) -> Expression:
     return Expression(program=program)
 
 
+def _recurrent(graph: Graph, node: Node, operator: RecurrentSteps, _: int) -> Expression:
+    _, _, batch, hidden = graph.tensors[node.output].shape
+    program = recurrent_steps(
+        cell=operator.cell,
+        steps=operator.steps,
+        batch=batch,
+        hidden=hidden,
+        directions=operator.directions,
+        activations=operator.activations,
+    )
+    return Expression(program=program)
+
+
 def _permute(graph: Graph, node: Node, operator: Permute, _: int) -> Expression:
     dtype = graph.tensors[node.output].dtype
     return Expression(program=permute(graph.data_shape(node), operator.axes, dtype=dtype))
@@ -301,6 +316,7 @@ _EXPRESSIONS: Mapping[type, Callable[[Graph, Node, Any, int], Expression]] = Map
         Computed: _computed,
         Relayout: _relayout,
         LstmSteps: _lstm,
+        RecurrentSteps: _recurrent,
         WinogradTiles: _winograd_tiles,
         WinogradOutputs: _winograd_outputs,
         Permute: _permute,

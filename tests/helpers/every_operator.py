@@ -39,6 +39,7 @@ from vdla.compiler.te.ops.movement import concat, gather, pad_runs, permute, rem
 from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.te.ops.quantization import load_activation, store_activation
+from vdla.compiler.te.ops.recurrent import recurrent_steps
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.relayout import relayout
 from vdla.compiler.te.ops.resize import resize
@@ -114,6 +115,9 @@ def programs() -> dict[str, Program]:
         "relayout": relayout(batch=1, channels=5, plane=6, block_in=1, block_out=4),
         "resize": resize(outer=2, height=3, width=4, lanes=1, outputs=(5, 7), mode="linear"),
         "lstm": lstm_steps(steps=2, batch=2, hidden=5),
+        "rnn": recurrent_steps(cell="RNN", steps=2, batch=2, hidden=5),
+        "gru": recurrent_steps(cell="GRU", steps=2, batch=2, hidden=5),
+        "gru_reset_after": recurrent_steps(cell="GRU, reset after", steps=2, batch=2, hidden=5),
         "int8 convolution": blocked_convolution(
             Convolution(batch=1, channels=4, height=3, width=4, filters=8, window=SAME),
             block_in=2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,6 +33,7 @@ class FloatContext(NodeErrors):
     `given` are the names of the model's inputs, `body_nodes` counts those of all turns of loops. `renamed` leads from
     the outputs of nodes that compute nothing to what they are. `quantized` holds the float32 tensors that stand for
     integers, with their type, and `integers` the tensors of these types that hold the same, where a node reads one.
+    `recurrent` are the operators whose steps the target computes as one kernel.
     """
 
     opset: int
@@ -43,6 +45,7 @@ class FloatContext(NodeErrors):
     quantized: dict[str, str] = field(default_factory=dict)
     integers: dict[str, str] = field(default_factory=dict)
     node_names: set[str] = field(default_factory=set)
+    recurrent: AbstractSet[str] = frozenset({"LSTM"})
     given: set[str] = field(default_factory=set)
     body_nodes: int = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from types import MappingProxyType
 
@@ -68,8 +69,8 @@ from .onnx_products import (
     import_transposed_convolution,
 )
 from .onnx_quantization import as_integers, import_dequantize, import_quantize, with_integers
-from .onnx_recurrent import import_lstm
-from .onnx_recurrent_steps import is_plain_lstm, recurrent_steps
+from .onnx_recurrent import import_lstm, import_recurrent
+from .onnx_recurrent_variants import in_steps_since, recurrent_body
 from .onnx_reductions import import_cumulative_sum, import_logarithm, import_reduction, import_softmax
 from .onnx_resize import import_grid_sample, import_resize
 from .onnx_steps import (
@@ -111,17 +112,22 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
 )
 
 
-def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> Graph:
+def import_float_model(
+    source: Source | ReadModel, *, batch: int = 1, recurrent: AbstractSet[str] = frozenset({"LSTM"})
+) -> Graph:
     """Imports a float32 ONNX model of opset 11 or later from a path or from the bytes of a file.
 
     Inputs whose first dimension is not a number get `batch` there. Returns a graph of one node or a few for each ONNX
     node, without those that depend on no input. Raises ModelError, which names file, node and operator, for everything
-    that is not supported.
+    that is not supported. `recurrent` are those of LSTM, GRU and RNN whose steps the target has a kernel for; others
+    become nodes for each step.
     """
     loaded = load_apart(source, oldest_opset=OLDEST_OPSET, batch=batch, empty=True)
     label, model = loaded.label, loaded.proto
     write_steps(label, model)
-    context = FloatContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
+    context = FloatContext(
+        source=label, opset=opset_of(model), static_shapes=static_shapes(model), recurrent=recurrent
+    )
     context.constants.update(loaded.arrays())
     inputs: list[GraphInput] = []
     for info in model.graph.input:
@@ -270,8 +276,8 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
         case "Softmax" | "LogSoftmax":
             # Rounded after each step, as whoever computes in 16 bits has it.
             return half_type(context, node) is not None and context.opset >= 13
-        case "LSTM":
-            return not is_plain_lstm(context, node)
+        case "LSTM" | "GRU" | "RNN":
+            return in_steps_since(context, node) is not None
         case "BatchNormalization" | "InstanceNormalization":
             return not all(context.is_constant(node, i) for i in range(1, len(node.inputs)))
         case "QuantizeLinear":
@@ -315,6 +321,8 @@ OPERATORS: Mapping[str, Row[FloatContext, None]] = MappingProxyType(
         "Gemm": row(import_gemm, "alpha", "beta", "transA", "transB"),
         "MatMul": row(import_matmul),
         "LSTM": row(import_lstm, *_RECURRENT, "input_forget", idle=_UNUSED_NUMBERS),
+        "GRU": row(import_recurrent, *_RECURRENT, "linear_before_reset", idle=_UNUSED_NUMBERS),
+        "RNN": row(import_recurrent, *_RECURRENT, idle=_UNUSED_NUMBERS),
         "BatchNormalization": row(import_batch_normalization, "epsilon", "training_mode", idle=["momentum"]),
         "LayerNormalization": row(import_layer_normalization, "axis", "epsilon", "stash_type"),
         "InstanceNormalization": row(import_instance_normalization, "epsilon"),
@@ -389,8 +397,6 @@ BODIES: Mapping[str, Row[FloatContext, list[onnx.NodeProto]]] = MappingProxyType
         "LRN": row(local_response_steps, "alpha", "beta", "bias", "size"),
         "ReverseSequence": row(reverse_sequence_steps, "batch_axis", "time_axis"),
         "MatMulInteger": row(integer_product_steps),
-        "RNN": row(recurrent_steps, *_RECURRENT, idle=_UNUSED_NUMBERS),
-        "GRU": row(recurrent_steps, *_RECURRENT, "linear_before_reset", idle=_UNUSED_NUMBERS),
         "Einsum": row(einsum_steps, "equation"),
     }
 )
@@ -403,7 +409,9 @@ OTHERWISE: Mapping[str, Row[FloatContext, list[onnx.NodeProto]]] = MappingProxyT
         "InstanceNormalization": row(instance_normalization_steps, "epsilon"),
         "QuantizeLinear": row(quantize_steps, *_QUANTIZATION, "saturate"),
         "DequantizeLinear": row(dequantize_steps, *_QUANTIZATION),
-        "LSTM": row(recurrent_steps, *_RECURRENT, "input_forget", idle=_UNUSED_NUMBERS),
+        "LSTM": row(recurrent_body, *_RECURRENT, "input_forget", idle=_UNUSED_NUMBERS),
+        "GRU": row(recurrent_body, *_RECURRENT, "linear_before_reset", idle=_UNUSED_NUMBERS),
+        "RNN": row(recurrent_body, *_RECURRENT, idle=_UNUSED_NUMBERS),
     }
 )
 """Steps of operators whose importers take less."""

@@ -1,39 +1,110 @@
-"""LSTM of a float model: a matrix product for all steps' inputs, then the steps."""
+"""Recurrent layers of a float model: a matrix product for all steps' inputs, then the steps as one kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
 from ...te.epilogue import Epilogue
-from ...te.ops.lstm import Direction, input_weights, recurrent_weights
+from ...te.ops import lstm, recurrent
+from ...te.ops.lstm import Direction
 from ..onnx_context import OnnxNode
-from ..operators import Dense, LstmSteps
+from ..operators import Dense, LstmSteps, RecurrentSteps
 from .onnx_context import FloatContext
+from .onnx_recurrent_steps import DEFAULTS, GATES
+from .onnx_recurrent_variants import activations_of, in_steps_since
 
 DIRECTIONS: Mapping[str, tuple[Direction, ...]] = MappingProxyType(
     {"forward": ("forward",), "reverse": ("reverse",), "bidirectional": ("forward", "reverse")}
 )
-DEFAULT_ACTIVATIONS = ("Sigmoid", "Tanh", "Tanh")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    """A layer's sizes and constants: X is [steps, batch, inputs], W [directions, gates * hidden, inputs], R
+    [directions, gates * hidden, hidden] and B [directions, 2 * gates * hidden]."""
+
+    directions: tuple[Direction, ...]
+    steps: int
+    batch: int
+    hidden: int
+    w: np.ndarray
+    r: np.ndarray
+    b: np.ndarray | None
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """The shape of an initial or final state."""
+        return (len(self.directions), self.batch, self.hidden)
+
+    @property
+    def states(self) -> tuple[int, int, int, int]:
+        """The shape of the states behind all steps."""
+        return (self.steps, *self.state)
 
 
 def import_lstm(context: FloatContext, node: OnnxNode) -> None:
-    """LSTM with constant weights, ONNX's default activations and all sequences of full length."""
+    """LSTM that `onnx_recurrent_variants` has a kernel for."""
+    layer = _layer(context, node)
+    states = tuple(_initial_state(context, node, i, layer.state) for i in (5, 6))
+    matrix, addend = lstm.input_weights(layer.w, layer.b)
+    gates = _from_inputs(context, node, layer, matrix, addend)
+    context.add_outputs(
+        node,
+        LstmSteps(steps=layer.steps, directions=layer.directions),
+        (gates, context.store(node.inputs[2], lstm.recurrent_weights(layer.r)), *states),
+        (layer.states, layer.state, layer.state),
+    )
+
+
+def import_recurrent(context: FloatContext, node: OnnxNode) -> None:
+    """GRU or RNN that `onnx_recurrent_variants` has a kernel for."""
+    layer = _layer(context, node)
+    after = node.op_type == "GRU" and node.integer("linear_before_reset", 0)
+    cell: recurrent.Cell = "RNN" if node.op_type == "RNN" else "GRU, reset after" if after else "GRU"
+    added, behind = recurrent.split_bias(cell, layer.b, (len(layer.directions), layer.hidden))
+    matrix = np.ascontiguousarray(layer.w.reshape(-1, layer.w.shape[-1]).T)
+    gates = _from_inputs(context, node, layer, matrix, added.reshape(-1))
+    parts = list(recurrent.recurrent_parts(cell, layer.r))
+    parts += [behind] if after else []
+    names, size = activations_of(node), len(DEFAULTS[node.op_type])
+    activations = [names[i : i + size] for i in range(0, len(names), size)]
+    if len(activations) != len(layer.directions):
+        count = size * len(layer.directions)
+        context.refuse(node, f"has {len(names)} activations where {count} fit", "export the model again")
+    context.add_outputs(
+        node,
+        RecurrentSteps(
+            cell=cell, steps=layer.steps, directions=layer.directions, activations=tuple(activations)
+        ),
+        (
+            gates,
+            *[context.store(node.inputs[2], part) for part in parts],
+            _initial_state(context, node, 5, layer.state),
+        ),
+        (layer.states, layer.state),
+    )
+
+
+def _layer(context: FloatContext, node: OnnxNode) -> _Layer:
+    """The layer of a node; fails where its constants do not fit, or it has no kernel."""
+    if (since := in_steps_since(context, node)) is not None:
+        context.fail(node, f"has no kernel as {since[0]}", since[1] or "export the model otherwise")
     data = context.operand(node, 0)
     directions = DIRECTIONS.get(node.text("direction", "forward"))
     weight, recurrence = context.array(node, 1, "weights W"), context.array(node, 2, "weights R")
     bias = context.array(node, 3, "bias B")
     if directions is None or len(data.shape) != 3 or weight is None or recurrence is None:
         context.refuse(node, "has no known direction, or lacks X, W or R", "export the model again")
-    _refuse_variants(context, node, len(directions))
     steps, batch, inputs = data.shape
-    count, hidden = len(directions), recurrence.shape[-1]
+    count, hidden, gates = len(directions), recurrence.shape[-1], GATES[node.op_type]
     wanted = [
-        ("W", weight, (count, 4 * hidden, inputs)),
-        ("R", recurrence, (count, 4 * hidden, hidden)),
-        *([] if bias is None else [("B", bias, (count, 8 * hidden))]),
+        ("W", weight, (count, gates * hidden, inputs)),
+        ("R", recurrence, (count, gates * hidden, hidden)),
+        *([] if bias is None else [("B", bias, (count, 2 * gates * hidden))]),
     ]
     for what, array, shape in wanted:
         if array.shape != shape or array.dtype != np.float32:
@@ -44,39 +115,25 @@ def import_lstm(context: FloatContext, node: OnnxNode) -> None:
             )
     if (size := node.integer("hidden_size", hidden)) != hidden:
         context.refuse(node, f"has hidden_size {size} and weights for {hidden}", "export the model again")
-    lengths = context.array(node, 4, "sequence_lens")
-    if lengths is not None and (lengths != steps).any():
-        context.fail(node, f"has sequences of {lengths} steps", f"use sequences of all {steps} steps")
-    states = tuple(_initial_state(context, node, i, (count, batch, hidden)) for i in (5, 6))
-    matrix, addend = input_weights(weight, bias)
-    columns = len(addend)
-    flat = context.view(node, data, (steps * batch, inputs), output=context.temporary(node, "rows"))
-    operands = [flat, context.store(node.inputs[1], matrix)]
-    if bias is not None:
-        operands.append(context.store(node.inputs[3], addend))
-    gates = context.temporary(node, "gates")
-    epilogue = Epilogue(bias=bias is not None)
-    context.add(node, Dense(epilogue=epilogue), tuple(operands), (steps * batch, columns), output=gates)
-    context.add_outputs(
-        node,
-        LstmSteps(steps=steps, directions=directions),
-        (gates, context.store(node.inputs[2], recurrent_weights(recurrence)), *states),
-        ((steps, count, batch, hidden), (count, batch, hidden), (count, batch, hidden)),
+    return _Layer(
+        directions=directions, steps=steps, batch=batch, hidden=hidden, w=weight, r=recurrence, b=bias
     )
 
 
-def _refuse_variants(context: FloatContext, node: OnnxNode, count: int) -> None:
-    """Fails for what ONNX's LSTM can be told to do otherwise."""
-    if len(node.inputs) > 7 and node.inputs[7]:
-        context.fail(node, "has peepholes P", "train the model without them")
-    if node.integer("layout", 0):
-        context.fail(node, "has layout 1", "transpose its input and outputs instead")
-    if node.integer("input_forget", 0) or "clip" in node.attributes:
-        context.fail(node, "couples its gates or clips its sums", "export the model without that")
-    given = node.attributes.get("activations", DEFAULT_ACTIVATIONS * count)
-    names = tuple(a.decode(errors="backslashreplace") if isinstance(a, bytes) else str(a) for a in given)
-    if tuple(name.lower() for name in names) != tuple(a.lower() for a in DEFAULT_ACTIVATIONS * count):
-        context.fail(node, f"has the activations {', '.join(names)}", f"use {', '.join(DEFAULT_ACTIVATIONS)}")
+def _from_inputs(
+    context: FloatContext, node: OnnxNode, layer: _Layer, matrix: np.ndarray, addend: np.ndarray
+) -> str:
+    """What all gates get from the inputs, [steps * batch, directions * gates * hidden]: one product."""
+    data = context.operand(node, 0)
+    rows = layer.steps * layer.batch
+    flat = context.view(node, data, (rows, data.shape[2]), output=context.temporary(node, "rows"))
+    operands = [flat, context.store(node.inputs[1], matrix)]
+    if layer.b is not None:
+        operands.append(context.store(node.inputs[3], addend))
+    gates = context.temporary(node, "gates")
+    epilogue = Epilogue(bias=layer.b is not None)
+    context.add(node, Dense(epilogue=epilogue), tuple(operands), (rows, len(addend)), output=gates)
+    return gates
 
 
 def _initial_state(context: FloatContext, node: OnnxNode, index: int, shape: tuple[int, ...]) -> str:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from ...ir.types import DType
 from ..onnx_context import OnnxNode
-from .onnx_context import FloatContext
 from .onnx_steps import StepContext, Steps
 
 MOST_STEPS = 256
@@ -22,8 +20,14 @@ FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 """Activations without numbers of their own."""
 
 
-def recurrent_steps(context: StepContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """The nodes of all steps."""
+def recurrent_steps(
+    context: StepContext,
+    node: OnnxNode,
+    *,
+    why: str = "",
+    way_out: str = "export the model for shorter sequences",
+) -> list[onnx.NodeProto]:
+    """The nodes of all steps; a refusal of too many says `why` they are taken one by one, and the `way_out`."""
     s = Steps(context=context, node=node)
     backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(
         node.text("direction", "forward")
@@ -35,8 +39,8 @@ def recurrent_steps(context: StepContext, node: OnnxNode) -> list[onnx.NodeProto
     if steps * len(backwards) > MOST_STEPS:
         context.fail(
             node,
-            f"takes {steps * len(backwards)} steps, more than {MOST_STEPS}",
-            "export the model for shorter sequences, or with constant weights",
+            f"takes {steps * len(backwards)} steps one by one{why}, and {MOST_STEPS} is the most",
+            way_out,
         )
     x = s.add("Transpose", s.input(0), perm=[1, 0, 2]) if first else s.input(0)
     outputs: list[list[str]] = []
@@ -205,21 +209,3 @@ class _Direction:
         cell = s.add("Add", s.add("Mul", f, self.c), s.add("Mul", i, self.apply(1, c)))
         o = self.apply(0, o, s.add("Mul", p_o, cell) if p_o else "")
         return s.add("Mul", o, s.add(self.activations[2], cell)), cell
-
-
-def is_plain_lstm(context: FloatContext, node: OnnxNode) -> bool:
-    """Whether an LSTM is one of the template's: constant weights, no peepholes, clips or layout of its own."""
-    constants = all(
-        context.is_constant(node, i) for i in range(1, min(len(node.inputs), 5)) if node.inputs[i]
-    )
-    variants = node.integer("layout", 0) or node.integer("input_forget", 0) or "clip" in node.attributes
-    peepholes = len(node.inputs) > 7 and node.inputs[7]
-    float32 = context.tensor(node, 0).dtype is DType.FLOAT32
-    given = [a.decode() if isinstance(a, bytes) else str(a) for a in node.attributes.get("activations", ())]
-    usual = [name.lower() for name in given] == [name.lower() for name in DEFAULTS["LSTM"]] * (
-        len(given) // 3
-    )
-    if not (constants and float32 and usual) or variants or peepholes:
-        return False
-    lengths = context.array(node, 4, "sequence_lens")
-    return lengths is None or bool((lengths == context.tensor(node, 0).shape[0]).all())

@@ -68,11 +68,11 @@ def lstm_steps(
         time: Expr = t if direction == "forward" else steps - 1 - t
         step = _step(d, time, (gates, weight, h, c, y))
         around = seq(
-            _copy(f"start.h.{d}", h, (), h0, (d,)),
-            _copy(f"start.c.{d}", c, (), c0, (d,)),
-            nest([(t, steps)], seq(step, _copy(f"carry.{d}", h, (), y, (time, d)))),
-            _copy(f"end.h.{d}", yh, (d,), h, ()),
-            _copy(f"end.c.{d}", yc, (d,), c, ()),
+            copied_state(f"start.h.{d}", h, (), h0, (d,)),
+            copied_state(f"start.c.{d}", c, (), c0, (d,)),
+            nest([(t, steps)], seq(step, copied_state(f"carry.{d}", h, (), y, (time, d)))),
+            copied_state(f"end.h.{d}", yh, (d,), h, ()),
+            copied_state(f"end.c.{d}", yc, (d,), c, ()),
         )
         body.append(Alloc(buffer=h, body=Alloc(buffer=c, body=around)))
     return Program(name=name, parameters=(gates, weight, h0, c0, y, yh, yc), body=seq(*body))
@@ -114,10 +114,10 @@ def _step(d: int, time: Expr, buffers: tuple[Buffer, ...]) -> Stmt:
     return Alloc(buffer=total, body=seq(summed, nest([(n, batch), (j, hidden)], seq(cell, state))))
 
 
-def _copy(
+def copied_state(
     name: str, to: Buffer, at: tuple[Expr | int, ...], source: Buffer, of: tuple[Expr | int, ...]
 ) -> Stmt:
-    """One state [batch, hidden] as another."""
+    """One state [batch, hidden] as another, in loops `name`.n, `name`.j around the statement `name`."""
     n, j = Var(f"{name}.n"), Var(f"{name}.j")
     move = Assign(name=name, buffer=to, indices=to[(*at, n, j)].indices, value=source[(*of, n, j)])
     return nest([(n, to.shape[-2]), (j, to.shape[-1])], move)

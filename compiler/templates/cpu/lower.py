@@ -23,6 +23,7 @@ from ...graph.operators import (
     MaxPool,
     Normalization,
     Permute,
+    RecurrentSteps,
     Reduction,
     Relayout,
     Remap,
@@ -37,7 +38,19 @@ from ...target.cpu.machine import CpuTarget
 from ...te.ops.product import Matrices, product
 from ..expressions import Expression, computed, expression_of, has_expression
 from ..lowered_node import fused_expression, lowered_node
-from . import elementwise, generic, lstm, matmul, movement, reduction, relayout, resize, rows, winograd
+from . import (
+    elementwise,
+    generic,
+    lstm,
+    matmul,
+    movement,
+    recurrent,
+    reduction,
+    relayout,
+    resize,
+    rows,
+    winograd,
+)
 from .lower_int8 import lower_int8_node
 from .lower_sums import lower_convolution, lower_dense, lower_depthwise
 from .lowered import LoweredCpuNode, sketched
@@ -60,8 +73,9 @@ _KERNELS: Mapping[type, _Kernel] = MappingProxyType(
         Softmax: _Kernel(schedule=rows.schedule, tuned="softmax"),
         Normalization: _Kernel(schedule=rows.schedule, tuned="normalization"),
         Reduction: _Kernel(schedule=reduction.schedule, tuned="reduction"),
-        # Rules cannot tile the steps of an LSTM.
+        # Rules cannot tile the steps of recurrent layers.
         LstmSteps: _Kernel(schedule=lstm.schedule),
+        RecurrentSteps: _Kernel(schedule=recurrent.schedule),
         # Moves have nothing to choose but vectors.
         Permute: _Kernel(schedule=movement.schedule_permutation),
         Concatenate: _Kernel(schedule=movement.schedule),

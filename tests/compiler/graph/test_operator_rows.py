@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 import vdla
+from vdla.compiler.cpu_driver import RECURRENT
 from vdla.compiler.graph import onnx_import, qlinear
 from vdla.compiler.graph.abilities import EVERYTHING
 from vdla.compiler.graph.errors import ModelError, NodeError, NodeErrors
@@ -271,10 +272,11 @@ def float_models() -> Iterator[bytes]:
     yield built("Gemm", (2, 3), f(4, 3), f(4), transB=1)
     yield built("Gemm", (2, 3), (3, 4))
     yield built("MatMul", (2, 3), f(3, 4))
-    for layout in (0, 1):
-        yield built("LSTM", (5, 2, 3), f(1, 16, 3), f(1, 16, 4), outputs=3, hidden_size=4, layout=layout)
-    yield built("RNN", (5, 2, 3), f(1, 4, 3), f(1, 4, 4), hidden_size=4)
-    yield built("GRU", (5, 2, 3), f(1, 12, 3), f(1, 12, 4), hidden_size=4)
+    for kind, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
+        # As one kernel, between transpositions, and step by step.
+        for variant in ({}, {"layout": 1}, {"clip": 0.5}):
+            weights = f(1, gates * 4, 3), f(1, gates * 4, 4)
+            yield built(kind, (5, 2, 3), *weights, outputs=2, hidden_size=4, **variant)
     yield built("BatchNormalization", (1, 2, 3, 3), f(2), f(2), f(2), f(2))
     yield built("BatchNormalization", (1, 2, 3, 3), (2,), (2,), (2,), (2,))
     yield built("LayerNormalization", (2, 3), f(3), f(3))
@@ -358,7 +360,7 @@ def test_rows_of_the_float_tables_read_what_they_name(monkeypatch: pytest.Monkey
     for model in float_models():
         # One output is of integers, which the last step refuses.
         with suppress(ModelError):
-            float_import.import_float_model(model)
+            float_import.import_float_model(model, recurrent=RECURRENT)
     monkeypatch.undo()
     assert before == {table: getattr(float_import, table) for table in FLOAT_TABLES}
     compare(float_import, FLOAT_TABLES, asked)

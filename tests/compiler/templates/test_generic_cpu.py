@@ -15,8 +15,9 @@ from vdla.compiler.templates.cpu import generic
 NAMES = [
     name
     for name, program in every_operator.programs().items()
-    # Its states are outputs that it reads.
-    if name != "lstm" and not any(isinstance(node, Intrinsic) for node in walk(program))
+    # Their states are outputs that they read.
+    if name not in ("lstm", "rnn", "gru", "gru_reset_after")
+    and not any(isinstance(node, Intrinsic) for node in walk(program))
 ]
 
 

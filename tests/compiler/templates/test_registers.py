@@ -14,11 +14,13 @@ from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution
 from vdla.compiler.te.ops.lstm import lstm_steps
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
+from vdla.compiler.te.ops.recurrent import GATES, recurrent_steps
 from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 from vdla.compiler.templates.cpu import conv_transpose as conv_transpose_cpu
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 from vdla.compiler.templates.cpu import lstm as lstm_cpu
+from vdla.compiler.templates.cpu import recurrent as recurrent_cpu
 
 PROCESSORS = {
     "avx512": "-mtriple=x86_64-linux-gnu -mcpu=icelake-server",
@@ -105,3 +107,9 @@ def test_products(target):
 def test_lstm(target):
     program = lstm_steps(steps=3, batch=5, hidden=48)
     check(lstm_cpu.schedule(target, program), target)
+
+
+@pytest.mark.parametrize("cell", sorted(GATES))
+def test_recurrent(target, cell):
+    program = recurrent_steps(cell=cell, steps=3, batch=5, hidden=48)
+    check(recurrent_cpu.schedule(target, program), target)

@@ -1,0 +1,152 @@
+"""Models of one or two recurrent layers (GRU, RNN, LSTM) against ONNX Runtime, float32, and how long they compile.
+
+    python benchmarks/recurrent_layers.py [--only NAME ...] [--rounds N] [--json] [--write]
+
+Each is compiled as `vdla.compile(model, target="llvm")` does and called as a user calls it, on one thread; ONNX Runtime
+gets the same model and array. `ratio` is our time over the peer's: thread CPU time, interleaved in one process, the
+median over the rounds. Outputs are compared first. `compile` are thread CPU seconds without the cache. Layers are named
+after their kind, the numbers of a state and the steps; they read 40 numbers a step, for a batch of one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from time import thread_time
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from vdla.benchmarks.harness.case import Case, measure, relative_error
+from vdla.benchmarks.harness.peer import model_of, session, value
+from vdla.benchmarks.harness.results import write_results
+from vdla.compiler.cpu_driver import compile_cpu
+
+INPUTS = 40
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """So many layers, one behind the other, of `hidden` numbers over `steps` steps."""
+
+    kind: str
+    hidden: int
+    steps: int
+    count: int = 1
+    both: bool = False
+    reset_after: bool = True
+
+    def model(self) -> onnx.ModelProto:
+        """The layers with seeded weights, as PyTorch exports them."""
+        rng = np.random.default_rng(0)
+        directions, gates = 1 + self.both, GATES[self.kind]
+        nodes, constants = [], {}
+        data, width = "X", INPUTS
+        attributes: dict[str, Any] = {
+            "hidden_size": self.hidden,
+            "direction": "bidirectional" if self.both else "forward",
+        }
+        if self.kind == "GRU":
+            attributes["linear_before_reset"] = int(self.reset_after)
+        for layer in range(self.count):
+            shapes = {
+                f"W{layer}": (directions, gates * self.hidden, width),
+                f"R{layer}": (directions, gates * self.hidden, self.hidden),
+                f"B{layer}": (directions, 2 * gates * self.hidden),
+            }
+            for name, shape in shapes.items():
+                constants[name] = rng.normal(0, 0.1, shape).astype(np.float32)
+            nodes.append(helper.make_node(self.kind, [data, *shapes], [f"all{layer}"], **attributes))
+            width = directions * self.hidden
+            moved = f"moved{layer}"
+            nodes.append(helper.make_node("Transpose", [f"all{layer}"], [moved], perm=[0, 2, 1, 3]))
+            data = "Y" if layer == self.count - 1 else f"data{layer}"
+            constants["shape"] = np.array([0, 0, -1], np.int64)
+            nodes.append(helper.make_node("Reshape", [moved, "shape"], [data]))
+        return model_of(
+            nodes,
+            [value("X", (self.steps, 1, INPUTS))],
+            [value("Y", (self.steps, 1, width))],
+            constants,
+        )
+
+
+LAYERS = {
+    "GRU 32 x 12, two layers": Layers(kind="GRU", hidden=32, steps=12, count=2),
+    "GRU 256 x 64": Layers(kind="GRU", hidden=256, steps=64),
+    "GRU 256 x 64, reset before": Layers(kind="GRU", hidden=256, steps=64, reset_after=False),
+    "GRU 128 x 200": Layers(kind="GRU", hidden=128, steps=200),
+    "GRU 650 x 35": Layers(kind="GRU", hidden=650, steps=35),
+    "GRU 256 x 64, both ways": Layers(kind="GRU", hidden=256, steps=64, both=True),
+    "GRU 64 x 400": Layers(kind="GRU", hidden=64, steps=400),
+    "RNN 64 x 200": Layers(kind="RNN", hidden=64, steps=200),
+    "RNN 256 x 64": Layers(kind="RNN", hidden=256, steps=64),
+    "LSTM 64 x 200": Layers(kind="LSTM", hidden=64, steps=200),
+    "LSTM 256 x 64": Layers(kind="LSTM", hidden=256, steps=64),
+}
+
+
+def row_of(name: str, rounds: int) -> dict[str, Any]:
+    """A measured row."""
+    layers = LAYERS[name]
+    model = layers.model()
+    started = thread_time()
+    network = compile_cpu(model.SerializeToString())
+    seconds = thread_time() - started
+    peer = session(model)
+    feeds = {"X": np.random.default_rng(1).standard_normal((layers.steps, 1, INPUTS), dtype=np.float32)}
+    expected = np.asarray(peer.run(None, feeds)[0])
+    case = Case(
+        name=name,
+        threads=1,
+        operations=float(sum(launch.operations for launch in network.launches)),
+        error=relative_error(network.run(feeds)["Y"], expected),
+        ours=(lambda: network.run(feeds),),
+        peer=(lambda: peer.run(None, feeds),),
+    )
+    row = measure(case, rounds)
+    return {
+        "name": name,
+        "ours_ms": row.ours_ms,
+        "peer_ms": row.peer_ms,
+        "ratio": round(1 / row.ratio, 3),
+        "error": row.error,
+        "compile": round(seconds, 3),
+        "kernels": len(network.kernels),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=list(LAYERS), default=list(LAYERS))
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
+    options = parser.parse_args()
+    # What a process loads once is not the first layer's.
+    compile_cpu(Layers(kind="GRU", hidden=4, steps=2).model().SerializeToString()).close()
+    rows = []
+    for name in options.only:
+        rows.append(row_of(name, options.rounds))
+        if not options.json:
+            row = rows[-1]
+            print(
+                f"{name:28} ours {row['ours_ms']:8.4f} ms  peer {row['peer_ms']:8.4f} ms  ratio {row['ratio']:6.3f}  "
+                f"error {row['error']:.1e}  compiled in {row['compile']:.3f} s",
+                flush=True,
+            )
+    if options.write:
+        write_results("recurrent_layers", {"ratio_is": "our time over the peer's", "rows": rows})
+    if options.json:
+        print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()

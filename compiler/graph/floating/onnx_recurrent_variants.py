@@ -1,0 +1,83 @@
+"""Which recurrent layers have a kernel for all their steps, and what becomes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+from onnx import helper
+
+from ...ir.types import DType
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+from .onnx_recurrent_steps import DEFAULTS, FUNCTIONS, recurrent_steps
+from .onnx_steps import Steps
+
+
+def recurrent_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """What stands for a layer that has no kernel: of layout 1 the layer between transpositions, else all its steps."""
+    if node.integer("layout", 0):
+        return _transposed(context, node)
+    why, way_out = in_steps_since(context, node) or ("", "")
+    shorter = "export the model for shorter sequences"
+    return recurrent_steps(
+        context, node, why=f" as {why}", way_out=f"{way_out}, or {shorter}" if way_out else shorter
+    )
+
+
+def in_steps_since(context: FloatContext, node: OnnxNode) -> tuple[str, str] | None:
+    """Why a layer is taken step by step, and a way out; None where one kernel computes all its steps."""
+    kind = node.op_type
+    if kind not in context.recurrent:
+        return f"the target has no kernel for all steps of {kind}", "compile it for a processor"
+    for index, what in ((1, "W"), (2, "R"), (3, "B"), (4, "sequence_lens")):
+        if index < len(node.inputs) and node.inputs[index] and not context.is_constant(node, index):
+            return f"its input {what} is no constant", f"make {what} an initializer"
+    if context.tensor(node, 0).dtype is not DType.FLOAT32:
+        return "it is not float32", "export it in float32"
+    if node.integer("layout", 0):
+        return "it has layout 1", "export it with layout 0"
+    if kind == "LSTM" and node.integer("input_forget", 0):
+        return "it couples its gates (input_forget)", "export it without that"
+    if "clip" in node.attributes:
+        return "it clips its sums", "export it without clip"
+    if kind == "LSTM" and len(node.inputs) > 7 and node.inputs[7]:
+        return "it has peepholes P", "train it without them"
+    if not _activations_have_kernels(node):
+        return "of its activations", f"use {', '.join(DEFAULTS[kind])}"
+    lengths = context.array(node, 4, "sequence_lens")
+    if lengths is not None and (lengths != context.tensor(node, 0).shape[0]).any():
+        return "its sequences end earlier (sequence_lens)", ""
+    return None
+
+
+def activations_of(node: OnnxNode) -> tuple[str, ...]:
+    """The names of a layer's activations of all directions, as ONNX writes them, where FUNCTIONS has them."""
+    count = 2 if node.text("direction", "forward") == "bidirectional" else 1
+    given: Sequence[object] = node.attributes.get("activations", DEFAULTS[node.op_type] * count)
+    names = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in given]
+    known = {name.lower(): name for name in FUNCTIONS}
+    return tuple([known.get(name.lower(), name) for name in names])
+
+
+def _activations_have_kernels(node: OnnxNode) -> bool:
+    default, names = DEFAULTS[node.op_type], activations_of(node)
+    if node.op_type == "LSTM":
+        return names == default * (len(names) // len(default))
+    return not len(names) % len(default) and all(name in FUNCTIONS for name in names)
+
+
+def _transposed(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """A layer of layout 1, whose inputs, states and outputs have the batch first, in words of one of layout 0."""
+    s = Steps(context=context, node=node)
+    inputs = list(node.inputs)
+    for index in (0, 5, 6):
+        if s.input(index):
+            inputs[index] = s.add("Transpose", s.input(index), perm=[1, 0, 2])
+    outputs = [f"{node.name}/{name}" if name else "" for name in node.outputs]
+    attributes = {name: value for name, value in node.attributes.items() if name != "layout"}
+    s.nodes.append(helper.make_node(node.op_type, inputs, outputs, name=node.name, **attributes))
+    for index, (inner, output) in enumerate(zip(outputs, node.outputs, strict=True)):
+        if output:
+            s.add("Transpose", inner, output=output, perm=[2, 0, 1, 3] if index == 0 else [1, 0, 2])
+    return s.nodes

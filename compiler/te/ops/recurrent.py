@@ -1,0 +1,226 @@
+"""Layers of gated recurrent units and of plain recurrent ones, as ONNX's GRU and RNN define them.
+
+As of an LSTM (`lstm`), a layer is two programs: `dense` for the products of all steps' inputs with W at once, and
+`recurrent_steps` for what one step after the other must compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from ...ir.expr import Buffer, Expr, Var, equal
+from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.types import DType
+from ..scalars import Scalar, relu, sigmoid, softplus, softsign, tanh
+from .lstm import Direction, copied_state
+
+Cell = Literal["RNN", "GRU", "GRU, reset after"]
+"""What a step computes. "GRU, reset after" is ONNX's GRU with linear_before_reset = 1."""
+GATES: Mapping[Cell, int] = MappingProxyType({"RNN": 1, "GRU": 3, "GRU, reset after": 3})
+UPDATE, RESET, NEW = range(3)
+"""The gates of a GRU in ONNX's order "zrh"."""
+FUNCTIONS = MappingProxyType(
+    {"Relu": relu, "Tanh": tanh, "Sigmoid": sigmoid, "Softsign": softsign, "Softplus": softplus}
+)
+"""Activations without numbers of their own, by ONNX's names."""
+_F32 = DType.FLOAT32
+
+
+def split_bias(cell: Cell, bias: np.ndarray | None, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """What is added to the inputs' products, and what is added to those of the states before RESET takes its share.
+
+    ONNX's bias B is [directions, 2 * gates * hidden]; `shape` is (directions, hidden). The first result is [directions,
+    gates, hidden], the second [directions, hidden], zeros for other cells than "GRU, reset after".
+    """
+    directions, hidden = shape
+    both = np.zeros((directions, 2, GATES[cell], hidden), np.float32)
+    if bias is not None:
+        both = bias.reshape(both.shape).copy()
+    behind = np.zeros((directions, hidden), np.float32)
+    if cell == "GRU, reset after":
+        behind = both[:, 1, NEW].copy()
+        both[:, 1, NEW] = 0
+    return both.sum(axis=1), behind
+
+
+def recurrent_parts(cell: Cell, r: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The weights of `recurrent_steps` from ONNX's R [directions, gates * hidden, hidden]: [directions, hidden, gates,
+    hidden], those of the gate NEW apart where the cell is "GRU"."""
+    directions, _, hidden = r.shape
+    gates = r.reshape(directions, GATES[cell], hidden, hidden).transpose(0, 3, 1, 2)
+    parts = (gates[:, :, :NEW], gates[:, :, NEW:]) if cell == "GRU" else (gates,)
+    return tuple([np.ascontiguousarray(part) for part in parts])
+
+
+def recurrent_steps(
+    *,
+    cell: Cell,
+    steps: int,
+    batch: int,
+    hidden: int,
+    directions: Sequence[Direction] = ("forward",),
+    activations: Sequence[tuple[str, ...]] = (),
+    name: str = "recurrent",
+) -> Program:
+    """The states of a GRU or RNN layer, given each step's inputs times W; `activations` of each direction are one (RNN)
+    or two (GRU) names of FUNCTIONS, ONNX's defaults unless given.
+
+        RNN                H[t] = tanh(G[t] + H[t - 1] @ R)
+        GRU                z, r = sigmoid(G[t] + H[t - 1] @ R)       n = tanh(G[t] + (r * H[t - 1]) @ RN)
+        GRU, reset after   z, r = sigmoid(G[t] + H[t - 1] @ R)       n = tanh(G[t] + r * (H[t - 1] @ R + BN))
+                           H[t] = (1 - z) * n + z * H[t - 1]
+
+    Parameters, with D directions and g gates: G [steps, batch, D, g, hidden], which is X [steps * batch, inputs] times
+    W plus the first result of `split_bias`; R, and RN of "GRU", of `recurrent_parts`; BN [D, hidden] of "GRU, reset
+    after"; H0 [D, batch, hidden]; Y [steps, D, batch, hidden] and YH [D, batch, hidden] as ONNX's outputs Y and Y_h.
+    For each direction d: intermediate h.d [batch, hidden] (statement "start.h.d"), in loop t.d the stages of a step,
+    "carry.d", and at the end "end.h.d". A stage s is called d or, of "GRU" the one that computes z and r * H,
+    reset.d: `sum.s` [batch, gates, hidden] (statement "product.s", loops product.s.n, q, j, k), then loops n.s, j.s
+    around the statements of a state.
+    """
+    count, gates = len(directions), GATES[cell]
+    activations = activations or (("Tanh",) if cell == "RNN" else ("Sigmoid", "Tanh"),) * count
+    given = Buffer(name="G", shape=(steps, batch, count, gates, hidden), dtype=_F32)
+    weight = Buffer(
+        name="R", shape=(count, hidden, gates - 1 if cell == "GRU" else gates, hidden), dtype=_F32
+    )
+    new = Buffer(name="RN", shape=(count, hidden, 1, hidden), dtype=_F32)
+    behind = Buffer(name="BN", shape=(count, hidden), dtype=_F32)
+    h0, yh = (Buffer(name=n, shape=(count, batch, hidden), dtype=_F32) for n in ("H0", "YH"))
+    y = Buffer(name="Y", shape=(steps, count, batch, hidden), dtype=_F32)
+    own = {"RNN": (), "GRU": (new,), "GRU, reset after": (behind,)}[cell]
+    body: list[Stmt] = []
+    for d, direction in enumerate(directions):
+        h = Buffer(name=f"h.{d}", shape=(batch, hidden), dtype=_F32)
+        t = Var(f"t.{d}")
+        time: Expr = t if direction == "forward" else steps - 1 - t
+        step = {"RNN": _rnn, "GRU": _gru, "GRU, reset after": _gru_reset_after}[cell](
+            _Step(d, time, given, (weight, *own), h, y, activations[d])
+        )
+        around = seq(
+            copied_state(f"start.h.{d}", h, (), h0, (d,)),
+            nest([(t, steps)], seq(step, copied_state(f"carry.{d}", h, (), y, (time, d)))),
+            copied_state(f"end.h.{d}", yh, (d,), h, ()),
+        )
+        body.append(Alloc(buffer=h, body=around))
+    return Program(name=name, parameters=(given, weight, *own, h0, y, yh), body=seq(*body))
+
+
+class _Step:
+    """One step of direction `d`: its buffers, and the loops of its stages."""
+
+    def __init__(
+        self,
+        d: int,
+        time: Expr,
+        given: Buffer,
+        weights: tuple[Buffer, ...],
+        h: Buffer,
+        y: Buffer,
+        activations: tuple[str, ...],
+    ) -> None:
+        self.d, self.time, self.given, self.weights, self.h, self.y = d, time, given, weights, h, y
+        self.functions = [FUNCTIONS[name] for name in activations]
+        self.batch, self.hidden = h.shape
+
+    def state(self, value: Expr, n: Var, j: Var) -> Assign:
+        """Y of this step."""
+        return Assign(
+            name=f"state.{self.d}",
+            buffer=self.y,
+            indices=self.y[self.time, self.d, n, j].indices,
+            value=value,
+        )
+
+    def activated(self, index: int, value: Scalar) -> Expr:
+        """An activation."""
+        return self.functions[index](value)  # type: ignore[arg-type]
+
+    def intermediate(self, name: str) -> Buffer:
+        """Numbers of all cells, between stages or statements."""
+        return Buffer(name=f"{name}.{self.d}", shape=(self.batch, self.hidden), dtype=_F32)
+
+    def loops(self, label: str) -> tuple[Var, Var]:
+        """The variables around a stage's cells."""
+        return Var(f"n.{label}"), Var(f"j.{label}")
+
+    def total(self, label: str, gates: int) -> Buffer:
+        """The sums of a stage."""
+        return Buffer(name=f"sum.{label}", shape=(self.batch, gates, self.hidden), dtype=_F32)
+
+    def stage(self, label: str, total: Buffer, source: Buffer, weight: Buffer, *cells: Stmt) -> Stmt:
+        """Sums of `source` times a weight, then `cells` in the loops of `label`."""
+        n, q, j, k = (Var(f"product.{label}.{v}") for v in ("n", "q", "j", "k"))
+        product = Reduce(
+            name=f"product.{label}",
+            op="add",
+            buffer=total,
+            indices=(n, q, j),
+            value=source[n, k] * weight[self.d, k, q, j],
+            first=equal(k, 0),
+        )
+        loops = [(n, self.batch), (q, total.shape[1]), (j, self.hidden), (k, self.hidden)]
+        around = list(zip(self.loops(label), (self.batch, self.hidden), strict=True))
+        return Alloc(buffer=total, body=seq(nest(loops, product), nest(around, seq(*cells))))
+
+
+def _rnn(s: _Step) -> Stmt:
+    label = str(s.d)
+    n, j = s.loops(label)
+    total = s.total(label, 1)
+    value = s.activated(0, total[n, 0, j] + s.given[s.time, n, s.d, 0, j])
+    return s.stage(label, total, s.h, s.weights[0], s.state(value, n, j))
+
+
+def _gru(s: _Step) -> Stmt:
+    label = f"reset.{s.d}"
+    n, j = s.loops(label)
+    total, update, kept = s.total(label, 2), s.intermediate("update"), s.intermediate("kept")
+
+    def gate(number: int) -> Expr:
+        return s.activated(0, total[n, number, j] + s.given[s.time, n, s.d, number, j])
+
+    first = s.stage(
+        label,
+        total,
+        s.h,
+        s.weights[0],
+        Assign(name=f"update.{s.d}", buffer=update, indices=(n, j), value=gate(UPDATE)),
+        Assign(name=f"kept.{s.d}", buffer=kept, indices=(n, j), value=gate(RESET) * s.h[n, j]),
+    )
+    label = str(s.d)
+    n, j = s.loops(label)
+    total = s.total(label, 1)
+    new = s.activated(1, total[n, 0, j] + s.given[s.time, n, s.d, NEW, j])
+    state = s.state(_mixed(update[n, j], new, s.h[n, j]), n, j)
+    second = s.stage(label, total, kept, s.weights[1], state)
+    return Alloc(buffer=update, body=Alloc(buffer=kept, body=seq(first, second)))
+
+
+def _gru_reset_after(s: _Step) -> Stmt:
+    label = str(s.d)
+    n, j = s.loops(label)
+    total, update = s.total(label, 3), s.intermediate("update")
+
+    def gate(number: int) -> Expr:
+        return s.activated(0, total[n, number, j] + s.given[s.time, n, s.d, number, j])
+
+    inner = gate(RESET) * (total[n, NEW, j] + s.weights[1][s.d, j])
+    new = s.activated(1, s.given[s.time, n, s.d, NEW, j] + inner)
+    step = s.stage(
+        label,
+        total,
+        s.h,
+        s.weights[0],
+        Assign(name=f"update.{s.d}", buffer=update, indices=(n, j), value=gate(UPDATE)),
+        s.state(_mixed(update[n, j], new, s.h[n, j]), n, j),
+    )
+    return Alloc(buffer=update, body=step)
+
+
+def _mixed(update: Expr, new: Expr, old: Expr) -> Expr:
+    return (1.0 - update) * new + update * old

@@ -1,0 +1,120 @@
+"""Steps of recurrent layers on a CPU: register tiles of the gates of some vectors of cells, which then update them.
+
+R is packed in panels of one tile's cells; all rows of the batch pass over a panel while it is in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...ir.stmt import Program
+from ...ir.types import DType
+from ...schedule import Schedule
+from ...target.cpu.machine import CpuTarget
+from ...te.blocks import ceil_div
+from .borders import peel_ragged
+from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles
+from .vectors import GRAIN, vectorize_loop
+
+HELD = 2
+"""Registers that stay with constants of the cells' functions over the products: with fewer, sums are spilled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A tile is `rows` of the batch x `vectors` vectors of cells, of all gates that its stage computes."""
+
+    rows: int
+    vectors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What a step computes at once: statement "product.`label`" sums in `sum.label` [batch, gates, hidden] the products
+    with the parameter `weight` [directions, hidden, gates, hidden], and loops n.label, j.label go over the cells."""
+
+    label: str
+    weight: str
+    gates: int
+
+
+def choose_knobs(target: CpuTarget, batch: int, hidden: int, gates: int) -> Knobs:
+    """Defaults for any size."""
+    columns = ceil_div(hidden, target.lanes(DType.FLOAT32))
+    sizes = (1, batch, columns)
+    grid = np.meshgrid(
+        np.arange(1, min(columns, LATENCY_SUMS // gates) + 1),
+        np.arange(1, min(batch, MAXIMUM_ROWS) + 1),
+        indexing="ij",
+    )
+    vectors, rows = (axis.ravel() for axis in grid)
+    others = replace(target, vector_registers=target.vector_registers - HELD)
+    kept = fits(others, rows, gates * vectors) | ((rows == 1) & (vectors == 1))
+    cost = tile_cycles(sizes, (1, rows, vectors), hidden, split=gates)
+    best = int(np.argmin(np.where(kept, cost, np.inf)))
+    return Knobs(rows=int(rows[best]), vectors=int(vectors[best]))
+
+
+def schedule_steps(
+    target: CpuTarget,
+    program: Program,
+    stages: Sequence[Stage],
+    copies: Sequence[str],
+    *,
+    knobs: Knobs | None = None,
+    parallel: bool = False,
+) -> Schedule:
+    """A program of steps for any size; weights are packed, see `schedule.pack`. `copies` are the statements that move
+    states; `knobs` are those of all stages, by default each has its own.
+
+    `parallel`: the tiles of a stage run on the threads of the kernel's pool."""
+    _, _, batch, hidden = next(p.shape for p in program.parameters if p.name == "Y")
+    lanes = target.lanes(DType.FLOAT32)
+    s = Schedule(program)
+    widths: dict[str, int] = {}
+    for stage in stages:
+        chosen = knobs or choose_knobs(target, batch, hidden, stage.gates)
+        width = widths[stage.weight] = lanes * chosen.vectors
+        cells, j = s.split(f"j.{stage.label}", width)
+        rows, n = s.split(f"n.{stage.label}", chosen.rows)
+        s.reorder(cells, rows, n, j)
+        product = f"product.{stage.label}"
+        s.compute_at(product, rows)
+        s.set_scope(f"sum.{stage.label}", "register")
+        vector, lane = s.split(j, lanes)
+        sum_vector, sum_lane = s.split(f"{product}.j", lanes)
+        s.reorder(f"{product}.k", f"{product}.n", f"{product}.q", sum_vector, sum_lane)
+        for loop in (n, vector, f"{product}.n", f"{product}.q", sum_vector):
+            s.unroll(loop)
+        s.vectorize(lane)
+        s.vectorize(sum_lane)
+        s.decompose_reduction(product, f"{product}.k")
+        if parallel and hidden > width and batch * hidden * hidden >= GRAIN:
+            s.parallel(cells)
+    for copy in copies:
+        vectorize_loop(s, target, f"{copy}.j", hidden)
+    for weight, width in widths.items():
+        s.pack(weight, ((3, width),), (0, 3, 1, 2, 4))
+    for stage in stages:
+        peel_ragged(s, f"j.{stage.label}.0", f"n.{stage.label}.0")
+    return s
+
+
+def schedule(
+    target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
+) -> Schedule:
+    """`te.ops.recurrent.recurrent_steps` for any size."""
+    shapes = {p.name: p.shape for p in program.parameters}
+    directions, gates = range(shapes["R"][0]), shapes["R"][2]
+    stages: list[Stage] = []
+    for d in directions:
+        if "RN" in shapes:
+            stages.append(Stage(label=f"reset.{d}", weight="R", gates=gates))
+            stages.append(Stage(label=str(d), weight="RN", gates=1))
+        else:
+            stages.append(Stage(label=str(d), weight="R", gates=gates))
+    copies = [f"{copy}.{d}" for d in directions for copy in ("start.h", "carry", "end.h")]
+    return schedule_steps(target, program, stages, copies, knobs=knobs, parallel=parallel)
