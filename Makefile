@@ -60,3 +60,11 @@ $(VENV)/.installed-check: pyproject.toml | $(VENV)/.made
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $(VENV)/.installed-check $@
+
+# For networks of PyTorch alone (benchmarks/exported_networks.py): torch, which nothing else of the project needs.
+TORCH_VENV := .venv-torch
+$(TORCH_VENV)/.installed: pyproject.toml
+	@$(PYTHON) -m venv $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[check]" \
+	  torch torchvision onnxscript transformers
+	@touch $@

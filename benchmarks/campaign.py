@@ -39,6 +39,7 @@ STEPS = (
     Step("mutations_8x8", "the same of a machine nothing was tuned on", (
         "benchmarks/mutations.py", "--machine", "8x8, all extensions", "--seeds", "2", "--write",
     )),
+    Step("python_mutants", "one-line mutants of the Python sources", ("benchmarks/python_mutants.py", "--write")),
 )  # fmt: skip
 
 

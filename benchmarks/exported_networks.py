@@ -1,0 +1,139 @@
+"""Forty networks of PyTorch as users export and quantize them today, divided between accelerator and processor.
+
+    make .venv-torch/.installed
+    .venv-torch/bin/python benchmarks/exported_networks.py make FOLDER [NAME ...]
+    .venv/bin/python benchmarks/exported_networks.py run FOLDER [NAME ...] [--config vta] [--write]
+
+`make` needs torch, torchvision and transformers: it writes FOLDER/NAME.onnx by PyTorch's current exporter
+(`torch.onnx.export(..., dynamo=True)`) and FOLDER/NAME.u8s8.onnx by ONNX Runtime's default recipe (preprocessing, then
+static quantization in QDQ form: uint8 activations, int8 weights by channel). Weights and calibration inputs are seeded,
+nothing is downloaded, files that are already there are kept.
+
+`run` gives each quantized network to `vdla run --target vdla,llvm`, which compares its outputs with ONNX Runtime's, in
+a process of its own: a crash, a run of over LIMIT seconds and a wrong output each become a row. With `--write` the rows
+go to benchmarks/results/exported_networks.json. Exits 1 unless every network ran with right outputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vdla.benchmarks.harness.quantized import quantize_qdq
+from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.torch_modules import NETWORKS
+
+RESULTS_NAME = "exported_networks"
+WEIGHTS_SEED = 1
+CALIBRATION_SEED = 2
+CALIBRATIONS = 2
+LIMIT = 600
+"""Seconds that one network may take, its compilation and simulation included."""
+
+
+def make(folder: Path, names: Sequence[str]) -> None:
+    """Exports and quantizes the networks that are not yet in the folder."""
+    torch = import_module("torch")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        plain, quantized = folder / f"{name}.onnx", folder / f"{name}.u8s8.onnx"
+        if quantized.exists():
+            continue
+        torch.manual_seed(WEIGHTS_SEED)
+        module, arrays = NETWORKS[name]()
+        tensors = tuple(torch.from_numpy(array) for array in arrays)
+        program = torch.onnx.export(module.eval(), tensors, dynamo=True, verbose=False)
+        program.save(str(plain))
+        inputs = [info.name for info in program.model_proto.graph.input]
+        quantize_qdq(plain, quantized, calibration(inputs, arrays))
+        print(quantized, flush=True)
+
+
+def calibration(inputs: Sequence[str], arrays: Sequence[np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """Seeded inputs like `arrays`: normal noise for real numbers, the same integers in another order."""
+    rng = np.random.default_rng(CALIBRATION_SEED)
+
+    def like(array: np.ndarray) -> np.ndarray:
+        if array.dtype.kind == "f":
+            return rng.standard_normal(array.shape).astype(array.dtype)
+        return rng.permutation(array.ravel()).reshape(array.shape)
+
+    return [
+        {name: like(array) for name, array in zip(inputs, arrays, strict=True)} for _ in range(CALIBRATIONS)
+    ]
+
+
+def measure(path: Path, config: str) -> dict[str, Any]:
+    """The row of one quantized network: how its run ended, and what the command said of its outputs."""
+    command = [sys.executable, "-m", "vdla.codesign.cli.main", "run", str(path), "--target", "vdla,llvm"]
+    started = time.monotonic()
+    row: dict[str, Any] = {"name": path.name.partition(".")[0]}
+    try:
+        done = subprocess.run(
+            [*command, "--config", config, "--json"],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return row | {"right": False, "ended": f"took over {LIMIT} s"}
+    row["seconds"] = round(time.monotonic() - started, 1)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        return row | {"right": False, "ended": f"exit {done.returncode}", "message": lines[-1][-400:]}
+    report = json.loads(done.stdout)
+    return row | {"right": True, "ended": "exit 0", "check": report["check"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("action", choices=("make", "run"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}; else all")
+    parser.add_argument("--config", default="vta")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in NETWORKS]:
+        parser.error(f"there is no network {unknown[0]}; there are {', '.join(NETWORKS)}")
+    names = arguments.names or list(NETWORKS)
+    if arguments.action == "make":
+        warnings.simplefilter("ignore")
+        make(arguments.folder, names)
+        return
+    rows = []
+    for name in names:
+        path = arguments.folder / f"{name}.u8s8.onnx"
+        if not path.exists():
+            parser.error(
+                f"{path} is missing: run `exported_networks.py make` first, in the environment of torch"
+            )
+        row = measure(path, arguments.config)
+        rows.append(row)
+        verdict = "right" if row["right"] else f"{row['ended']} {row.get('message', '')}"
+        print(f"{name:20} {row.get('seconds', LIMIT):6.1f} s  {verdict}", flush=True)
+    right = sum(row["right"] for row in rows)
+    print(f"{right} of {len(rows)} ran on accelerator and processor with right outputs")
+    if arguments.write:
+        write_results(RESULTS_NAME, {"config": arguments.config, "right": right, "rows": rows})
+    sys.exit(right < len(rows))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ImportError as error:
+        print(f"error: {error}; make .venv-torch/.installed builds the environment", file=sys.stderr)
+        sys.exit(2)
