@@ -1,13 +1,13 @@
 """Forty networks of PyTorch as users export and quantize them today, divided between accelerator and processor.
 
     make .venv-torch/.installed
-    .venv-torch/bin/python benchmarks/exported_networks.py make FOLDER [NAME ...]
-    .venv/bin/python benchmarks/exported_networks.py run FOLDER [NAME ...] [--config vta] [--write]
+    .venv-torch/bin/python -m vdla.benchmarks.exported_networks make FOLDER [NAME ...]
+    .venv/bin/python -m vdla.benchmarks.exported_networks run FOLDER [NAME ...] [--config vta] [--write]
 
-`make` needs torch, torchvision and transformers: it writes FOLDER/NAME.onnx by PyTorch's current exporter
-(`torch.onnx.export(..., dynamo=True)`) and FOLDER/NAME.u8s8.onnx by ONNX Runtime's default recipe (preprocessing, then
-static quantization in QDQ form: uint8 activations, int8 weights by channel). Weights and calibration inputs are seeded,
-nothing is downloaded, files that are already there are kept.
+`make` needs torch, torchvision and transformers; run it with -m, since this folder has a transformers.py of its own. It
+writes FOLDER/NAME.onnx by PyTorch's current exporter (`torch.onnx.export(..., dynamo=True)`) and FOLDER/NAME.u8s8.onnx
+by ONNX Runtime's default recipe (preprocessing, then static quantization in QDQ form: uint8 activations, int8 weights
+by channel). Weights and calibration inputs are seeded, nothing is downloaded, files that are already there are kept.
 
 `run` gives each quantized network to `vdla run --target vdla,llvm`, which compares its outputs with ONNX Runtime's, in
 a process of its own: a crash, a run of over LIMIT seconds and a wrong output each become a row. With `--write` the rows
@@ -75,7 +75,8 @@ def calibration(inputs: Sequence[str], arrays: Sequence[np.ndarray]) -> list[dic
 
 def measure(path: Path, config: str) -> dict[str, Any]:
     """The row of one quantized network: how its run ended, and what the command said of its outputs."""
-    command = [sys.executable, "-m", "vdla.codesign.cli.main", "run", str(path), "--target", "vdla,llvm"]
+    program = "from vdla.codesign.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "run", str(path), "--target", "vdla,llvm"]
     started = time.monotonic()
     row: dict[str, Any] = {"name": path.name.partition(".")[0]}
     try:
