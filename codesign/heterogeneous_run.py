@@ -24,7 +24,7 @@ from vdla.compiler.runtime.heterogeneous_network import (
     RegionTime,
     run_region,
 )
-from vdla.util.errors import UserError
+from vdla.util.errors import CodeError, UserError
 
 from .cpu_alone import CpuAlone
 from .divided_run import DividedRun
@@ -99,6 +99,8 @@ def run_launches(
     for feeds in launches:
         try:
             results.append(network.run(feeds, threads=threads))
+        except CodeError:
+            raise
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         on_launch()

@@ -23,7 +23,7 @@ from vdla.compiler.runtime.executor import run as execute
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.isa.config import Config, load_config
 from vdla.sim import SimulationResult, simulate
-from vdla.util.errors import UserError
+from vdla.util.errors import CodeError, UserError
 from vdla.verify.random_programs import random_program
 
 from .evaluate import (
@@ -87,8 +87,8 @@ def ways_out(path: Path) -> Iterator[None]:
     else there is to do."""
     try:
         yield
-    except InvalidModelError:
-        # No target takes it, in whatever form.
+    except (InvalidModelError, CodeError):
+        # No target takes such a model, in whatever form; and a schedule that the compiler got wrong is a defect.
         raise
     except (NodeError, DoesNotFitError) as error:
         raise UserError(f"{_naming(path, error)}; or {DIVIDE}") from None

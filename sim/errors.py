@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from vdla.util.errors import CodeError
 
-class SimulationError(Exception):
+
+class SimulationError(CodeError):
     """The program, as it is, does not run to its end on this machine."""
 
 

@@ -10,6 +10,7 @@ Every name is imported when it is first used, so that `import vdla` itself takes
 """
 
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'vdla' has no attribute {name!r}")
     value = getattr(import_module(_HOME_OF[name]), name)
+    if isinstance(value, FunctionType):
+        value = import_module("vdla.util.arguments").checked(value, f"vdla.{name}")
     globals()[name] = value
     return value
 

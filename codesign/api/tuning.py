@@ -65,6 +65,8 @@ def tune(
 
     model = Path(subject) if isinstance(subject, str | Path) else None
     names = [] if isinstance(subject, str | Path) else list(subject)
+    if model is None and not names:
+        raise UserError("subject names no workload; give a model's file, or workloads, as ['conv2d:C2']")
     file = Path(records)
     if file.exists() and file.stat().st_size:
         raise UserError(f"{file} holds records already; name another file")

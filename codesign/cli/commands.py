@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import typer
 
-from vdla.util.errors import UserError
+from vdla.util.errors import CodeError, UserError
 from vdla.util.printable import printable
 
 from . import (
@@ -74,6 +74,9 @@ def run_command(arguments: Sequence[str]) -> int:
             _command().invoke(context)
     except typer.Exit as end:
         return end.exit_code
+    except CodeError:
+        # No command takes schedules: the toolkit's own was wrong.
+        raise
     except UserError as error:
         raise Stopped(printable(error), 2) from None
     except OSError as error:

@@ -14,7 +14,7 @@ from vdla.compiler.tune.measure.network_vdla import Settings
 from vdla.compiler.tune.measure.package_identity import compiler_identity, sources_digest
 from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
-from vdla.util.errors import UserError
+from vdla.util.errors import CodeError, UserError
 
 from ..technology.area import structure_of
 from ..technology.components import Components
@@ -96,7 +96,9 @@ def evaluate(
     for network in networks:
         try:
             found[network.name] = _launch(config, network, components, effort)
-        except (UserError, SimulationError) as error:
+        except UserError as error:
+            if isinstance(error, CodeError) and not isinstance(error, SimulationError):
+                raise
             return Figures(failed=f"{network.name}: {error}")
     return replace(figures_of_machine(config, components), networks=found)
 

@@ -33,7 +33,7 @@ from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.heterogeneous_network import CompiledRegion, time_region
 from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
-from vdla.util.errors import UserError
+from vdla.util.errors import CodeError, UserError
 
 from ..technology.components import Components
 from ..technology.energy import energy_by_unit
@@ -129,7 +129,9 @@ class Evaluator:
             proto = self.calibrated.write(decisions).proto
             sqnr, top1 = self._error(proto)
             return self._cost(proto, sqnr, top1)
-        except (UserError, SimulationError) as error:
+        except UserError as error:
+            if isinstance(error, CodeError) and not isinstance(error, SimulationError):
+                raise
             return Figures(failed=str(error))
 
     def exact_sqnr(self, proto: onnx.ModelProto) -> float:

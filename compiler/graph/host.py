@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vdla.isa.arithmetic import dequantize, quantize
@@ -12,6 +14,18 @@ from .graph import Graph, GraphInput, GraphOutput
 
 class InputError(UserError):
     """An input array that is missing, unknown, or of the wrong shape or type."""
+
+
+def arrays_by_name(given: object) -> Mapping[str, np.ndarray]:
+    """What a caller hands in as inputs, which is a mapping of numpy arrays. Raises InputError for anything else."""
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"inputs must be a dictionary of numpy arrays by name, as in {{'x': array}}, not {type(given).__name__}"
+        )
+    for name, array in given.items():
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"input '{name}' must be a numpy array, not {type(array).__name__}")
+    return given
 
 
 def store_inputs(graph: Graph, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from vdla.util.errors import CodeError
+
 from .affine import LinearForm, linear_form
 from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
 from .interp import Functions
 from .iteration_axes import Place
 
 
-class EvaluateError(Exception):
+class EvaluateError(CodeError):
     """A program that only the interpreter can run: of integers, with intrinsics, with sums that begin in the middle."""
 
 

@@ -7,11 +7,22 @@ do.
 
 from __future__ import annotations
 
+import math
+import reprlib
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from vdla.util.errors import CodeError
 
 from .quick_init import quick_init
 from .types import DType
+
+
+class OperandError(CodeError, TypeError, ValueError):
+    """A value that no expression can hold: of another kind than numbers and expressions, or beyond its type's range."""
+
 
 Operator: TypeAlias = Literal["+", "-", "*", "//", "%", "min", "max", "<", "<=", "==", "!=", "and", "or"]
 OPERATORS: tuple[str, ...] = get_args(Operator)
@@ -27,6 +38,9 @@ class Operand:
     """
 
     __slots__ = ("kept_form", "kept_loads", "kept_variables")
+
+    called: ClassVar[str] = "an expression (of a tensor A an element, as A[i, j])"
+    """How messages about arguments call it."""
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("+", self, other)
@@ -177,7 +191,8 @@ FIRST = Var("first", DType.BOOL)
 
 
 def dtype_of(expr: Expr) -> DType:
-    """The dtype of an expression; operands are assumed to agree (verify checks that they do)."""
+    """The dtype of an expression; operands are assumed to agree (verify checks that they do). OperandError for anything
+    else."""
     while True:
         match expr:
             case Const() | Var() | Cast() | Call():
@@ -190,6 +205,8 @@ def dtype_of(expr: Expr) -> DType:
                 expr = b if isinstance(a, Const) and not isinstance(b := expr.b, Const) else a
             case Select(then=then):
                 expr = then
+            case _:
+                raise _no_operand(expr)
 
 
 def index(value: ExprLike) -> Expr:
@@ -198,12 +215,23 @@ def index(value: ExprLike) -> Expr:
 
 
 def wrap(value: ExprLike, dtype: DType) -> Expr:
-    """`value` as an expression, Python numbers as constants of `dtype`."""
+    """`value` as an expression, Python numbers as constants of `dtype`. OperandError for anything else."""
     if isinstance(value, Const | Var | Binary | Cast | Select | Load | Call):
         return value
     if isinstance(value, bool | int | float):
         return Const(_represent(value, dtype), dtype)
-    raise TypeError(f"cannot use {value!r} in an IR expression")
+    raise _no_operand(value)
+
+
+def _no_operand(value: object) -> OperandError:
+    if isinstance(value, Buffer):
+        places = ", ".join("ijklmnop"[: len(value.shape)])
+        return OperandError(
+            f"{value.name} is a whole tensor; an expression takes an element, as {value.name}[{places}]"
+        )
+    return OperandError(
+        f"cannot use {reprlib.repr(value)} ({type(value).__name__}) in an expression; give an expression or a number"
+    )
 
 
 def binary(op: Operator, left: ExprLike, right: ExprLike) -> Expr:
@@ -307,21 +335,33 @@ def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Expr:
 
 def _holds(dtype: DType, value: int) -> bool:
     """Whether casting an integer constant to `dtype` is exact or a plain rounding."""
-    if dtype is DType.BOOL:
+    if dtype is DType.BOOL or dtype.is_code:
         return False
     return dtype.is_float or dtype.limits[0] <= value <= dtype.limits[1]
 
 
 def _represent(value: int | float, dtype: DType) -> int | float:
-    """A Python number as the value of a constant of `dtype`; ValueError if it does not fit."""
+    """A Python number as the value of a constant of `dtype`; OperandError if it does not fit."""
     if dtype.is_float:
-        return float(dtype.numpy.type(value))
+        return _rounded(value, dtype)
     if dtype is DType.BOOL:
         return bool(value)
+    if dtype.is_code:
+        raise OperandError(f"{value} is not a value of {dtype}, which holds codes alone")
     low, high = dtype.limits
-    if value != int(value) or not low <= value <= high:
-        raise ValueError(f"{value} is not a value of {dtype}")
+    if not math.isfinite(value) or value != int(value) or not low <= value <= high:
+        raise OperandError(f"{value} is not a value of {dtype}")
     return int(value)
+
+
+def _rounded(value: int | float, dtype: DType) -> float:
+    """The nearest value of a float type, infinite beyond its greatest."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.copysign(math.inf, value)
+    with np.errstate(over="ignore"):
+        return float(dtype.numpy.type(number))
 
 
 def _fold(op: Operator, a: Const, b: Const) -> Expr:

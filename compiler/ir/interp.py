@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from vdla.util.errors import CodeError
+
 from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
 from .printer import format_buffer, format_region, summarize
 from .regions import operand_access
@@ -34,7 +36,7 @@ from .stmt import (
 from .types import DType
 
 
-class InterpretError(Exception):
+class InterpretError(CodeError):
     """A program did something undefined, or was given the wrong arrays; the message names the statement."""
 
 
@@ -72,6 +74,10 @@ def interpret(
         if given is None:
             machine.allocate(parameter)
             continue
+        if not isinstance(given, np.ndarray):
+            raise InterpretError(
+                f"{format_buffer(parameter)} was given {type(given).__name__}, not a numpy array"
+            )
         if given.shape != parameter.shape or given.dtype != parameter.dtype.numpy:
             raise InterpretError(f"{format_buffer(parameter)} was given {given.dtype}{list(given.shape)}")
         data = np.array(given, order="C")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vdla.util.errors import CodeError
+
 from .affine import LinearForm, linear_form
 from .bounds import Ranges, form_interval, interval, loop_range
 from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
@@ -36,7 +38,7 @@ from .stmt import (
 from .types import DType
 
 
-class VerifyError(Exception):
+class VerifyError(CodeError):
     """A program breaks a rule of the IR; the message names the statement and the rule."""
 
 

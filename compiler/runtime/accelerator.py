@@ -9,6 +9,7 @@ import numpy as np
 from vdla.isa.program import Program
 from vdla.sim import SimulationResult, simulate
 
+from ..graph.host import arrays_by_name
 from .artifact import Compiled
 from .executable import Arrays, Port
 from .executor import run as execute
@@ -43,11 +44,12 @@ class AcceleratorExecutable:
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """One launch on the simulator."""
-        return dict(execute(self.compiled, dict(inputs)).outputs)
+        return dict(execute(self.compiled, arrays_by_name(inputs)).outputs)
 
     def launch(self, inputs: Arrays | None = None) -> tuple[SimulationResult, dict[str, np.ndarray]]:
         """One launch: its timing and, with `inputs`, its outputs; without, nothing is computed."""
-        result = execute(self.compiled, dict(inputs or {}), data=inputs is not None)
+        given = {} if inputs is None else arrays_by_name(inputs)
+        result = execute(self.compiled, given, data=inputs is not None)
         return result.simulation, dict(result.outputs)
 
     def close(self) -> None:

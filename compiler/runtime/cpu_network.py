@@ -16,7 +16,7 @@ from vdla.util.machine_memory import memory_problem
 
 from ..graph.graph import Graph, Tensor
 from ..graph.storage_plan import StoragePlan
-from ..target.cpu.errors import KernelArgumentError, MachineMemoryError
+from ..target.cpu.errors import KernelArgumentError, MachineMemoryError, TargetError
 from ..target.cpu.kernel import BoundKernel, Kernel, working_room
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.memory import aligned_empty
@@ -107,7 +107,7 @@ class CpuNetwork(GraphNetwork):
 
     def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
         """`check_inputs`, in less time where nothing is wrong and no values count."""
-        if not self.quantized and inputs.keys() == self._expected.keys():
+        if not self.quantized and isinstance(inputs, Mapping) and inputs.keys() == self._expected.keys():
             for name, (shape, dtype) in self._expected.items():
                 array = inputs[name]
                 if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
@@ -190,6 +190,8 @@ class CpuNetwork(GraphNetwork):
 
     def _ready(self, threads: int) -> list[BoundKernel]:
         """The launches bound to their arrays and, for more than one thread, to a pool."""
+        if not isinstance(threads, int):
+            raise TargetError(f"{self.name}: threads is {threads!r}; give a number of at least 1")
         if threads in self._bound:
             return self._bound[threads]
         # Pool refuses less than one thread; with one, kernels run their loops themselves.

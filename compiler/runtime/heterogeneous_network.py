@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from vdla.util.errors import UserError
+from vdla.util.errors import CodeError, UserError
 
-from ..graph.host import InputError, load_output, store_inputs
+from ..graph.host import InputError, arrays_by_name, load_output, store_inputs
 from ..graph.partition import Region
 from .artifact import Compiled
 from .cpu_network import CpuNetwork
@@ -129,15 +129,13 @@ class HeterogeneousNetwork:
     def _check(self, feeds: Arrays) -> None:
         ports = {port.name: port for port in self.inputs}
         needs = ", ".join(f"{port.name} {port.dtype} {list(port.shape)}" for port in self.inputs)
-        for name in feeds:
+        for name in arrays_by_name(feeds):
             if name not in ports:
                 raise InputError(f"the model has no input '{name}'; it expects {needs}")
         for name, port in ports.items():
             if name not in feeds:
                 raise InputError(f"input '{name}' is missing; the model expects {needs}")
-            array: object = feeds[name]
-            if not isinstance(array, np.ndarray):
-                raise InputError(f"input '{name}' must be a numpy array, not {type(array).__name__}")
+            array = feeds[name]
             if array.shape != port.shape:
                 raise InputError(f"input '{name}' has shape {array.shape}; the model needs {port.shape}")
             if array.dtype != port.dtype:
@@ -158,6 +156,8 @@ def run_region(
         case Compiled() as compiled:
             try:
                 result = execute(compiled, feeds, data=data)
+            except CodeError:
+                raise
             except UserError as error:
                 raise InputError(f"{region.name} ({', '.join(region.inputs)}): {error}") from None
             return dict(result.outputs), result.simulation.cycles

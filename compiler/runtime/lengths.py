@@ -16,6 +16,7 @@ import numpy as np
 
 from vdla.util.errors import UserError
 
+from ..graph.host import arrays_by_name
 from .executable import Arrays, AxisRange, Executable, Port
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ class LengthsExecutable:
 
     def _fit(self, inputs: Arrays) -> _Fit | None:
         """The fit of inputs that are as they must be, of a length that came up before; else None."""
+        if not isinstance(inputs, Mapping):
+            return None
         for name, among in self._ranges[:1]:
             first = inputs.get(name)
             if not isinstance(first, np.ndarray) or first.ndim <= among.axis:
@@ -167,16 +170,14 @@ class LengthsExecutable:
 
     def _checked_length(self, inputs: Arrays) -> int:
         known = {port.name: port for port in self.inputs}
-        for name in inputs:
+        for name in arrays_by_name(inputs):
             if name not in known:
                 raise UserError(f"{self.name} has no input '{name}'; it has {', '.join(known)}")
         found: dict[str, int] = {}
         for name, port in known.items():
             if name not in inputs:
                 raise UserError(f"{self.name}: input '{name}' is missing; give an array of that name")
-            array: object = inputs[name]
-            if not isinstance(array, np.ndarray):
-                raise UserError(f"input '{name}' must be a numpy array, not {type(array).__name__}")
+            array = inputs[name]
             if array.dtype != port.dtype:
                 raise UserError(
                     f"input '{name}' must be {port.dtype}, not {array.dtype}; convert it with .astype"

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from ..graph.graph import Graph, GraphInput, GraphOutput
+from ..graph.host import arrays_by_name
 from ..ir.expr import Buffer
 from ..target.cpu.errors import KernelArgumentError
 from .executable import Port
@@ -60,19 +61,16 @@ def check_inputs(
 ) -> None:
     """KernelArgumentError unless there is one array an input, of its shape and type; of `quantized` without NaN.
 
-    `name` is what the network or kernel is called.
+    `name` is what the network or kernel is called. InputError for what is no mapping of arrays.
     """
+    arrays = arrays_by_name(arrays)
     known = [port.name for port in inputs]
     if unknown := sorted(arrays.keys() - known):
         raise KernelArgumentError(f"{name} has no input {unknown[0]!r}; it has {', '.join(known)}")
     for port in inputs:
         if port.name not in arrays:
             raise KernelArgumentError(f"{name}: no array was given for input {port.name!r}")
-        array: object = arrays[port.name]
-        if not isinstance(array, np.ndarray):
-            raise KernelArgumentError(
-                f"input {port.name!r} must be a numpy array, not {type(array).__name__}"
-            )
+        array = arrays[port.name]
         if array.dtype != port.dtype:
             raise KernelArgumentError(
                 f"input {port.name!r} must be {port.dtype}, not {array.dtype}; convert it with .astype"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from vdla.util.errors import CodeError
+
 from ..ir.printer import format_node, underline
 from ..ir.stmt import Program
 
 
-class LegalityError(Exception):
+class LegalityError(CodeError):
     """A primitive would change what the program means, or does not apply where it was asked to.
 
     An ordinary outcome for a tuner, so the text is made only when asked for: the reason, then the program with the

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
+
+from vdla.util.errors import UserError
 
 from ..ir.grid import AXES
 from ..ir.stmt import IntrinsicDeclaration, LoopKind, Program
@@ -37,6 +40,10 @@ class Schedule:
     """
 
     def __init__(self, program: Program) -> None:
+        if not isinstance(program, Program):
+            raise UserError(
+                f"a schedule is of a Program (`program_of` makes one), not of {type(program).__name__}"
+            )
         self._program = program
         self._steps: list[Step] = []
 
@@ -103,9 +110,9 @@ class Schedule:
 
     def peel(self, loop: str, end: str = peeling.LAST) -> str:
         """See `peel.peel`; returns what the names in the copy end with."""
-        suffix = peeling.suffix_for(self._program, loop, end)
+        before = self._program
         self._apply(peeling.peel, "peel", loop, end)
-        return suffix
+        return peeling.suffix_for(before, loop, end)
 
     def expand_copy(self, name: str) -> None:
         """See `memory.expand_copy`; the loops are called `name`.0, `name`.1 and so on."""
@@ -179,26 +186,50 @@ class Schedule:
 
     def cache_read(self, buffer: str, loop: str | None, scope: str) -> str:
         """See `memory.cache_read`; returns the name of the new buffer, which is the copy's too."""
-        name = memory.cache_name(self._program, buffer, scope)
+        before = self._program
         self._apply(memory.cache_read, "cache_read", buffer, loop, scope)
-        return name
+        return memory.cache_name(before, buffer, scope)
 
     def cache_write(self, buffer: str, loop: str | None, scope: str) -> str:
         """See `memory.cache_write`; returns the name of the new buffer, which is the copy's too."""
-        name = memory.cache_name(self._program, buffer, scope)
+        before = self._program
         self._apply(memory.cache_write, "cache_write", buffer, loop, scope)
-        return name
+        return memory.cache_name(before, buffer, scope)
 
     def tensorize(
         self, name: str, declaration: IntrinsicDeclaration, attributes: hardware.Attributes = ()
     ) -> None:
         """See `tensorize.tensorize`."""
-        self._program = hardware.tensorize(self._program, name, declaration, attributes)
-        self._steps.append(Step(primitive="tensorize", arguments=(name, declaration.name, attributes)))
+        if not isinstance(declaration, IntrinsicDeclaration):
+            reason = f"tensorize takes an intrinsic's declaration, not {declaration!r}"
+            raise LegalityError(reason, self._program, "")
+        self._record(
+            partial(hardware.tensorize, self._program, name, declaration, attributes),
+            Step(primitive="tensorize", arguments=(name, declaration.name, attributes)),
+        )
 
     def _apply(self, function: Callable[..., Program], primitive: str, *arguments: Argument) -> None:
-        self._program = function(self._program, *arguments)
-        self._steps.append(Step(primitive=primitive, arguments=arguments))
+        self._record(
+            partial(function, self._program, *arguments), Step(primitive=primitive, arguments=arguments)
+        )
+
+    def _record(self, rewrite: Callable[[], Program], step: Step) -> None:
+        """Takes the program that `rewrite` makes and records `step`. LegalityError also where an argument is of a wrong
+        kind, which a primitive itself may not notice, or stumble over."""
+        try:
+            program = rewrite()
+        except LegalityError:
+            raise
+        except Exception:
+            self._check(step)
+            raise
+        self._check(step)
+        self._program = program
+        self._steps.append(step)
+
+    def _check(self, step: Step) -> None:
+        if (reason := step_obstacle(step)) is not None:
+            raise LegalityError(reason, self._program, "")
 
 
 def replay(

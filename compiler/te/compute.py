@@ -11,6 +11,7 @@ Names: loops are called after the tensor and the parameter of its function, stat
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -90,9 +91,19 @@ def placeholder(name: str, shape: Sequence[int], dtype: DType | str = DType.FLOA
     return Tensor(name=name, shape=_shape(name, shape), dtype=_type(name, dtype))
 
 
-def cast(value: Expr, dtype: DType | str) -> Expr:
-    """`value` converted to `dtype`. ExpressionError for an unknown type."""
-    return convert(value, _type("cast", dtype))
+def cast(value: ExprLike, dtype: DType | str) -> Expr:
+    """`value`, an expression or a number, converted to `dtype`: integers wrap, a float is cut off toward zero.
+
+    ExpressionError for an unknown type and for a number that the type cannot hold.
+    """
+    kind = _type("cast", dtype)
+    if not isinstance(value, int | float):
+        return convert(wrap(value, kind), kind)
+    if kind.is_float or kind is DType.BOOL:
+        return wrap(value, kind)
+    if kind.is_code or not math.isfinite(value):
+        raise ExpressionError(f"cast: {kind} has no value for {value}")
+    return wrap(kind.wrap(int(value)), kind)
 
 
 def reduce_axis(name: str, extent: int) -> ReduceAxis:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from vdla.util.errors import UserError
+from vdla.util.errors import CodeError, UserError
 
 
-class LoweringError(Exception):
+class LoweringError(CodeError):
     """A program uses something that this target cannot express; the message names the statement and what would do."""
 
 

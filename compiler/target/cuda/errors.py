@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from vdla.util.errors import UserError
+from vdla.util.errors import CodeError, UserError
 
 
-class LoweringError(Exception):
+class LoweringError(CodeError):
     """A program is not in kernel form, or beyond a limit of GPUs; the message names the statement and the way out."""
 
 

@@ -1,0 +1,176 @@
+"""Every mistake of a caller is a UserError of one line, whatever object stands where another belongs."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import vdla
+from vdla.compiler.ir.array_values import EvaluateError
+from vdla.compiler.ir.interp import InterpretError
+from vdla.compiler.ir.verify import VerifyError
+from vdla.compiler.target.cpu.errors import LoweringError as CpuLoweringError
+from vdla.compiler.target.cuda.errors import LoweringError as CudaLoweringError
+from vdla.sim.errors import SimulationError
+
+WRONG = (
+    *(3, -1, 1.5, float("nan"), True, None, "", "x", b"ab", [], [1], (), (1, 2, 3), {}, {"a": 1}),
+    *(object(), len, np.zeros(3), Path("nofile")),
+)
+
+
+def relu() -> bytes:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 8)) for name in "xy"]
+    graph = helper.make_graph(nodes, "relu", ends[:1], ends[1:])
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    ).SerializeToString()
+
+
+A = vdla.placeholder("A", (6, 8))
+ELEMENT = A[vdla.reduce_axis("i", 6), vdla.reduce_axis("j", 8)]
+
+
+def product() -> vdla.Program:
+    return vdla.program_of(vdla.compute("C", (6, 8), lambda i, j: A[i, j] * 2.0))
+
+
+CALLS = {
+    "accelerator": {"config": "tiny"},
+    "build": {"schedule": product(), "target": "llvm"},
+    "cast": {"value": ELEMENT, "dtype": "int32"},
+    "compare": {"first": "tiny", "second": "tiny", "networks": "none.onnx"},
+    "compile": {"model": relu(), "target": "vdla", "config": "tiny"},
+    "compute": {"name": "C", "shape": (6,), "body": lambda i: A[i, i], "dtype": "float32"},
+    "config": {"base": "tiny"},
+    "explore": {
+        "space": {"base": "tiny", "fields": {"acc_depth": [64, 128]}},
+        "networks": "none.onnx",
+        "budget": 2,
+        "strategy": "random",
+    },
+    "format_node": {"node": product()},
+    "interpret": {"program": product(), "arrays": {"A": np.zeros((6, 8), np.float32)}},
+    "load": {"path": "none.vdla", "target": "llvm"},
+    "load_program": {"path": "none.npz"},
+    "maximum": {"a": ELEMENT, "b": 1.0},
+    "minimum": {"a": ELEMENT, "b": 1.0},
+    "placeholder": {"name": "A", "shape": (3, 4), "dtype": "float32"},
+    "quantize": {"model": relu(), "calibration": "none.npz"},
+    "reduce_axis": {"name": "k", "extent": 3},
+    "select": {"condition": ELEMENT < 1.0, "then": ELEMENT, "otherwise": 1.0},
+    "simulate": {"subject": "none.npz"},
+    "tune": {"subject": "none.onnx", "records": "records.jsonl", "strategy": "random"},
+    "verilog": {"config": "tiny"},
+}
+"""A call of each function, with arguments of the right kinds; the files do not exist."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_argument_of_any_kind(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    function = getattr(vdla, name)
+    for parameter in inspect.signature(function).parameters:
+        for wrong in WRONG:
+            if parameter == "body" and wrong is len:
+                # What a function of the caller raises is the caller's.
+                continue
+            try:
+                function(**{**CALLS[name], parameter: wrong})
+            except vdla.UserError as error:
+                assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: vdla.compile(3), "model is 3, of type int; give a str, a Path, a bytes or a ModelProto"),
+        (lambda: vdla.simulate(3), "subject is 3, of type int; give an Executable, a Program, a str or a Path"),
+        (lambda: vdla.compile("x", modle=3), "unexpected keyword argument 'modle'; its arguments are model,"),
+        (lambda: vdla.compile("x", lengths={"s": (1, 2.5)}), "lengths['s'][1] is 2.5, of type float; give an int"),
+        (lambda: vdla.compile("x", lengths={"s": (1,)}), "lengths['s'] is (1,), of type tuple; give a tuple of 2"),
+        (lambda: vdla.tune("x", records="r", strategy="best"), "give 'model', 'evolution',"),
+        (lambda: vdla.explore({}, ["x", 3]), "networks[1] is 3"),
+        (lambda: vdla.quantize("x", {}, activations="u9"), "activations is 'u9', of type str; give 'u8' or 's8'"),
+        (lambda: vdla.cast(A, "int32"), "give an expression (of a tensor A an element, as A[i, j])"),
+        (lambda: vdla.compute("C", (6,), lambda i: A), "A is a whole tensor; an expression takes an element"),
+        (lambda: vdla.cast(float("nan"), "int32"), "int32 has no value for nan"),
+        (lambda: vdla.Schedule(3), "not of int"),
+        (lambda: vdla.Schedule(product()).reorder("C.i", None, "x"), "argument 2 of reorder is None"),
+        (lambda: vdla.Schedule(product()).split("C.i", 2.0), "argument 2 of split is 2.0"),
+        (lambda: vdla.Schedule(product()).cache_read(None, "C.i", "local"), "no buffer named None"),
+        (lambda: vdla.Schedule(product()).tensorize("C", "name"), "takes an intrinsic's declaration"),
+        (lambda: vdla.interpret(product(), {"A": np.zeros(3)}), "was given float64"),
+    ],
+)  # fmt: skip
+def test_the_line_says_what_to_give(call, message):
+    with pytest.raises(vdla.UserError) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_numbers_are_cast():
+    values = {
+        ("int32", 0): 0,
+        ("uint8", 300): 44,
+        ("int8", -1.7): -1,
+        ("float32", 0.1): float(np.float32(0.1)),
+    }
+    for (dtype, number), value in values.items():
+        assert vdla.cast(number, dtype).value == value
+    assert vdla.cast(2, "bool").value is True
+
+
+@pytest.mark.parametrize("target", ["llvm", "vdla", "vdla,llvm"])
+@pytest.mark.parametrize(
+    "inputs", [[1, 2], [("x", 1)], 3, None, {"x": [1.0]}, {"x": None}, {}, {"y": np.zeros(1)}]
+)
+def test_inputs_are_arrays_by_name(target, inputs):
+    with vdla.compile(quantized(), target, config="tiny") as network, pytest.raises(vdla.UserError) as caught:
+        network.run(inputs)
+    assert "input" in str(caught.value)
+
+
+def quantized() -> bytes:
+    scale = [
+        helper.make_tensor("scale", TensorProto.FLOAT, (), [0.5]),
+        helper.make_tensor("zero", TensorProto.INT8, (), [0]),
+    ]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+        helper.make_node("Relu", ["y"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "scale", "zero"], ["z"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 8, 2, 2)),
+        helper.make_tensor_value_info("z", TensorProto.INT8, (1, 8, 2, 2)),
+    ]
+    graph = helper.make_graph(nodes, "relu", ends[:1], ends[1:], scale)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(
+            vdla.LegalityError,
+            vdla.DeadlockError,
+            SimulationError,
+            VerifyError,
+            InterpretError,
+            EvaluateError,
+        ),
+        *(CpuLoweringError, CudaLoweringError),
+    ],
+)
+def test_one_family_of_errors(error):
+    assert issubclass(error, vdla.UserError)
