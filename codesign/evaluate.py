@@ -33,6 +33,9 @@ ONNXRUNTIME = "onnxruntime"
 INTERPRETER = "interpreter"
 MOST_LAUNCHES = 2**20
 """Of one run: more would be a mistake in a shape, or take days."""
+ROUNDED_BY_THREAD = "DynamicQuantizeLSTM"
+"""An operator whose rows ONNX Runtime shares out among threads, each of which finds a scale of its own: only one thread
+computes what the model says."""
 _BARE_ARRAY = b"\x93NUMPY"
 
 
@@ -391,6 +394,8 @@ def session_runs(
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if not optimized or (kernels_saturate() and is_quantized(model)):
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if any(node.op_type == ROUNDED_BY_THREAD for node in read_model(model).bare.graph.node):
+        options.intra_op_num_threads = 1
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         return [[np.asarray(value) for value in session.run(names, dict(arrays))] for arrays in launches]

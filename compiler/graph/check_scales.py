@@ -23,7 +23,8 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
     """Refuses constant scales that are not positive, finite and normal float32 numbers; `label` names the file, and
     `weights` are the bytes of those initializers that do not hold them, by their numbers.
 
-    The scale of 32-bit integers, which biases are, may be subnormal. Raises NodeError.
+    Scales of constants may be negative: ONNX Runtime writes such for symmetric weights of 4 bits. The scale of 32-bit
+    integers, which biases are, may be subnormal. Raises NodeError.
     """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     apart = {model.graph.initializer[number].name: data for number, data in weights.items()}
@@ -44,6 +45,8 @@ def check_scales(label: str, model: onnx.ModelProto, weights: Mapping[int, Bytes
                     scale = tensor_array(tensor, apart.get(name)).astype(np.float32)
             except (ValueError, TypeError):
                 continue  # damaged: whoever reads it says so
+            if node.op_type == "DequantizeLinear" and data is not None:
+                scale = np.abs(scale)
             _check_counts(label, node, number, scale.size, constants)
             # Comparisons with NaN fail, which either end is if any scale is.
             low, high = scale.min(initial=1.0), scale.max(initial=1.0)

@@ -12,9 +12,8 @@ import onnx
 from onnx import defs, helper, inliner, numpy_helper, shape_inference
 
 from .errors import InvalidModelError, ModelError
+from .operator_rows import CONTRIBUTED, STANDARD
 
-CONTRIBUTED = "com.microsoft"
-"""The domain of ONNX Runtime's own operators, of which ONNX has no schemas."""
 CONTRIBUTED_STANDARD = frozenset(("QuantizeLinear", "DequantizeLinear"))
 """Operators of that domain that mean what ONNX's operators of the same names mean: models of opsets below 21 have them
 there, whose integers of 16 and 4 bits ONNX's own operators do not have yet."""
@@ -25,7 +24,7 @@ RESIZE_HAS_COORDINATES = 11
 
 def means_standard(domain: str, operator: str) -> bool:
     """Whether an operator is one of ONNX's own, or means what ONNX's own of the same name means."""
-    return domain in ("", "ai.onnx") or (domain == CONTRIBUTED and operator in CONTRIBUTED_STANDARD)
+    return domain in STANDARD or (domain == CONTRIBUTED and operator in CONTRIBUTED_STANDARD)
 
 
 def standard_node(node: onnx.NodeProto) -> onnx.NodeProto:
@@ -95,7 +94,7 @@ def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray])
                 _write_coordinates(body, known)
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             known[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-        if node.op_type != "Resize" or node.domain not in ("", "ai.onnx"):
+        if node.op_type != "Resize" or node.domain not in STANDARD:
             continue
         written = {"coordinate_transformation_mode": "asymmetric"}
         if any(entry.name == "mode" and entry.s != b"nearest" for entry in node.attribute):
@@ -144,7 +143,7 @@ def _write_defaults(model: onnx.ModelProto) -> None:
     inference does not know defaults there (1.23)."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for node in model.graph.node:
-        if node.domain not in ("", "ai.onnx"):
+        if node.domain not in STANDARD:
             continue
         try:
             schema: Any = defs.get_schema(node.op_type, versions.get(node.domain, versions.get("", 1)), "")

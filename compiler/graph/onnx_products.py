@@ -363,13 +363,16 @@ def quantized_constant(
     zero_point: np.ndarray | None,
     axis: int,
 ) -> QuantizedConstant:
-    """Joins integers with scale and zero point, per tensor or along `axis`; fails on sizes that do not
-    match."""
-    narrow = context.checked_scale(node, scale)
+    """Joins integers with scale and zero point, per tensor or along `axis`; fails on sizes that do not match.
+
+    By a negative scale, which ONNX Runtime writes for symmetric weights of 4 bits, integers are mirrored at their zero
+    point: the numbers stay.
+    """
+    negative, narrow = np.asarray(scale) < 0, context.checked_scale(node, np.abs(scale))
     zeros = np.zeros(narrow.shape, np.int64) if zero_point is None else zero_point.astype(np.int64)
     if narrow.size == 1:
         return QuantizedConstant(
-            integers=integers,
+            integers=_mirrored(context, node, integers, zeros.reshape(-1)[0], negative.reshape(-1)[0]),
             scale=narrow.reshape(()),
             zero_point=zeros.reshape(-1)[0].reshape(()),
             axis=None,
@@ -391,4 +394,23 @@ def quantized_constant(
             "quantize per tensor or per channel",
         )
     zeros = np.broadcast_to(zeros.reshape(-1), narrow.shape)
+    column = (-1, *[1] * (integers.ndim - 1 - axis))
+    integers = _mirrored(context, node, integers, zeros.reshape(column), negative.reshape(column))
     return QuantizedConstant(integers=integers, scale=narrow, zero_point=zeros, axis=axis)
+
+
+def _mirrored(
+    context: ImportContext, node: OnnxNode, integers: np.ndarray, zero_point: np.ndarray, where: np.ndarray
+) -> np.ndarray:
+    """Integers, some of them mirrored at their zero point; fails where the type of the integers ends before."""
+    if not where.any():
+        return integers
+    mirrored = np.where(where, 2 * zero_point - integers.astype(np.int64), integers)
+    limits = np.iinfo(integers.dtype)
+    if mirrored.min(initial=0) < limits.min or mirrored.max(initial=0) > limits.max:
+        context.fail(
+            node,
+            f"has a negative scale for {integers.dtype} constants that end at {integers.min()}",
+            "quantize weights with positive scales",
+        )
+    return mirrored.astype(integers.dtype)

@@ -91,7 +91,7 @@ def is_quantized(source: Source | ReadModel) -> bool:
     """
     model = source if isinstance(source, ReadModel) else read_model(source)
     operators = {node.op_type for node in model.bare.graph.node}
-    return any(name in QUANTIZED or name.startswith("QLinear") for name in operators)
+    return any(name in QUANTIZED or name.startswith(("QLinear", "DynamicQuantize")) for name in operators)
 
 
 def _content(source: str | Path | bytes | ModelFile) -> bytes:

@@ -233,7 +233,12 @@ def _relayout(graph: Graph, node: Node, operator: Relayout, _: int) -> Expressio
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, *plane = data.shape
     program = relayout(
-        batch=batch, channels=channels, plane=prod(plane), block_in=data.block, block_out=out.block
+        batch=batch,
+        channels=channels,
+        plane=prod(plane),
+        block_in=data.block,
+        block_out=out.block,
+        dtype=data.dtype,
     )
     return Expression(program=program)
 

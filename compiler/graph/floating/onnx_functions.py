@@ -14,14 +14,10 @@ from onnx import defs, helper
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
 
-SAME_SINCE = 13
-GROWN = frozenset(
-    (
-        *("Cast", "CastLike", "Constant", "ConstantOfShape", "Identity", "Shape", "Size"),
-        *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
-    )
+REDEFINED = frozenset(
+    (*("BatchNormalization", "Dropout", "Hardmax", "LogSoftmax", "Resize", "Softmax", "Upsample"),)
 )
-"""Operators whose versions behind opset `SAME_SINCE` take more types and attributes, and else mean what they meant."""
+"""Operators of which a later version means another thing by the same inputs and attributes."""
 
 
 def function_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto] | None:
@@ -82,16 +78,44 @@ def _function(context: FloatContext, node: OnnxNode, schema: Any) -> onnx.Functi
     version = max(
         (e.version for e in function.opset_import if e.domain in ("", "ai.onnx")), default=context.opset
     )
-    for inner in function.node:
-        grown = inner.op_type in GROWN and version >= SAME_SINCE
-        if not grown and _since(inner, version) != _since(inner, context.opset):
-            return None
+    if any(not _means_the_same(inner, version, context.opset) for inner in function.node):
+        return None
     return function if function.node else None
 
 
-def _since(node: onnx.NodeProto, opset: int) -> int | None:
+def _means_the_same(node: onnx.NodeProto, version: int, opset: int) -> bool:
+    """Whether a node of a function of opset `version` means the same in `opset`: later versions of the operator only
+    have more types, inputs that may be left out, and attributes with defaults."""
+    old, new = _schema(node, version), _schema(node, opset)
+    if old is None or new is None:
+        return old is new
+    if old.since_version == new.since_version:
+        return True
+    given = {entry.name for entry in node.attribute}
+    formals = [[formal.name for formal in schema.inputs[: len(node.input)]] for schema in (old, new)]
+    return (
+        node.op_type not in REDEFINED
+        and given <= new.attributes.keys()
+        and formals[0] == formals[1]
+        and new.min_input <= len(node.input)
+        and all(
+            _default(new, name) == _default(old, name)
+            for name in (old.attributes.keys() | new.attributes.keys()) - given
+            if name in old.attributes or new.attributes[name].required
+        )
+    )
+
+
+def _default(schema: Any, attribute: str) -> bytes | None:
+    """The default value of an attribute, None where there is none."""
+    known = schema.attributes.get(attribute)
+    return None if known is None else known.default_value.SerializeToString() or None
+
+
+def _schema(node: onnx.NodeProto, opset: int) -> Any:
+    """What ONNX says of an operator in an opset; None for an operator that there is not."""
     try:
-        return defs.get_schema(node.op_type, opset, node.domain).since_version
+        return defs.get_schema(node.op_type, opset, node.domain)
     except defs.SchemaError:
         return None
 

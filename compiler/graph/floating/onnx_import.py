@@ -21,7 +21,7 @@ from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_n
 from ..onnx_read import ReadModel, Source
 from ..onnx_rounding import rounded_type
 from ..onnx_structure import STRUCTURE
-from ..operator_rows import Row, row
+from ..operator_rows import CONTRIBUTED, Row, row
 from ..qlinear import write_steps
 from .onnx_bits import BITS, import_bits
 from .onnx_choices import (
@@ -39,6 +39,13 @@ from .onnx_einsum import einsum_steps
 from .onnx_functions import function_body
 from .onnx_gemm import import_gemm
 from .onnx_halves import half_type, held_type, in_float32
+from .onnx_integers import (
+    dynamic_product_steps,
+    integer_convolution_steps,
+    integer_product_steps,
+    narrow_product_steps,
+    scaled_product_steps,
+)
 from .onnx_lines import on_planes
 from .onnx_logic import LOGIC, import_logic
 from .onnx_movement import (
@@ -70,6 +77,7 @@ from .onnx_products import (
 )
 from .onnx_quantization import as_integers, import_dequantize, import_quantize, with_integers
 from .onnx_recurrent import import_lstm, import_recurrent
+from .onnx_recurrent_steps import recurrent_steps
 from .onnx_recurrent_variants import in_steps_since, recurrent_body
 from .onnx_reductions import import_cumulative_sum, import_logarithm, import_reduction, import_softmax
 from .onnx_resize import import_grid_sample, import_resize
@@ -77,7 +85,6 @@ from .onnx_steps import (
     batch_normalization_steps,
     dequantize_steps,
     instance_normalization_steps,
-    integer_product_steps,
     local_response_steps,
     lp_normalization_steps,
     mean_steps,
@@ -207,7 +214,8 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
 def _import_node(context: FloatContext, node: OnnxNode) -> None:
     """Binds the outputs of one node."""
     if not means_standard(node.domain, node.op_type):
-        body = function_body(context, node)
+        contributed = CONTRIBUTED_BODIES.get(node.op_type) if node.domain == CONTRIBUTED else None
+        body = function_body(context, node) if contributed is None else contributed(context, node)
         if body is not None:
             _import_body(context, body)
             return
@@ -397,10 +405,21 @@ BODIES: Mapping[str, Row[FloatContext, list[onnx.NodeProto]]] = MappingProxyType
         "LRN": row(local_response_steps, "alpha", "beta", "bias", "size"),
         "ReverseSequence": row(reverse_sequence_steps, "batch_axis", "time_axis"),
         "MatMulInteger": row(integer_product_steps),
+        "ConvInteger": row(integer_convolution_steps, *_CONVOLUTION),
         "Einsum": row(einsum_steps, "equation"),
     }
 )
 """Steps of operators that have no importer."""
+CONTRIBUTED_BODIES: Mapping[str, Row[FloatContext, list[onnx.NodeProto]]] = MappingProxyType(
+    {
+        "MatMulIntegerToFloat": row(scaled_product_steps),
+        "DynamicQuantizeMatMul": row(dynamic_product_steps),
+        "DynamicQuantizeLSTM": row(recurrent_steps, *_RECURRENT, "input_forget", idle=_UNUSED_NUMBERS),
+        # How exact the sums must be at least: these are exact in float32.
+        "MatMulNBits": row(narrow_product_steps, "K", "N", "bits", "block_size", idle=["accuracy_level"]),
+    }
+)
+"""Steps of ONNX Runtime's own operators, which its tools for quantization write."""
 OTHERWISE: Mapping[str, Row[FloatContext, list[onnx.NodeProto]]] = MappingProxyType(
     {
         "Softmax": row(softmax_steps, "axis"),

@@ -1,19 +1,22 @@
 """RNN, GRU and LSTM in words of simpler operators, step by step: with weights of run time, and in every variant.
 
 Equations are those of ONNX's operator pages, whose names they use: W, R, B and P of one direction, h and c, gates in
-the order "zrh" (GRU) and "iofc" (LSTM).
+the order "zrh" (GRU) and "iofc" (LSTM). ONNX Runtime's DynamicQuantizeLSTM has weights of 8 bits and quantizes inputs
+and states by DynamicQuantizeLinear before their products.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
 from ..onnx_context import OnnxNode
 from .onnx_steps import StepContext, Steps
 
 MOST_STEPS = 256
 """Of all directions together: each is some twenty nodes."""
+DYNAMIC = "DynamicQuantizeLSTM"
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 FUNCTIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
@@ -68,14 +71,15 @@ class _Direction:
 
     def __init__(self, s: Steps, number: int, count: int, batch: int, batch_first: bool) -> None:
         self.s, self.node, self.number = s, s.node, number
-        self.kind = s.node.op_type
-        self.hidden = s.shape(2)[-1]
+        self.dynamic = s.node.op_type == DYNAMIC
+        self.kind = "LSTM" if self.dynamic else s.node.op_type
+        self.hidden = s.shape(2)[1 if self.dynamic else -1]
         if (size := s.node.integer("hidden_size", self.hidden)) != self.hidden:
             s.context.refuse(
                 s.node, f"has hidden_size {size} and weights for {self.hidden}", "export the model again"
             )
         gates = GATES[self.kind]
-        self.w, self.r = (s.add("Transpose", self.of(i), perm=[1, 0]) for i in (1, 2))
+        self.w, self.r = (self.weights(i) for i in (1, 2))
         self.wb = self.rb = ""
         if s.input(3):
             size = gates * self.hidden
@@ -99,6 +103,24 @@ class _Direction:
         """An input's part of this direction."""
         place = self.s.constant(self.number, np.int64)
         return self.s.add("Gather", self.s.input(index), place, axis=0)
+
+    def weights(self, index: int) -> str:
+        """W or R, [inputs, gates]."""
+        s = self.s
+        if not self.dynamic:
+            return s.add("Transpose", self.of(index), perm=[1, 0])
+        # Behind P come the scale and the zero point of W, then those of R: one for each column, or one for all.
+        scale, zero_point = (self.of(2 * index + 6 + k) for k in (0, 1))
+        number, zero = (s.add("Cast", name, to=TensorProto.FLOAT) for name in (self.of(index), zero_point))
+        return s.add("Mul", s.add("Sub", number, zero), scale)
+
+    def product(self, data: str, weights: str) -> str:
+        """A product of inputs or a state, rounded to 256 steps of its own range before if the node says so."""
+        s = self.s
+        if self.dynamic:
+            rounded, scale, zero_point = s.add_all("DynamicQuantizeLinear", data, count=3)
+            data = s.add("DequantizeLinear", rounded, scale, zero_point)
+        return s.add("MatMul", data, weights)
 
     def state(self, index: int) -> str:
         """An initial state, [batch, hidden]."""
@@ -163,7 +185,7 @@ class _Direction:
         s = self.s
         batch, size = s.shape(0)[0 if self.batch_first else 1], s.shape(0)[2]
         rows = s.add("Reshape", x, s.axes(1, steps * batch, size))
-        product = s.add("MatMul", rows, self.w)
+        product = self.product(rows, self.w)
         if self.wb:
             product = s.add("Add", product, self.wb)
         return s.add("Reshape", product, s.axes(steps, batch, GATES[self.kind] * self.hidden))
@@ -173,7 +195,7 @@ class _Direction:
         s = self.s
         if self.kind == "GRU":
             return self._gru(from_input), ""
-        from_state = s.add("MatMul", self.h, self.r)
+        from_state = self.product(self.h, self.r)
         if self.rb:
             from_state = s.add("Add", from_state, self.rb)
         if self.kind == "RNN":

@@ -69,6 +69,13 @@ class Steps:
         self.nodes.append(helper.make_node(operator, list(inputs), [output], name=name, **attributes))
         return output
 
+    def add_all(self, operator: str, *inputs: str, count: int, **attributes: Any) -> list[str]:
+        """A node of `count` outputs; their names."""
+        name = f"{self.node.name}/{operator}_{len(self.nodes)}"
+        outputs = [f"{name}/{number}" for number in range(count)]
+        self.nodes.append(helper.make_node(operator, list(inputs), outputs, name=name, **attributes))
+        return outputs
+
     def constant(self, value: Any, dtype: Any) -> str:
         """A constant of a numpy type; equal ones are one."""
         array = np.asarray(value, dtype)
@@ -229,21 +236,6 @@ def dequantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodePro
     product = s.add("Mul", number, s.add("Cast", _beside(s, 1), to=TensorProto.FLOAT))
     to = node.integer("output_dtype", 0) or helper.np_dtype_to_tensor_dtype(scale.numpy)
     return s.done(s.add("Cast", product, to=to))
-
-
-def integer_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
-    """MatMulInteger: products of integers less their zero points, in int32."""
-    s = Steps(context=context, node=node)
-    factors: list[str] = []
-    for index in (0, 1):
-        factor = s.add("Cast", s.input(index), to=TensorProto.INT32)
-        if s.input(index + 2):
-            point = s.add("Cast", s.input(index + 2), to=TensorProto.INT32)
-            if index == 0 and len(s.shape(2)) == 1 and s.shape(2) != (1,):
-                point = s.add("Unsqueeze", point, s.axes(1))
-            factor = s.add("Sub", factor, point)
-        factors.append(factor)
-    return s.done(s.add("MatMul", *factors))
 
 
 def _beside(s: Steps, index: int) -> str:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from ...ir.expr import Buffer, Var, select
+from ...ir.expr import Buffer, Var, select, wrap
 from ...ir.stmt import Assign, Program, nest
 from ...ir.types import DType
 from ..blocks import ceil_div
 
 
 def relayout(
-    *, batch: int, channels: int, plane: int, block_in: int, block_out: int, name: str = "relayout"
+    *,
+    batch: int,
+    channels: int,
+    plane: int,
+    block_in: int,
+    block_out: int,
+    dtype: DType = DType.FLOAT32,
+    name: str = "relayout",
 ) -> Program:
     """Y = X in other blocks of channels, zeros in Y beyond the channels.
 
-    Parameters float32, for a block b of 1 [batch, channels, plane], else [batch, ceil(channels / b), plane, b]: X with
-    b = block_in, Y with b = block_out. Loops n, o, p, j around "map" (without j where block_out is 1).
+    Parameters of type `dtype`, for a block b of 1 [batch, channels, plane], else [batch, ceil(channels / b), plane, b]:
+    X with b = block_in, Y with b = block_out. Loops n, o, p, j around "map" (without j where block_out is 1).
     """
-    x = Buffer(name="X", shape=_shape(batch, channels, plane, block_in), dtype=DType.FLOAT32)
-    y = Buffer(name="Y", shape=_shape(batch, channels, plane, block_out), dtype=DType.FLOAT32)
+    x = Buffer(name="X", shape=_shape(batch, channels, plane, block_in), dtype=dtype)
+    y = Buffer(name="Y", shape=_shape(batch, channels, plane, block_out), dtype=dtype)
     n, o, p, j = Var("n"), Var("o"), Var("p"), Var("j")
     channel = o * block_out + j if block_out > 1 else o
     value = x[n, channel // block_in, p, channel % block_in] if block_in > 1 else x[n, channel, p]
     if block_in > 1 and y.shape[1] * block_out > x.shape[1] * block_in:
         # Says of the block what the test below says of the channel; bounds of a quotient do not follow from that.
-        value = select(channel // block_in < x.shape[1], value, 0.0)
+        value = select(channel // block_in < x.shape[1], value, wrap(0, dtype))
     if channels % block_out:
-        value = select(channel < channels, value, 0.0)
+        value = select(channel < channels, value, wrap(0, dtype))
     indices = (n, o, p, j) if block_out > 1 else (n, o, p)
     loops = list(zip(indices, y.shape, strict=True))
     body = nest(loops, Assign(name="map", buffer=y, indices=indices, value=value))

@@ -18,7 +18,8 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
     x, y = (b.shape for b in program.parameters)
     s = Schedule(program)
     block = (x if len(x) == 4 else y)[-1]
-    if len(x) == len(y) or not LEAST_BLOCK <= block <= target.lanes(DType.FLOAT32):
+    tiles = program.parameters[0].dtype is DType.FLOAT32
+    if len(x) == len(y) or not tiles or not LEAST_BLOCK <= block <= target.lanes(DType.FLOAT32):
         return _in_rows(s, target, y, parallel=parallel)
     side = 1 << (block - 1).bit_length()
     outer, inner = s.split("p", side)

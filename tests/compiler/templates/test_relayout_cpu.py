@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from campaign import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernels import targets
 
 from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.te.ops.relayout import relayout
 from vdla.compiler.templates.cpu import relayout as relayout_cpu
@@ -38,5 +40,17 @@ def test_blocks_become_others(batch: int, channels: int, plane: int, before: int
     np.testing.assert_array_equal(interpret(program, {"X": x})["Y"], expected)
     for target in targets():
         y = np.full_like(expected, np.nan)
+        build(relayout_cpu.schedule(target, program, parallel=True).program, target)(X=x, Y=y)
+        np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("dtype", [DType.INT32, DType.UINT8, DType.INT64, DType.FLOAT16, DType.BOOL])
+@pytest.mark.parametrize("before, after", [(8, 1), (1, 8), (4, 16)])
+def test_blocks_of_any_type(dtype: DType, before: int, after: int) -> None:
+    program = relayout(batch=1, channels=19, plane=7, block_in=before, block_out=after, dtype=dtype)
+    data = np.random.default_rng(0).integers(0, 100, (1, 19, 7)).astype(dtype.numpy)
+    x, expected = (blocked(data, block).astype(dtype.numpy) for block in (before, after))
+    for target in targets():
+        y = np.ones_like(expected)
         build(relayout_cpu.schedule(target, program, parallel=True).program, target)(X=x, Y=y)
         np.testing.assert_array_equal(y, expected)

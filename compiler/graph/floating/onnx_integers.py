@@ -1,0 +1,214 @@
+"""Products and convolutions of 8-bit integers, and of weights of fewer bits, in words of float operators.
+
+Sums of integers are exact in float32 up to 2**24, in any order. Weights whose sums may be greater are cut into parts
+whose sums are not; the parts' sums are added as int32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from ...ir.types import DType
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+from .onnx_steps import Steps
+
+EXACT = 2**24
+"""Integers of no greater size are float32 numbers, as is every one between."""
+WINOGRAD = (3, 3)
+"""The kernel that targets may compute by Winograd's method, whose transformed numbers are no integers."""
+
+
+def integer_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """MatMulInteger: products of integers less their zero points, in int32."""
+    s = Steps(context=context, node=node)
+    return s.done(_integer_product(s, (0, 1), (2, 3)))
+
+
+def scaled_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """MatMulIntegerToFloat: the same by the product of both scales, and a bias."""
+    s = Steps(context=context, node=node)
+    total = s.add("Cast", _integer_product(s, (0, 1), (4, 5)), to=TensorProto.FLOAT)
+    scaled = s.add("Mul", total, s.add("Mul", s.input(2), s.input(3)))
+    return s.done(s.add("Add", scaled, s.input(6)) if s.input(6) else scaled)
+
+
+def dynamic_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """DynamicQuantizeMatMul: DynamicQuantizeLinear of the data, then MatMulIntegerToFloat."""
+    s = Steps(context=context, node=node)
+    quantized, scale, zero_point = s.add_all("DynamicQuantizeLinear", s.input(0), count=3)
+    data = s.add("Sub", *(s.add("Cast", name, to=TensorProto.FLOAT) for name in (quantized, zero_point)))
+    total = _summed(s, data, 255, 1, 3)
+    scaled = s.add("Mul", s.add("Cast", total, to=TensorProto.FLOAT), s.add("Mul", scale, s.input(2)))
+    return s.done(s.add("Add", scaled, s.input(4)) if s.input(4) else scaled)
+
+
+def integer_convolution_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """ConvInteger: sums of products of integers less their zero points, in int32; pads add nothing."""
+    s = Steps(context=context, node=node)
+    data = _distances(s, 0, 2, len(s.shape(0)) * (1,))
+    weight = _distances(s, 1, 3, (-1, *[1] * (len(s.shape(1)) - 1)))
+    attributes = _without_winograd(s) if s.shape(1)[2:] == WINOGRAD else node.attributes
+    sizes = _sizes(s, 1, 3).reshape(s.shape(1)[0], -1)
+    parts = _parts(sizes, _size(s, 0, 2))
+    sums: list[str] = []
+    for first, last in parts:
+        kept = weight
+        if len(parts) > 1:
+            inside = np.zeros(sizes.shape[1:])
+            inside[first:last] = 1
+            kept = s.add("Mul", weight, s.constant(inside.reshape(1, *s.shape(1)[1:]), np.float32))
+        if attributes is not node.attributes:
+            kept = s.add("Pad", kept, s.constant([0] * 7 + [1], np.int64))
+        sums.append(s.add("Cast", s.add("Conv", data, kept, **attributes), to=TensorProto.INT32))
+    return s.done(_total(s, sums))
+
+
+def narrow_product_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """MatMulNBits: a product with weights of 2, 4 or 8 bits, packed along the depth, in blocks of one scale."""
+    s = Steps(context=context, node=node)
+    bits, block = node.integer("bits", 4), node.integer("block_size", 0)
+    depth, columns = node.integer("K", 0), node.integer("N", 0)
+    if bits not in (2, 4, 8) or min(block, depth, columns) < 1 or s.shape(0)[-1:] != (depth,):
+        context.fail(
+            node,
+            f"multiplies {s.shape(0)} by {depth} x {columns} weights of {bits} bits in blocks of {block}",
+            "quantize weights to 2, 4 or 8 bits",
+        )
+    packed, scales = (context.array(node, i, what) for i, what in ((1, "weight"), (2, "scale")))
+    assert packed is not None and scales is not None
+    blocks = -(-depth // block)
+    if packed.size * 8 != columns * blocks * block * bits or scales.size != columns * blocks:
+        context.refuse(node, f"has weights {packed.shape} and scales {scales.shape}", "quantize it again")
+    codes = _unpacked(packed.reshape(columns, -1), bits).reshape(columns, blocks, block)
+    points = _zero_points(context, node, bits, columns, blocks)
+    steps = scales.astype(np.float32).reshape(columns, blocks, 1)
+    weight = ((codes.astype(np.float32) - points[:, :, None]) * steps).reshape(columns, -1)[:, :depth]
+    groups = context.array(node, 4, "group index")
+    if groups is not None and groups.size:
+        if bits != 4:
+            context.fail(node, f"has group indices for weights of {bits} bits", "quantize without g_idx")
+        # Each row has the scale and the zero point of the block that the index names.
+        order = groups.astype(np.int64).reshape(-1)[:depth]
+        flat = codes.reshape(columns, -1)[:, :depth].astype(np.float32)
+        weight = (flat - points[:, order]) * steps[:, order, 0]
+    kind = context.tensor(node, 0).dtype.numpy
+    product = s.add("MatMul", s.input(0), s.constant(np.ascontiguousarray(weight.T).astype(kind), kind))
+    return s.done(s.add("Add", product, s.input(5)) if s.input(5) else product)
+
+
+def _zero_points(context: FloatContext, node: OnnxNode, bits: int, columns: int, blocks: int) -> np.ndarray:
+    """[columns, blocks] as float32: those given, packed as weights are or as they are, or the middle of the codes."""
+    given = context.array(node, 3, "zero point")
+    if given is None or not given.size:
+        return np.full((columns, blocks), 2 ** (bits - 1), np.float32)
+    if given.dtype == np.uint8:
+        given = _unpacked(given.reshape(columns, -1), bits)
+    if given.size < columns * blocks:
+        context.refuse(node, f"has zero points {given.shape}", "quantize it again")
+    return given.reshape(columns, -1)[:, :blocks].astype(np.float32)
+
+
+def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
+    """Codes of `bits` out of rows of bytes, the lowest bits first."""
+    shifts = np.arange(0, 8, bits)
+    return (rows.astype(np.uint8)[..., None] >> shifts & (2**bits - 1)).reshape(len(rows), -1)
+
+
+def _integer_product(s: Steps, factors: tuple[int, int], points: tuple[int, int]) -> str:
+    """The int32 product of the inputs `factors` less the inputs `points`, of which the first has one for each row."""
+    data = _distances(s, factors[0], points[0], (-1, 1))
+    return _summed(s, data, _size(s, factors[0], points[0]), factors[1], points[1])
+
+
+def _summed(s: Steps, data: str, size: int, index: int, point: int) -> str:
+    """The int32 product of `data`, of integers up to `size`, by input `index` less its zero points, one a column."""
+    weight = _distances(s, index, point, (-1,))
+    shape = s.shape(index)
+    sizes = np.moveaxis(np.broadcast_to(_sizes(s, index, point), shape), -2 if len(shape) > 1 else 0, -1)
+    parts = _parts(sizes.reshape(-1, sizes.shape[-1]), size)
+    sums: list[str] = []
+    for first, last in parts:
+        factors = [data, weight]
+        if len(parts) > 1:
+            ends = s.axes(first), s.axes(last)
+            axes = s.axes(-1), s.axes(-2 if len(shape) > 1 else 0)
+            factors = [s.add("Slice", name, *ends, axis) for name, axis in zip(factors, axes, strict=True)]
+        sums.append(s.add("Cast", s.add("MatMul", *factors), to=TensorProto.INT32))
+    return _total(s, sums)
+
+
+def _total(s: Steps, sums: list[str]) -> str:
+    total = sums[0]
+    for name in sums[1:]:
+        total = s.add("Add", total, name)
+    return total
+
+
+def _distances(s: Steps, index: int, point: int, column: tuple[int, ...]) -> str:
+    """An input less its zero point, as float32 numbers; several zero points take the shape `column` first."""
+    number = s.add("Cast", s.input(index), to=TensorProto.FLOAT)
+    if not s.input(point):
+        return number
+    zero = s.add("Cast", s.input(point), to=TensorProto.FLOAT)
+    if len(s.shape(point)) == 1 and s.shape(point) != (1,):
+        zero = s.add("Reshape", zero, s.constant(column, np.int64))
+    elif s.shape(point) == (1,):
+        zero = s.add("Reshape", zero, s.constant([], np.int64))
+    return s.add("Sub", number, zero)
+
+
+def _size(s: Steps, index: int, point: int) -> int:
+    """The greatest size of an 8-bit input less its zero point."""
+    return 255 if s.input(point) or s.context.tensor(s.node, index).dtype is not DType.INT8 else 128
+
+
+def _sizes(s: Steps, index: int, point: int) -> np.ndarray:
+    """The sizes of an input's elements less their zero points, at most: of constants those that they have."""
+    context, node = s.context, s.node
+    assert isinstance(context, FloatContext)
+    known = [context.is_constant(node, i) for i in (index, point) if s.input(i)]
+    if not all(known):
+        return np.full(s.shape(index), _size(s, index, point), np.float64)
+    weight = context.array(node, index, "weight")
+    assert weight is not None
+    zero = context.array(node, point, "zero point")
+    if zero is None:
+        return np.abs(weight.astype(np.float64))
+    if zero.ndim == 1 and zero.size > 1 and node.op_type == "ConvInteger":
+        zero = zero.reshape(-1, *[1] * (weight.ndim - 1))
+    return np.abs(weight.astype(np.float64) - (zero.reshape(()) if zero.size == 1 else zero))
+
+
+def _parts(sizes: np.ndarray, size: int) -> list[tuple[int, int]]:
+    """Ranges of the columns of `sizes` [sums, depth] in each of which no sum, of numbers up to `size`, is greater than
+    `EXACT`."""
+    parts: list[tuple[int, int]] = []
+    first, depth = 0, sizes.shape[1]
+    totals = np.concatenate([np.zeros((len(sizes), 1)), np.cumsum(sizes, axis=1)], axis=1)
+    while first < depth:
+        greatest = (totals[:, first:] - totals[:, first : first + 1]).max(axis=0, initial=0) * size
+        last = first + max(1, int(np.searchsorted(greatest, EXACT, side="right")) - 1)
+        parts.append((first, min(last, depth)))
+        first = last
+    return parts or [(0, depth)]
+
+
+def _without_winograd(s: Steps) -> dict[str, Any]:
+    """The attributes of a convolution of 3 x 3 taps for weights with a column of zeros behind: no target computes that
+    by Winograd's method."""
+    node = s.node
+    strides, dilations = (node.integers(name, (1, 1)) for name in ("strides", "dilations"))
+    pads, auto = list(node.integers("pads", (0,) * 4)), node.text("auto_pad", "NOTSET")
+    if auto.startswith("SAME"):
+        for axis, (size, stride, dilation) in enumerate(zip(s.shape(0)[2:], strides, dilations, strict=True)):
+            total = max(0, (-(-size // stride) - 1) * stride + 2 * dilation + 1 - size)
+            before = total // 2 if auto == "SAME_UPPER" else total - total // 2
+            pads[axis], pads[axis + 2] = before, total - before
+    pads[3] += dilations[1]
+    kept = {name: value for name, value in node.attributes.items() if name != "auto_pad"}
+    return {**kept, "pads": pads, "kernel_shape": [WINOGRAD[0], WINOGRAD[1] + 1]}
