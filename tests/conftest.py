@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from campaign import CAMPAIGN
+from hypothesis import settings
 from shipped import FOLDER
 from system_tools import SystemTools, missing_tools
 
@@ -30,6 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # As for commands: programs are trees, and most tests compile.
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    # No test may depend on the machine's speed: Hypothesis has a deadline of 0.2 s for each example.
+    settings.register_profile("vdla", deadline=None)
+    settings.load_profile("vdla")
     if config.getoption("--campaign"):
         os.environ[CAMPAIGN] = "1"
     if not hasattr(config, "workerinput"):

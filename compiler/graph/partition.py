@@ -6,7 +6,7 @@ with QuantizeLinear and ends with DequantizeLinear, so it is a quantized model a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,10 @@ from .phases import assign_phases
 from .submodel import SubmodelWriter, tensors_read
 
 Side = Literal["accelerator", "cpu"]
+
+
+class RegionOrderError(Exception):
+    """Regions that cannot run one after another, which is a defect of the division."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,8 +102,10 @@ def partition_model(
         [unit.accelerated for unit in units],
         [{writers[name] for name in unit.reads if name in writers} for unit in units],
     )
+    regions = _regions(label, model, survey, units, phases)
+    check_order(label, [info.name for info in model.graph.input], regions)
     return Partition(
-        regions=_regions(label, model, survey, units, phases),
+        regions=regions,
         refusals={
             name: item.refusal
             for name, item in zip(names, survey.nodes, strict=True)
@@ -112,6 +118,18 @@ def partition_model(
         },
         survey=survey,
     )
+
+
+def check_order(label: str, given: Iterable[str], regions: Sequence[Region]) -> None:
+    """RegionOrderError where a region reads what is neither `given` nor made by a region before it: then regions wait
+    for one another, or the division lost a tensor."""
+    made = set(given)
+    for region in regions:
+        for name in region.inputs:
+            if name not in made:
+                later = next((r.name for r in regions if name in r.outputs), "no region")
+                raise RegionOrderError(f"{label}: {region.name} reads '{name}' before {later} makes it")
+        made.update(region.outputs)
 
 
 def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
@@ -155,25 +173,33 @@ def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
     return stranded
 
 
-def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, str]:
-    """For each tensor behind nodes that only lead into a region, the tensor that it comes from."""
-    sources: dict[str, str] = {}
+def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, tuple[str, ...]]:
+    """For each tensor behind nodes that only lead into a region, the tensors that it comes from: one, but for constants
+    beside it, at any of the node's inputs."""
+    sources: dict[str, tuple[str, ...]] = {}
     for node, item in zip(model.graph.node, survey.nodes, strict=True):
         if item.kind == "entry":
-            sources |= dict.fromkeys(node.output, sources.get(node.input[0], node.input[0]))
+            sources |= dict.fromkeys(node.output, _come_from(tensors_read(node), survey, sources))
     return sources
 
 
-def _units(model: onnx.ModelProto, survey: Survey, sources: Mapping[str, str]) -> list[_Unit]:
+def _come_from(
+    names: Iterable[str], survey: Survey, sources: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    found = [
+        source for name in names if name not in survey.constants for source in sources.get(name, (name,))
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _units(model: onnx.ModelProto, survey: Survey, sources: Mapping[str, tuple[str, ...]]) -> list[_Unit]:
     units: list[_Unit] = []
     for index, (node, item) in enumerate(zip(model.graph.node, survey.nodes, strict=True)):
         if item.kind in ("refused", "result", "pending"):
             units.append(
                 _Unit(
                     node=index,
-                    reads=tuple(
-                        sources.get(name, name) for name in tensors_read(node) if name not in survey.constants
-                    ),
+                    reads=_come_from(tensors_read(node), survey, sources),
                     writes=tuple(name for name in node.output if name),
                     accelerated=item.kind != "refused",
                 )
@@ -183,8 +209,9 @@ def _units(model: onnx.ModelProto, survey: Survey, sources: Mapping[str, str]) -
     for info in model.graph.output:
         # What is left is an input seen otherwise, or a dequantized constant.
         if info.name not in computed | given | survey.constants.keys():
-            reads = (sources[info.name],) if info.name in sources else ()
-            units.append(_Unit(node=None, reads=reads, writes=(info.name,), accelerated=False))
+            units.append(
+                _Unit(node=None, reads=sources.get(info.name, ()), writes=(info.name,), accelerated=False)
+            )
     return units
 
 

@@ -57,6 +57,12 @@ class MixedNetwork(FloatNetwork):
         self.add("Sqrt")
         return self.add("Div", inputs=[centred, self.last])
 
+    def guard(self) -> str:
+        """Zero where the last tensor is no number, as exporters of attention write behind a softmax."""
+        data = self.last
+        condition = self.add("IsNaN")
+        return self.add("Where", inputs=[condition, self.constant(np.float32(0)), data])
+
     def other(self, operator: str, *others: str, **attributes: Any) -> str:
         """An operator on the last tensor; its shape is inferred."""
         self.add(operator, *others, **attributes)

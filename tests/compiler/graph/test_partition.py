@@ -13,7 +13,12 @@ from onnx import TensorProto, helper
 
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.partition import Partition, partition_model
+from vdla.compiler.graph.partition import (
+    Partition,
+    RegionOrderError,
+    check_order,
+    partition_model,
+)
 from vdla.compiler.graph.submodel import prepare_model
 
 SHAPE = (1, 4, 5, 5)
@@ -272,6 +277,41 @@ def test_nodes_can_be_sent_to_the_cpu() -> None:
     assert_pieces_are_the_whole(model, partition)
 
 
+@pytest.mark.parametrize("behind", ["Softmax", "Conv"])
+def test_a_guard_behind_either_side(behind: str) -> None:
+    """Where reads the tensor that it leads into a region at its third input, behind a constant condition."""
+    net = MixedNetwork(*SHAPE)
+    net.pair()
+    net.quantized_convolution(4)
+    if behind == "Softmax":
+        net.add("Softmax")
+        net.pair(1 / 255, 0)
+    net.guard()
+    net.pair(1 / 255, 0)
+    net.quantized_convolution(4)
+    net.add("Softmax")
+    net.pair(1 / 255, 0)
+    model = net.model()
+    partition = divide(model)
+    assert sides(partition) == ("acac" if behind == "Softmax" else "ac")
+    assert_pieces_are_the_whole(model, partition)
+
+
+def test_regions_that_wait_for_one_another_are_refused() -> None:
+    net = MixedNetwork(*SHAPE)
+    net.pair()
+    net.quantized_convolution(4)
+    net.add("Sigmoid")
+    first, last = divide(net.model()).regions
+    check_order("a model", ["x"], [first, last])
+    with pytest.raises(
+        RegionOrderError, match=f"a model: {last.name} reads '.*' before {first.name} makes it"
+    ):
+        check_order("a model", ["x"], [last, first])
+    with pytest.raises(RegionOrderError, match=r"reads 'x' before no region makes it"):
+        check_order("a model", [], [first, last])
+
+
 def test_bad_files() -> None:
     with pytest.raises(ModelError, match="no ONNX file"):
         divide(b"a text")
@@ -292,7 +332,7 @@ def networks(draw) -> bytes:
         net.last, net.shape = draw(st.sampled_from(tensors)), SHAPE
         match draw(
             st.sampled_from(
-                ["conv", "conv", "conv", "relu", "max", "add", "add", "cpu", "cpu", "turn", "raw"]
+                ["conv", "conv", "conv", "relu", "max", "add", "add", "cpu", "cpu", "turn", "raw", "guard"]
             )
         ):
             case "conv":
@@ -309,6 +349,10 @@ def networks(draw) -> bytes:
                 net.add(draw(st.sampled_from(["Sigmoid", "Tanh", "Softmax"])))
                 if draw(st.booleans()):
                     net.pair(0.01)
+            case "guard":
+                net.guard()
+                if draw(st.booleans()):
+                    net.pair(0.02)
             case "turn":
                 net.add("Transpose", perm=[0, 1, 3, 2])
             case "raw":
