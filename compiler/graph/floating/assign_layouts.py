@@ -174,7 +174,7 @@ def _place_concatenation(state: _State, node: Node, axis: int) -> None:
         _operand_in_blocks(state, state.tensors[node.inputs[i]], output, block)
         for i in node.operands(node.result)
     ]
-    if None in beside or (node.result is not None and output.shape[1] % block):
+    if None in beside or (block > 1 and node.result is not None and output.shape[1] % block):
         block = 1
     read = {tensor.name for tensor in own}
     inputs = tuple([state.in_blocks(name, block) if name in read else name for name in node.inputs])

@@ -64,7 +64,10 @@ def move_views(graph: Graph) -> Graph:
 
 
 def _slice_offset(graph: Graph, node: Node, operator: Remap) -> int | None:
-    """The first element of a slice whose elements lie in a row; None where they do not, or not on a cache line."""
+    """The first element of a slice whose elements lie in a row; None where they do not, or not on a cache line, or
+    where the node computes what it moves."""
+    if node.data is not None or node.result is not None:
+        return None
     shape = graph.tensors[node.inputs[0]].shape
     offset, whole = 0, True
     for size, of_axis, step in zip(

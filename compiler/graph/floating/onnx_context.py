@@ -157,6 +157,7 @@ class FloatContext(NodeErrors):
         if 0 in shape:
             # What holds nothing is known.
             self.constants[output] = np.zeros(shape, dtype.numpy)
+            self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=dtype)
             return output
         if any(self.tensors[given].size == 0 for given in inputs):
             self.fail(node, "works on a tensor that holds nothing", "leave that out of the model")
@@ -206,10 +207,19 @@ class FloatContext(NodeErrors):
             self.fail(node, f"its output '{output}' {problem}", SMALLER)
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
-        """Binds the output (see `add`) to a tensor in another shape; the same shape is the same tensor."""
+        """Binds the output (see `add`) to a tensor in another shape; the same shape is the same tensor.
+
+        A constant in another shape is a constant: there is no memory to look at."""
         if output is None and tensor.shape == shape:
             self.renamed[node.outputs[0]] = tensor.name
             return tensor.name
+        if tensor.name in self.constants:
+            array = self.constants[tensor.name].reshape(shape)
+            if output is not None:
+                return self.store(output, array)
+            self._check_shape(node, node.outputs[0], shape)
+            self.bind_array(node, array)
+            return node.outputs[0]
         return self.add(node, Reshape(), (tensor.name,), shape, output=output, dtype=tensor.dtype)
 
     def temporary(self, node: OnnxNode, what: str) -> str:

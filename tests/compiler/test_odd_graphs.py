@@ -1,0 +1,98 @@
+"""Small float graphs of odd shapes and constants on a processor, against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from float_networks import relative
+from onnx import TensorProto, helper, numpy_helper
+
+import vdla
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+def integers(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+NODES = {
+    "3-D convolution": (["Conv x w b -> y"], {"x": (1, 2, 3, 3, 3)}, {"w": floats(4, 2, 2, 2, 2), "b": floats(4)}),
+    "weights of run time": (["Conv x w b -> y"], {"x": (1, 2, 5, 5), "w": (3, 2, 3, 3)}, {"b": floats(3)}),
+    "1-D, weights of run time": (["Conv x w b -> y"], {"x": (1, 2, 5), "w": (3, 2, 3)}, {"b": floats(3)}),
+    "transposed, 3-D": (
+        ["ConvTranspose x w b -> y"],
+        {"x": (1, 2, 3, 3, 3)},
+        {"w": floats(2, 3, 2, 2, 2), "b": floats(3)},
+    ),
+    "transposed, weights of run time": (
+        ["ConvTranspose x w b -> y"],
+        {"x": (1, 2, 3, 3), "w": (2, 3, 2, 2)},
+        {"b": floats(3)},
+    ),
+    "nothing transposed": (
+        ["ConvTranspose x w b -> y"],
+        {"x": (0, 2, 3, 3)},
+        {"w": floats(2, 3, 2, 2), "b": floats(3)},
+    ),
+    "nothing convolved": (["Conv x w b -> y"], {"x": (0, 2, 3, 3, 3)}, {"w": floats(2, 2, 2, 2, 2), "b": floats(2)}),
+    "a number and a tensor, cut": (
+        ["Add s x -> a", "Slice a begin end axis -> y"],
+        {"s": (), "x": (2, 8, 2, 12)},
+        {"begin": integers(8), "end": integers(12), "axis": integers(3)},
+    ),
+    "a row and a tensor, cut": (
+        ["Add s x -> a", "Slice a begin end axis -> y"],
+        {"s": (1, 1, 16), "x": (1, 4, 16)},
+        {"begin": integers(1), "end": integers(3), "axis": integers(1)},
+    ),
+    "a function, cut on a cache line": (
+        ["Relu x -> r", "Mul r r -> a", "Slice a begin end axis -> y"],
+        {"x": (4, 16)},
+        {"begin": integers(1), "end": integers(3), "axis": integers(0)},
+    ),
+    "1-D, joined and added": (
+        ["Relu x -> r", "Concat r c -> j", "Add j k -> y"],
+        {"x": (5,)},
+        {"c": floats(2), "k": floats(1)},
+    ),
+    "2-D, joined and added": (
+        ["Relu x -> r", "Concat r c -> j", "Add j k -> y"],
+        {"x": (5, 2)},
+        {"c": floats(2, 2), "k": floats(2)},
+    ),
+}  # fmt: skip
+"""Nodes as texts, shapes of inputs, constants."""
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_graph(name: str) -> None:
+    texts, inputs, constants = NODES[name]
+    nodes = []
+    for text in texts:
+        left, output = text.split(" -> ")
+        operator, *names = left.split()
+        nodes.append(
+            helper.make_node(operator, names, [output], **({"axis": 0} if operator == "Concat" else {}))
+        )
+    proto = helper.make_model(
+        helper.make_graph(
+            nodes,
+            "odd",
+            [helper.make_tensor_value_info(key, TensorProto.FLOAT, shape) for key, shape in inputs.items()],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(array, key) for key, array in constants.items()],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    model = onnx.shape_inference.infer_shapes(proto).SerializeToString()
+    feeds = {key: floats(*shape) for key, shape in inputs.items()}
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, feeds)
+    with vdla.compile(model, "llvm") as network:
+        assert relative(network.run(feeds)["y"], np.asarray(expected)) < 1e-5
