@@ -12,7 +12,7 @@ import onnx
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.model_rewrites import convert_opset
 from vdla.compiler.graph.onnx_load import OLDEST_OPSET, opset_of
-from vdla.compiler.graph.onnx_read import is_quantized, read_model
+from vdla.compiler.graph.onnx_read import coarsest_float, is_quantized, read_model
 from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.heterogeneous_driver import Division
 from vdla.compiler.runtime.artifact import Compiled
@@ -270,7 +270,8 @@ def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Array
             ours, _ = run_region(region, as_written)
             error = max((_relative(ours[name], as_written[name]) for name in region.outputs), default=0.0)
             own = max((_relative(optimized[name], as_written[name]) for name in region.outputs), default=0.0)
-            usual = relative_tolerance(quantized=is_quantized(region.model))
+            read = read_model(region.model)
+            usual = relative_tolerance(quantized=is_quantized(read), floats=coarsest_float(read))
             allowed = widened(usual, own)
             return RegionCheck(
                 name=region.name,

@@ -12,7 +12,7 @@ import numpy as np
 from vdla.compiler.graph.abilities import EVERYTHING
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_read import is_quantized
+from vdla.compiler.graph.onnx_read import coarsest_float, is_quantized, read_model
 from vdla.compiler.graph.quantize.error import Error
 
 from .evaluate import (
@@ -80,7 +80,13 @@ def check_outputs(
             raise
         return None, f"ONNX Runtime refuses the model: {error.reason}"
     error = relative_difference(wanted_outputs, outputs)
-    tolerance, why = relative_tolerance(quantized=is_quantized(model), tensor_float=tensor_float), ""
+    read = read_model(model)
+    tolerance, why = (
+        relative_tolerance(
+            quantized=is_quantized(read), tensor_float=tensor_float, floats=coarsest_float(read)
+        ),
+        "",
+    )
     passed = _allowed(error, wanted_outputs, outputs, tolerance)
     if not passed:
         plain = _reference_outputs(model, inputs, list(outputs), optimized=False)

@@ -6,7 +6,9 @@ differ, and then twice their difference is allowed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 STEPS_TOLERANCE = 2
 """Quantization steps of an accelerator's output: one for a rounding, one for what follows from another one."""
@@ -15,6 +17,11 @@ LAYER_STEPS_TOLERANCE = 1
 FLOAT_TOLERANCE = 1e-4
 """max |a - b| / max |b| of float32 outputs: ten times what networks of a hundred layers were found to need, as the
 order of sums is free."""
+FLOAT_TOLERANCES: Mapping[str, float] = MappingProxyType(
+    {"float32": FLOAT_TOLERANCE, "float16": 2.0**-7, "bfloat16": 2.0**-4}
+)
+"""The same by the coarsest float type that a model computes in. Of 16 bits: eight units in the last place of the
+largest value (11 bits of float16, 8 of bfloat16), as each operator rounds, and references differ in where."""
 TENSOR_FLOAT_TOLERANCE = 2e-2
 """The same where products may use tensor cores in tf32, which keeps 11 bits of each factor."""
 QUANTIZED_TOLERANCE = 2.0**-5
@@ -24,11 +31,12 @@ WHOLE_TOLERANCE = 0.25
 otherwise add up, but outputs of other tensors would be off by one and more."""
 
 
-def relative_tolerance(*, quantized: bool, tensor_float: bool = False) -> float:
-    """What is allowed as max |a - b| / max |b|, before the reference's own disagreement."""
+def relative_tolerance(*, quantized: bool, tensor_float: bool = False, floats: str = "float32") -> float:
+    """What is allowed as max |a - b| / max |b|, before the reference's own disagreement; `floats` is the coarsest float
+    type that the model computes in."""
     if quantized:
-        return QUANTIZED_TOLERANCE
-    return TENSOR_FLOAT_TOLERANCE if tensor_float else FLOAT_TOLERANCE
+        return max(QUANTIZED_TOLERANCE, FLOAT_TOLERANCES[floats])
+    return max(FLOAT_TOLERANCES[floats], TENSOR_FLOAT_TOLERANCE if tensor_float else 0.0)
 
 
 def widened(tolerance: float, disagreement: float | None) -> float:

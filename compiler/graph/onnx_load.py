@@ -108,6 +108,7 @@ def load_apart(
         raise InvalidModelError(
             f"{label}: has no outputs, so nothing of it is needed; export it with its outputs"
         )
+    _name_outputs_once(model)
     if rewrite is not None:
         rewrite(model)
     _check_names(label, model)
@@ -136,6 +137,15 @@ def load_apart(
     check_scales(label, model, weights)
     check_shapes(label, model)
     return LoadedModel(label=label, proto=model, weights=weights)
+
+
+def _name_outputs_once(model: onnx.ModelProto) -> None:
+    """Leaves out outputs of a name that another one has: they are the same tensor, and results are called by name."""
+    outputs = {info.name: info for info in reversed(model.graph.output)}
+    if len(outputs) < len(model.graph.output):
+        kept = [outputs[name] for name in dict.fromkeys(info.name for info in model.graph.output)]
+        del model.graph.output[:]
+        model.graph.output.extend(kept)
 
 
 def _check_names(label: str, model: onnx.ModelProto) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -43,6 +43,20 @@ _FEATURES = re.compile(r"([+-][A-Za-z0-9_.+-]+(,[+-][A-Za-z0-9_.+-]+)*)?")
 Bytes = bytes | memoryview
 Content = bytes | Sequence[Bytes]
 """Of a member: its bytes, or the parts that they are put together from."""
+
+
+class UnreadableArchiveError(Exception):
+    """The compiler described a network in a way that its own reader refuses, which is a defect of the compiler."""
+
+
+def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) -> None:
+    """Has `read` look at a description before it is written. Raises UnreadableArchiveError where that refuses it, so
+    that nobody keeps, or is handed, an archive that is of no use."""
+    value = json.loads(json.dumps(description))
+    try:
+        read(Field(path=Path("the compiled network"), name="", value=value))
+    except ArchiveError as error:
+        raise UnreadableArchiveError(f"the compiler does not read what it wrote: {error}") from error
 
 
 def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, Content]) -> None:

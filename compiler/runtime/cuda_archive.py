@@ -10,10 +10,12 @@ sha256              of them all, so that damage is seen before any of it runs
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from ..target.cuda.architectures import ARCHITECTURES
 from ..target.cuda.machine import CudaTarget
@@ -25,6 +27,7 @@ from .archive import (
     Content,
     read_archive,
     read_description,
+    read_own,
     write_archive,
 )
 from .archive_fields import Field
@@ -84,6 +87,7 @@ def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | 
         "launches": launches,
         "constants": constants.entries,
     }
+    read_own(description, lambda document: _network(document, constants.arrays, bytes(cubins), kind))
     files: dict[str, Content] = {} if kind.text is None else {kind.text: "\n\n".join(sources).encode()}
     write_archive(path, description, {**files, kind.code: bytes(cubins), CONSTANTS: constants.parts})
 
@@ -106,12 +110,17 @@ def load_cuda_network(
     kind = kind or CUBINS
     files = _read(path, kind, trusted=trusted)
     document = read_description(path, files[DESCRIPTION], FORMAT)
-    constants = read_constants(document, files[CONSTANTS])
+    return _network(document, read_constants(document, files[CONSTANTS]), files[kind.code], kind)
+
+
+def _network(
+    document: Field, constants: Mapping[str, np.ndarray], cubins: bytes, kind: ArchiveKind
+) -> CudaNetworkCode:
     graph = described_graph(document, constants)
     plan = described_plan(document, graph)
     modules: dict[str, CompiledModule] = {}
     for entry in document.at("modules").items():
-        module = _module(entry, files[kind.code], kind)
+        module = _module(entry, cubins, kind)
         if module.name in modules:
             raise entry.at("name").fail(f"is {module.name!r}, and so is another module's")
         modules[module.name] = module

@@ -34,6 +34,7 @@ from .archive import (
     check_memory,
     read_archive,
     read_description,
+    read_own,
     read_target,
     write_archive,
 )
@@ -105,13 +106,15 @@ def _describe(network: NetworkCode, code: ObjectCode | None, constants: Constant
         {**describe_launch(number, launch, constants), "function": launch.kernel}
         for number, launch in enumerate(network.launches)
     ]
-    return {
+    description = {
         "target": asdict(network.target),
         **describe_network(network.graph, network.plan, constants),
         "quantized": sorted(network.quantized),
         "kernels": [] if code is None else describe_kernels(code),
         "launches": launches,
     }
+    read_own(description, lambda document: _read_parts(document, constants.arrays))
+    return description
 
 
 def describe_code(network: NetworkCode, constants: ConstantPool) -> dict[str, Any]:
@@ -172,9 +175,7 @@ def read_network(
 ) -> tuple[Callable[[], CpuNetwork], int]:
     """What makes the network of a description ready to run, and the operations of a run. ArchiveError."""
     target = read_target(path, document.at("target"))
-    modules = read_modules(document)
-    graph = described_graph(document, constants)
-    plan = described_plan(document, graph)
+    modules, graph, plan, quantized, launches = _read_parts(document, constants)
     check_memory(
         document,
         {
@@ -188,8 +189,6 @@ def read_network(
         objects = library_objects(library()) if modules else []
     except ValueError as error:
         raise ArchiveError(f"{path}: {LIBRARY} is {error}; compile it anew") from None
-    quantized = document.at("quantized").among(graph.input_names)
-    launches = _read_launches(document, modules, constants, graph, plan)
 
     def network() -> CpuNetwork:
         kernels = bind_kernels(modules, objects, target) if modules else {}
@@ -199,10 +198,22 @@ def read_network(
             launches=tuple([Launch(**fields, kernel=kernels[function]) for fields, function in launches]),
             target=target,
             compile_seconds=0.0,
-            quantized=frozenset(quantized),
+            quantized=quantized,
         )
 
     return network, sum(fields["operations"] for fields, _ in launches)
+
+
+def _read_parts(
+    document: Field, constants: Mapping[str, np.ndarray]
+) -> tuple[tuple[Module, ...], Graph, StoragePlan, frozenset[str], list[tuple[dict[str, Any], str]]]:
+    """What a description says for whatever processor: modules, graph, plan, inputs that are quantized, and launches
+    with their functions. ArchiveError."""
+    modules = read_modules(document)
+    graph = described_graph(document, constants)
+    plan = described_plan(document, graph)
+    quantized = frozenset(document.at("quantized").among(graph.input_names))
+    return modules, graph, plan, quantized, _read_launches(document, modules, constants, graph, plan)
 
 
 def _read_launches(

@@ -47,6 +47,7 @@ class ConstantPool:
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
         self.entries: dict[str, dict[str, Any]] = {}
+        self.arrays: dict[str, np.ndarray] = {}
         self.size = 0
         self._offsets: dict[str, int] = {}
         self._longer = Beginnings[int]()
@@ -75,6 +76,7 @@ class ConstantPool:
                 self.parts += (bytes(gap), raw.data)
                 self.size = offset + raw.nbytes
             self._offsets[digest] = offset
+        self.arrays[name] = array
         self.entries[name] = {
             "dtype": array.dtype.name,
             "shape": list(array.shape),

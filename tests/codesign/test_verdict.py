@@ -10,7 +10,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.codesign import output_check
-from vdla.codesign.verdict import FLOAT_TOLERANCE, QUANTIZED_TOLERANCE, relative_tolerance, widened, within
+from vdla.codesign.verdict import (
+    FLOAT_TOLERANCE,
+    FLOAT_TOLERANCES,
+    QUANTIZED_TOLERANCE,
+    relative_tolerance,
+    widened,
+    within,
+)
+from vdla.compiler.graph.onnx_read import coarsest_float
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -79,9 +87,52 @@ def test_what_the_reference_disagrees_on_is_allowed_twice(
     assert check["passed"] and 0.015 < check["tolerance"] < 0.025
 
 
+@pytest.mark.parametrize(
+    ("nodes", "floats"),
+    [
+        # One rounding apart from ONNX Runtime's, and equal to the reference's.
+        (["Softmax x -> y"], "float16"),
+        (["MatMul x w -> p", "Relu p -> r", "MatMul r w -> q", "Tanh q -> y"], "float16"),
+        (["Cast x -> f", "Exp f -> y"], "float16"),
+        (["Cast w -> f", "MatMul z f -> y"], "float32"),
+        (["Tanh z -> f", "Half f -> y"], "float16"),
+    ],
+)
+def test_the_coarsest_float_decides(vdla, nodes: list[str], floats: str, tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16) / np.float16(8)
+    made, half = [], TensorProto.FLOAT16
+    for text in nodes:
+        left, output = text.split(" -> ")
+        operator, *names = left.split()
+        casts = {"Cast": {"to": TensorProto.FLOAT}, "Half": {"to": half}}.get(operator, {})
+        made.append(helper.make_node("Cast" if casts else operator, names, [output], **casts))
+    given = "z" if any("z" in node.input for node in made) else "x"
+    last = (
+        half
+        if floats == "float16" and not any(name.startswith("Cast") for name in nodes)
+        else TensorProto.FLOAT
+    )
+    graph = helper.make_graph(
+        made,
+        "halves",
+        [helper.make_tensor_value_info(given, half if given == "x" else TensorProto.FLOAT, (4, 64))],
+        [helper.make_tensor_value_info("y", last, (4, 64))],
+        [numpy_helper.from_array(weights, "w")] * any("w" in node.input for node in made),
+    )
+    path = tmp_path / "halves.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert coarsest_float(path) == floats
+    check = vdla("run", path, "--target", "llvm", "--json").document()["check"]
+    assert check["passed"] and check["tolerance"] == FLOAT_TOLERANCES[floats]
+
+
 def test_limits() -> None:
     assert relative_tolerance(quantized=True) == QUANTIZED_TOLERANCE
     assert relative_tolerance(quantized=False) == FLOAT_TOLERANCE
     assert relative_tolerance(quantized=False, tensor_float=True) > FLOAT_TOLERANCE
+    ordered = [
+        relative_tolerance(quantized=False, floats=name) for name in ("float32", "float16", "bfloat16")
+    ]
+    assert ordered == sorted(ordered) and ordered[0] == FLOAT_TOLERANCE
     assert widened(1e-4, None) == 1e-4 and widened(1e-4, 1e-3) == 2e-3 and widened(1e-4, 1e-6) == 1e-4
     assert within(1e-4, 1e-4) and not within(1.1e-4, 1e-4) and not within(None, 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -96,3 +98,17 @@ def test_a_graph(name: str) -> None:
     (expected,) = session.run(None, feeds)
     with vdla.compile(model, "llvm") as network:
         assert relative(network.run(feeds)["y"], np.asarray(expected)) < 1e-5
+
+
+@pytest.mark.parametrize("target", ["llvm", "vdla,llvm", "cuda"])
+def test_an_output_that_is_named_twice(target: str, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Neg", ["y"], ["z"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3)) for name in ("x", "y", "z", "y")]
+    graph = helper.make_graph(nodes, "twice", ends[:1], ends[1:])
+    path, x = tmp_path / "twice.onnx", floats(2, 3)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with vdla.compile(path, target, device="emulated" if target == "cuda" else None) as network:
+        outputs = network.run({"x": x})
+    assert list(outputs) == ["y", "z"]
+    np.testing.assert_array_equal(outputs["y"], np.maximum(x, 0))
+    np.testing.assert_array_equal(outputs["z"], -np.maximum(x, 0))

@@ -13,7 +13,7 @@ from float_networks import FloatNetwork, relative, runtime
 
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.runtime import network_archive
-from vdla.compiler.runtime.archive import ArchiveError
+from vdla.compiler.runtime.archive import ArchiveError, UnreadableArchiveError
 from vdla.compiler.runtime.kernel_archive import load_kernels
 from vdla.compiler.runtime.network_archive import NAME, load_network, save_network
 from vdla.compiler.target.cpu.machine import host_target
@@ -52,6 +52,14 @@ def saved(tmp_path_factory) -> bytes:
 def path(saved, tmp_path):
     (tmp_path / "net.tar").write_bytes(saved)
     return tmp_path / "net.tar"
+
+
+def test_what_the_reader_would_refuse_is_not_written(tmp_path):
+    code = compile_cpu_ahead(model(), parse_target("llvm"))
+    twice = replace(code, graph=replace(code.graph, outputs=code.graph.outputs * 2))
+    with pytest.raises(UnreadableArchiveError, match="so is another output's"):
+        save_network(tmp_path / "net.tar", twice)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("threads", [1, 2])
