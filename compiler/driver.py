@@ -13,6 +13,7 @@ from vdla.isa.config import Config
 from vdla.isa.program import Program
 from vdla.util.collector import collector_paused
 from vdla.util.errors import UserError
+from vdla.util.whole_files import make_folder, write_whole
 
 from .graph.abilities import Abilities
 from .graph.budgets import image_problem
@@ -201,5 +202,5 @@ def _check_target(config: Config) -> None:
 def _dump_program(folder: Path, program: Program) -> None:
     from vdla.isa.assembler import disassemble
 
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "program.txt").write_text(disassemble(program.instructions, program.config), encoding="utf-8")
+    make_folder(folder)
+    write_whole(folder / "program.txt", disassemble(program.instructions, program.config).encode())

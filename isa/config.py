@@ -746,14 +746,15 @@ def _toml_value(value: object) -> str:
     return str(value)
 
 
-def load_config(name_or_path: str | Path) -> Config:
-    """A preset by name (`vta`, `osdi18`, `edge8`, `tiny`) or a TOML file by path. Raises ConfigError."""
+def load_config(name_or_path: str | Path, *, pipes: bool = True) -> Config:
+    """A preset by name (`vta`, `osdi18`, `edge8`, `tiny`) or a TOML file by path, a pipe among them where `pipes` says
+    so, which may make it wait. Raises ConfigError."""
     if str(name_or_path) in PRESETS:
         text = (resources.files("vdla.isa.presets") / f"{name_or_path}.toml").read_text(encoding="utf-8")
         return parse_config(text, f"preset {name_or_path}")
     path = Path(name_or_path)
     try:
-        text = read_file(path, most=MOST_TEXT_BYTES, pipes=True).decode("utf-8")
+        text = read_file(path, most=MOST_TEXT_BYTES, pipes=pipes).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(

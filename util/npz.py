@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import tokenize
 import warnings
 import zipfile
 import zlib
@@ -34,6 +35,7 @@ _DAMAGED = (
     RuntimeError,
     OverflowError,
     NotImplementedError,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )

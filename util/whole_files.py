@@ -63,6 +63,14 @@ def write_whole(path: str | Path, *parts: bytes | memoryview) -> None:
         file.writelines(parts)
 
 
+def make_folder(path: str | Path) -> None:
+    """Makes a folder and those above it, where they are missing. Raises WriteError, naming `path`."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(Path(path), error) from None
+
+
 def copy_whole(source: Path, path: str | Path) -> None:
     """Copy the file `source` to `path` as `write_whole` writes. Raises WriteError, and UserError for `source`."""
     try:

@@ -15,6 +15,7 @@ space does not name get the sizes that keep its bus busy; conditions and fields 
 
 from __future__ import annotations
 
+import reprlib
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -178,7 +179,7 @@ def space_of(table: Mapping[str, Any], *, beside: Path | None = None) -> Space:
             close = get_close_matches(name, MACHINE_FIELDS, 1)
             hint = f"did you mean {close[0]}?" if close else "`vdla config --fields` lists them"
             raise SpaceError(f"there is no field {name}; {hint}")
-        if isinstance(item, str):
+        if isinstance(item, str) and name != "extensions":
             derived[name] = _expression(item)
         else:
             axes.append(Axis(name=name, values=_values(name, item)))
@@ -212,10 +213,10 @@ def _base(base: Any, beside: Path | None) -> Config:
     if isinstance(base, Config):
         return base
     if not isinstance(base, str):
-        raise SpaceError(f"base = {base!r}: give a preset ({', '.join(PRESETS)}) or a TOML file")
+        raise SpaceError(f"base = {reprlib.repr(base)}: give a preset ({', '.join(PRESETS)}) or a TOML file")
     if base in PRESETS or beside is None:
-        return load_config(base)
-    return load_config(beside / base)
+        return load_config(base, pipes=False)
+    return load_config(beside / base, pipes=False)
 
 
 def _texts(items: Any) -> Sequence[str]:
@@ -252,9 +253,11 @@ def _values(name: str, item: Any) -> tuple[Value, ...]:
         raise SpaceError(f"{name} has {len(values)} values; give 1 to {MOST_VALUES}")
     wanted = tuple if name == "extensions" else int
     for value in values:
-        if type(value) is not wanted:
+        if type(value) is not wanted or (
+            isinstance(value, tuple) and not all(isinstance(each, str) for each in value)
+        ):
             raise SpaceError(
-                f"{name} = {value!r}: expected {'lists of names' if wanted is tuple else 'integers'}"
+                f"{name} = {reprlib.repr(value)}: expected {'lists of names' if wanted is tuple else 'integers'}"
             )
     return tuple(dict.fromkeys(values))
 

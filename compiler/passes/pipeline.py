@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vdla.util.whole_files import make_folder, write_whole
+
 from ..ir.printer import format_node
 from ..ir.stmt import Program
 from ..ir.verify import verify
@@ -38,13 +40,16 @@ def run_pipeline(
 
 
 def dump_to(folder: Path) -> Callable[[str, str], None]:
-    """A dump that writes `NN-pass.txt` files into `folder`, numbered in the order of the calls."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """A dump that writes `NN-pass.txt` files into `folder`, numbered in the order of the calls.
+
+    Making the folder and each call raise WriteError.
+    """
+    make_folder(folder)
     for old in folder.glob("[0-9][0-9]-*.txt"):
         old.unlink()
 
     def dump(name: str, text: str) -> None:
         number = sum(1 for _ in folder.glob("[0-9][0-9]-*.txt"))
-        (folder / f"{number:02d}-{name}.txt").write_text(text, encoding="utf-8")
+        write_whole(folder / f"{number:02d}-{name}.txt", text.encode())
 
     return dump

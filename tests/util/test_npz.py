@@ -77,6 +77,18 @@ def test_objects_and_bare_files_are_refused(tmp_path: Path):
             pass
 
 
+@pytest.mark.parametrize(
+    "text", [b"{{{{", b"[", b"'", b"(((", b"{'descr': (", b"\\", b"\x00", b"0x", b"{'shape': }"]
+)
+def test_a_header_of_any_text_is_refused(text: bytes):
+    header = b"\x93NUMPY\x01\x00" + len(text + b"\n").to_bytes(2, "little") + text + b"\n"
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("x.npy", header)
+    with pytest.raises(NpzError), open_npz(buffer.getvalue()):
+        pass
+
+
 def test_damage_anywhere_is_refused_or_harmless():
     data = packed(x=np.arange(100, dtype=np.int32), y=np.ones(7, np.float32))
     rng = np.random.default_rng(0)

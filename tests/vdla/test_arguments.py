@@ -137,6 +137,16 @@ def test_inputs_are_arrays_by_name(target, inputs):
     assert "input" in str(caught.value)
 
 
+@pytest.mark.parametrize("target", ["llvm", "vdla", "vdla,llvm"])
+def test_passes_are_dumped_into_folders_that_can_be_made(target, tmp_path):
+    vdla.compile(quantized(), target, config="tiny", dump_passes=tmp_path / "new" / "inner").close()
+    assert any((tmp_path / "new" / "inner").rglob("*.txt"))
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "inner"):
+        with pytest.raises(vdla.UserError, match="cannot be written"):
+            vdla.compile(quantized(), target, config="tiny", dump_passes=folder)
+
+
 def quantized() -> bytes:
     scale = [
         helper.make_tensor("scale", TensorProto.FLOAT, (), [0.5]),

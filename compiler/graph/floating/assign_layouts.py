@@ -252,7 +252,8 @@ def _adopt(state: _State, wanted: _Wanted) -> str:
         name = f"{wanted.name}.c{wanted.block}"
         while name in state.tensors:
             name += "'"
-        state.tensors[name] = Tensor(name=name, shape=wanted.aligned, block=wanted.block)
+        dtype = state.tensors[wanted.name].dtype
+        state.tensors[name] = Tensor(name=name, shape=wanted.aligned, block=wanted.block, dtype=dtype)
         state.constants[name] = in_blocks(state.constants[wanted.name].reshape(wanted.aligned), wanted.block)
         state.versions[key] = name
     return state.versions[key]

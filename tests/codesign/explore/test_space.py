@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from vdla.codesign.explore.expressions import parse_expression
 from vdla.codesign.explore.metrics import parse_constraint, parse_objectives
-from vdla.codesign.explore.space import load_space, space_of, without_machine
+from vdla.codesign.explore.space import SpaceError, load_space, space_of, without_machine
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 
@@ -123,6 +124,21 @@ def test_constraints_and_objectives():
     for names in ([], ["latency", "latency"], ["speed"]):
         with pytest.raises(UserError):
             parse_objectives(names)
+
+
+@pytest.mark.parametrize(
+    "values", ["not 1", "extensions", [[["post"]]], [["post", 1]], [[None]], [{}], ["post"], 3]
+)
+def test_lists_of_extensions_that_are_none(values: object):
+    with pytest.raises(SpaceError, match=r"extensions = .*: expected lists of names"):
+        space_of({"base": "tiny", "fields": {"extensions": values}})
+
+
+def test_a_base_that_is_a_pipe(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "space.toml").write_text('base = "pipe"\n[fields]\nacc_banks = [1, 2]\n')
+    with pytest.raises(SpaceError, match="a pipe or device and no file"):
+        load_space(tmp_path / "space.toml")
 
 
 def test_machines_have_the_bases_other_fields():
