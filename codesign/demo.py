@@ -65,7 +65,7 @@ def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], No
     simulated = simulate_network(compiled, launches)
     begin("checking the outputs")
     check, _ = check_run(compiled, path, launches, simulated, "auto")
-    account = run_account(model, compiled, simulated.simulation, simulated.seconds, check)
+    account = run_account(model, compiled, simulated.simulation, simulated.seconds, check, energy=True)
     begin("one virtual thread, longer latencies")
     variants = _variants(path, config)
     demo = Demo(

@@ -9,17 +9,20 @@ from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.isa.config import Config
 
 from .network_options import NetworkOptions
+from .technology.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DividedRun:
-    """`target` names the processor as `--target` does; each time is the median of `repeat` runs on `threads` threads.
+    """`clock` is the accelerator's. `target` names the processor as `--target` does; each time is the median of
+    `repeat` runs on `threads` threads.
 
     With `by_cost` the accelerator gets those supported regions that cost less there, otherwise all of them.
     """
 
     model: Path
     machine: Config
+    clock: Clock
     target: str
     processor: CpuTarget
     by_cost: bool

@@ -70,6 +70,7 @@ def compile_heterogeneous(
     *,
     target: CpuTarget | None = None,
     cost_threads: int | None = None,
+    clock_hertz: float | None = None,
     virtual_threads: int = 2,
     dump_passes: Path | None = None,
     records: RecordBook | None = None,
@@ -81,12 +82,15 @@ def compile_heterogeneous(
     The accelerator gets what it supports; None for `config`: nothing. A model that cannot be divided, and that the
     processor alone runs, is one region of the processor. With `cost_threads` it keeps a region only
     where its simulated time and the conversions at the border are less than what the CPU takes for the same region,
-    measured with so many threads. `virtual_threads` are those of `compile_model`; `dump_passes` names a folder that
+    measured with so many threads; `clock_hertz` is the accelerator's clock, that of its configuration if left out.
+    `virtual_threads` are those of `compile_model`; `dump_passes` names a folder that
     gets one folder a region. `records` of the tuner set the knobs of the layers that they know, on both sides. The
     CPU's `kernels` are shared as of `compile_cpu`. Raises UserError.
     """
     try:
-        return _divided(model, config, target, cost_threads, virtual_threads, dump_passes, records, kernels)
+        return _divided(
+            model, config, target, cost_threads, clock_hertz, virtual_threads, dump_passes, records, kernels
+        )
     except InvalidModelError:
         raise
     except ModelError as refusal:
@@ -105,6 +109,7 @@ def _divided(
     config: Config | None,
     target: CpuTarget | None,
     cost_threads: int | None,
+    clock_hertz: float | None,
     virtual_threads: int,
     dump_passes: Path | None,
     records: RecordBook | None,
@@ -119,6 +124,7 @@ def _divided(
         virtual_threads=virtual_threads,
         records=records,
         kernels=kernels,
+        clock_hertz=clock_hertz,
     )
     on_cpu: set[str] = set()
     comparisons: dict[tuple[str, ...], Comparison] = {}
@@ -196,6 +202,7 @@ class _Work:
     virtual_threads: int
     records: RecordBook | None
     kernels: SharedKernels | None
+    clock_hertz: float | None
     offloaded: dict[bytes, Compiled] = field(default_factory=dict)
 
     def compile_offloaded(self, region: Region, dump_passes: Path | None = None) -> Compiled:
@@ -264,7 +271,7 @@ def _compare(work: _Work, partition: Partition, region: Region, threads: int) ->
     feeds = {name: generator.standard_normal(known.shape).astype(known.dtype) for name, known in types}
     compiled = _with_code(region, work.compile_offloaded(region))
     _, cycles = run_region(compiled, feeds, data=False)
-    offloaded = time_region(compiled, feeds, cycles=cycles, repeat=_REPEAT)
+    offloaded = time_region(compiled, feeds, cycles=cycles, repeat=_REPEAT, clock_hertz=work.clock_hertz)
     seconds, remark = None, ""
     try:
         with compile_cpu(region.cpu_model, work.target, kernels=work.kernels) as network:

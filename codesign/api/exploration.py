@@ -26,7 +26,7 @@ from ..explore.study import explore as search
 from ..explore.syntheses import read_syntheses, with_syntheses
 from ..explore.tables import document, rows
 from ..report.frames import data_frame
-from ..technology.components import Components, default_components, load_components
+from ..technology.components import load_components
 from .configurations import config as named
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def explore(
     workers: int = 1,
     scheduler: str | None = None,
     timeout: float = TIMEOUT,
-    components: str | Path | None = None,
+    technology: str | Path | None = None,
     folder: str | Path | None = None,
     records: str | Path | Sequence[str | Path] = (),
     told: Callable[[Exploration], object] | None = None,
@@ -122,7 +122,7 @@ def explore(
     address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. In either a machine
     that takes longer than `timeout` seconds has failed. `told` hears of the exploration after every batch, `notify` of
     what is waited for. Area, clock and energy are those of the models that come with the package, fitted to syntheses
-    and to their switching; with `components`, the file of a table or "45nm-published" for the shipped one, area and
+    and to their switching; with `technology`, the file of a table or "45nm-published" for the shipped one, area and
     energy are by that table and the clock is the machine's own. Raises UserError.
     """
     records = _several(records)
@@ -132,7 +132,7 @@ def explore(
     study = Study(
         space=searched,
         networks=load_networks(models),
-        components=_table(components),
+        components=load_components(technology),
         objectives=parse_objectives(objectives.split(",") if isinstance(objectives, str) else objectives),
         constraints=tuple(parse_constraint(text) for text in _several(constraints)),
         strategy=strategy,
@@ -153,7 +153,7 @@ def explore(
     if place is None:
         return Explored(exploration=search(study, known=known, told=told, tuning=tuning))
     sources = Sources(
-        components=None if components is None else Path(components),
+        technology=None if technology is None else Path(technology),
         records=tuple(Path(path) for path in records),
     )
     check_directory(place, parents=True)
@@ -235,7 +235,7 @@ def compare(
     second: Config | str | Path,
     networks: Model | Sequence[Model],
     *,
-    components: str | Path | None = None,
+    technology: str | Path | None = None,
 ) -> Comparison:
     """Two machines (presets, TOML files or configurations) on quantized networks: every metric, the cycles and energy
     of each network and layer, area and energy by unit. Raises UserError where one cannot run a network."""
@@ -244,7 +244,7 @@ def compare(
         raise UserError("give at least one network")
     machines = (named(first), named(second))
     files = (_file(first), _file(second))
-    return Comparison(compared=compare_machines(machines, loaded, _table(components), files))
+    return Comparison(compared=compare_machines(machines, loaded, load_components(technology), files))
 
 
 def _file(machine: Config | str | Path) -> Path | None:
@@ -255,7 +255,3 @@ def _file(machine: Config | str | Path) -> Path | None:
 def _several(items: Model | Sequence[Any]) -> Sequence[Any]:
     """A model, text or path alone as one of several."""
     return [items] if isinstance(items, str | Path | bytes) else items
-
-
-def _table(components: str | Path | None) -> Components:
-    return default_components() if components is None else load_components(components)

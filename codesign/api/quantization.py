@@ -24,7 +24,7 @@ from ..quantization.study import COSTS, CostName, Found, Member
 from ..quantization.tables import document, front_figure, rows, write_outcome
 from ..quantize_run import describe, load_calibration, prepare_here, split_samples
 from ..report.frames import data_frame
-from ..technology.components import load_components, shipped_components
+from ..technology.components import load_components
 from .configurations import config as named
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def quantize(
     percentile: float = 99.99,
     batch: int = 1,
     processor: Processor | str = "cortex-a9",
-    components: str | Path | None = None,
+    technology: str | Path | None = None,
     cost: CostName = "latency",
     sqnr: float | None = None,
     latency: float | None = None,
@@ -158,7 +158,7 @@ def quantize(
         unseen,
         budget=budget,
         config=named(config),
-        components=shipped_components() if components is None else load_components(components),
+        components=load_components(technology),
         processor=processor if isinstance(processor, Processor) else parse_processor(processor),
         recipe=recipe,
         choices=choices,

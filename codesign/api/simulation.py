@@ -21,6 +21,9 @@ from vdla.sim import simulate as simulate_program
 from vdla.util.errors import UserError
 from vdla.util.whole_files import write_whole
 
+from ..technology.clock import Clock, clock_of
+from ..technology.components import Components, default_components, load_components
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -33,13 +36,14 @@ class Report:
     """One launch: `cycles`, where they went, and with inputs what it computed (`outputs` by name, `memory` bytes).
 
     `program` is what ran and `simulation` every counter of the run. `account` makes `network`, None for a kernel or a
-    raw program.
+    raw program. Clock and energy follow from `technology`.
     """
 
     program: Program
     simulation: SimulationResult
     outputs: Mapping[str, np.ndarray]
     account: Callable[[], RunAccount] | None = field(default=None, repr=False)
+    technology: Components = field(default_factory=default_components, repr=False)
 
     @cached_property
     def network(self) -> RunAccount | None:
@@ -56,6 +60,24 @@ class Report:
     def cycles(self) -> int:
         """Cycles from the launch to the last write response."""
         return self.simulation.cycles
+
+    @property
+    def clock(self) -> Clock:
+        """The machine's clock and its source, as all commands have it."""
+        return clock_of(self.config, self.technology)
+
+    @property
+    def latency(self) -> float:
+        """Milliseconds of the launch at that clock."""
+        return 1e3 * self.clock.seconds(self.cycles)
+
+    @cached_property
+    def energy(self) -> Mapping[str, float]:
+        """Microjoules of the launch by unit, as `vdla compare` has them."""
+        from ..technology.energy import energy_by_unit
+        from ..technology.events import count_events
+
+        return energy_by_unit(self.config, count_events(self.program, self.simulation), self.technology)
 
     @property
     def utilization(self) -> float | None:
@@ -121,31 +143,42 @@ def simulate(
     inputs: Mapping[str, np.ndarray] | None = None,
     *,
     data: bool | None = None,
+    technology: str | Path | None = None,
 ) -> Report:
     """Run a program on the cycle-exact simulator: a compiled network or kernel, a `Program`, or the file of one.
 
     With `inputs` (arrays by name) outputs are computed, too; without, a network or kernel is simulated for its timing
-    alone, which is the same. A raw program computes on its own image unless `data` is False. Raises UserError for what
-    does not run on the accelerator, and DeadlockError, which names who waits for what.
+    alone, which is the same. A raw program computes on its own image unless `data` is False. Clock and energy follow
+    from `technology`: the shipped models ("models"), "45nm-published", or the file of a table. Raises UserError for
+    what does not run on the accelerator, and DeadlockError, which names who waits for what.
     """
+    components = load_components(technology)
     if isinstance(subject, AcceleratorExecutable | KernelExecutable):
         begin = perf_counter()
         result, outputs = subject.launch(inputs)
         seconds = perf_counter() - begin
         account = None
         if isinstance(subject, AcceleratorExecutable):
-            account = partial(_account, subject, result, seconds)
-        return Report(program=subject.program, simulation=result, outputs=outputs, account=account)
+            account = partial(_account, subject, result, seconds, components)
+        return Report(
+            program=subject.program,
+            simulation=result,
+            outputs=outputs,
+            account=account,
+            technology=components,
+        )
     if isinstance(subject, Program | str | Path):
         program = subject if isinstance(subject, Program) else load_program(subject)
         result = simulate_program(program.config, program.instructions, program.image, data=data is not False)
-        return Report(program=program, simulation=result, outputs={})
+        return Report(program=program, simulation=result, outputs={}, technology=components)
     raise UserError(
         f'{subject.name}: is not compiled for the accelerator alone; compile it with target="vdla"'
     )
 
 
-def _account(subject: AcceleratorExecutable, result: SimulationResult, seconds: float) -> RunAccount:
+def _account(
+    subject: AcceleratorExecutable, result: SimulationResult, seconds: float, components: Components
+) -> RunAccount:
     from ..report.account_run import run_account
 
-    return run_account(subject.name, subject.compiled, result, seconds)
+    return run_account(subject.name, subject.compiled, result, seconds, components=components)

@@ -13,7 +13,7 @@ from vdla.util.printable import printable
 from vdla.util.user_files import check_destination
 from vdla.util.whole_files import write_whole
 
-from .options import JsonOption
+from .options import JsonOption, TechnologyOption
 from .output import note, print_json, steps, text_console
 
 MOST_LAYERS = 10
@@ -26,13 +26,7 @@ def compare(
     network: Annotated[
         list[Path], typer.Option(metavar="MODEL.onnx", help="A quantized network. May be repeated.")
     ],
-    components: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A table of areas and energies, also for area and clock; 45nm-published is the shipped one.",
-        ),
-    ] = None,
+    technology: TechnologyOption = "models",
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Also writes one page that needs no network."),
@@ -47,10 +41,10 @@ def compare(
     from ..explore.metrics import METRICS, rungs_of
     from ..technology.area import described
 
-    check_destination(html, inputs=(*network, components, *map(Path, (first, second))))
+    check_destination(html, inputs=(*network, Path(technology), *map(Path, (first, second))))
     with steps() as progress:
         progress.begin("comparing")
-        found = both(first, second, network, components=components)
+        found = both(first, second, network, technology=technology)
     if html is not None:
         write_whole(html, found.to_html().encode())
         note(f"wrote {html}")

@@ -11,8 +11,7 @@ from rich.table import Table
 from vdla.isa.config import load_config
 from vdla.util.errors import UserError
 
-from ..report.hardware import hardware, warning_lines
-from .options import ConfigOption, JsonOption
+from .options import ConfigOption, JsonOption, TechnologyOption
 from .output import print_json, text_console
 
 
@@ -41,6 +40,7 @@ def config(
     fields: Annotated[
         bool, typer.Option("--fields", help="Every field: default, legal values, meaning.")
     ] = False,
+    technology: TechnologyOption = "models",
     json: JsonOption = False,
 ) -> None:
     """Checks a configuration and prints what follows from it: depths, field widths, storage, data path."""
@@ -50,8 +50,11 @@ def config(
         text = field_table()
         print_json({"text": text}) if json else sys.stdout.write(text)
         return
+    from ..report.hardware import hardware
+    from ..technology.components import load_components
+
     machine = load_config(name)
-    document = hardware(machine)
+    document = hardware(machine, load_components(technology))
     if json:
         print_json({"config": machine.name, **document})
         return
@@ -75,6 +78,8 @@ def config(
     for block in document["blocks"]:
         table.add_row(*(str(value) for value in block.values()))
     console.print(table)
+    from ..report.hardware import warning_lines
+
     for line in warning_lines(document["warnings"]):
         console.print(line, soft_wrap=True)
 

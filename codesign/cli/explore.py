@@ -12,7 +12,7 @@ from vdla.util.errors import UserError
 
 from ..explore.schedules import FRONT_TRIALS
 from .explore_files import check_cells, check_rtl, end_written, print_written, write_files
-from .options import JsonOption
+from .options import JsonOption, TechnologyOption
 from .output import note, steps
 
 if TYPE_CHECKING:
@@ -98,13 +98,7 @@ def explore(
         float,
         typer.Option(min=1.0, max=86_400.0, help="Seconds that one design may take in another process."),
     ] = 600.0,
-    components: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A table of areas and energies, also for area and clock; 45nm-published is the shipped one.",
-        ),
-    ] = None,
+    technology: TechnologyOption = "models",
     records: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Records of other studies, to be used again. May be repeated."),
@@ -122,13 +116,13 @@ def explore(
     from ..api.exploration import explore as search
     from ..explore.report.write import write_page
     from ..explore.space import load_space, without_machine
-    from ..technology.components import default_components, load_components
+    from ..technology.components import load_components
 
     # Before the search: hours may pass until the tools are needed.
     if verify_front:
         check_rtl()
     if synthesize:
-        check_cells(default_components() if components is None else load_components(components))
+        check_cells(load_components(technology))
     if (missing := without_machine(load_space(space))) is not None:
         note(missing)
     shown_at = time.monotonic()
@@ -162,7 +156,7 @@ def explore(
             workers=workers,
             scheduler=scheduler,
             timeout=timeout,
-            components=components,
+            technology=technology,
             folder=output,
             records=records or (),
             told=told,

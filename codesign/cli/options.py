@@ -12,6 +12,15 @@ ConfigOption = Annotated[
     str,
     typer.Option("--config", help="A preset (vta, osdi18, edge8, tiny) or a TOML file.", metavar="NAME|FILE"),
 ]
+TechnologyOption = Annotated[
+    str,
+    typer.Option(
+        "--technology",
+        metavar="NAME|FILE",
+        help="What clock, area and energy follow from: models (of syntheses and of switching), 45nm-published, "
+        "or a table of areas and energies; with a table the clock is the configuration's own.",
+    ),
+]
 DimOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -110,8 +110,11 @@ def quantize(
     cost: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the error is set against: latency or energy.")
     ] = None,
-    components: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A table of energies in place of the shipped one.")
+    technology: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE", help="What clock and energy follow from: models, 45nm-published or a table."
+        ),
     ] = None,
     sqnr: Annotated[
         float | None, typer.Option(metavar="DB", help="Takes the cheapest of at least so many dB.")
@@ -139,7 +142,7 @@ def quantize(
         )
     choices = parse_choices(layer or ())
     names = (("--held-out", held_out), ("--config", config), ("--processor", processor), ("--cost", cost))
-    goals = (("--components", components), ("--sqnr", sqnr), ("--latency", latency))
+    goals = (("--technology", technology), ("--sqnr", sqnr), ("--latency", latency))
     searched = [name for name, value in (*names, *goals) if value is not None]
     if budget is None:
         if searched:
@@ -180,7 +183,7 @@ def quantize(
             whole=whole,
             batch=batch,
             processor=processor or "cortex-a9",
-            components=components,
+            technology=technology,
             cost=cost or "latency",
             sqnr=sqnr,
             latency=latency,

@@ -11,7 +11,15 @@ from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination
 
 from ..network_options import NetworkOptions
-from .options import PROCESSOR, ConfigOption, ConstantOption, DimOption, JsonOption, NoCacheOption
+from .options import (
+    PROCESSOR,
+    ConfigOption,
+    ConstantOption,
+    DimOption,
+    JsonOption,
+    NoCacheOption,
+    TechnologyOption,
+)
 from .records import RecordsOption, book_from
 from .run_accelerator import run_on_accelerator
 from .run_divided import Partition, run_divided
@@ -58,6 +66,7 @@ def run(
         ),
     ] = None,
     config: ConfigOption = "vta",
+    technology: TechnologyOption = "models",
     engine: Annotated[
         Engine,
         typer.Option(help="cycle: the simulator; rtl: the Verilated RTL, which must tell the same."),
@@ -164,6 +173,7 @@ def run(
         if kind is Device.vdla:
             accelerator = AcceleratorOptions(
                 config=config,
+                technology=technology,
                 virtual_threads=vthreads,
                 engine=engine,
                 timing_only=timing_only,

@@ -33,9 +33,10 @@ def run_on_accelerator(
     """
     from ..network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
     from ..report.account_run import run_account
+    from ..technology.components import load_components
     from .simulate import exit_on_deadlock
 
-    machine = load_config(options.config)
+    machine, technology = load_config(options.config), load_components(options.technology)
     check_destination(files.outputs, options.trace, options.program, inputs=(model, files.inputs))
     if options.timing_only and files.outputs is not None:
         raise UserError("--timing-only computes no outputs; leave out --outputs or --timing-only")
@@ -89,7 +90,15 @@ def run_on_accelerator(
             from ..network_run import npz_bytes
 
             write_whole(files.outputs, npz_bytes(simulated.outputs))
-        account = run_account(model.stem, compiled, simulated.simulation, simulated.seconds, verdict)
+        account = run_account(
+            model.stem,
+            compiled,
+            simulated.simulation,
+            simulated.seconds,
+            verdict,
+            components=technology,
+            energy=True,
+        )
     if files.json:
         print_json(account.to_dict())
         _end_checked(verdict)

@@ -46,10 +46,14 @@ def run_divided(
     """
     check_destination(options.outputs, inputs=(model, options.inputs))
     from ..divided_run import DividedRun
+    from ..technology.clock import clock_of
+    from ..technology.components import load_components
 
+    machine = load_config(accelerator.config)
     run = DividedRun(
         model=model,
-        machine=load_config(accelerator.config),
+        machine=machine,
+        clock=clock_of(machine, load_components(accelerator.technology)),
         target=llvm,
         processor=_processor(llvm),
         by_cost=by_cost,
@@ -57,7 +61,7 @@ def run_divided(
         repeat=options.repeat,
         network=of_model.network,
     )
-    machine, processor = run.machine, run.processor
+    processor = run.processor
     from vdla.compiler.cpu_driver import SharedKernels
     from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 
@@ -80,6 +84,7 @@ def run_divided(
             machine,
             target=processor,
             cost_threads=run.threads if by_cost else None,
+            clock_hertz=run.clock.hertz,
             virtual_threads=accelerator.virtual_threads,
             dump_passes=dumps,
             records=run.network.records,
@@ -112,7 +117,9 @@ def run_divided(
                 progress.begin(f"compiling all of it for {processor.cpu}")
                 wait_for_whole()
             progress.begin("timing")
-            times = network.time(results[0], threads=run.threads, repeat=run.repeat)
+            times = network.time(
+                results[0], threads=run.threads, repeat=run.repeat, clock_hertz=run.clock.hertz
+            )
             if offloaded:
                 alone = run_cpu_alone(
                     run,

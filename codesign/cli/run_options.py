@@ -64,6 +64,7 @@ class AcceleratorOptions:
 
     config: str
     virtual_threads: int
+    technology: str = "models"
     engine: Engine = Engine.cycle
     timing_only: bool = False
     trace: Path | None = None
@@ -76,7 +77,7 @@ FOR_ALL = (
 )
 FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
 FOR_GPUS = ("repeat", "profile", "batch", "no_cache")
-FOR_DIVIDED = ("config", "partition", "vthreads", "repeat", "threads", "no_cache")
+FOR_DIVIDED = ("config", "technology", "partition", "vthreads", "repeat", "threads", "no_cache")
 """Parameters of `vdla run` for all devices, for processors, for GPUs, and for models that accelerator and processor
 share; all but those for processors and the partition are the accelerator's."""
 FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "constant", "no_cache")

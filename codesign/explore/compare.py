@@ -56,7 +56,7 @@ class Compared:
             _row("total", metric.name, metric.unit, [metric.value(m, f, weights) for m, f in pairs])
             for metric in METRICS.values()
         ]
-        clocks = [figures.clock_mhz or machine.clock_mhz for machine, figures in pairs]
+        clocks = [figures.clock_mhz or 0.0 for figures in self.figures]
         found.append(_row("total", "clock", "MHz", clocks))
         for network in self.networks:
             runs = [figures.networks[network.name] for figures in self.figures]

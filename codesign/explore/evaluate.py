@@ -60,8 +60,8 @@ class NetworkFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """A machine's: square millimetres by unit, the clock that a model predicts (None: its own `clock_mhz` counts), and
-    its networks by name. `failed` says why there are none.
+    """A machine's: square millimetres by unit, the clock (None only where nothing could be evaluated), and its
+    networks by name. `failed` says why there are none.
 
     By name of a metric (`metrics.METRICS`): `intervals` of area and latency where a model says them, the ends of 90% as
     factors of the value (`metrics.intervals_of` has those of energy, which follow from the networks' weights); and
@@ -124,11 +124,13 @@ def _launch(config: Config, network: Network, components: Components, effort: Ef
 def figures_of_machine(config: Config, components: Components) -> Figures:
     """What needs no network: area and clock, with what they stand on."""
     structure = structure_of(config, components)
-    found = Figures(area=structure.area, rungs=rungs_of_machine(config, components))
-    if structure.clock_mhz is None:
-        return found
-    area, cycle = structure.intervals["area"], structure.intervals["cycle"]
-    return replace(found, clock_mhz=structure.clock_mhz, intervals={"area": area, "latency": cycle})
+    named = {"area": "area", "cycle": "latency"}
+    return Figures(
+        area=structure.area,
+        clock_mhz=structure.clock.megahertz,
+        rungs=rungs_of_machine(config, components),
+        intervals={named[name]: ends for name, ends in structure.intervals.items()},
+    )
 
 
 def to_json(figures: Figures) -> dict[str, Any]:

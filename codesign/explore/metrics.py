@@ -55,8 +55,8 @@ def _cycles(config: Config, figures: Figures, weights: Mapping[str, float]) -> f
 
 
 def _latency(config: Config, figures: Figures, weights: Mapping[str, float]) -> float:
-    mhz = config.clock_mhz if figures.clock_mhz is None else figures.clock_mhz
-    return _cycles(config, figures, weights) / mhz / 1e3
+    assert figures.clock_mhz is not None
+    return 1e3 * (_cycles(config, figures, weights) / (figures.clock_mhz * 1e6))
 
 
 def _energy(config: Config, figures: Figures, weights: Mapping[str, float]) -> float:

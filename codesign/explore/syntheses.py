@@ -123,4 +123,22 @@ def measured_figures(figures: Figures, found: Synthesis) -> Figures:
     intervals.pop("latency", None)
     rungs["clock"] = f"synthesis ({found.node_nm} nm)"
     rungs["latency"] = f"{EXACT}, clock by synthesis"
-    return replace(figures, area=found.area, clock_mhz=found.clock_mhz, intervals=intervals, rungs=rungs)
+    return replace(
+        figures,
+        area=found.area,
+        clock_mhz=found.clock_mhz,
+        # Leakage lasts as long as the program.
+        networks={
+            name: replace(
+                run, energy=_leaking(run.energy, (figures.clock_mhz or found.clock_mhz) / found.clock_mhz)
+            )
+            for name, run in figures.networks.items()
+        },
+        intervals=intervals,
+        rungs=rungs,
+    )
+
+
+def _leaking(energy: Mapping[str, float], longer: float) -> dict[str, float]:
+    """Microjoules by unit of a launch that takes `longer` times as long."""
+    return {unit: value * longer if unit == "leakage" else value for unit, value in energy.items()}

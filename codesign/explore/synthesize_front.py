@@ -35,7 +35,7 @@ def check_synthesis(components: Components) -> str | None:
     if not components.modelled:
         raise UserError(
             f"--synthesize measures in {shipped_cell_model().library}, and the table {components.name} is of another "
-            "technology; leave out --components"
+            "technology; leave out --technology"
         )
     tool_version(PACKAGE)
     if (library := find_library()).name != shipped_cell_model().library:

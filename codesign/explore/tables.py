@@ -69,7 +69,7 @@ def _metrics(exploration: Exploration, design: Design) -> dict[Metric, float | N
 def document(exploration: Exploration) -> dict[str, Any]:
     """The exploration as one JSON object: what was searched, the rung of each figure, and the designs of the front.
 
-    Of these, `intervals` are factors of a figure's value, and `clock_mhz` is null where no model predicts it.
+    Of these, `intervals` are factors of a figure's value.
     """
     study = exploration.study
     return {

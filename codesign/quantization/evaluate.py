@@ -35,6 +35,7 @@ from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 from vdla.util.errors import CodeError, UserError
 
+from ..technology.clock import clock_of
 from ..technology.components import Components
 from ..technology.energy import energy_by_unit
 from ..technology.events import count_events
@@ -191,7 +192,7 @@ class Evaluator:
         energy = energy_by_unit(self.config, count_events(program, simulation), self.components)
         return _RegionFigures(
             cycles=simulation.cycles,
-            seconds=simulation.cycles / self.config.clock_hertz,
+            seconds=clock_of(self.config, self.components).seconds(simulation.cycles),
             border_seconds=self._border_seconds(region, compiled, simulation.cycles),
             microjoules=sum(energy.values()),
         )

@@ -9,9 +9,11 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vdla.isa.config import CLOCK_IS
 from vdla.util.whole_files import write_whole
 
+from ..technology.area import basis
+from ..technology.clock import clock_of
+from ..technology.rungs import rungs_of_machine
 from .records import decisions_to_json
 from .run import Outcome
 from .study import COSTS, Found, Member
@@ -27,13 +29,14 @@ def rungs(found: Found) -> dict[str, str]:
     """What each figure stands on."""
     evaluator = found.study.evaluator
     processor = evaluator.processor.rung
+    of_machine = rungs_of_machine(evaluator.config, evaluator.components)
     return {
         "sqnr": SIMULATED,
         "cycles": "exact simulation",
-        "accelerator_ms": f"exact simulation, clock {CLOCK_IS}",
+        "accelerator_ms": of_machine["latency"],
         "border_ms": processor,
         "processor_ms": processor,
-        "accelerator_uj": f"assumed: table of components {evaluator.components.name} ({evaluator.components.node})",
+        "accelerator_uj": of_machine["energy"],
         "processor_uj": f"assumed: {evaluator.processor.watts:g} W",
     }
 
@@ -98,9 +101,11 @@ def document(outcome: Outcome) -> dict[str, Any]:
     member that was taken with its layers."""
     found = outcome.found
     study, evaluator = found.study, found.study.evaluator
+    clock = clock_of(evaluator.config, evaluator.components)
     return {
         "config": evaluator.config.name,
-        "clock_hertz": evaluator.config.clock_hertz,
+        "clock_hertz": clock.hertz,
+        "clock_is": clock.source,
         "processor": {
             "name": evaluator.processor.name,
             "gflops": evaluator.processor.gigaflops,
@@ -109,11 +114,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "measured": evaluator.processor.measured,
             "source": evaluator.processor.source,
         },
-        "components": {
-            "name": evaluator.components.name,
-            "node": evaluator.components.node,
-            "left_out": evaluator.components.left_out,
-        },
+        "components": basis(evaluator.components),
         "rungs": rungs(found),
         "method": study.recipe.method,
         "calibration_runs": outcome.runs,
@@ -203,7 +204,7 @@ def front_figure(found: Found, chosen: Member | None = None) -> Figure:
     )
     figure.supxlabel(
         f"cycles: exact simulation; border and processor ({evaluator.processor.name}): {evaluator.processor.rung}; "
-        f"energy: {evaluator.components.name}",
+        f"energy: {rungs(found)['accelerator_uj']}",
         fontsize=7,
         color=MUTED,
     )

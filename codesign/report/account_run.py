@@ -21,6 +21,11 @@ from vdla.compiler.graph.layout import pack_activation
 from vdla.compiler.runtime.layers import Layer, layers_of
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
 
+from ..technology.clock import clock_of
+from ..technology.components import Components, default_components
+from ..technology.energy import energy_by_unit
+from ..technology.events import count_events
+from ..technology.rungs import rungs_of_machine
 from .accounts import CheckAccount, LayerAccount, RunAccount, TotalAccount
 from .split import layer_boundaries, layer_starts
 from .traffic import Unread, explain_excess, group_traffic
@@ -131,13 +136,18 @@ def run_account(
     simulation: SimulationResult,
     simulate_seconds: float,
     check: CheckAccount | None = None,
+    *,
+    components: Components | None = None,
+    energy: bool = False,
 ) -> RunAccount:
     """Totals and layers of one launch of `compiled`, named `model`; arguments as of `account_total`."""
     config, layers = compiled.program.config, layers_of(compiled)
     return RunAccount(
         model=model,
         config=config.name,
-        total=account_total(compiled, simulation, simulate_seconds, layers),
+        total=account_total(
+            compiled, simulation, simulate_seconds, layers, components=components, energy=energy
+        ),
         layers=account_layers(compiled, simulation, layers),
         check=check,
         warnings=config.warnings,
@@ -149,9 +159,19 @@ def account_total(
     simulation: SimulationResult,
     simulate_seconds: float,
     known: Sequence[Layer] | None = None,
+    *,
+    components: Components | None = None,
+    energy: bool = False,
 ) -> TotalAccount:
-    """The account of the whole program; `known` as of `account_layers`."""
+    """The account of the whole program; `known` as of `account_layers`. Clock and, with `energy`, microjoules follow
+    from `components`, the shipped models if left out."""
     config, layers = compiled.program.config, layers_of(compiled) if known is None else known
+    components = components or default_components()
+    clock = clock_of(config, components)
+    microjoules = None
+    if energy:
+        events = count_events(compiled.program, simulation)
+        microjoules = sum(energy_by_unit(config, events, components).values())
     return TotalAccount(
         macs=sum(layer.macs for layer in layers),
         cycles=simulation.cycles,
@@ -159,8 +179,11 @@ def account_total(
         instructions=len(compiled.program.instructions),
         dram_read_bytes=simulation.dram_read_bytes,
         dram_write_bytes=simulation.dram_write_bytes,
-        clock_hertz=config.clock_hertz,
-        seconds_at_clock=simulation.cycles / config.clock_hertz,
+        clock_hertz=clock.hertz,
+        clock_is=clock.source,
+        seconds_at_clock=clock.seconds(simulation.cycles),
+        energy_uj=microjoules,
+        energy_is="" if microjoules is None else rungs_of_machine(config, components)["energy"],
         compile_seconds=compiled.compile_seconds,
         simulate_seconds=simulate_seconds,
     )

@@ -92,7 +92,8 @@ class LayerAccount:
 class TotalAccount:
     """The whole run. Times in cycles unless named seconds, traffic in bytes, per launch.
 
-    `seconds_at_clock` follows from `clock_hertz`, which stands on the rung `CLOCK_IS`.
+    `seconds_at_clock` follows from `clock_hertz`, whose source is `clock_is` (`technology.clock`). `energy_uj`, where
+    it was asked for, is that of one launch, and stands on `energy_is`.
     """
 
     macs: int
@@ -105,6 +106,9 @@ class TotalAccount:
     seconds_at_clock: float
     compile_seconds: float
     simulate_seconds: float
+    clock_is: str = CLOCK_IS
+    energy_uj: float | None = None
+    energy_is: str = ""
 
     @property
     def utilization(self) -> float:
@@ -123,7 +127,9 @@ class TotalAccount:
             "dram_write_bytes": self.dram_write_bytes,
             "seconds_at_clock": self.seconds_at_clock,
             "clock_hertz": self.clock_hertz,
-            "clock_is": CLOCK_IS,
+            "clock_is": self.clock_is,
+            "energy_uj": self.energy_uj,
+            "energy_is": self.energy_is,
             "compile_seconds": round(self.compile_seconds, 6),
             "simulate_seconds": round(self.simulate_seconds, 6),
         }

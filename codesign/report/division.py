@@ -6,8 +6,6 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from vdla.isa.config import CLOCK_IS
-
 from ..verdict import Compared, within
 
 Target = Literal["vdla", "llvm"]
@@ -167,6 +165,7 @@ class DivisionAccount:
     model: str
     config: str
     clock_hertz: float
+    clock_is: str
     cpu: str
     threads: int
     repeat: int
@@ -229,7 +228,7 @@ class DivisionAccount:
             "config": self.config,
             "warnings": list(self.warnings),
             "clock_hertz": self.clock_hertz,
-            "clock_is": CLOCK_IS,
+            "clock_is": self.clock_is,
             "cpu": self.cpu,
             "threads": self.threads,
             "repeat": self.repeat,

@@ -7,7 +7,7 @@ from collections import Counter
 from rich.box import SIMPLE
 from rich.table import Table
 
-from .clock import clock_text
+from ..technology.clock import Clock
 from .division import LARGEST, LSB, CostAccount, DivisionAccount, DivisionCheck, amount
 from .hardware import warning_lines
 
@@ -66,9 +66,10 @@ def division_summary(account: DivisionAccount) -> list[str]:
     workers = "1 thread" if account.threads == 1 else f"{account.threads} threads"
     lines: list[str] = []
     if any(region.target == "vdla" for region in account.regions):
+        clock = Clock(hertz=account.clock_hertz, source=account.clock_is)
         lines += [
             f"{_ms(account.total_seconds)} in all: accelerator {_ms(account.accelerator_seconds)} (simulated, at "
-            f"{clock_text(account.clock_hertz)}), conversions at its border {_ms(account.boundary_seconds)} and CPU "
+            f"{clock}), conversions at its border {_ms(account.boundary_seconds)} and CPU "
             f"{_ms(account.cpu_seconds)} (measured on {account.cpu}, {workers})",
             f"Amdahl: with an infinitely fast accelerator this division is {account.limit or 1.0:.2f} times as fast",
         ]

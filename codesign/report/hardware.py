@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from vdla.isa.config import CLOCK_IS, Config
+from vdla.isa.config import Config
 from vdla.isa.extensions import blocks
 from vdla.isa.fifos import FIFOS
 from vdla.isa.timing import gemm_latency, post_latency, read_burst_beats, write_burst_beats
+
+from ..technology.clock import clock_of
+from ..technology.components import Components, default_components
 
 
 def warning_lines(warnings: Sequence[str]) -> list[str]:
@@ -17,17 +20,20 @@ def warning_lines(warnings: Sequence[str]) -> list[str]:
     return [f"warning: {'; '.join(warnings)}"] if warnings else []
 
 
-def hardware(config: Config) -> dict[str, Any]:
-    """Everything that follows from `config`, as plain values for a JSON object; sizes in bytes, times in cycles."""
+def hardware(config: Config, components: Components | None = None) -> dict[str, Any]:
+    """Everything that follows from `config`, as plain values for a JSON object; sizes in bytes, times in cycles. Rates
+    are at the clock that follows from `components`, the shipped models if left out."""
+    clock = clock_of(config, components or default_components())
     return {
         "fields": config.to_dict(),
         "digest": config.digest,
         "derived": {
             "multiplies_per_cycle": config.multiplies_per_cycle,
-            "clock_is": CLOCK_IS,
+            "clock_mhz": clock.megahertz,
+            "clock_is": clock.source,
             "extensions_are": "chosen for the shape" if config.chose_extensions else "named",
-            "peak_gops": round(2 * config.multiplies_per_cycle * config.clock_mhz / 1000, 6),
-            "bus_gigabytes_per_second": round(config.memory.bus_bytes * config.clock_mhz / 1000, 6),
+            "peak_gops": round(2 * config.multiplies_per_cycle * clock.hertz / 1e9, 6),
+            "bus_gigabytes_per_second": round(config.memory.bus_bytes * clock.hertz / 1e9, 6),
             "inp_bytes": config.inp_bytes,
             "wgt_bytes": config.wgt_bytes,
             "acc_bytes": config.acc_bytes,

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from vdla.util.printable import printable
 
+from ..technology.clock import Clock
 from .accounts import CheckAccount, RunAccount
-from .clock import clock_text
 from .console import PlainConsole
 from .hardware import warning_lines
 
@@ -105,10 +105,12 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
 
 
 def summary(run: RunAccount) -> list[str]:
-    """What the table does not say: time at the (assumed) clock, host time, traffic, and how the outputs compare."""
+    """What the table does not say: time and energy, host time, traffic, and how the outputs compare."""
     total = run.total
+    clock = Clock(hertz=total.clock_hertz, source=total.clock_is)
+    energy = "" if total.energy_uj is None else f"{_energy(total.energy_uj)} ({total.energy_is}); "
     lines = [
-        f"{total.seconds_at_clock * 1e3:.2f} ms at {clock_text(total.clock_hertz)}; "
+        f"{total.seconds_at_clock * 1e3:.2f} ms at {clock}; {energy}"
         f"{total.instructions:,} instructions; {total.dram_read_bytes / 2**20:.2f} MiB read, "
         f"{total.dram_write_bytes / 2**20:.2f} MiB written",
         f"compiled in {total.compile_seconds:.2f} s, simulated in {total.simulate_seconds:.3f} s "
@@ -151,6 +153,10 @@ def comparison_table(run: RunAccount, variants: Sequence[Variant]) -> Table:
     for variant in variants:
         table.add_row(variant.name, f"{variant.cycles:,}", f"{variant.utilization:.1%}")
     return table
+
+
+def _energy(microjoules: float) -> str:
+    return f"{microjoules:,.4g} uJ" if microjoules < 1000 else f"{microjoules / 1000:,.4g} mJ"
 
 
 def _kib(size: int) -> str:

@@ -10,27 +10,29 @@ from vdla.isa.config import Config
 from vdla.isa.extensions import blocks
 
 from .cell_model import LEFT_OUT, shipped_cell_model
+from .clock import Clock, clock_of, predicted
 from .components import Components
 from .modelled_energy import described as energy_described
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
-    """What follows from a machine alone: square millimetres by unit, and megahertz where a model says so (None: nothing
-    says how fast it is). `intervals` of "area" and "cycle", the time of one, are the ends of 90%, as factors."""
+    """What follows from a machine alone: square millimetres by unit, and the clock. `intervals` of "area" and "cycle",
+    the time of one, are the ends of 90%, as factors, where a model says so."""
 
     area: Mapping[str, float]
-    clock_mhz: float | None = None
+    clock: Clock
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
 
 def structure_of(config: Config, components: Components) -> Structure:
     """Area and clock of a machine by the model, or by the table where that is what figures are to follow from."""
+    clock = clock_of(config, components)
     if not components.modelled:
-        return Structure(area=area_by_unit(config, components))
-    found = shipped_cell_model().predict(config)
+        return Structure(area=area_by_unit(config, components), clock=clock)
+    found = predicted(config)
     intervals = {"area": found.area_ends, "cycle": found.path_ends}
-    return Structure(area=found.area, clock_mhz=found.clock_mhz, intervals=intervals)
+    return Structure(area=found.area, clock=clock, intervals=intervals)
 
 
 def basis(components: Components) -> dict[str, Any]:

@@ -77,14 +77,23 @@ def default_components() -> Components:
     return replace(table, modelled=True, digest=sha256(table.digest.encode() + models).hexdigest())
 
 
-def load_components(path: str | Path) -> Components:
-    """A table of the user's, or the shipped one by its name. Raises ComponentsError, which names file and entry."""
+MODELS = "models"
+"""The name of `default_components`, as `--technology` takes it."""
+
+
+def load_components(path: str | Path | None) -> Components:
+    """What clock, area and energy are to follow from: the shipped models by the name "models" or None, the shipped
+    table by its name, or a table of the user's. Raises ComponentsError, which names file and entry."""
+    if path is None or str(path) == MODELS:
+        return default_components()
     if str(path) == shipped_components().name:
         return shipped_components()
     try:
         data = read_file(path, most=MOST_TEXT_BYTES)
     except OSError as error:
-        raise ComponentsError(f"{path}: {error.strerror}; give a TOML table of components") from None
+        raise ComponentsError(
+            f"{path}: {error.strerror}; give {MODELS}, {shipped_components().name} or a TOML table of components"
+        ) from None
     return _parse(data, str(path))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from vdla.isa.config import TABLE_BYTES, Config
 from vdla.isa.extensions import TAPS
 
+from .clock import clock_of
 from .components import Components
 from .events import Events
 from .modelled_energy import energy_by_model
@@ -13,7 +14,7 @@ from .modelled_energy import energy_by_model
 def energy_by_unit(config: Config, events: Events, components: Components) -> dict[str, float]:
     """Microjoules by unit: by the model of switching, or by the table where that is what figures are to follow from."""
     return (
-        energy_by_model(config, events)
+        energy_by_model(config, events, hertz=clock_of(config, components).hertz)
         if components.modelled
         else energy_by_table(config, events, components)
     )

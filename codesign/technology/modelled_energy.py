@@ -28,10 +28,15 @@ _LANES_OF_POST = ("reduction", "stage A", "stage B", "post")
 
 
 def energy_by_model(
-    config: Config, events: Events, changes: Mapping[str, float] | None = None
+    config: Config,
+    events: Events,
+    changes: Mapping[str, float] | None = None,
+    *,
+    hertz: float | None = None,
 ) -> dict[str, float]:
     """Microjoules by unit. `changes` are the bits that change by `sim.statistics.MEASURED`; left out, the shipped
-    rates' stand for them."""
+    rates' stand for them. Leakage lasts as long as the program takes at `hertz`, the configuration's own clock if left
+    out."""
     model = shipped_event_energy()
     if changes is None:
         changes = shipped_rates().changes(config, events)
@@ -41,7 +46,7 @@ def energy_by_model(
         **data,
         "post": post,
         "clock pins": sum(model.clocks(config, events.cycles).values()),
-        "leakage": sum(model.leakages(config, events.cycles / config.clock_hertz).values()),
+        "leakage": sum(model.leakages(config, events.cycles / (hertz or config.clock_hertz)).values()),
         **_scratchpads(config, events, model),
         "DRAM": dram_picojoules(sum(events.read.values()), events.written, events.runs),
     }

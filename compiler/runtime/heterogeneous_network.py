@@ -39,9 +39,9 @@ class CompiledRegion(Region):
 class RegionTime:
     """What one run of a region took.
 
-    On the accelerator `seconds` are its simulated `cycles` at the configuration's clock, and `boundary_seconds` what
-    the host measured for the conversion of inputs to int8 and of outputs to float32 (numpy). On the CPU `seconds` are
-    measured, `cycles` None.
+    On the accelerator `seconds` are its simulated `cycles` at a clock that the caller names, and `boundary_seconds`
+    what the host measured for the conversion of inputs to int8 and of outputs to float32 (numpy). On the CPU `seconds`
+    are measured, `cycles` None.
     """
 
     name: str
@@ -101,15 +101,26 @@ class HeterogeneousNetwork:
         )
 
     def time(
-        self, result: HeterogeneousResult, *, threads: int = 1, repeat: int = 1
+        self,
+        result: HeterogeneousResult,
+        *,
+        threads: int = 1,
+        repeat: int = 1,
+        clock_hertz: float | None = None,
     ) -> tuple[RegionTime, ...]:
         """The time of each region, in the order of their runs, on the tensors that `result` has at their borders.
 
-        What the host does is timed as of `timed`. Raises UserError for less than one repetition.
+        What the host does is timed as of `timed`; `clock_hertz` as of `time_region`. Raises UserError for less than
+        one repetition.
         """
         return tuple(
             time_region(
-                region, result.tensors, cycles=result.cycles.get(region.name), threads=threads, repeat=repeat
+                region,
+                result.tensors,
+                cycles=result.cycles.get(region.name),
+                threads=threads,
+                repeat=repeat,
+                clock_hertz=clock_hertz,
             )
             for region in self.regions
         )
@@ -164,9 +175,16 @@ def run_region(
 
 
 def time_region(
-    region: CompiledRegion, tensors: Arrays, *, cycles: int | None, threads: int = 1, repeat: int = 1
+    region: CompiledRegion,
+    tensors: Arrays,
+    *,
+    cycles: int | None,
+    threads: int = 1,
+    repeat: int = 1,
+    clock_hertz: float | None = None,
 ) -> RegionTime:
-    """The region's time for its inputs among `tensors`; `cycles` are what `run_region` gave. Raises UserError."""
+    """The region's time for its inputs among `tensors`; `cycles` are what `run_region` gave, and `clock_hertz` is the
+    accelerator's clock, that of its configuration if left out. Raises UserError."""
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:
@@ -178,7 +196,7 @@ def time_region(
             return RegionTime(
                 name=region.name,
                 accelerated=True,
-                seconds=cycles / compiled.program.config.clock_hertz,
+                seconds=cycles / (clock_hertz or compiled.program.config.clock_hertz),
                 boundary_seconds=_boundary_seconds(compiled, feeds, repeat),
                 cycles=cycles,
             )

@@ -15,8 +15,7 @@ from vdla.util.user_files import read_whole
 from vdla.util.whole_files import write_whole
 
 from ...technology.components import (
-    Components,
-    default_components,
+    MODELS,
     load_components,
     shipped_components,
 )
@@ -38,7 +37,7 @@ AGAIN = "give the `vdla explore` command again"
 class Sources:
     """Files that a study was given, beside the space and the networks."""
 
-    components: Path | None = None
+    technology: Path | None = None
     records: tuple[Path, ...] = ()
 
 
@@ -63,7 +62,7 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
         ],
         "objectives": [metric.name for metric in study.objectives],
         "constraints": [constraint.text for constraint in study.constraints],
-        "components": None if sources.components is None else place_of_components(sources.components),
+        "components": None if sources.technology is None else place_of_components(sources.technology),
         "records": [str(path.absolute()) for path in sources.records],
         "strategy": study.strategy,
         "seed": study.seed,
@@ -134,7 +133,7 @@ def _study(value: Mapping[str, Any]) -> Study:
     return Study(
         space=space,
         networks=load_networks([(item["file"], float(item["weight"])) for item in value["networks"]]),
-        components=_components(value["components"]),
+        components=load_components(value["components"]),
         objectives=parse_objectives(value["objectives"]),
         constraints=tuple(parse_constraint(text) for text in value["constraints"]),
         strategy=value["strategy"],
@@ -147,11 +146,7 @@ def _study(value: Mapping[str, Any]) -> Study:
 
 def place_of_components(path: Path) -> str:
     """Where a table is, from any folder; or the shipped one's name."""
-    return str(path) if str(path) == shipped_components().name else str(path.absolute())
-
-
-def _components(path: str | None) -> Components:
-    return default_components() if path is None else load_components(path)
+    return str(path) if str(path) in (MODELS, shipped_components().name) else str(path.absolute())
 
 
 def _checked(space: Space, point: Sequence[Any]) -> Point:

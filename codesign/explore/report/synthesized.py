@@ -16,7 +16,8 @@ def beside_predicted(machine: Config, found: Synthesis, components: Components) 
     """Predicted and measured, in this order: area in all and by unit, and the clock (None: not measured). The intervals
     are those of the predictions."""
     predicted = figures_of_machine(machine, components)
-    clock = predicted.clock_mhz or machine.clock_mhz
+    clock = predicted.clock_mhz
+    assert clock is not None
     return {
         "library": f"{found.library} ({found.node_nm} nm)",
         "seconds": round(found.seconds, 1),

@@ -10,7 +10,6 @@ from vdla.benchmarks.fuzzing.streams import MATRIX, chosen
 from vdla.codesign.cli.commands import app
 
 READ = {
-    "components",
     "inputs",
     "insns",
     "memory",

@@ -51,23 +51,22 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("components", [None, "45nm-published"])
-def test_figures_are_those_of_a_run(model: Path, components: str | None):
+@pytest.mark.parametrize("technology", [None, "45nm-published"])
+def test_figures_are_those_of_a_run(model: Path, technology: str | None):
     found = vdla.explore(
-        SPACE, model, budget=4, strategy="random", seed=3, components=components, tune_front=0
+        SPACE, model, budget=4, strategy="random", seed=3, technology=technology, tune_front=0
     )
     for design in found.exploration.designs:
         if design.machine is None or design.objectives is None:
             continue
-        report = vdla.simulate(vdla.compile(model, config=design.machine))
+        report = vdla.simulate(vdla.compile(model, config=design.machine), technology=technology)
         figures = design.figures.networks["mlp"]
         assert figures.cycles == report.cycles
         assert figures.utilization == pytest.approx(report.utilization)
         # The table has no clock: the machine's own counts.
-        mhz = design.machine.clock_mhz if components else design.figures.clock_mhz
-        assert mhz is not None and (components is None or design.figures.clock_mhz is None)
-        latency = report.cycles / mhz / 1e3
-        assert design.objectives[0] == pytest.approx(latency)
+        assert technology is None or design.figures.clock_mhz == design.machine.clock_mhz
+        assert design.objectives[0] == pytest.approx(report.latency)
+        assert design.objectives[1] == pytest.approx(sum(report.energy.values()))
 
 
 @pytest.mark.parametrize("strategy", ["nsga2", "tpe", "model", "random", "exhaustive"])
@@ -196,7 +195,7 @@ def test_command_files_and_refusals(vdla, model: Path, tmp_path: Path):
         ("explore", tmp_path / "space.toml", "--network", tmp_path / "none.onnx", "-o", out),
         ("explore", tmp_path / "space.toml", "--network", f"{model}*x", "-o", out),
         (*study, "--records", tmp_path / "none.jsonl"),
-        (*study, "--components", tmp_path / "space.toml"),
+        (*study, "--technology", tmp_path / "space.toml"),
         ("compare", "tiny", "nobody", "--network", model),
     ):
         outcome = vdla(*arguments)

@@ -103,8 +103,8 @@ def test_a_limit_may_not_hold_any_more(vdla, study: tuple[object, ...], mapped: 
 def test_what_cannot_be_synthesized_is_one_line(
     vdla, study: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    table = vdla(*study, "--synthesize", "1", "--components", "45nm-published")
-    assert "is of another technology; leave out --components" in table.message()
+    table = vdla(*study, "--synthesize", "1", "--technology", "45nm-published")
+    assert "is of another technology; leave out --technology" in table.message()
 
     def missing(package: str) -> str:
         raise ToolError(f"synthesis needs {package}")

@@ -1,0 +1,51 @@
+"""The clock of a machine, and the source of it: one for every command, report and model.
+
+A configuration states a clock, which is assumed. The models of syntheses predict one from the machine; that one counts
+wherever figures follow from the models. A synthesis of the machine itself measures it (`explore.syntheses`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from vdla.isa.config import CLOCK_IS, Config
+
+from .cell_model import CellFigures, shipped_cell_model
+from .components import Components
+
+MODELLED = "modelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """`hertz`, and what they are by: `source` is "assumed" or "modelled"."""
+
+    hertz: float
+    source: str
+
+    @property
+    def megahertz(self) -> float:
+        """The same in MHz."""
+        return self.hertz / 1e6
+
+    def seconds(self, cycles: float) -> float:
+        """How long so many cycles take."""
+        return cycles / self.hertz
+
+    def __str__(self) -> str:
+        """As in "117.5 MHz (modelled clock)"."""
+        return f"{self.megahertz:.4g} MHz ({self.source} clock)"
+
+
+def clock_of(config: Config, components: Components) -> Clock:
+    """The clock of a machine: by the model of syntheses, or its own where figures follow from a table."""
+    if not components.modelled:
+        return Clock(hertz=config.clock_hertz, source=CLOCK_IS)
+    return Clock(hertz=predicted(config).clock_mhz * 1e6, source=MODELLED)
+
+
+@lru_cache(maxsize=512)
+def predicted(config: Config) -> CellFigures:
+    """What the shipped model of syntheses says of a machine."""
+    return shipped_cell_model().predict(config)
