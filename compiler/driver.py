@@ -25,11 +25,12 @@ from .graph.onnx_import import import_model
 from .graph.onnx_read import Source
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled
-from .target.vdla.link import link
+from .target.vdla.link import Linked, link
 from .templates.vdla.chains import chain_layers
 from .templates.vdla.legalize import legalize
 from .templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of
 from .templates.vdla.lowered_kernels import LoweredKernels
+from .tune.measure.node_points import Points, measured_points
 
 if TYPE_CHECKING:
     from .tune.records.book import RecordBook
@@ -117,8 +118,42 @@ def compile_graph(
         from .tune.records.apply_vdla import recorded_settings
 
         settings = recorded_settings(records, config, legalized, workloads_of(kernels))
+    known = LoweredKernels() if kept is None else kept
+
+    def linked_with(points: Points, data: bool, dump_passes: Path | None = None) -> Linked:
+        lowered = []
+        for number, node in enumerate(graph.nodes):
+            dump = None
+            if dump_passes is not None:
+                dump = dump_to(dump_passes / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', node.name)}")
+            lowered.append(
+                lower_node(
+                    config,
+                    node.name,
+                    kernels[node.name],
+                    points[node.name],
+                    virtual_threads=virtual_threads,
+                    check=verify,
+                    dump=dump,
+                    kept=known,
+                )
+            )
+        return link(
+            config,
+            graph,
+            layouts,
+            lowered,
+            chained=chained.places,
+            inside=legalized.places,
+            data=data,
+            kept=known.drafts,
+        )
+
     try:
-        points = choose_points(config, kernels, settings, virtual_threads)
+        measured = measured_points(
+            config, kernels, virtual_threads, lambda points: linked_with(points, False).program
+        )
+        points = choose_points(config, kernels, settings, virtual_threads, measured)
     except UnfitNodeError as error:
         node = next(node for node in graph.nodes if node.name == error.node)
         raise DoesNotFitError(
@@ -126,34 +161,7 @@ def compile_graph(
             "make that memory larger, or the layer smaller",
             node.members,
         ) from None
-    kept = LoweredKernels() if kept is None else kept
-    lowered = []
-    for number, node in enumerate(graph.nodes):
-        dump = None
-        if dump_passes is not None:
-            dump = dump_to(dump_passes / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', node.name)}")
-        lowered.append(
-            lower_node(
-                config,
-                node.name,
-                kernels[node.name],
-                points[node.name],
-                virtual_threads=virtual_threads,
-                check=verify,
-                dump=dump,
-                kept=kept,
-            )
-        )
-    linked = link(
-        config,
-        graph,
-        layouts,
-        lowered,
-        chained=chained.places,
-        inside=legalized.places,
-        data=data,
-        kept=kept.drafts,
-    )
+    linked = linked_with(points, data, dump_passes)
     if dump_passes is not None:
         _dump_program(dump_passes, linked.program)
     return Compiled(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from types import MappingProxyType
 
 from vdla.isa.config import Config
 
@@ -131,11 +132,12 @@ def choose_points(
     kernels: Mapping[str, Sequence[Kernel]],
     settings: Mapping[str, Values],
     virtual_threads: int,
+    measured: Mapping[str, tuple[Values, ...]] = MappingProxyType({}),
 ) -> dict[str, tuple[Values, ...]]:
     """A point of its space for every kernel, by node: that of `settings` where records count and know one.
 
-    For the others the template chooses, once for equal workloads, with at most `virtual_threads` copies of a buffer.
-    Raises UnfitNodeError.
+    For the others it is that of `measured` nodes (`tune.measure.node_points`), or the template chooses, once for equal
+    workloads, with at most `virtual_threads` copies of a buffer. Raises UnfitNodeError.
     """
 
     @cache
@@ -154,8 +156,9 @@ def choose_points(
         try:
             found[node] = tuple(
                 (settings.get(node) if kernel.recorded else None)
+                or (measured[node][number] if node in measured else None)
                 or (in_series(kernel.workload, kernel.series) if kernel.series else default(kernel.workload))
-                for kernel in several
+                for number, kernel in enumerate(several)
             )
         except EmptySpaceError as error:
             raise UnfitNodeError(node, error) from None

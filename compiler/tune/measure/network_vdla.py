@@ -32,6 +32,7 @@ from ...templates.vdla.table import space_of
 from ...templates.vdla.template import Kernel
 from ...templates.vdla.workload import Workload
 from .measure_vdla import ACTIVATIONS
+from .node_points import Points, measured_points
 from .trial import Result
 
 NOT_RUN = (LegalityError, EmissionError, PlacementError, UnfitNodeError, SimulationError, ValueError)
@@ -61,6 +62,7 @@ class NetworkTrials:
         self._lowered: dict[tuple[str, tuple[tuple[str, int], ...] | None], LoweredLayer] = {}
         self.workloads: Mapping[str, Workload] = workloads_of(self._kernels)
         self.key = network_key(legalized, self.workloads)
+        self._measured = measured_points(config, self._kernels, virtual_threads, self._program)
 
     def place(self, node: str) -> dict[str, Any]:
         """What a record of a trial in its place says of its workload."""
@@ -92,18 +94,9 @@ class NetworkTrials:
 
     def run(self, settings: Settings) -> tuple[Program, SimulationResult]:
         """The program of the whole network, its constants zero, and its simulation, timing only."""
-        layers = [self._layer(node.name, settings.get(node.name)) for node in self._legalized.graph.nodes]
-        graph, layouts = self._legalized.graph, self._legalized.layouts
-        program = link(
-            self._config,
-            graph,
-            layouts,
-            layers,
-            chained=self._chained.places,
-            inside=self._legalized.places,
-            data=False,
-            kept=self._kept.drafts,
-        ).program
+        program = self._linked(
+            [self._layer(node.name, settings.get(node.name)) for node in self._legalized.graph.nodes]
+        )
         return program, simulate(program.config, program.instructions, program.image, data=False)
 
     def alone(self, node: str, values: Values | None) -> float:
@@ -147,22 +140,43 @@ class NetworkTrials:
             return Result(cost=math.inf, error=reason, seconds=time.thread_time() - started)
         return Result(cost=cycles, seconds=time.thread_time() - started)
 
+    def _program(self, points: Points) -> Program:
+        """The program of all nodes with these points."""
+        return self._linked([self._lowered_at(name, points[name]) for name in self._kernels])
+
+    def _linked(self, layers: Sequence[LoweredLayer]) -> Program:
+        return link(
+            self._config,
+            self._legalized.graph,
+            self._legalized.layouts,
+            layers,
+            chained=self._chained.places,
+            inside=self._legalized.places,
+            data=False,
+            kept=self._kept.drafts,
+        ).program
+
+    def _lowered_at(self, name: str, points: tuple[Values, ...]) -> LoweredLayer:
+        return lower_node(
+            self._config,
+            name,
+            self._kernels[name],
+            points,
+            virtual_threads=self._virtual_threads,
+            kept=self._kept,
+        )
+
     def _points(self, name: str, kernels: Sequence[Kernel], values: Values | None) -> tuple[Values, ...]:
         settings = {} if values is None else {name: values}
-        return choose_points(self._config, {name: kernels}, settings, self._virtual_threads)[name]
+        # A kernel by itself has its template's choice.
+        measured = self._measured if len(kernels) == len(self._kernels[name]) else {}
+        return choose_points(self._config, {name: kernels}, settings, self._virtual_threads, measured)[name]
 
     def _layer(self, name: str, values: Values | None) -> LoweredLayer:
         values = values or None
         key = (name, None if values is None else tuple(sorted(values.items())))
         if key not in self._lowered:
-            self._lowered[key] = lower_node(
-                self._config,
-                name,
-                self._kernels[name],
-                self._points(name, self._kernels[name], values),
-                virtual_threads=self._virtual_threads,
-                kept=self._kept,
-            )
+            self._lowered[key] = self._lowered_at(name, self._points(name, self._kernels[name], values))
         return self._lowered[key]
 
 

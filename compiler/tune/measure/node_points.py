@@ -1,0 +1,121 @@
+"""Knobs of small nodes that consist of several kernels, chosen by exact cycles where the cost model is of each alone.
+
+The kernels of a node, such as the phases of a transposed convolution or the borders of a pool, overlap: while one
+computes, the next one loads. Two copies of its buffers, which hide a kernel's own loads, then cost more instructions
+than they save, or the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdla.isa.config import Config
+from vdla.isa.layout import Opcode
+from vdla.isa.program import Program
+from vdla.sim import simulate
+
+from ...templates.space import EmptySpaceError, Values, one_point
+from ...templates.vdla.lower import choose_points
+from ...templates.vdla.table import template_of
+from ...templates.vdla.template import Kernel
+from ...templates.vdla.workload import Workload
+
+MOST_KERNELS, MOST_INSTRUCTIONS = 256, 20_000
+"""Of programs that are measured: 0.03 s of simulation at most. In larger networks small nodes count little."""
+
+Points = Mapping[str, tuple[Values, ...]]
+"""Of every kernel of nodes, by the node's name."""
+
+
+def measured_points(
+    config: Config,
+    kernels: Mapping[str, Sequence[Kernel]],
+    virtual_threads: int,
+    program_of: Callable[[Points], Program],
+) -> Points:
+    """The nodes for which another choice than the templates' takes fewer cycles in the network, with that choice.
+
+    `kernels` are those of all nodes, which are the groups of the program that `program_of` makes of points of all of
+    them; its constants may be zeros. Records do not count: what is measured is the network without them. Raises
+    UnfitNodeError.
+    """
+    if virtual_threads == 1 or sum(len(several) for several in kernels.values()) > MOST_KERNELS:
+        return {}
+    nodes = {
+        name: several
+        for name, several in kernels.items()
+        if len(several) > 1 and all(kernel.series is None for kernel in several)
+    }
+    if not nodes:
+        return {}
+    plain = choose_points(config, kernels, {}, virtual_threads)
+    others = [
+        choice
+        for choice in _other_choices(config, nodes, virtual_threads)
+        if any(own != plain[name] for name, own in choice.items())
+    ]
+    if not others or len((first := program_of(plain)).instructions) > MOST_INSTRUCTIONS:
+        return {}
+    choices: list[Points] = [{}, *others]
+    measured = [_cycles(first), *(_cycles(program_of({**plain, **other})) for other in others)]
+    best = np.argmin(np.array([layers for _, layers in measured]), axis=0)
+    mixed = {
+        name: choices[int(best[number])][name]
+        for number, name in enumerate(first.groups)
+        if name in nodes and best[number]
+    }
+    cycles = [total for total, _ in measured]
+    if mixed and mixed not in choices:
+        choices.append(mixed)
+        cycles.append(_cycles(program_of({**plain, **mixed}))[0])
+    return choices[int(np.argmin(cycles))]
+
+
+def _other_choices(
+    config: Config, nodes: Mapping[str, Sequence[Kernel]], virtual_threads: int
+) -> list[Points]:
+    """With one copy of each buffer, and as if a node's kernels were images of one."""
+
+    @cache
+    def alone(workload: Workload) -> Values:
+        return template_of(workload).default_for(config, workload, 1)
+
+    @cache
+    def in_series(workload: Workload, count: int) -> Values:
+        template = template_of(workload)
+        own = workload.template == "conv2d"
+        series = replace(workload, batch=workload.batch * count, own_weights=own)
+        values = template.default_for(config, series, virtual_threads)
+        limits = template.space(config, workload).account(one_point(values)).limits
+        fits = all(kept.all() for kept in limits.values())
+        return values if fits else template.default_for(config, workload, virtual_threads)
+
+    found: list[Points] = []
+    with suppress(EmptySpaceError):
+        found.append(
+            {name: tuple([alone(kernel.workload) for kernel in several]) for name, several in nodes.items()}
+        )
+    with suppress(EmptySpaceError):
+        found.append(
+            {
+                name: tuple([in_series(kernel.workload, len(several)) for kernel in several])
+                for name, several in nodes.items()
+            }
+        )
+    return found
+
+
+def _cycles(program: Program) -> tuple[int, NDArray[np.int64]]:
+    """All cycles of a program, and those from the last store of the group before to that of each group."""
+    result = simulate(program.config, program.instructions, program.image, data=False)
+    stores = (np.asarray(program.instructions)[:, 0] & np.uint64(7)) == Opcode.STORE
+    stores &= program.group_of >= 0
+    last = np.zeros(len(program.groups), np.int64)
+    np.maximum.at(last, program.group_of[stores], result.end[stores])
+    return result.cycles, np.diff(np.maximum.accumulate(last), prepend=0)

@@ -1,0 +1,95 @@
+"""Nodes of several kernels get the copies of buffers with which they take the fewest cycles, exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from vdla.compiler import driver
+from vdla.compiler.driver import compile_graph, compile_model
+from vdla.compiler.graph.abilities import Abilities
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.runtime.executor import run
+from vdla.compiler.templates.vdla.legalize import legalize
+from vdla.compiler.tune.measure.network_vdla import NetworkTrials
+from vdla.isa.config import load_config
+
+
+def network(operator: str, shape: tuple[int, ...], *weights: tuple[int, ...], **attributes) -> bytes:
+    """A quantized model of one node between a pair of QuantizeLinear and DequantizeLinear on each side."""
+    rng = np.random.default_rng(0)
+    constants = {"step": np.float32(0.02), "zero": np.uint8(120), "out": np.float32(0.05)}
+    constants |= {"own": np.float32(0.01), "none": np.int8(0)}
+    nodes = []
+
+    def pair(source: str, name: str, scale: str) -> str:
+        nodes.append(helper.make_node("QuantizeLinear", [source, scale, "zero"], [f"{name}.q"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}.q", scale, "zero"], [name]))
+        return name
+
+    inputs = [pair("x", "data", "step")]
+    for number, size in enumerate(weights):
+        constants[f"w{number}.q"] = rng.integers(-127, 128, size).astype(np.int8)
+        nodes.append(helper.make_node("DequantizeLinear", [f"w{number}.q", "own", "none"], [f"w{number}"]))
+        inputs.append(f"w{number}")
+    nodes.append(helper.make_node(operator, inputs, ["made"], "node", **attributes))
+    pair("made", "y", "out")
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    return inferred.SerializeToString()
+
+
+CASES = {
+    "phases": network(
+        "ConvTranspose", (1, 16, 5, 6), (16, 8, 3, 3), strides=[2, 2], pads=[1] * 4, output_padding=[1, 1]
+    ),
+    "borders": network("AveragePool", (1, 16, 9, 11), kernel_shape=[5, 5], pads=[2] * 4),
+    "groups": network("Conv", (1, 64, 5, 5), (64, 16, 3, 3), group=4, pads=[1] * 4),
+    "loads hidden": network("ConvTranspose", (1, 8, 9, 9), (8, 16, 3, 3), strides=[2, 2], pads=[1] * 4),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("machine", ["vta", "tiny"])
+def test_two_virtual_threads_do_not_lose_to_one(name, machine, monkeypatch):
+    config = load_config(machine)
+    found = {}
+    for threads in (1, 2):
+        compiled = compile_model(CASES[name], config, virtual_threads=threads)
+        found[threads] = run(compiled, {}, data=False).simulation.cycles
+    monkeypatch.setattr(driver, "measured_points", lambda *_: {})
+    plain = run(compile_model(CASES[name], config), {}, data=False).simulation.cycles
+    assert found[2] <= min(found[1], plain)
+
+
+@pytest.mark.parametrize(("name", "gain"), [("phases", 1.2), ("borders", 1.05)])
+def test_small_nodes_gain(name, gain, monkeypatch):
+    """1,419 to 1,123 cycles, and 4,531 to 4,256, with the weights of the report."""
+    config = load_config("vta")
+    cycles = run(compile_model(CASES[name], config), {}, data=False).simulation.cycles
+    monkeypatch.setattr(driver, "measured_points", lambda *_: {})
+    assert run(compile_model(CASES[name], config), {}, data=False).simulation.cycles >= gain * cycles
+
+
+def test_the_tuner_begins_with_what_is_compiled():
+    config = load_config("vta")
+    compiled = compile_model(CASES["phases"], config)
+    legalized = legalize(fuse(import_model(CASES["phases"], abilities=Abilities.of(config))), config)
+    assert NetworkTrials(config, legalized).cycles({}) == run(compiled, {}, data=False).simulation.cycles
+
+
+def test_programs_are_the_same_with_and_without_data():
+    config = load_config("vta")
+    graph = fuse(import_model(CASES["phases"], abilities=Abilities.of(config)))
+    programs = [compile_graph(graph, config, data=data).program for data in (True, False)]
+    np.testing.assert_array_equal(programs[0].instructions, programs[1].instructions)
