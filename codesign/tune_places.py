@@ -88,7 +88,7 @@ def backend_for(
     place: CpuTarget | Gpu | None,
     workers: int | None,
     scheduler: str | None,
-    timeout: float,
+    timeout: float | None,
     notify: Callable[[str], None],
 ) -> Backend:
     """Where trials run. Raises UserError."""

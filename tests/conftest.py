@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from campaign import CAMPAIGN
-from hypothesis import settings
+from patience import wait_for_busy_machines
 from shipped import FOLDER
 from system_tools import SystemTools, missing_tools
 
@@ -31,11 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # As for commands: programs are trees, and most tests compile.
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    # No test may depend on the machine's speed: Hypothesis has a deadline of 0.2 s for each example.
-    settings.register_profile("vdla", deadline=None)
-    settings.load_profile("vdla")
     if config.getoption("--campaign"):
         os.environ[CAMPAIGN] = "1"
+    # `make test` draws the same examples each time, campaigns others. Hypothesis has a deadline of 0.2 s for each.
+    fresh = config.getoption("--campaign")
+    hypothesis.settings.register_profile("vdla", derandomize=not fresh, deadline=None)
+    hypothesis.settings.load_profile("vdla")
+    wait_for_busy_machines()
     if not hasattr(config, "workerinput"):
         folder = tempfile.mkdtemp(prefix="vdla-test-models-")
         os.environ[FOLDER] = folder

@@ -50,7 +50,7 @@ def tune(
     strategy: StrategyName = "evolution",
     seed: int = 0,
     workers: int = 1,
-    timeout: float = 30.0,
+    timeout: float | None = None,
 ) -> Tuned:
     """Tune a model (an ONNX file) or workloads by name (["conv2d:C2"]), on the accelerator or this processor.
 

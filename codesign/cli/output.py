@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import typer
@@ -22,6 +25,24 @@ from rich.progress import (
 from vdla.util.printable import printable
 
 from ..report.console import PlainConsole
+
+SILENCE = 10.0
+"""Seconds of silence after which a command without a terminal says what it does, and again after each `SILENCE` more
+than before."""
+
+
+@dataclass(slots=True)
+class Talk:
+    """How much a command says on standard error: `quiet`, errors alone; `verbose`, each step and all reasons."""
+
+    quiet: bool = False
+    verbose: bool = False
+    spoke: float = 0.0
+    """When the last note was printed, by time.monotonic."""
+
+
+talk = Talk()
+"""Of the command that runs: its options -q and -v (`commands.Command`) set it."""
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -41,8 +62,41 @@ def text_console() -> PlainConsole:
 
 
 def note(text: str) -> None:
-    """A line for people on standard error, where it never disturbs a JSON object."""
-    print(printable(text), file=sys.stderr)
+    """A line for people on standard error, where it never disturbs a JSON object. With -q there is none."""
+    talk.spoke = time.monotonic()
+    if not talk.quiet:
+        print(printable(text), file=sys.stderr)
+
+
+def print_error(text: str) -> None:
+    """A line on standard error that says why a command fails, also with -q."""
+    print(printable(f"error: {text}"), file=sys.stderr)
+
+
+@contextlib.contextmanager
+def never_silent(doing: Callable[[], str | None]) -> Iterator[None]:
+    """While the block runs, `SILENCE` without a note becomes one: `doing()` and the seconds so far; None says nothing.
+
+    Each further note takes as many seconds longer, so that an hour's work does not fill a page.
+    """
+    ended = threading.Event()
+    began = talk.spoke = time.monotonic()
+
+    def watch() -> None:
+        patience = SILENCE
+        while not ended.wait(max(0.05, talk.spoke + patience - time.monotonic())):
+            now = time.monotonic()
+            if now - talk.spoke >= patience and (text := doing()) is not None:
+                note(f"{text} ({now - began:.0f} s so far)")
+                patience += SILENCE
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def end_failed(text: str) -> NoReturn:
@@ -61,9 +115,12 @@ class Steps:
         self._progress = progress
         self._lines = lines
         self._task: TaskID | None = None
+        self.doing: str | None = None
+        """The step of now."""
 
     def begin(self, text: str, total: int | None = None) -> None:
         """Ends the step before and begins the one called `text`, of `total` parts if that is known."""
+        self.doing = text
         if self._progress is None:
             if self._lines:
                 note(f"{text} ...")
@@ -83,11 +140,13 @@ class Steps:
 
     def rename(self, text: str) -> None:
         """The current step goes on under another name; lines have its first one."""
+        self.doing = text
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=printable(text))
 
     def end(self) -> None:
         """Ends the current step."""
+        self.doing = None
         if self._progress is None or self._task is None:
             return
         task = self._progress.tasks[self._progress.task_ids.index(self._task)]
@@ -103,10 +162,16 @@ def step_columns() -> tuple[ProgressColumn, ...]:
 
 @contextlib.contextmanager
 def steps(always: bool = False) -> Iterator[Steps]:
-    """A Steps with bars when standard error is a terminal; elsewhere silent, or with `always` in lines."""
+    """A Steps with bars when standard error is a terminal; elsewhere silent for `SILENCE` at most, or with `always` and
+    with -v in lines. With -q it says nothing."""
     console = PlainConsole(stderr=True)
-    if not console.is_terminal:
-        yield Steps(None, lines=always)
+    if talk.quiet:
+        yield Steps(None)
+        return
+    if talk.verbose or not console.is_terminal:
+        reporter = Steps(None, lines=always or talk.verbose)
+        with never_silent(lambda: reporter.doing):
+            yield reporter
         return
     columns = (
         SpinnerColumn(),

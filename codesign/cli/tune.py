@@ -17,7 +17,7 @@ from vdla.util.user_files import check_destination
 
 from ..tune_places import backend_for, run_tuner
 from .options import ConfigOption, DimOption, JsonOption
-from .output import note, print_json, text_console
+from .output import note, print_error, print_json, text_console
 from .tune_places import place_of
 from .tune_progress import tune_progress
 
@@ -146,8 +146,9 @@ def tune(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.1, max=MOST_SECONDS, help="Seconds that one candidate may take.")
-    ] = 30.0,
+        float | None,
+        typer.Option(min=0.1, max=MOST_SECONDS, help="Seconds that one candidate may take; 30 unless told."),
+    ] = None,
     dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -228,7 +229,7 @@ def tune(
     else:
         _print(document)
     if wrong:
-        note(f"error: the best schedule of {wrong[0]} computes something else: a defect of the compiler")
+        print_error(f"the best schedule of {wrong[0]} computes something else: a defect of the compiler")
         raise typer.Exit(1)
 
 

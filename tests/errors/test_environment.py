@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import LONG
 
 from vdla.codesign.models import build
 
@@ -64,7 +65,7 @@ def test_interruption_ends_with_130_and_without_traceback(tmp_path: Path) -> Non
     writer = os.open(pipe, os.O_WRONLY)
     try:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=LONG)
     finally:
         os.close(writer)
         process.kill()

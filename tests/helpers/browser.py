@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from patience import LONG
 from playwright.sync_api import Browser, Page, sync_playwright
 
 COMMAND = "chromium-headless-shell"
@@ -43,6 +44,7 @@ def opened(found: Browser, path: Path, *, scheme: str = "light", width: int = 12
     )
     said: list[str] = []
     page = context.new_page()
+    page.set_default_timeout(1000 * LONG)
     page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: said.append(f"error: {error}"))
     page.on(
@@ -50,7 +52,7 @@ def opened(found: Browser, path: Path, *, scheme: str = "light", width: int = 12
         lambda one: None if one.url.startswith(("file:", "data:", "blob:")) else said.append(one.url),
     )
     page.goto(path.as_uri())
-    page.wait_for_function("document.documentElement.dataset.usable", timeout=30_000)
+    page.wait_for_function("document.documentElement.dataset.usable")
     yield page
     context.close()
     assert not said, said

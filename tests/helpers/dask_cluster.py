@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from patience import LONG
+
 
 @contextlib.contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
@@ -32,7 +34,7 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.P
 
 
 def _address(place: Path) -> str:
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, ValueError):
             return json.loads(place.read_text())["address"]

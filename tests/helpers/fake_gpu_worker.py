@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 from fake_gpu import FakeDevice, Handle, Launched, as_device
+from patience import say_that_this_hangs
 
 from vdla.compiler.runtime.cuda_device import DeviceError, DeviceGraph
 from vdla.compiler.templates.gpu.workload import workload_from_dict
@@ -39,6 +40,7 @@ class ProductDevice(FakeDevice):
 
     def execute(self, work: Sequence[Launched]) -> None:
         if self.fault == "hang":
+            say_that_this_hangs()
             time.sleep(3600)
         if self.fault == "break":
             self.fails_at = 0

@@ -9,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+from patience import say_that_this_hangs
 
 from vdla.compiler.tune.measure import trial_cpu
 from vdla.compiler.tune.measure.descriptions import load
@@ -24,6 +25,7 @@ def faulty(description):
                 print("LLVM ERROR: out of luck", file=sys.stderr, flush=True)
                 os.abort()
             case "hang":
+                say_that_this_hangs()
                 time.sleep(3600)
             case "memory":
                 np.zeros(1 << 40, np.uint8)

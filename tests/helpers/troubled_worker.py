@@ -5,6 +5,8 @@ import signal
 import time
 from collections.abc import Mapping
 
+from patience import say_that_this_hangs
+
 from vdla.compiler.tune.measure.descriptions import Description, Measure, TaskError
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.measure.worker import serve
@@ -25,6 +27,7 @@ def load(description: Description) -> Measure:
             case 1:
                 os.kill(os.getpid(), signal.SIGSEGV)
             case 2:
+                say_that_this_hangs()
                 while True:
                     time.sleep(60)
             case 3:

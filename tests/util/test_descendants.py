@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from patience import LONG
+
 from vdla.util.descendants import descendants, end
 
 
@@ -19,7 +21,7 @@ def running(number: int) -> bool:
 
 
 def wait_until(true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LONG
     while not true() and time.monotonic() < deadline:
         time.sleep(0.01)
     return true()

@@ -36,7 +36,8 @@ from vdla.util.errors import UserError
 from vdla.util.whole_files import write_whole
 
 from ...templates.space import Values
-from .backends import TIMEOUT, Backend, BackendError
+from . import backends
+from .backends import Backend, BackendError
 from .chunks import chunk_limits, chunks
 from .descriptions import Description
 from .local_workers import PATIENCE, LocalWorkers
@@ -115,7 +116,7 @@ class DaskWorkers(Backend):
         self,
         address: str,
         *,
-        timeout: float = TIMEOUT,
+        timeout: float | None = None,
         connect: float = CONNECT_SECONDS,
         stall: float = STALL_SECONDS,
         module: str = WORKER,
@@ -125,7 +126,7 @@ class DaskWorkers(Backend):
         self._address = address
         self._module = module
         self._files = dict(files or {})
-        self._timeout = timeout
+        self._timeout = backends.TIMEOUT if timeout is None else timeout
         self._stall = stall
         self._notify = notify
         self._connect_seconds = connect

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ...templates.space import Values
-from .backends import TIMEOUT, Backend, BackendError
+from . import backends
+from .backends import Backend, BackendError
 from .descriptions import Description, TaskError, canonical
 from .trial import Result, result_from_dict
 from .worker_process import COMMAND, WorkerProcess
@@ -61,7 +62,8 @@ def _ignore(_: str) -> None:
 
 
 class LocalWorkers(Backend):
-    """`count` processes, started when they are needed; `timeout` are wall seconds for one candidate.
+    """`count` processes, started when they are needed; `timeout` are wall seconds for one candidate,
+    `backends.TIMEOUT` unless told, `start_timeout` those for a process to start and to load a task, `START_TIMEOUT`.
 
     `notify` gets a line on what is waited for when nothing has finished for a while. `command` starts a worker.
     """
@@ -70,14 +72,14 @@ class LocalWorkers(Backend):
         self,
         count: int,
         *,
-        timeout: float = TIMEOUT,
-        start_timeout: float = START_TIMEOUT,
+        timeout: float | None = None,
+        start_timeout: float | None = None,
         notify: Callable[[str], None] = _ignore,
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._count = count
-        self._timeout = timeout
-        self._start_timeout = start_timeout
+        self._timeout = backends.TIMEOUT if timeout is None else timeout
+        self._start_timeout = START_TIMEOUT if start_timeout is None else start_timeout
         self._notify = notify
         self._command = tuple(command)
         self._seats: list[_Seat] = []

@@ -13,7 +13,6 @@ from types import TracebackType
 from ...target.cpu.machine import CpuTarget
 from ...templates.cpu.workload import CpuWorkload
 from ...templates.space import Values
-from .backends import TIMEOUT
 from .descriptions import describe_cpu
 from .local_workers import LocalWorkers
 from .trial import Result
@@ -60,7 +59,7 @@ class CpuMeasurer:
     """
 
     def __init__(
-        self, target: CpuTarget, *, timeout: float = TIMEOUT, command: Sequence[str] = COMMAND
+        self, target: CpuTarget, *, timeout: float | None = None, command: Sequence[str] = COMMAND
     ) -> None:
         self._target = target
         self._workers = LocalWorkers(1, timeout=timeout, command=command)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .backends import TIMEOUT, Backend, InProcess
+from .backends import Backend, InProcess
 from .cuda_workers import CudaWorkers
 from .dask_workers import DaskWorkers
 from .local_workers import LocalWorkers
 
 
 def open_backend(
-    *, workers: int, scheduler: str | None, timeout: float = TIMEOUT, notify: Callable[[str], None]
+    *, workers: int, scheduler: str | None, timeout: float | None = None, notify: Callable[[str], None]
 ) -> Backend:
     """The workers of `scheduler` if there is one, else `workers` processes of this machine, for 0 this process itself.
 
@@ -26,7 +26,7 @@ def open_backend(
 
 
 def open_cuda_backend(
-    *, workers: int, ordinal: int, timeout: float = TIMEOUT, notify: Callable[[str], None]
+    *, workers: int, ordinal: int, timeout: float | None = None, notify: Callable[[str], None]
 ) -> CudaWorkers:
     """For tasks on GPU number `ordinal` of this machine: `workers` processes that compile, and one that has the device.
 

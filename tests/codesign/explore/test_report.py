@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from patience import LONG
 
 import vdla
 from vdla.codesign import models
@@ -281,13 +282,13 @@ def test_ctrl_c_leaves_a_whole_report(model: Path, space: Path, tmp_path: Path):
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     records = tmp_path / "out" / "records.jsonl"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + LONG
     while time.monotonic() < deadline and process.poll() is None:
         if records.exists() and records.read_bytes().count(b"\n") >= 2:
             break
         time.sleep(0.002)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=LONG)
     data = data_of(tmp_path / "out" / "report.html")
     if process.returncode == 0:
         # It was done before the signal came.
@@ -331,7 +332,7 @@ def test_comparisons_in_python(model: Path):
 
 
 @pytest.mark.system_tools("g++", "perl", "make")
-def test_a_verified_front(vdla, model: Path, tmp_path: Path):
+def test_a_verified_front(vdla, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "space.toml").write_text('base = "tiny"\n[fields]\nread_latency = [30, 100]\n')
     out = tmp_path / "out"
     study = ("explore", tmp_path / "space.toml", "--network", model, "-o", out, "--strategy", "exhaustive")
@@ -345,9 +346,11 @@ def test_a_verified_front(vdla, model: Path, tmp_path: Path):
     program = load_program(folder / "mlp.npz")
     assert program.config.digest == load_config(out / "front" / "0.toml").digest
     assert "module vdla" in (folder / "vdla.v").read_text() and (folder / "vdla.h").exists()
-    began = time.monotonic()
-    again = vdla("report", out, "--no-pictures", "--verify-front", "1")
-    assert "0 mismatches" in again.err and time.monotonic() - began < 60
+    # What was co-simulated is not again.
+    with monkeypatch.context() as patch:
+        patch.setattr("vdla.codesign.explore.verify_front.run_on_rtl", None)
+        again = vdla("report", out, "--no-pictures", "--verify-front", "1")
+    assert again.code == 0 and "0 mismatches" in again.err
     wrong = json.loads((folder / "cosim.json").read_text()) | {"mismatches": 3, "first": "cycles"}
     (folder / "cosim.json").write_text(json.dumps(wrong))
     outcome = vdla("report", out, "--no-pictures")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import LONG
 
 import vdla
 from vdla.codesign import models
@@ -143,7 +144,7 @@ def test_a_killed_study_goes_on_with_the_same_records(model: Path, tmp_path: Pat
     records = killed / "out" / "records.jsonl"
     for wanted in (1, 5):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LONG
         while time.monotonic() < deadline and process.poll() is None:
             if records.exists() and records.read_bytes().count(b"\n") >= wanted:
                 break

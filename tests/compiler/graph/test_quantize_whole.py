@@ -12,7 +12,7 @@ from float_networks import runtime
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
-from rounded_bounds import bounds
+from rounded_bounds import SLACK, bounds
 
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.codesign.evaluate import interpreter_outputs, largest_difference
@@ -233,7 +233,8 @@ def check_errors(model: onnx.ModelProto, made: Quantized) -> None:
         low, high = (end - computed[output] for end in bounds(made.proto, feeds)[output])
         least = max(least, np.maximum(np.maximum(low, -high), 0.0).max())
         most = max(most, np.maximum(high, -low).max())
-    assert least - 1e-5 <= found.largest_difference <= most + 1e-5
+    slack = SLACK * found.largest
+    assert least - slack <= found.largest_difference <= most + slack
     assert np.isclose(found.largest, max(abs(part).max() for part in values[output]))
     for layer in made.layers:
         real, scale = np.concatenate(values[layer.tensor]), float(layer.quantization.scale)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import LONG, TOOK_LONGER
 from troubled_worker import CRASH, CRASH_ONCE, FINE, HANG, PID, PRINT, RAISE
 
 from vdla.compiler.templates.vdla.workload import Workload
@@ -36,8 +37,8 @@ def fine(count: int) -> list[dict[str, int]]:
     return [{"do": FINE, "cost": index} for index in range(count)]
 
 
-def local(count: int = 2, timeout: float = 20.0) -> LocalWorkers:
-    return LocalWorkers(count, timeout=timeout, command=TROUBLED)
+def local(count: int = 2) -> LocalWorkers:
+    return LocalWorkers(count, command=TROUBLED)
 
 
 def test_a_described_task_measures_the_same() -> None:
@@ -84,12 +85,13 @@ def test_results_survive_json() -> None:
         assert result_from_dict(json.loads(json.dumps(result.to_dict()))) == result
 
 
+@pytest.mark.usefixtures("hangs_are_late")
 def test_troubled_candidates_cost_one_trial_each(tmp_path: Path) -> None:
     points = fine(16)
     points[2]["do"], points[5]["do"], points[7]["do"] = CRASH, HANG, RAISE
     points[9]["do"], points[11]["do"] = PRINT, CRASH_ONCE
     task = TASK | {"flag": str(tmp_path / "crashed")}
-    with local(timeout=1.5) as backend:
+    with local() as backend:
         found = list(backend.finished(task, points))
         # With the same processes, or those that replaced them:
         assert [r.cost for r in backend.measure(task, fine(5))] == [0, 1, 2, 3, 4]
@@ -99,7 +101,7 @@ def test_troubled_candidates_cost_one_trial_each(tmp_path: Path) -> None:
     errors = {index: result.error for index, result in results.items() if result.failed}
     assert errors == {
         2: "ended the process that measured it (SIGSEGV)",
-        5: "took longer than 1.5 s",
+        5: TOOK_LONGER,
         7: "defect: IndexError: no 7",
     }
     assert all(results[index].cost == index for index in results.keys() - errors.keys())
@@ -141,11 +143,15 @@ def test_processes_that_do_not_start_are_given_up() -> None:
 def test_who_waits_for_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vdla.compiler.tune.measure.local_workers.PATIENCE", 0.2)
     heard: list[str] = []
-    points = [{"do": HANG, "cost": 0}]
-    with LocalWorkers(1, timeout=0.8, command=TROUBLED, notify=heard.append) as backend:
-        (result,) = backend.measure(TASK, points)
-    assert result.failed
-    assert any(line.startswith("1 trials left; waiting: process") and "for trial 0" in line for line in heard)
+    # Late as soon as it was told of.
+    monkeypatch.setattr(LocalWorkers, "_deadline", lambda *_: 0.0 if told() else time.monotonic() + LONG)
+
+    def told() -> bool:
+        return any(line.startswith("1 trials left; waiting: process") and "trial 0" in line for line in heard)
+
+    with LocalWorkers(1, command=TROUBLED, notify=heard.append) as backend:
+        (result,) = backend.measure(TASK, [{"do": HANG, "cost": 0}])
+    assert result.failed and told()
 
 
 _SEARCH = """
@@ -153,6 +159,7 @@ import signal, sys
 sys.path.insert(0, sys.argv[1])
 # What a shell puts into the background ignores it, and its children with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+from patience import LONG, TOOK_LONGER
 from troubled_worker import HANG, PID
 from vdla.compiler.tune.measure.local_workers import LocalWorkers
 if __name__ == "__main__":
@@ -165,7 +172,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(("end", "timeout"), [(signal.SIGINT, 60.0), (signal.SIGKILL, 0.5)])
+@pytest.mark.parametrize(("end", "timeout"), [(signal.SIGINT, LONG), (signal.SIGKILL, 2.0)])
 def test_no_process_outlives_the_search(end: signal.Signals, timeout: float) -> None:
     command = [sys.executable, "-c", _SEARCH, str(HELPERS), str(timeout)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as search:
@@ -175,10 +182,10 @@ def test_no_process_outlives_the_search(end: signal.Signals, timeout: float) -> 
             assert pids
             time.sleep(0.1)
             search.send_signal(end)
-            assert search.wait(20.0) != 0
+            assert search.wait(LONG) != 0
         finally:
             search.kill()
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + LONG
     while any(_runs(pid) for pid in pids):
         assert time.monotonic() < deadline, "a worker is still there"
         time.sleep(0.02)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import TOOK_LONGER
 
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
@@ -50,10 +51,10 @@ def test_legal_candidates_are_measured_in_one_process_others_refused():
         unfit = m.measure(WORKLOAD, {**DEFAULT, "rows": 6, "columns": 7, "inner": 1})
     for trial in (default, *trials):
         assert trial.error is None
-        assert 0 < trial.seconds < 0.01
+        assert 0 < trial.seconds < trial.measure_seconds
         assert trial.compile_seconds > 0 and trial.measure_seconds > 0
     # Only the first trial has the start of the process in it, and what is compiled on first use.
-    assert default.overhead_seconds > 0.1 > max(trial.overhead_seconds for trial in trials)
+    assert default.overhead_seconds > max(trial.overhead_seconds for trial in trials)
     assert none.error == "ValueError: conv2d_cpu has no knob column_block, or no value was given for it"
     assert unfit.error is not None and "the registers" in unfit.error
     result = default.result
@@ -61,14 +62,15 @@ def test_legal_candidates_are_measured_in_one_process_others_refused():
     assert result.seconds == default.compile_seconds + default.measure_seconds
 
 
+@pytest.mark.usefixtures("hangs_are_late")
 def test_a_candidate_that_goes_wrong_costs_one_trial():
     faults = {"2": "abort", "3": "hang", "6": "memory", "8": "wrong"}
-    with measurer(faults, timeout=1.5) as m:
+    with measurer(faults) as m:
         trials = {u: m.measure(WORKLOAD, candidate(u)) for u in (1, 2, 3, 6, 8, 9, 12)}
     failed = {u: trial.error for u, trial in trials.items() if trial.error is not None}
     assert failed.keys() == {2, 3, 6, 8}
     assert failed[2] == "ended the process that measured it (SIGABRT: LLVM ERROR: out of luck)"
-    assert failed[3] == "took longer than 1.5 s"
+    assert failed[3] == TOOK_LONGER
     assert failed[6].startswith("defect: ") and "MemoryError" in failed[6]
     assert failed[8].startswith("ValueError: wrong results: off by 0.5")
     assert all(math.isinf(trials[u].seconds) and trials[u].result.failed for u in failed)
@@ -83,8 +85,8 @@ def test_an_interrupted_trial_is_not_taken_for_the_next_one():
     try:
         with measurer({"3": "hang"}) as m:
             m.measure(WORKLOAD, candidate(1))
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
             with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
                 m.measure(WORKLOAD, candidate(3))
             # Another process, whose first answer is to this.
             trial = m.measure(WORKLOAD, {"rows": 1})

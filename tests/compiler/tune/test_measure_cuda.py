@@ -11,6 +11,7 @@ import fake_gpu_worker
 import numpy as np
 import pytest
 from fake_gpu import HostDevice, as_device
+from patience import TOOK_LONGER
 
 from vdla.compiler.runtime.cuda_device import DeviceError, DeviceGraph
 from vdla.compiler.target.cuda.machine import cuda_target
@@ -78,16 +79,17 @@ def test_results_that_an_earlier_candidate_left_are_no_results() -> None:
     assert nothing.error is not None and nothing.error.startswith("ValueError: wrong results")
 
 
+@pytest.mark.usefixtures("hangs_are_late")
 def test_a_candidate_that_hangs_or_breaks_the_device_costs_one_trial() -> None:
     faults = {"16": "hang", "8": "break"}
     command = (sys.executable, str(fake_gpu_worker.__file__), json.dumps(faults))
     compilers = InProcess(fake_gpu_worker.Loader({}))
     points = [candidate(rows) for rows in (16, 2, 8, 1)]
-    with CudaWorkers(compilers, LocalWorkers(1, timeout=1.0, command=command)) as workers:
+    with CudaWorkers(compilers, LocalWorkers(1, command=command)) as workers:
         results = workers.measure(TASK, points)
     errors = [result.error for result in results]
     assert errors[1] is errors[3] is None
-    assert errors[0] == "took longer than 1 s"
+    assert errors[0] == TOOK_LONGER
     assert errors[2] == "cuda:0: running failed: CUDA_ERROR_ILLEGAL_ADDRESS"
 
 

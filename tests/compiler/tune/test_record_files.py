@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import record_writers
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import LONG
 from tuning_records import LINE, file_of, trial
 
 from vdla.compiler.tune.records.files import (
@@ -98,11 +98,9 @@ def test_what_is_no_file_of_records_is_a_mistake_of_the_user(tmp_path):
 
 def test_many_records_are_read_at_once():
     data = b"".join(LINE.replace(b'"trial":3', b'"trial":%d' % i) for i in range(10_000))
-    begin = time.thread_time()
     records, _ = read_lines(io.BytesIO(data), "r")
-    # A tenth of them, with room for busy machines: it takes 0.06 s.
-    assert time.thread_time() - begin < 1.0
     assert [record.trial for record in records] == list(range(10_000))
+    # What ten thousand lines tell again is read once.
     assert all(record.task is records[0].task for record in records[1:])
 
 
@@ -231,7 +229,7 @@ def test_a_writer_begins_on_a_line_of_its_own(tmp_path_factory, cut, garbage):
 def test_killed_writers_cost_what_they_were_writing_and_no_more(tmp_path):
     path = tmp_path / "r.jsonl"
     command = [sys.executable, record_writers.__file__, str(path), "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=True)
     refused, account = map(json.loads, done.stdout.splitlines())
     assert refused["refused"] == f"{path}: records cannot be written: File too large"
     with RecordWriter(path) as writer:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from campaign import fresh_seed
 from made_up_space import cost, matrix_space
 
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
@@ -84,8 +85,7 @@ def test_what_programs_show_decides_and_only_short_lists_are_read(name: str) -> 
 @pytest.mark.parametrize("name", ["model", "thompson"])
 def test_a_search_goes_on_as_if_it_had_not_stopped(name: str) -> None:
     first, second = (searches(ShortList(read=reader([]), model=QUICK))[name] for _ in range(2))
-    # A seed that nobody looked at before, another one each time.
-    seed = int(np.random.default_rng().integers(1 << 32))
+    seed = fresh_seed(5)
     history = proposed(first, seed, 4)
     half = History(points=history.points[:24], costs=history.costs[:24])
     again = second.propose(SPACE, half, np.random.default_rng([seed, 24]), 8)
@@ -126,7 +126,7 @@ def test_a_missing_extra_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -
 
 
 def some_values(own: Space, count: int) -> list[dict[str, int]]:
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(fresh_seed(6))
     return [own.values(point) for point in own.sample(rng, count)]
 
 

@@ -19,7 +19,7 @@ TOOLS = {
 }
 """Programs, and the Python packages that bring them."""
 
-TIMEOUT_SECONDS = 400
+TIMEOUT_SECONDS = 3600
 """Generous, as the first run of the tools on a machine compiles them for up to two minutes."""
 
 

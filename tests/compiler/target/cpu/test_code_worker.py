@@ -5,6 +5,7 @@ from concurrent.futures import CancelledError
 
 import llvmlite.binding as llvm
 import pytest
+from patience import LONG
 
 from vdla.compiler.target.cpu.code_worker import CodeWorker
 from vdla.compiler.target.cpu.kernel import build
@@ -15,9 +16,9 @@ from vdla.compiler.te.ops.movement import permute
 def test_results_and_errors_come_where_they_are_asked_for() -> None:
     worker = CodeWorker()
     good, bad = worker.submit(lambda: 3), worker.submit(lambda: [][0])
-    assert good.result(10) == 3
+    assert good.result(LONG) == 3
     with pytest.raises(IndexError):
-        bad.result(10)
+        bad.result(LONG)
     worker.end()
 
 
@@ -26,23 +27,23 @@ def test_what_waits_is_cancelled_so_that_nobody_waits_for_it() -> None:
 
     def first() -> str:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(LONG)
         return "done"
 
     in_hand, waiting = worker.submit(first), worker.submit(lambda: "never")
-    assert begun.wait(10)
+    assert begun.wait(LONG)
     worker.end(wait=False)
     go_on.set()
-    assert in_hand.result(10) == "done"
+    assert in_hand.result(LONG) == "done"
     with pytest.raises(CancelledError):
-        waiting.result(10)
+        waiting.result(LONG)
 
 
 def test_more_threads_do_pieces_of_work_at_the_same_time() -> None:
     worker, together = CodeWorker(), threading.Barrier(2)
     worker.widen(2)
-    both = [worker.submit(lambda: together.wait(10)) for _ in range(2)]
-    assert sorted(piece.result(10) for piece in both) == [0, 1]
+    both = [worker.submit(lambda: together.wait(LONG)) for _ in range(2)]
+    assert sorted(piece.result(LONG) for piece in both) == [0, 1]
     worker.end()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from patience import LONG
 
 from vdla.compiler.target.cuda import background as module
 from vdla.compiler.target.cuda.background import background
@@ -17,12 +18,12 @@ def test_an_error_in_the_block_cancels_what_has_not_begun(monkeypatch: pytest.Mo
 
     def first() -> None:
         begun.set()
-        assert go.wait(30)
+        assert go.wait(LONG)
         done.append("first")
 
     with pytest.raises(RuntimeError, match="in the block"), background() as pool:
         running, waiting = pool.submit(first), pool.submit(done.append, "second")
-        assert begun.wait(30)
+        assert begun.wait(LONG)
         threading.Timer(0.05, go.set).start()
         raise RuntimeError("in the block")
     assert running.done() and waiting.cancelled()
