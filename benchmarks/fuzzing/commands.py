@@ -72,7 +72,7 @@ CALLS = (
     Call(
         ("run", "net.onnx", "--config", "tiny"),
         ("net.onnx",),
-        (("--outputs", "out.npz"), ("--program-out", "q.vdla"), ("--trace", "t.perfetto-trace")),
+        (("--outputs", "out.npz"), ("--program-out", "q.vdla"), ("--timeline", "t.perfetto-trace")),
         (("--dump-passes", "passes"),),
         seconds=3.0,
     ),

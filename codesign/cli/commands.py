@@ -29,37 +29,42 @@ from . import (
     synth,
     tune,
 )
+from .common_flags import Command, before_a_command, complete, with_flags
 from .compile import compile_model
+from .output import talk
 from .process import Stopped
 from .run import run
 
 app = typer.Typer(
     name="vdla",
-    help="What does a network cost on an accelerator, why, and what if either changes?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(run)
-app.command("compile")(compile_model)
-app.command("quantize")(quantize.quantize)
-app.command("tune")(tune.tune)
-app.command("explore")(explore.explore)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("bench")(bench.bench)
-app.command("demo")(demo.demo)
-app.command("models")(models.models)
-app.command("sim")(simulate.sim)
-app.command("asm")(programs.asm)
-app.command("disasm")(programs.disasm)
-app.command("check")(programs.check)
-app.command("isa")(describe.isa)
-app.command("config")(describe.config)
-app.command("rtl")(rtl.rtl)
-app.command("synth")(synth.synth)
-app.command("cosim")(cosim.cosim)
+app.callback()(before_a_command)
+_COMMANDS = {
+    "run": run,
+    "compile": compile_model,
+    "quantize": quantize.quantize,
+    "tune": tune.tune,
+    "explore": explore.explore,
+    "report": report.report,
+    "compare": compare.compare,
+    "bench": bench.bench,
+    "demo": demo.demo,
+    "models": models.models,
+    "sim": simulate.sim,
+    "asm": programs.asm,
+    "disasm": programs.disasm,
+    "check": programs.check,
+    "isa": describe.isa,
+    "config": describe.config,
+    "rtl": rtl.rtl,
+    "synth": synth.synth,
+    "cosim": cosim.cosim,
+}
+for _name, _function in _COMMANDS.items():
+    app.command(_name, cls=Command)(with_flags(_function))
 
 _USAGE_ERROR = cast(type[Exception], typer.BadParameter.__base__)
 """click's UsageError, which newer versions of typer bring along themselves."""
@@ -67,6 +72,9 @@ _USAGE_ERROR = cast(type[Exception], typer.BadParameter.__base__)
 
 def run_command(arguments: Sequence[str]) -> int:
     """Runs `vdla ARGUMENTS`; the exit code. Raises Stopped over a mistake of the user's."""
+    talk.quiet = talk.verbose = False
+    if (completed := complete(_command())) is not None:
+        return completed
     try:
         # Not typer's own way to start, which turns KeyboardInterrupt and lost pipes into exit codes without a word, and
         # fills a box of several lines with a mistake in the arguments.

@@ -13,6 +13,7 @@ from vdla.util.printable import printable
 from vdla.util.user_files import check_destination
 from vdla.util.whole_files import write_whole
 
+from ..report.numbers import figure
 from .options import JsonOption, TechnologyOption
 from .output import note, print_json, steps, text_console
 
@@ -80,7 +81,7 @@ def _figures(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
         unit = f" ({row['unit']})" if row["unit"] else ""
         ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
         label = "" if row["kind"] == kind else row["kind"]
-        values = (f"{row['first']:,.4g}", f"{row['second']:,.4g}", ratio)
+        values = (figure(row["first"]), figure(row["second"]), ratio)
         table.add_row(printable(label), f"{row['name']}{unit}", *values)
         kind = row["kind"]
     return table
@@ -115,6 +116,6 @@ def _layers(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
         table.add_row(
             printable(name),
             *(f"{row[f'cycles {side}']:,}" for side in ("first", "second")),
-            *(f"{row[f'energy {side}']:,.4g}" for side in ("first", "second")),
+            *(figure(row[f"energy {side}"]) for side in ("first", "second")),
         )
     return table

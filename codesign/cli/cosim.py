@@ -17,7 +17,7 @@ from vdla.util.user_files import check_directory
 
 from ..report.console import PlainConsole
 from .options import JsonOption
-from .output import note, print_json, text_console
+from .output import never_silent, note, print_error, print_json, talk, text_console
 from .rtl import rtl_extra
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def cosim(
     if json:
         print_json(document)
     else:
-        _print(campaign)
+        _print(campaign, failure, output)
     if campaign.mismatches or campaign.holes:
         if campaign.holes:
-            note(f"error: coverage: nothing hit {'; '.join(campaign.holes)}")
+            print_error(f"coverage: nothing hit {'; '.join(campaign.holes)}")
         raise typer.Exit(1)
 
 
@@ -93,16 +93,31 @@ def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, outp
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    quiet = talk.quiet or not console.is_terminal
+    done, ready = 0, 0
+
+    def doing() -> str | None:
+        if not quiet:
+            return None
+        return f"{done} of {programs} programs have run, {ready} of {len(machines)} libraries are built"
+
+    with (
+        Progress(*columns, console=console, transient=True, disable=quiet) as progress,
+        never_silent(doing),
+    ):
         libraries = progress.add_task("libraries", total=len(machines))
         task = progress.add_task("programs", total=programs)
 
         def built(machine: Config, seconds: float) -> None:
+            nonlocal ready
+            ready += 1
             progress.update(libraries, advance=1, description=printable(f"libraries ({machine.name})"))
             if not console.is_terminal:
                 note(f"library of {machine.name}: {seconds:.0f} s")
 
         def ran(result: CaseResult) -> None:
+            nonlocal done
+            done += 1
             progress.update(task, advance=1)
             if result.differences:
                 progress.console.print(f"mismatch: {result.case.name}: {result.differences[0]}")
@@ -136,13 +151,26 @@ def _failure_document(failure: Failure, output: Path) -> dict[str, object]:
     }
 
 
-def _print(campaign: Campaign) -> None:
+def _print(campaign: Campaign, failure: Failure | None, output: Path) -> None:
+    """The verdict first; what no program reached on these machines is counted, and with -v told one by one."""
     console = text_console()
     coverage = campaign.coverage
+    count = len(campaign.lengths)
+    verdict = f"simulator and RTL agree: {count} of {count} programs, every cycle, counter and byte"
+    if campaign.mismatches:
+        verdict = f"simulator and RTL differ in {len(campaign.mismatches)} of {count} programs"
+        if failure is not None:
+            verdict += f"; the first, minimized, is in {printable(output)}"
+    elif campaign.holes:
+        verdict += f"; but the programs hit nothing of {'; '.join(campaign.holes)}"
     console.print(
-        f"{len(campaign.lengths)} programs of {statistics.median(campaign.lengths):g} instructions (median), "
-        f"{campaign.mutated} of them mutated compiler output, on {len(campaign.by_machine)} machines: "
-        f"{len(campaign.mismatches)} mismatches in {campaign.cycles:,} cycles, {campaign.seconds:.0f} s",
+        verdict, style="bold red" if campaign.mismatches or campaign.holes else "bold green", soft_wrap=True
+    )
+    console.print(
+        f"programs of {statistics.median(campaign.lengths):g} instructions (median), {campaign.mutated} of them "
+        f"mutated compiler output, on {len(campaign.by_machine)} machines: {len(campaign.mismatches)} mismatches in "
+        f"{campaign.cycles:,} cycles, {campaign.seconds:.0f} s",
+        soft_wrap=True,
     )
     table = Table(title="coverage", title_justify="left")
     for name in ("bins", "reachable", "hit", "empty"):
@@ -155,5 +183,10 @@ def _print(campaign: Campaign) -> None:
         shown = "; ".join(empty[:4]) + (f" and {len(empty) - 4} more" if len(empty) > 4 else "")
         table.add_row(group, str(len(bins)), str(len(bins) - len(empty)), shown)
     console.print(table)
+    if not coverage.unreachable:
+        return
+    if not talk.verbose:
+        note(f"{len(coverage.unreachable)} further bins cannot be hit on these machines; -v says why")
+        return
     for (group, name), reason in coverage.unreachable.items():
         note(f"cannot be hit: {group}: {name}: {reason}")

@@ -12,7 +12,7 @@ from vdla.isa.config import load_config
 from vdla.util.user_files import check_directory
 
 from .options import ConfigOption, JsonOption
-from .output import note, print_json, steps, text_console
+from .output import print_error, print_json, steps, text_console
 
 
 def demo(
@@ -46,5 +46,5 @@ def demo(
             console.print(f"wrote {path}")
         console.print(f"{time.monotonic() - started:.1f} s in all")
     if not result.passed:
-        note("error: the outputs do not agree with the reference")
+        print_error("the outputs do not agree with the reference")
         raise typer.Exit(1)

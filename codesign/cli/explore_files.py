@@ -12,6 +12,7 @@ from rich.table import Table
 
 from vdla.util.printable import printable
 
+from ..report.numbers import figure
 from .output import end_failed, note, print_json, steps, text_console
 from .rtl import rtl_extra
 
@@ -203,7 +204,7 @@ def print_exploration(found: Exploration) -> None:
         table.add_row(
             str(design.number),
             *(f"{field:,}" if isinstance(field, int) else field for field in fields),
-            *(f"{value:,.4g}" for value in values if value is not None),
+            *(figure(value) for value in values if value is not None),
         )
     console = text_console()
     console.print(table)
@@ -215,8 +216,9 @@ def print_exploration(found: Exploration) -> None:
     if not found.front and (ran := [design for design in found.designs if design.objectives is not None]):
         near = min(ran, key=lambda design: design.excess)
         limits = ", ".join(
-            f"{limit.metric.heading} is {study.value(limit.metric, near.machine, near.figures):,.4g}"
+            f"{limit.metric.heading} is {figure(value)}"
             for limit in study.constraints
+            if (value := study.value(limit.metric, near.machine, near.figures)) is not None
         )
         console.print(
             f"no design keeps {', '.join(c.text for c in study.constraints)}; of the nearest, {near.number}, {limits}",

@@ -13,6 +13,7 @@ from vdla.util.printable import printable
 from vdla.util.user_files import check_destination, check_directory
 
 from ..report.console import PlainConsole
+from ..report.numbers import figure
 from .output import note, print_json, steps, text_console
 
 if TYPE_CHECKING:
@@ -122,11 +123,11 @@ def _front_table(model: str, found: Found, chosen: Member) -> Table:
         table.add_row(
             str(member.number),
             f"{figures.sqnr:.2f}",
-            f"{figures.milliseconds:,.4g}",
+            figure(figures.milliseconds),
             f"{figures.cycles:,}",
-            f"{1e3 * figures.border_seconds:,.3g}",
-            f"{1e3 * figures.processor_seconds:,.3g}",
-            f"{figures.microjoules:,.4g}",
+            figure(1e3 * figures.border_seconds, 3),
+            figure(1e3 * figures.processor_seconds, 3),
+            figure(figures.microjoules),
             str(len(decisions.floats)),
             str(len(decisions.symmetric)),
             str(len(decisions.per_tensor)),

@@ -83,7 +83,7 @@ def run(
     timing_only: Annotated[
         bool, typer.Option("--timing-only", help="Cycles without data: faster, nothing is checked.")
     ] = False,
-    trace: Annotated[
+    timeline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A timeline for ui.perfetto.dev.")
     ] = None,
     dump_passes: Annotated[
@@ -156,7 +156,7 @@ def run(
         check_target(target, targets, kind, device)
     refuse_options_of_others(context, kind, divided=divided)
     if dim or constant:
-        check_destination(outputs, trace, program_out, inputs=(model, inputs))
+        check_destination(outputs, timeline, program_out, inputs=(model, inputs))
     from ..dimensions import sized_model
 
     with sized_model(model, dim or (), constant or ()) as model:
@@ -177,7 +177,7 @@ def run(
                 virtual_threads=vthreads,
                 engine=engine,
                 timing_only=timing_only,
-                trace=trace,
+                timeline=timeline,
                 program=program_out,
             )
             if divided:

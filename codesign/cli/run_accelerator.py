@@ -13,7 +13,7 @@ from vdla.util.errors import UserError
 from vdla.util.user_files import check_destination, whole_directory
 from vdla.util.whole_files import write_whole
 
-from .output import Steps, end_failed, note, print_json, steps, text_console
+from .output import Steps, end_failed, note, print_error, print_json, steps, text_console
 from .run_options import AcceleratorOptions, Engine, ModelOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ def run_on_accelerator(
     from .simulate import exit_on_deadlock
 
     machine, technology = load_config(options.config), load_components(options.technology)
-    check_destination(files.outputs, options.trace, options.program, inputs=(model, files.inputs))
+    check_destination(files.outputs, options.timeline, options.program, inputs=(model, files.inputs))
     if options.timing_only and files.outputs is not None:
         raise UserError("--timing-only computes no outputs; leave out --outputs or --timing-only")
     if options.engine is Engine.rtl and options.timing_only:
         raise UserError("--engine rtl always computes the data; leave out --timing-only")
-    if options.engine is Engine.rtl and options.trace is not None:
-        raise UserError("--trace is drawn from the simulator, not from --engine rtl; use --engine cycle")
+    if options.engine is Engine.rtl and options.timeline is not None:
+        raise UserError("--timeline is drawn from the simulator, not from --engine rtl; use --engine cycle")
     with whole_directory(of_model.network.dump_passes) as dumps, steps() as progress, exit_on_deadlock():
         progress.begin(f"compiling {model.name} for {machine.name}")
         compiled = compile_network(
@@ -79,11 +79,11 @@ def run_on_accelerator(
             verdict, remark = check_run(compiled, model, launches, simulated, of_model.check)
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
-        if options.trace is not None:
+        if options.timeline is not None:
             from ..report.timeline import timeline
 
             progress.begin("writing the timeline")
-            write_whole(options.trace, timeline(compiled.program, simulated.simulation))
+            write_whole(options.timeline, timeline(compiled.program, simulated.simulation))
         if options.program is not None:
             save_program(compiled.program, options.program)
         if files.outputs is not None:
@@ -140,11 +140,11 @@ def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> 
         try:
             result = run_on_rtl(compiled, launches, optimize=optimize, on_launch=progress.advance)
         except RtlError as error:
-            note(f"error: {error}")
+            print_error(str(error))
             raise typer.Exit(3) from None
     found = list(result.differences)
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        note(f"error: RTL and simulator differ: {found[0]}{more}")
+        print_error(f"RTL and simulator differ: {found[0]}{more}")
         raise typer.Exit(1)
     return result.simulated

@@ -67,7 +67,7 @@ class AcceleratorOptions:
     technology: str = "models"
     engine: Engine = Engine.cycle
     timing_only: bool = False
-    trace: Path | None = None
+    timeline: Path | None = None
     program: Path | None = None
 
 

@@ -23,7 +23,7 @@ from vdla.util.whole_files import write_whole
 
 from ..report.hardware import warning_lines
 from .options import JsonOption
-from .output import note, print_json, steps, text_console
+from .output import note, print_error, print_json, steps, text_console
 from .programs import ConfigOverride, open_program
 from .rtl import rtl_extra
 
@@ -54,7 +54,7 @@ def exit_on_deadlock() -> Iterator[None]:
 
 
 def _stop(message: str) -> NoReturn:
-    note(f"error: {message}")
+    print_error(message)
     raise typer.Exit(3)
 
 

@@ -21,8 +21,9 @@ from vdla.util.user_files import check_directory, whole_directory
 
 from ..report.console import PlainConsole
 from ..report.hardware import warning_lines
+from ..report.numbers import figure
 from .options import ConfigOption, JsonOption
-from .output import json_bytes, note, print_json, text_console
+from .output import json_bytes, never_silent, note, print_json, talk, text_console
 from .rtl import rtl_extra
 from .synth_cells import NAME as CELLS
 from .synth_cells import show_cells, synthesize_cells
@@ -148,20 +149,22 @@ def _write(directory: Path, design: MappedDesign, document: dict[str, Any]) -> N
 def _reporter() -> Iterator[Report]:
     """Shows where the tools are: one changing line on a terminal, elsewhere a line every few seconds."""
     console = PlainConsole(stderr=True)
-    if console.is_terminal:
+    if console.is_terminal and not talk.quiet:
         with console.status("starting") as status:
             yield lambda text: status.update(Text(printable(text)))
         return
-    lock, shown = threading.Lock(), [0.0]
+    lock, shown, doing = threading.Lock(), [0.0], ["starting"]
 
     def line(text: str) -> None:
         with lock:
+            doing[0] = text
             now = time.monotonic()
             if now - shown[0] >= _QUIET_SECONDS:
                 shown[0] = now
                 note(text)
 
-    yield line
+    with never_silent(lambda: doing[0]):
+        yield line
 
 
 def _print(document: dict[str, Any]) -> None:
@@ -173,9 +176,9 @@ def _print(document: dict[str, Any]) -> None:
     for name in names:
         table.add_column(name, justify="right")
     for unit, own in document["units"].items():
-        table.add_row(unit, *(f"{own[name]:g}" for name in names))
+        table.add_row(unit, *(figure(own[name], 6) for name in names))
     table.add_section()
-    table.add_row("total", *(f"{document['total'][name]:g}" for name in names))
+    table.add_row("total", *(figure(document["total"][name], 6) for name in names))
     if document["capacity"]:
         table.add_row("device", *(str(document["capacity"][name]) for name in names))
     console.print(table)

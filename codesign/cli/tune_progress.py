@@ -19,7 +19,8 @@ from rich.progress import (
 from vdla.util.printable import printable
 
 from ..report.console import PlainConsole
-from .output import note
+from ..report.numbers import figure
+from .output import never_silent, note, talk
 
 if TYPE_CHECKING:
     from vdla.compiler.tune.runs.in_place import Move
@@ -41,6 +42,10 @@ class TuneProgress:
         if bar is not None:
             self._task = bar.add_task("tuning", total=total, best="", rate="", left="")
 
+    def doing(self) -> str:
+        """For who has heard nothing for a while."""
+        return f"tuning: {self._done} of {self._total} trials"
+
     def resumed(self, trials: int) -> None:
         """So many trials are known from before the run was interrupted, and take no time."""
         self._known += trials
@@ -50,7 +55,7 @@ class TuneProgress:
 
     def trial(self, trial: Trial) -> None:
         """A trial of a workload alone ended."""
-        self._show(trial.name, f"best {trial.best:,.6g} {trial.record.task.unit}")
+        self._show(trial.name, f"best {figure(trial.best, 6)} {trial.record.task.unit}")
 
     def move(self, move: Move) -> None:
         """A trial of a node in its network ended."""
@@ -79,8 +84,10 @@ class TuneProgress:
 def tune_progress(total: int) -> Iterator[TuneProgress]:
     """Progress over `total` trials."""
     console = PlainConsole(stderr=True)
-    if not console.is_terminal:
-        yield TuneProgress(total, None)
+    if talk.quiet or not console.is_terminal:
+        progress = TuneProgress(total, None)
+        with never_silent(progress.doing):
+            yield progress
         return
     columns = (
         SpinnerColumn(),

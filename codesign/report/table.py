@@ -16,6 +16,7 @@ from ..technology.clock import Clock
 from .accounts import CheckAccount, RunAccount
 from .console import PlainConsole
 from .hardware import warning_lines
+from .numbers import figure
 
 
 def main_causes(stalls: Mapping[str, int], count: int = 2) -> str:
@@ -156,7 +157,7 @@ def comparison_table(run: RunAccount, variants: Sequence[Variant]) -> Table:
 
 
 def _energy(microjoules: float) -> str:
-    return f"{microjoules:,.4g} uJ" if microjoules < 1000 else f"{microjoules / 1000:,.4g} mJ"
+    return f"{figure(microjoules)} uJ" if microjoules < 1000 else f"{figure(microjoules / 1000)} mJ"
 
 
 def _kib(size: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from .hardware import warning_lines
+from .numbers import figure
 
 
 def tune_table(document: Mapping[str, Any]) -> Table:
@@ -71,4 +72,4 @@ def _cost(value: float | None, scale: float) -> str:
     if value is None:
         return "none ran"
     value *= scale
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+    return figure(value)

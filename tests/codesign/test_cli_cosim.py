@@ -41,6 +41,8 @@ def test_a_short_run_in_json(vdla, tmp_path: Path) -> None:
 def test_a_short_run_for_people(vdla) -> None:
     outcome = vdla("cosim", "--programs", 2, "--config", "tiny", "--jobs", 1)
     assert outcome.code == 0
+    assert outcome.out.startswith("simulator and RTL agree: 2 of 2 programs, every cycle, counter and byte\n")
+    assert outcome.err.count("cannot be hit") == 1
     assert "0 mismatches" in outcome.out and "format x tokens" in outcome.out
 
 

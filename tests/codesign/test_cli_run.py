@@ -266,7 +266,7 @@ def slices(trace: Trace) -> dict[str, list[tuple[int, int, str]]]:
 
 def test_timeline_shows_every_unit_without_gaps(vdla, small_cnn: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.perfetto-trace"
-    document = vdla("run", small_cnn, "--trace", file, "--json").document()
+    document = vdla("run", small_cnn, "--timeline", file, "--json").document()
     trace = Trace.FromString(file.read_bytes())
     found = slices(trace)
     cycles = document["total"]["cycles"]
@@ -287,7 +287,7 @@ def test_timeline_shows_every_unit_without_gaps(vdla, small_cnn: Path, tmp_path:
 
 def test_timeline_counts_every_data_byte(vdla, mlp: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.perfetto-trace"
-    document = vdla("run", mlp, "--trace", file, "--timing-only", "--json").document()
+    document = vdla("run", mlp, "--timeline", file, "--timing-only", "--json").document()
     trace = Trace.FromString(file.read_bytes())
     counters = {
         p.track_descriptor.uuid: p.track_descriptor.name

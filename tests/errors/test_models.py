@@ -15,7 +15,7 @@ def refused(vdla, folder: Path, model: bytes, *options: str) -> str:
     path.write_bytes(model)
     before = set(folder.rglob("*"))
     outcome = vdla(
-        "run", path, "--outputs", out, "--trace", trace, "--dump-passes", dumps, "--json", *options
+        "run", path, "--outputs", out, "--timeline", trace, "--dump-passes", dumps, "--json", *options
     )
     message = outcome.message()
     assert set(folder.rglob("*")) == before

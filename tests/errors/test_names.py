@@ -103,7 +103,7 @@ def test_names_are_shown_and_steer_nothing(vdla, evil, tmp_path, arguments, said
 
 
 def test_traces_hold_the_names(vdla, evil, tmp_path) -> None:
-    assert vdla("run", evil, "--config", "tiny", "--trace", tmp_path / "t").code == 0
+    assert vdla("run", evil, "--config", "tiny", "--timeline", tmp_path / "t").code == 0
     trace = Trace.FromString((tmp_path / "t").read_bytes())
     named = [entry.name for packet in trace.packet for entry in packet.interned_data.event_names]
     assert any(name.startswith(SHOWN) for name in named)

@@ -220,7 +220,7 @@ def test_a_difference_exits_1_and_is_named(vdla, network: Path, monkeypatch: pyt
     assert "error: RTL and simulator differ: launch 0: layer " in outcome.err
 
 
-@pytest.mark.parametrize("option", ["--timing-only", "--trace=t"])
+@pytest.mark.parametrize("option", ["--timing-only", "--timeline=t"])
 def test_options_that_the_rtl_cannot_serve(vdla, network: Path, option: str):
     assert "--engine rtl" in vdla("run", network, "--engine", "rtl", option).message()
 

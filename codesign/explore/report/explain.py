@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...report.numbers import figure
+
 SMALL = 0.05
 """Changes below this part of all changes are not named."""
 MOST = 3
@@ -51,7 +53,7 @@ def cycles_by_layer(first: Mapping[str, Any], second: Mapping[str, Any]) -> Rows
 
 
 def _digits(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return figure(value, 3)
 
 
 def _signed(value: float) -> str:

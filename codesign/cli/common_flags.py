@@ -1,0 +1,113 @@
+"""What every command takes beside its own options: -q, -v, and older names of options; --version before a command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from .output import talk
+
+ALIASES = {"--trace": "--timeline"}
+"""Names that options had once, which still work where a command has the new one."""
+COMPLETE = "_VDLA_COMPLETE"
+"""The variable by which a shell asks for completions."""
+
+
+def _be_quiet(context: typer.Context, given: bool) -> None:
+    if given and not context.resilient_parsing:
+        talk.quiet, talk.verbose = True, False
+
+
+def _be_verbose(context: typer.Context, given: bool) -> None:
+    if given and not context.resilient_parsing:
+        talk.quiet, talk.verbose = False, True
+
+
+def _print_version(context: typer.Context, given: bool) -> None:
+    if given and not context.resilient_parsing:
+        from vdla import __version__
+
+        print(f"vdla {__version__}")
+        raise typer.Exit(0)
+
+
+QuietOption = Annotated[
+    bool,
+    typer.Option(
+        "-q",
+        "--quiet",
+        callback=_be_quiet,
+        expose_value=False,
+        help="No progress and no notes: results and errors alone.",
+    ),
+]
+VerboseOption = Annotated[
+    bool,
+    typer.Option(
+        "-v",
+        "--verbose",
+        callback=_be_verbose,
+        expose_value=False,
+        help="Each step as a line, and all reasons.",
+    ),
+]
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The version.")
+]
+
+
+def with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` with the options -q and -v in its signature, of which it hears nothing."""
+    hints = get_type_hints(command, include_extras=True)
+    more = {"quiet": QuietOption, "verbose": VerboseOption}
+
+    def run(**given: Any) -> None:
+        command(**{name: value for name, value in given.items() if name not in more})
+
+    parameters = [
+        *(item.replace(annotation=hints[name]) for name, item in signature(command).parameters.items()),
+        *(
+            Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=hint)
+            for name, hint in more.items()
+        ),
+    ]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {**hints, **more}
+    run.__signature__ = Signature([item.replace(kind=Parameter.KEYWORD_ONLY) for item in parameters])  # type: ignore[attr-defined]
+    return run
+
+
+def before_a_command(
+    version: VersionOption = False, quiet: QuietOption = False, verbose: VerboseOption = False
+) -> None:
+    """What does a network cost on an accelerator, why, and what if either changes?"""
+
+
+class Command(TyperCommand):
+    """A command that knows options by their older names, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the arguments, with the option's name of today in place of one of `ALIASES`."""
+        known = {name for parameter in self.params for name in parameter.opts}
+        for place, word in enumerate(args):
+            if word == "--":
+                break
+            name, equals, value = word.partition("=")
+            if name in ALIASES and name not in known and ALIASES[name] in known:
+                args[place] = ALIASES[name] + equals + value
+        return super().parse_args(ctx, args)
+
+
+def complete(command: Any) -> int | None:
+    """What a shell asked for (`vdla --show-completion`), printed; the exit code, or None where nothing was asked."""
+    asked = os.environ.get(COMPLETE)
+    if not asked:
+        return None
+    from typer.completion import shell_complete
+
+    return shell_complete(command, {}, "vdla", COMPLETE, asked)
