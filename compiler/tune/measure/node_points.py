@@ -20,6 +20,7 @@ from vdla.isa.layout import Opcode
 from vdla.isa.program import Program
 from vdla.sim import simulate
 
+from ...te.blocks import ceil_div
 from ...templates.space import EmptySpaceError, Values, one_point
 from ...templates.vdla.lower import choose_points
 from ...templates.vdla.table import template_of
@@ -90,7 +91,9 @@ def _other_choices(
     def in_series(workload: Workload, count: int) -> Values:
         template = template_of(workload)
         own = workload.template == "conv2d"
-        series = replace(workload, batch=workload.batch * count, own_weights=own)
+        # Whole batches of the machine: images beside one another are one fill.
+        batch = ceil_div(workload.batch, config.batch) * config.batch * count
+        series = replace(workload, batch=batch, own_weights=own)
         values = template.default_for(config, series, virtual_threads)
         limits = template.space(config, workload).account(one_point(values)).limits
         fits = all(kept.all() for kept in limits.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -55,14 +57,16 @@ CASES = {
     ),
     "borders": network("AveragePool", (1, 16, 9, 11), kernel_shape=[5, 5], pads=[2] * 4),
     "groups": network("Conv", (1, 64, 5, 5), (64, 16, 3, 3), group=4, pads=[1] * 4),
+    "two groups": network("Conv", (1, 32, 5, 5), (32, 16, 3, 3), group=2, pads=[1] * 4),
     "loads hidden": network("ConvTranspose", (1, 8, 9, 9), (8, 16, 3, 3), strides=[2, 2], pads=[1] * 4),
 }
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-@pytest.mark.parametrize("machine", ["vta", "tiny"])
+@pytest.mark.parametrize("machine", ["vta", "tiny", "tiny, batch 4"])
 def test_two_virtual_threads_do_not_lose_to_one(name, machine, monkeypatch):
-    config = load_config(machine)
+    config = load_config(machine.split(",")[0])
+    config = replace(config, batch=4) if "batch" in machine else config
     found = {}
     for threads in (1, 2):
         compiled = compile_model(CASES[name], config, virtual_threads=threads)
