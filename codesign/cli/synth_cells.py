@@ -54,7 +54,7 @@ def print_cells(document: dict[str, Any]) -> None:
     console = text_console()
     library = document["library"]
     title = (
-        f"{document['config']} in {library['name']} (about {library['node_nm']} nm, {library['voltage']:g} V, "
+        f"{document['config']} in {library['name']} ({library['node']}, {library['voltage']:g} V, "
         f"{library['temperature']:g} °C), mm2"
     )
     table = Table(title=title, title_justify="left")

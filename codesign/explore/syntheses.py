@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.compiler.tune.measure.package_identity import sources_digest
+from vdla.hw.synthesis.cells.nodes import node_text
 from vdla.util.files import read_file
 from vdla.util.line_file import LineFile
 
@@ -34,6 +35,11 @@ class Synthesis:
     area: Mapping[str, float]
     clock_mhz: float | None
     seconds: float
+
+    @property
+    def node(self) -> str:
+        """The library's node in words."""
+        return node_text(self.library, self.node_nm)
 
 
 Syntheses = Mapping[str, Synthesis]
@@ -117,11 +123,11 @@ def measured_figures(figures: Figures, found: Synthesis) -> Figures:
     """The figures of a machine with its synthesis in place of what was predicted."""
     intervals, rungs = {**figures.intervals}, {**figures.rungs}
     intervals.pop("area", None)
-    rungs["area"] = f"synthesis ({found.node_nm} nm)"
+    rungs["area"] = f"synthesis ({found.node})"
     if found.clock_mhz is None:
         return replace(figures, area=found.area, intervals=intervals, rungs=rungs)
     intervals.pop("latency", None)
-    rungs["clock"] = f"synthesis ({found.node_nm} nm)"
+    rungs["clock"] = f"synthesis ({found.node})"
     rungs["latency"] = f"{EXACT}, clock by synthesis"
     return replace(
         figures,

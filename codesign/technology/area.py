@@ -40,7 +40,7 @@ def basis(components: Components) -> dict[str, Any]:
     if not components.modelled:
         name, node, left_out = components.name, components.node, components.left_out
     else:
-        name, node = "models of syntheses and of switching", f"{shipped_cell_model().node_nm} nm"
+        name, node = "models of syntheses and of switching", shipped_cell_model().node
         left_out = LEFT_OUT
     return {"name": name, "node": node, "left_out": left_out, "described": described(components)}
 
@@ -52,7 +52,7 @@ def described(components: Components) -> list[str]:
         return [table]
     model = shipped_cell_model()
     return [
-        f"area and clock: model of {model.machines} syntheses in {model.library} ({model.node_nm} nm), memories by "
+        f"area and clock: model of {model.machines} syntheses in {model.library} ({model.node}), memories by "
         f"CACTI; left out are {LEFT_OUT}",
         energy_described(),
     ]

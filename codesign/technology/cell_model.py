@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
+from vdla.hw.synthesis.cells.nodes import node_text
 from vdla.hw.synthesis.cells.sram import MacroFigures, Scale, memory_figures
 from vdla.hw.synthesis.units import unit_of_path
 from vdla.isa.config import Config
@@ -65,6 +66,11 @@ class CellModel:
     logic_ends: tuple[float, float]
     path_ends: tuple[float, float]
     machines: int
+
+    @property
+    def node(self) -> str:
+        """The library's node in words."""
+        return node_text(self.library, self.node_nm)
 
     def predict(self, config: Config) -> CellFigures:
         """The figures of a machine."""

@@ -14,6 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from vdla.hw.synthesis.cells.nodes import node_text
 from vdla.hw.synthesis.cells.sram import Scale
 from vdla.isa.config import Config
 
@@ -63,6 +64,11 @@ class EventEnergy:
     interval: tuple[float, float]
     interval_outside: tuple[float, float]
     sram_scale: Scale
+
+    @property
+    def node(self) -> str:
+        """The library's node in words."""
+        return node_text(self.library, self.nanometres)
 
     def data(self, features: Mapping[str, float]) -> dict[str, float]:
         """Picojoules of data that change, by unit."""

@@ -81,7 +81,7 @@ _AS_THEY_ARE = ("clock pins", "leakage", "parameter table", "look-up tables", "c
 def rung(config: Config) -> str:
     """What a machine's energy stands on, in few words."""
     model = shipped_event_energy()
-    text = f"model of switching ({model.nanometres:g} nm)"
+    text = f"model of switching ({model.node})"
     return text if is_inside(config) else f"{text}, beyond the machines replayed"
 
 
@@ -89,7 +89,7 @@ def described() -> str:
     """What energy follows from, in a sentence."""
     model, rates = shipped_event_energy(), shipped_rates()
     return (
-        f"energy: per event, fitted to replays of netlists in {model.library} ({model.nanometres:g} nm, "
+        f"energy: per event, fitted to replays of netlists in {model.library} ({model.node}, "
         f"{model.volts:g} V); operands change as those of {rates.network} do on {rates.machine}; scratchpads by CACTI, "
         f"scaled to that node; DRAM of one DDR3L device; left out are {LEFT_OUT}"
     )

@@ -23,7 +23,7 @@ def rungs_of_machine(config: Config, components: Components) -> dict[str, str]:
             "energy": TABLE,
             "edp": TABLE,
         }
-    of_cells, of_energy = f"model of syntheses ({shipped_cell_model().node_nm} nm)", rung_of_energy(config)
+    of_cells, of_energy = f"model of syntheses ({shipped_cell_model().node})", rung_of_energy(config)
     return {
         "clock": of_cells,
         "latency": f"{EXACT}, clock by model",

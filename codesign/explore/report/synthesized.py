@@ -19,7 +19,7 @@ def beside_predicted(machine: Config, found: Synthesis, components: Components) 
     clock = predicted.clock_mhz
     assert clock is not None
     return {
-        "library": f"{found.library} ({found.node_nm} nm)",
+        "library": f"{found.library} ({found.node})",
         "seconds": round(found.seconds, 1),
         "area": [rounded(predicted.square_millimetres), rounded(sum(found.area.values()))],
         "area_interval": [rounded(predicted.square_millimetres * end) for end in predicted.intervals["area"]],

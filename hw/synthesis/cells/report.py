@@ -10,6 +10,7 @@ from vdla.isa.config import Config
 
 from .area import UnitArea, area_by_module, area_by_unit
 from .design import CellDesign
+from .nodes import node_text
 from .sram import macro_figures, scale_of, source
 from .timing import TimingPath
 
@@ -43,6 +44,7 @@ def document(config: Config, design: CellDesign, paths: Sequence[TimingPath] | N
             "temperature": library.temperature,
             "flip_flop_um2": library.flip_flop_area,
             "node_nm": round(scale.node_nm),
+            "node": node_text(library.name, scale.node_nm),
         },
         "left_out": LEFT_OUT,
         "memory_source": source(),

@@ -11,10 +11,13 @@ from vdla.benchmarks.harness.area_rows import Synthesized, read_rows
 from vdla.benchmarks.harness.results import RESULTS
 from vdla.codesign.explore.evaluate import figures_of_machine, from_json, to_json
 from vdla.codesign.explore.metrics import METRICS
-from vdla.codesign.technology.area import described
+from vdla.codesign.technology.area import basis, described
 from vdla.codesign.technology.cell_model import shipped_cell_model
 from vdla.codesign.technology.components import default_components, load_components, shipped_components
 from vdla.codesign.technology.memories import memories_of
+from vdla.codesign.technology.rungs import rungs_of_machine
+from vdla.hw.synthesis.cells.nodes import node_text
+from vdla.isa.config import load_config
 from vdla.isa.extensions import DEFAULT_EXTENSIONS
 
 
@@ -117,3 +120,14 @@ def test_every_legal_machine_has_figures():
         found = shipped_cell_model().predict(vdla.config("vta", **fields))
         assert all(area > 0 for area in found.area.values()) and 20 < found.clock_mhz < 200
         assert ("chain memory" in found.area) == ("chain_buffer_bytes" in fields)
+
+
+def test_a_library_has_one_node_everywhere():
+    """The maker's; that of the areas' scale, 207 nm, stood beside it."""
+    told = [
+        *rungs_of_machine(load_config("vta"), default_components()).values(),
+        *described(default_components()),
+    ]
+    assert all("180 nm" in text for text in told if " nm" in text) and not any("207" in text for text in told)
+    assert node_text("osu018_stdcells", 207) == "180 nm" and node_text("mine", 64.6) == "about 65 nm"
+    assert basis(default_components())["node"] == "180 nm"
