@@ -41,7 +41,7 @@ def grid_sample(
     n, c, p = Var("n"), Var("c"), Var("p")
     taps = [
         _taps(
-            _place(grid[n, p, len(sizes) - 1 - d], size, outside, align_corners),
+            _place(grid[n, p, len(sizes) - 1 - d], size, mode, outside, align_corners),
             size,
             mode,
             outside,
@@ -61,13 +61,18 @@ def grid_sample(
     return Program(name=name, parameters=(x, grid, y), body=body)
 
 
-def _place(coordinate: Expr, size: int, outside: Outside, align_corners: bool) -> Expr:
-    """The coordinate in elements, brought inside where pads do so."""
+def _place(coordinate: Expr, size: int, mode: Sampling, outside: Outside, align_corners: bool) -> Expr:
+    """The coordinate in elements, brought inside where pads do so.
+
+    A cubic sample beyond the border keeps its place, and each of its taps reads the border, as PyTorch and ONNX Runtime
+    have it. ONNX's reference implementation moves places beyond the outer edge to the border first; on the half element
+    between center and edge all three agree.
+    """
     if align_corners:
         place = (coordinate + 1.0) * (0.5 * (size - 1))
     else:
         place = ((coordinate + 1.0) * float(size) - 1.0) * 0.5
-    if outside == "border":
+    if outside == "border" and mode != "cubic":
         return minimum(maximum(place, 0.0), float(size - 1))
     return _reflected(place, size, align_corners) if outside == "reflection" else place
 
@@ -84,6 +89,19 @@ def _reflected(place: Expr, size: int, align_corners: bool) -> Expr:
     return select(even, rest + low, wrap(high, FLOAT) - rest)
 
 
+def _mirrored(at: Expr, size: int, align_corners: bool) -> Expr:
+    """A neighbour of a place inside, at most two elements beyond an end: mirrored there.
+
+    The neighbours that nearest and linear samples read beyond an end are mirrored to the last element, where all are
+    brought in any case.
+    """
+    if size < 3:
+        return _reflected(at, size, align_corners)
+    low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
+    behind = select(wrap(high, FLOAT) < at, wrap(2 * high, FLOAT) - at, at)
+    return select(at < wrap(low, FLOAT), wrap(2 * low, FLOAT) - at, behind)
+
+
 def _taps(
     place: Expr, size: int, mode: Sampling, outside: Outside, align_corners: bool
 ) -> list[tuple[Expr, Expr | None]]:
@@ -93,8 +111,8 @@ def _taps(
         if outside == "zeros":
             one: Expr = Const(1.0, FLOAT) if weight is None else weight
             weight = select(wrap(0.0, FLOAT) <= at, select(at <= float(size - 1), one, 0.0), 0.0)
-        elif outside == "reflection":
-            at = _reflected(at, size, align_corners)
+        elif outside == "reflection" and mode == "cubic":
+            at = _mirrored(at, size, align_corners)
         return cast(minimum(maximum(at, 0.0), float(size - 1)), DType.INT64), weight
 
     if mode == "nearest":
