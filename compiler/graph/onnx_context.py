@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -150,6 +151,8 @@ class ImportContext(NodeErrors):
                 f"its output '{name}' is declared {expected} but computes {value.shape}",
                 "export it again",
             )
+        if isinstance(value, Pending) and value.view is None and prod(value.natural) != prod(value.shape):
+            raise AssertionError(f"{node.name} computes {value.natural} and is seen as {value.shape}")
         self.values[name] = value
 
     def first(self, node: OnnxNode) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from ..te.blocks import Pads, Pair, Window
@@ -10,7 +12,7 @@ from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_products import finish_integer, integer_operand
 from .onnx_values import Average, Integer, Maximum, Pending, Real
-from .onnx_views import rows_of, settled
+from .onnx_views import elements_of, rows_of, seen_as, settled
 from .onnx_window_attributes import pool_window
 
 
@@ -42,7 +44,7 @@ def import_global_average_pool(context: ImportContext, node: OnnxNode) -> None:
 
 
 def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
-    """ReduceMean over height, width or both, between DequantizeLinear and QuantizeLinear: an average pool.
+    """ReduceMean between DequantizeLinear and QuantizeLinear: an average pool.
 
     Axes are an attribute or an input. Dimensions of size 1 may be reduced, too, and planes may be seen as vectors.
     """
@@ -55,41 +57,54 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
     if not kept:
         shape = [size for axis, size in enumerate(data.shape) if axis not in axes]
     reduced = {axis for axis in axes if data.shape[axis] != 1}
+    pending = None
     if data.view is not None and rank - 1 not in reduced:
-        context.bind(node, _row_average(context, node, data, reduced, tuple(shape)))
-        return
+        pending = _row_average(context, node, data, reduced, tuple(shape))
+    context.bind(node, pending or _image_average(context, node, data, reduced, tuple(shape)))
+
+
+def _row_average(
+    context: ImportContext, node: OnnxNode, data: Real, axes: set[int], shape: tuple[int, ...]
+) -> Pending | None:
+    """Averages of all rows of channels of each image; None where the rows that are averaged are others."""
+    rows = rows_of(context, node, data)
+    batch, channels, height, width = context.tensors[rows.data.tensor].nchw
+    images = np.moveaxis(rows.places // (height * width), sorted(axes), range(-len(axes), 0))
+    images = images.reshape(-1, prod(data.shape[axis] for axis in axes))
+    if images.shape != (batch, height * width) or not (images == np.arange(batch)[:, None]).all():
+        return None
+    return _plane_average(node, rows.data, (height, width), (batch, channels, 1, 1), shape)
+
+
+def _image_average(
+    context: ImportContext, node: OnnxNode, data: Real, reduced: set[int], shape: tuple[int, ...]
+) -> Pending:
+    """Averages over rows, columns or planes of a tensor that lies as an image; of (N, C, H, W) also those over channels
+    and rows or columns, which are moved behind the axes that stay."""
+    rank = len(data.shape)
+    if rank == 4 and 1 in reduced and 0 not in reduced and len(reduced) < 3:
+        stay = [axis for axis in (0, 1, 2, 3) if axis not in reduced]
+        order = [*stay[:2], *sorted(reduced), *stay[2:]]
+        moved = seen_as(context, data, elements_of(context, data).transpose(order))
+        sizes = tuple(1 if order[axis] in reduced else moved.shape[axis] for axis in range(rank))
+        pending = _image_average(context, node, moved, {order.index(axis) for axis in reduced}, sizes)
+        elements = elements_of(context, pending).transpose(np.argsort(order)).reshape(shape)
+        return seen_as(context, pending, elements)
     data = settled(context, node, data)
     batch, channels, height, width = context.tensors[data.tensor].nchw
     if data.shape == (batch, channels, height, width) and reduced <= {2, 3}:
-        kernel = (height if 2 in axes else 1, width if 3 in axes else 1)
+        kernel = (height if 2 in reduced else 1, width if 3 in reduced else 1)
     elif data.shape[:2] == (batch, channels) and reduced in (set(), set(range(2, rank)) - _units(data.shape)):
         # All that is left of the plane, whatever its shape; or nothing.
         kernel = (height, width) if reduced else (1, 1)
     else:
         context.fail(
             node,
-            f"averages the axes {sorted(axes)} of {data.shape}",
-            "only means over height and width of (N, C, H, W) are supported",
+            f"averages the axes {sorted(reduced)} of {data.shape}",
+            "average one or two of C, H and W of (N, C, H, W), or S of (N, S, C)",
         )
     natural = (batch, channels, height - kernel[0] + 1, width - kernel[1] + 1)
-    context.bind(node, _plane_average(node, data, kernel, natural, tuple(shape)))
-
-
-def _row_average(
-    context: ImportContext, node: OnnxNode, data: Real, axes: set[int], shape: tuple[int, ...]
-) -> Pending:
-    """Averages of all rows of channels of each image."""
-    rows = rows_of(context, node, data)
-    batch, channels, height, width = context.tensors[rows.data.tensor].nchw
-    images = np.moveaxis(rows.places // (height * width), sorted(axes), range(-len(axes), 0))
-    images = images.reshape(batch, -1) if images.size == batch * height * width else images.reshape(1, -1)
-    if len(images) != batch or not (images == np.arange(batch)[:, None]).all():
-        context.fail(
-            node,
-            f"averages the axes {sorted(axes)} of {data.shape}",
-            "average whole planes, or all rows of an image",
-        )
-    return _plane_average(node, rows.data, (height, width), (batch, channels, 1, 1), shape)
+    return _plane_average(node, data, kernel, natural, shape)
 
 
 def _units(shape: tuple[int, ...]) -> set[int]:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from float_networks import FloatNetwork, runtime
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.compiler.cpu_driver import compile_cpu
@@ -131,8 +132,10 @@ def test_means_over_planes_are_average_pools_on_the_accelerator(case: dict[str, 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"axes": [1]}, r"averages the axes \[1\] of \(1, 6, 4, 5\); only means over height and width"),
-        ({"axes": [1, 2, 3]}, r"averages the axes \[1, 2, 3\]"),
+        (
+            {"axes": [1, 2, 3]},
+            r"averages the axes \[1, 2, 3\] of \(1, 6, 4, 5\); average one or two of C, H and W",
+        ),
         ({"view": [1, 12, 10], "axes": [2]}, r"averages the axes \[2\] of \(1, 12, 10\)"),
     ],
     ids=str,
@@ -161,3 +164,34 @@ def test_averages_of_large_planes_do_not_wrap() -> None:
     x[..., ::3] = 0.5
     with compile_cpu(model.SerializeToString()) as network:
         assert np.abs(network.run({"x": x})["y"] - reference(model, x)).max() <= 1.01 * STEP
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("axes", [[1], [2], [3], [1, 2], [1, 3], [2, 3]])
+def test_means_of_a_product_of_rank_four(axes: list[int], keepdims: int) -> None:
+    """Its last axis are the channels of the tensor; the mean over one axis was one over two."""
+    net = FloatNetwork(2, 5, 3, 7, opset=13)
+    step, zero = net.constant(np.float32(0.05)), net.constant(np.int8(3))
+    for name in ("QuantizeLinear", "DequantizeLinear"):
+        net.add(name, step, zero)
+    data = net.last
+    weights = net.constant(net.rng.integers(-127, 128, (7, 4)).astype(np.int8))
+    net.add("DequantizeLinear", inputs=[weights, net.constant(np.float32(0.01)), net.constant(np.int8(0))])
+    net.add("MatMul", inputs=[data, net.last])
+    for name in ("QuantizeLinear", "DequantizeLinear"):
+        net.add(name, step, zero)
+    net.add("ReduceMean", axes=axes, keepdims=keepdims)
+    for name in ("QuantizeLinear", "DequantizeLinear"):
+        net.add(name, step, zero)
+    net.shape = tuple(
+        1 if axis in axes else size for axis, size in enumerate((2, 5, 3, 4)) if keepdims or axis not in axes
+    )
+    model, x = net.model(), net.rng.standard_normal(net.input_shape, dtype=np.float32)
+    expected = runtime(model, {"x": x})[net.last]
+    made = compile_model(model, TINY)
+    (own,) = load_outputs(made.graph, interpret(made.graph, store_inputs(made.graph, {"x": x}))).values()
+    np.testing.assert_array_equal(run(made, {"x": x}).outputs[net.last], own)
+    with compile_cpu(model) as network:
+        np.testing.assert_array_equal(network.run({"x": x})[net.last], own)
+    # One step, of the product and of its mean.
+    assert own.shape == expected.shape and np.abs(own - expected).max() <= 0.0501
