@@ -21,8 +21,13 @@ class Samples(CalibrationDataReader):
         return self.rest.pop() if self.rest else None
 
 
-def quantized(net: FloatNetwork, folder: Path, activations: QuantType = QuantType.QUInt8) -> bytes:
-    """The network in QOperator form."""
+def quantized(
+    net: FloatNetwork,
+    folder: Path,
+    activations: QuantType = QuantType.QUInt8,
+    form: QuantFormat = QuantFormat.QOperator,
+) -> bytes:
+    """The network, in QOperator form where nothing else is said."""
     logging.disable(logging.WARNING)
     plain, made = folder / "float.onnx", folder / "quantized.onnx"
     plain.write_bytes(net.model())
@@ -30,7 +35,7 @@ def quantized(net: FloatNetwork, folder: Path, activations: QuantType = QuantTyp
         plain,
         made,
         Samples(net.input_shape),
-        quant_format=QuantFormat.QOperator,
+        quant_format=form,
         activation_type=activations,
         weight_type=QuantType.QInt8,
         per_channel=True,

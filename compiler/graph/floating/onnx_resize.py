@@ -12,7 +12,7 @@ from ...ir.limits import MOST_POSITIONS
 from ...te.ops.grid_sample import Outside, Sampling, grid_sample
 from ...te.ops.resize import Coordinates, Rounding
 from ..onnx_context import NodeContext, OnnxNode
-from ..operators import Computed, Resize
+from ..operators import Computed, Permute, Resize
 from .onnx_context import FloatContext
 
 COORDINATES: Mapping[str, Coordinates] = MappingProxyType(
@@ -23,6 +23,8 @@ COORDINATES: Mapping[str, Coordinates] = MappingProxyType(
         "asymmetric": "asymmetric",
     }
 )
+Order = tuple[int, int, int, int]
+IN_ORDER: Order = (0, 1, 2, 3)
 ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
     {
         "round_prefer_floor": "round_prefer_floor",
@@ -34,16 +36,26 @@ ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
 
 
 def import_resize(context: FloatContext, node: OnnxNode) -> None:
-    """Resize by constant scales or to constant sizes, modes "nearest" and "linear", of images (N, C, H, W)."""
+    """Resize of two axes of four by constant scales or to constant sizes, modes "nearest" and "linear"."""
     data = context.operand(node, 0)
-    operator, shape = read_resize(context, node, data.shape)
-    context.add(node, operator, (data.name,), shape)
+    operator, shape, order = read_resize(context, node, data.shape)
+    if order == IN_ORDER:
+        context.add(node, operator, (data.name,), shape)
+        return
+    moved = tuple(data.shape[axis] for axis in order)
+    source = context.add(
+        node, Permute(axes=order), (data.name,), moved, output=context.temporary(node, "moved")
+    )
+    resized = context.add(node, operator, (source,), shape, output=context.temporary(node, "resized"))
+    back = (order.index(0), order.index(1), order.index(2), order.index(3))
+    context.add(node, Permute(axes=back), (resized,), tuple(shape[axis] for axis in back))
 
 
 def read_resize(
     context: NodeContext, node: OnnxNode, given: tuple[int, ...]
-) -> tuple[Resize, tuple[int, ...]]:
-    """What a Resize makes of an image of shape `given`, and the shape of its result."""
+) -> tuple[Resize, tuple[int, ...], Order]:
+    """What a Resize makes of a tensor of shape `given`: the resize of rows and columns, the shape of its result, and
+    the order in which the axes of the tensor are an image (N, C, H, W), of which rows and columns change alone."""
     if len(given) != 4:
         context.fail(node, f"resizes a tensor of shape {given}", "give it (N, C, H, W)")
     mode = node.text("mode", "nearest")
@@ -58,8 +70,10 @@ def read_resize(
     if node.integer("antialias", 0) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         context.fail(node, "smooths, or keeps the aspect ratio", "export the model without that")
     shape, scales = _outputs(context, node, given)
-    if shape[:2] != given[:2] or min(shape) < 1:
-        context.fail(node, f"resizes {given} to {shape}", "resize rows and columns only")
+    # A scale may leave a size as it is, and yet move what is read.
+    changed = [a for a in range(4) if shape[a] != given[a] or scales[a] not in (None, 1.0)]
+    if min(shape) < 1 or len(changed) > 2:
+        context.fail(node, f"resizes {given} to {shape}", "resize two axes at most")
     if coordinates == "align_corners" and any(
         factor is not None and shape[axis] != given[axis] * factor for axis, factor in enumerate(scales)
     ):
@@ -69,13 +83,19 @@ def read_resize(
             f"aligns corners of {given} by scales that give no whole sizes, which have two meanings",
             f"give it the sizes {shape}",
         )
+    order = IN_ORDER
+    if not set(changed) <= {2, 3}:
+        # What does not change is left as it is in either place.
+        rest = [axis for axis in range(4) if axis not in changed]
+        first, second, third, fourth = (*rest[:2], *rest[2:], *changed)
+        order = (first, second, third, fourth)
     operator = Resize(
         mode="nearest" if mode == "nearest" else "linear",
         coordinates=coordinates,
         rounding=rounding,
-        scales=(scales[2], scales[3]),
+        scales=(scales[order[2]], scales[order[3]]),
     )
-    return operator, shape
+    return operator, tuple(shape[axis] for axis in order), order
 
 
 def _outputs(
