@@ -21,6 +21,7 @@ from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.graph.quantization import Quantization
 from vdla.isa.arithmetic import quantize
 from vdla.util.errors import UserError
+from vdla.util.git_lfs import is_pointer, pointer_problem
 from vdla.util.npz import NpzError, open_npz
 from vdla.util.user_files import read_whole
 
@@ -130,6 +131,8 @@ def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
     data = read_whole(path, "inputs")
     if data.startswith(_BARE_ARRAY):
         raise CheckError(f"{path}: holds one bare array; save with numpy.savez(file, INPUT_NAME=array)")
+    if is_pointer(data):
+        raise CheckError(f"{path}: {pointer_problem('the file')}")
     try:
         with open_npz(data) as stored:
             fits(stored.headers)

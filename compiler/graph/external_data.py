@@ -22,6 +22,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from vdla.util.files import MOST_BYTES, open_file
+from vdla.util.git_lfs import POINTER, is_pointer, pointer_problem
 
 from .errors import ModelError
 
@@ -162,6 +163,8 @@ def _read(label: str, places: list[ExternalTensor], use: Callable[[ExternalTenso
                 size = os.fstat(descriptor).st_size
                 for place in group:
                     if place.offset + place.length > size:
+                        if is_pointer(file.read(len(POINTER))):
+                            raise ModelError(f"{label}: external data: {path} {pointer_problem('the file')}")
                         raise ModelError(
                             f"{label}: external data of '{place.tensor.name}': {path} has {size:,} bytes, and "
                             f"{place.length:,} from byte {place.offset:,} on are asked for; export or copy it again"

@@ -10,6 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from vdla.util.files import read_file
+from vdla.util.git_lfs import is_pointer, pointer_problem
 
 from .errors import ModelError
 from .external_data import load_external_data
@@ -70,7 +71,10 @@ def read_model(source: Source) -> ReadModel:
     if isinstance(source, SizedModel):
         return ReadModel(label=label, bare=onnx.load_model_from_string(source.bare), weights=source.weights)
     try:
-        small, weights = cut_weights(_content(source))
+        content = _content(source)
+        if is_pointer(content):
+            raise ModelError(f"{label}: {pointer_problem('the model')}")
+        small, weights = cut_weights(content)
         proto = onnx.load_model_from_string(small)
     except FileNotFoundError:
         raise ModelError(f"{label}: no such file: '{label}'; check the path") from None
