@@ -89,7 +89,13 @@ class HeterogeneousNetwork:
         tensors: dict[str, np.ndarray] = {**self.constants, **feeds}
         cycles: dict[str, int] = {}
         for region in self.regions:
-            results, taken = run_region(region, tensors, threads=threads)
+            try:
+                results, taken = run_region(region, tensors, threads=threads)
+            except CodeError:
+                raise
+            except UserError:
+                self._check_inside(region, tensors, feeds)
+                raise
             if taken is not None:
                 cycles[region.name] = taken
             for name, array in results.items():
@@ -137,6 +143,20 @@ class HeterogeneousNetwork:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _check_inside(self, region: CompiledRegion, tensors: Arrays, feeds: Arrays) -> None:
+        """UserError where a region got NaN that the network computed, from inputs without any."""
+        if any(_holds_nan(array) for array in feeds.values()):
+            return
+        for name in region.inputs:
+            if name not in feeds and _holds_nan(tensors[name]):
+                maker = next(other for other in self.regions if name in other.outputs)
+                nodes = ", ".join(maker.nodes[:5]) + (", ..." if maker.nodes[5:] else "")
+                raise UserError(
+                    f"{region.name}: tensor '{name}' holds NaN, which has no quantized value, though the inputs "
+                    f"hold none: {maker.name} computes it; look for a division by zero, or for a root or logarithm "
+                    f"of a negative number, among {nodes}"
+                )
+
     def _check(self, feeds: Arrays) -> None:
         ports = {port.name: port for port in self.inputs}
         needs = ", ".join(f"{port.name} {port.dtype} {list(port.shape)}" for port in self.inputs)
@@ -151,6 +171,10 @@ class HeterogeneousNetwork:
                 raise InputError(f"input '{name}' has shape {array.shape}; the model needs {port.shape}")
             if array.dtype != port.dtype:
                 raise InputError(f"input '{name}' has type {array.dtype}; convert it to {port.dtype}")
+
+
+def _holds_nan(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def run_region(
