@@ -15,15 +15,17 @@ import numpy as np
 from vdla.compiler.driver import Compiled, DoesNotFitError, compile_model
 from vdla.compiler.graph.abilities import Abilities
 from vdla.compiler.graph.errors import InvalidModelError, ModelError, NodeError
+from vdla.compiler.graph.floating.onnx_import import import_float_model
+from vdla.compiler.graph.foreign_domains import is_qonnx
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import InputError
 from vdla.compiler.graph.onnx_context import QUANTIZE
-from vdla.compiler.graph.onnx_read import is_quantized
+from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.runtime.executor import run as execute
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.isa.config import Config, load_config
 from vdla.sim import SimulationResult, simulate
-from vdla.util.errors import CodeError, UserError
+from vdla.util.errors import CodeError, LinesError, UserError
 from vdla.verify.random_programs import random_program
 
 from .evaluate import (
@@ -91,24 +93,37 @@ def ways_out(path: Path) -> Iterator[None]:
         # No target takes such a model, in whatever form; and a schedule that the compiler got wrong is a defect.
         raise
     except (NodeError, DoesNotFitError) as error:
-        raise UserError(f"{_naming(path, error)}; or {DIVIDE}") from None
+        more = [f"or {DIVIDE}"] if _processors_take(path) else []
+        raise _with_ways_out(path, error, more) from None
     except UserError as error:
-        raise UserError(_naming(path, error)) from None
+        raise _with_ways_out(path, error, []) from None
 
 
-def _naming(path: Path, error: UserError) -> str:
-    message = str(error)
-    if str(path) not in message:
-        message = f"{path}: {message}"
-    if QUANTIZE not in message and not _is_quantized(path):
-        message += f"; as it is a float32 model: {QUANTIZE}"
-    return message
+def _with_ways_out(path: Path, error: UserError, more: list[str]) -> UserError:
+    """The error of a model in file `path`, which it names, and with `more` things to do."""
+    first, *rest = error.lines
+    if str(path) not in first:
+        first = f"{path}: {first}"
+    if not any(QUANTIZE in line for line in error.lines) and not _is_quantized(path):
+        more = [f"as it is a float32 model: {QUANTIZE}", *more]
+    return LinesError([first, *rest, *more]) if rest else UserError("; ".join([first, *more]))
+
+
+def _processors_take(path: Path) -> bool:
+    """Whether a processor runs all of a model, so that a divided network runs, too."""
+    try:
+        import_float_model(path)
+    except ModelError:
+        return False
+    return True
 
 
 def _is_quantized(path: Path) -> bool:
-    """Whether a model is quantized, as far as one can tell: a file that is no model does not lack that."""
+    """Whether a model is quantized, in any form and as far as one can tell: a file that is no model does not lack
+    that."""
     try:
-        return is_quantized(path)
+        read = read_model(path)
+        return is_quantized(read) or any(is_qonnx(node.domain) for node in read.bare.graph.node)
     except ModelError:
         return True
 

@@ -212,7 +212,7 @@ class CpuLowering:
         quantized, refusal = None, None
         if is_quantized(read):
             try:
-                quantized = import_model(read, batch=batch, abilities=PROCESSOR)
+                quantized = import_model(read, batch=batch, abilities=PROCESSOR, every=False)
             except InvalidModelError:
                 raise
             except ModelError as error:

@@ -15,7 +15,7 @@ from vdla.isa.config import Config
 from .cpu_driver import SharedKernels, compile_cpu
 from .driver import DoesNotFitError, compile_model
 from .graph.abilities import PLAIN, Abilities
-from .graph.errors import InvalidModelError, ModelError, NodeError, node_error
+from .graph.errors import InvalidModelError, ModelError, NodeError, NodesError, node_error
 from .graph.floating.onnx_import import OLDEST_OPSET
 from .graph.onnx_context import read_node
 from .graph.onnx_read import Source, model_label, read_model
@@ -322,19 +322,21 @@ def _compile_rest(work: _Work, partition: Partition, region: Region, dump_passes
     knobs = None if work.records is None else knobs_from(work.records, CPU, target)
     try:
         return compile_cpu(region.model, target, dump_passes=dump_passes, knobs=knobs, kernels=work.kernels)
+    except NodesError as error:
+        raise NodesError(work.label, [_of_both(work, partition, part) for part in error.parts]) from None
     except NodeError as error:
-        if (refusal := partition.refusals.get(error.node)) is None:
-            raise node_error(work.label, error.node, error.op_type, error.problem, error.way_out) from None
-        raise node_error(
-            work.label,
-            error.node,
-            error.op_type,
-            f"neither target runs it (CPU: {error.problem}; accelerator: {refusal})",
-            error.way_out,
-        ) from None
+        raise _of_both(work, partition, error) from None
     except ModelError as error:
         # The region's bytes have no name of their own.
         raise ModelError(f"{work.label}: {region.name}: {str(error).removeprefix('model: ')}") from None
+
+
+def _of_both(work: _Work, partition: Partition, error: NodeError) -> NodeError:
+    """What is wrong with a node on the CPU, and on the accelerator where that refused it, too."""
+    problem = error.problem
+    if (refusal := partition.refusals.get(error.node)) is not None:
+        problem = f"neither target runs it (CPU: {problem}; accelerator: {refusal})"
+    return node_error(work.label, error.node, error.op_type, problem, error.way_out)
 
 
 def _with_code(region: Region, code: Compiled | CpuNetwork) -> CompiledRegion:

@@ -1,12 +1,35 @@
 """The exception family that stands for a mistake of the user, not of the toolkit."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 
 class UserError(Exception):
     """A mistake in something the user handed in: a file, a model, a configuration or a program.
 
     The message names the thing at fault (file, node, field or instruction) and the way out. The command
-    line prints it in one line and exits with 2; a traceback never reaches the user.
+    line prints it in one line, or in the `lines` of several mistakes, and exits with 2; a traceback never reaches the
+    user.
     """
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of the message: one, unless it tells several mistakes."""
+        return (str(self),)
+
+
+class LinesError(UserError):
+    """Several mistakes, or one and more than one thing to do about it: a line for each."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = tuple(lines)
+        super().__init__("\n".join(self._lines))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of the message."""
+        return self._lines
 
 
 class CodeError(UserError):

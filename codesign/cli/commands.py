@@ -86,7 +86,7 @@ def run_command(arguments: Sequence[str]) -> int:
         # No command takes schedules: the toolkit's own was wrong.
         raise
     except UserError as error:
-        raise Stopped(printable(error), 2) from None
+        raise Stopped("\n".join(map(printable, error.lines)), 2) from None
     except OSError as error:
         # Those that stand for a file of the user's are told where it is written.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):

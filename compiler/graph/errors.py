@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from vdla.util.errors import UserError
+
+MOST_TOLD = 10
+"""Nodes that one message has."""
 
 
 class ModelError(UserError):
@@ -33,6 +37,30 @@ class NodeError(ModelError):
         self.op_type = op_type
         self.problem = problem
         self.way_out = way_out
+
+
+class NodesError(NodeError):
+    """Several nodes that are not supported: `parts`. The message has the first ones, each on a line of its own; the
+    attributes are those of the first node's error."""
+
+    def __init__(self, source: str, parts: Sequence[NodeError]) -> None:
+        first = parts[0]
+        super().__init__(source, first.node, first.op_type, first.problem, first.way_out)
+        self.parts = tuple(parts)
+        rest = f", of which the first {MOST_TOLD} are" if len(parts) > MOST_TOLD else ""
+        lines = [f"{source}: {len(parts)} nodes are not supported{rest}:"]
+        told: set[str] = set()
+        for part in parts[:MOST_TOLD]:
+            way_out = "the way out is the same" if part.way_out in told else part.way_out
+            told.add(part.way_out)
+            lines.append(f"  node '{part.node}' ({part.op_type}): {part.problem}; {way_out}")
+        self._lines = tuple(lines)
+        self.args = ("\n".join(lines),)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of the message: what it is about, then nodes."""
+        return self._lines
 
 
 class InvalidNodeError(NodeError, InvalidModelError):

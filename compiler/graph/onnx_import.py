@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import ml_dtypes
 import numpy as np
@@ -19,12 +20,13 @@ import onnx
 from ..ir.types import DType
 from .abilities import PLAIN, Abilities
 from .errors import ModelError
+from .foreign_domains import foreign, unsupported
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
 from .onnx_affine import import_batch_norm
 from .onnx_axes import check_scale_axis
 from .onnx_channels import CHANNELS
 from .onnx_constants import evaluate_node
-from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
+from .onnx_context import MERGE_PATTERN, QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
 from .onnx_emit import emit, on_input_grid
 from .onnx_guards import import_guard
@@ -64,6 +66,7 @@ from .onnx_windows import (
 from .operator_rows import CONTRIBUTED, STANDARD, Row, refuse_unread, row, whole_row
 from .qlinear import WRITERS, writer_of
 from .quantization import Quantization
+from .refused_nodes import RefusedNodes
 
 NARROW = ("int4", "uint4", "int2", "uint2")
 """Types of constants of fewer than 8 bits: weights, which become int8."""
@@ -74,13 +77,15 @@ def import_model(
     *,
     batch: int | None = None,
     abilities: Abilities = PLAIN,
+    every: bool = True,
 ) -> Graph:
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 
     Returns the unfused graph: one node per quantized ONNX operation, tensors named like the ONNX outputs
     that hold their integers. A dynamic first dimension of the inputs becomes `batch` (None: is refused).
     `abilities` are those of the target: which nodes the graph may have.
-    Raises ModelError, which names file, node and operator, for everything that is not supported.
+    Raises ModelError, which names file, node and operator, for everything that is not supported: all nodes at once, or
+    the first one unless `every`.
     """
     loaded = load_apart(source, batch=batch)
     label, model = loaded.label, loaded.proto
@@ -98,8 +103,18 @@ def import_model(
             bind_input(context, info)
     nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
     context.attended, context.windowed = attended(nodes, constants), windowed(nodes)
+    refused = RefusedNodes(
+        source=label,
+        stand_in=partial(_stand_in, context),
+        # What comes behind a refused node may be refused for that alone.
+        told=lambda node: not rows_of(node.op_type),
+    )
     for node in nodes:
-        import_node(context, node)
+        if every:
+            refused.take(node, partial(import_node, context))
+        else:
+            import_node(context, node)
+    refused.check()
     producers = {output: node for node in nodes for output in node.outputs}
     outputs = tuple(_output(context, info, producers.get(info.name)) for info in model.graph.output)
     return Graph(
@@ -111,6 +126,16 @@ def import_model(
         constants=context.constants,
         views=context.views,
     )
+
+
+def _stand_in(context: ImportContext, name: str) -> bool:
+    """Makes a refused node's output a float tensor from elsewhere, where its shape is known; whether it is."""
+    context.values.pop(name, None)
+    shape = context.static_shapes.get(name)
+    if shape is None:
+        return False
+    context.values[name] = FloatInput(name=name, declared=shape, permutation=None, shape=shape)
+    return True
 
 
 def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
@@ -165,7 +190,7 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
     """Binds the outputs of one node. Raises ModelError for what is not supported."""
     writer = writer_of(node)
     if node.domain not in (*STANDARD, CONTRIBUTED) and writer is None:
-        context.fail(node, f"is of the unknown domain '{node.domain}'", f"supported are {SUPPORTED}")
+        context.fail(node, *foreign(node.domain, SUPPORTED))
     if _foldable(context, node):
         _fold(context, node)
         return
@@ -174,7 +199,8 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         _import_steps(context, writer(context, node))
         return
     ways, importer = WAYS.get(node.op_type, ()), OPERATORS.get(node.op_type)
-    if rows := rows_of(node.op_type):
+    rows = rows_of(node.op_type)
+    if rows:
         refuse_unread(context, node, rows)
     if any(way.takes(node, context.opset) and way(context, node) for way in ways):
         return
@@ -190,16 +216,38 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
     if not taken and writer is not None:
         _import_steps(context, writer(context, node))
         return
+    if importer is None and rows:
+        _refuse_form(context, node)
     if importer is None:
-        context.fail(
-            node,
-            "this operator is not supported",
-            f"supported are {SUPPORTED}; move it out of the model or replace it",
-        )
+        context.fail(node, *unsupported(SUPPORTED))
     if is_on_line(context, node):
         import_on_line(context, node, importer)
         return
     importer(context, node)
+
+
+def _refuse_form(context: ImportContext, node: OnnxNode) -> NoReturn:
+    """Fails on a node of an operator that is supported in other forms."""
+    values = [context.value(node, index) for index in range(len(node.inputs))]
+    for index, value in enumerate(values):
+        if isinstance(value, FloatInput):
+            context.refuse_float(node, index, value)
+    if node.op_type in FUNCTIONS:
+        constants = [value for value in values if isinstance(value, Constant | QuantizedConstant)]
+        if any(prod(value.shape) != 1 for value in constants):
+            context.fail(
+                node,
+                "has a constant of several elements, and functions of one tensor and single numbers are looked up",
+                "give it one element",
+            )
+        if len(values) - len(constants) == 1 and any(isinstance(value, Pending) for value in values):
+            context.fail(node, "is a function of a result that is not rounded before it", MERGE_PATTERN)
+    for index, value in enumerate(values):
+        if isinstance(value, Pending):
+            context.refuse_float(node, index, value)
+    context.fail(
+        node, "is of a form, or has operands, that only processors and GPUs take", "leave it to the processor"
+    )
 
 
 def _import_steps(context: ImportContext, steps: list[onnx.NodeProto]) -> None:
@@ -409,7 +457,8 @@ OPERATORS: Mapping[str, Row[ImportContext, None]] = MappingProxyType(
     }
 )
 """What each operator of a quantized model becomes on every target; see also `WAYS`, `FUNCTIONS` and `qlinear`."""
-SUPPORTED = ", ".join(dict.fromkeys((*OPERATORS, *CHANNELS)))
+SUPPORTED = ", ".join(sorted({*OPERATORS, *WAYS, *FUNCTIONS, *WRITERS}))
+"""All operators of all tables, for messages."""
 
 
 def rows_of(operator: str) -> tuple[Row[Any, Any], ...]:

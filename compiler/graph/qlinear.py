@@ -12,12 +12,12 @@ import onnx
 from onnx import helper
 
 from .errors import NodeErrors
+from .foreign_domains import BEFORE_OPTIMIZATION
 from .onnx_context import OnnxNode, read_node
 from .operator_rows import CONTRIBUTED, STANDARD, Row, RowContext, row
 
 AXES_ARE_AN_INPUT = 18
 """The opset from which on ReduceMean has them so."""
-RAW = "give the model before ONNX Runtime optimized it, or save it at the level ORT_ENABLE_EXTENDED"
 CHANNELS_LAST = ("NhwcMaxPool",)
 """Operators whose data is (N, ..., C) without saying so."""
 SOFTMAX_HAS_ONE_AXIS = 13
@@ -148,7 +148,7 @@ def _in_blocks(operator: str) -> Callable[[_Steps], None]:
 
     def write(steps: _Steps) -> None:
         if operator == "Identity" and steps.node.integer("channels_last", 0):
-            steps.context.fail(steps.node, "reorders channels that are last", RAW)
+            steps.context.fail(steps.node, "reorders channels that are last", BEFORE_OPTIMIZATION)
         attributes = {} if operator == "Identity" else steps.attributes()
         steps.compute(operator, [steps.input(0)], steps.node.outputs[0], **attributes)
 
@@ -157,7 +157,9 @@ def _in_blocks(operator: str) -> Callable[[_Steps], None]:
 
 def _convolution_in_blocks(steps: _Steps) -> None:
     steps.context.fail(
-        steps.node, "has weights in blocks of ONNX Runtime's own, which no standard tells", RAW
+        steps.node,
+        "has weights in blocks of ONNX Runtime's own, which no standard tells",
+        BEFORE_OPTIMIZATION,
     )
 
 
@@ -263,7 +265,9 @@ class _Writing(NodeErrors):
         for info in (*inferred.input, *inferred.output):
             if info.name == name and info.type.tensor_type.HasField("shape"):
                 return len(info.type.tensor_type.shape.dim)
-        return self.fail(node, "has channels last, and data whose dimensions are not known", RAW)
+        return self.fail(
+            node, "has channels last, and data whose dimensions are not known", BEFORE_OPTIMIZATION
+        )
 
 
 def write_steps(label: str, model: onnx.ModelProto) -> bool:

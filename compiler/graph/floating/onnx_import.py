@@ -13,6 +13,7 @@ import onnx
 from ...ir.types import DType
 from ...te.ops.reduction import Kind
 from ..errors import ModelError, NodeError
+from ..foreign_domains import foreign, unsupported
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ..model_rewrites import means_standard
 from ..onnx_constants import evaluate_node
@@ -23,6 +24,7 @@ from ..onnx_rounding import rounded_type
 from ..onnx_structure import STRUCTURE
 from ..operator_rows import CONTRIBUTED, Row, row
 from ..qlinear import write_steps
+from ..refused_nodes import RefusedNodes
 from .onnx_bits import BITS, import_bits
 from .onnx_choices import (
     import_extreme,
@@ -141,8 +143,14 @@ def import_float_model(
         if info.name not in context.constants:
             inputs.append(_input(context, info))
             context.given.add(info.name)
+    types = {
+        info.name: _NAMES.get(dtype := type_name(info.type.tensor_type.elem_type), dtype)
+        for info in (*model.graph.value_info, *model.graph.output)
+    }
+    refused = RefusedNodes(source=label, stand_in=partial(_stand_in, context, types), told=lambda _: True)
     for index, proto in enumerate(model.graph.node):
-        _import_node(context, read_node(proto, index))
+        refused.take(read_node(proto, index), partial(_import_node, context))
+    refused.check()
     for entry in inputs:
         if entry.tensor in context.constants:
             context.tensors.setdefault(
@@ -158,6 +166,15 @@ def import_float_model(
         tensors=context.tensors,
         constants={name: array for name, array in context.constants.items() if name in used},
     )
+
+
+def _stand_in(context: FloatContext, types: Mapping[str, str], name: str) -> bool:
+    """Makes a refused node's output a tensor from elsewhere, where its type and shape are known; whether they are."""
+    shape, dtype = context.static_shapes.get(name), types.get(name)
+    if shape is None or dtype not in TYPES:
+        return False
+    context.tensors[name] = Tensor(name=name, shape=shape, dtype=DType(dtype))
+    return True
 
 
 def _input(context: FloatContext, info: onnx.ValueInfoProto) -> GraphInput:
@@ -219,7 +236,7 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
         if body is not None:
             _import_body(context, body)
             return
-        context.fail(node, f"is of the unknown domain '{node.domain}'", f"supported are {SUPPORTED}")
+        context.fail(node, *foreign(node.domain, SUPPORTED))
     if (control := CONTROL.get(node.op_type)) is not None:
         control(context, node)
         return
@@ -254,11 +271,7 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
             _import_body(context, body)
             return
     if importer is None:
-        context.fail(
-            node,
-            "this operator is not supported",
-            f"supported are {SUPPORTED}; move it out of the model or replace it",
-        )
+        context.fail(node, *unsupported(SUPPORTED))
     if node.op_type in PLAIN and _is_plain(context, node):
         importer = PLAIN[node.op_type]
     if node.op_type not in HELD and (held := held_type(context, node)) is not None:
@@ -478,5 +491,7 @@ HELD = frozenset(
 )
 """Operators that take elements which are only held."""
 SUPPORTED = (
-    f"{', '.join(OPERATORS)}, whatever ONNX defines as a function of these, and whatever has constant inputs"
+    f"{', '.join(sorted({*OPERATORS, *BODIES, *CONTRIBUTED_BODIES, *CONTROL}))}, "
+    "whatever ONNX defines as a function of these, and whatever has constant inputs"
 )
+"""All operators of all tables, for messages."""

@@ -11,7 +11,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
-from ..errors import ModelError, NodeErrors
+from ..errors import ModelError, NodeErrors, node_error
+from ..foreign_domains import foreign, is_qonnx
 from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import initializer_array, load_model, opset_of, static_shapes
@@ -100,6 +101,9 @@ def read_float_model(
             raise ModelError(
                 f"{label}: is quantized already: node '{node.name}' is a {node.op_type}; give the float32 model"
             )
+        if is_qonnx(node.domain):
+            problem, way_out = foreign(node.domain, "")
+            raise node_error(label, node.name, node.op_type, problem, way_out)
     infos = (*graph.value_info, *graph.input, *graph.output)
     shapes = static_shapes(proto)
     for info in graph.input:

@@ -79,7 +79,7 @@ def test_an_opset_that_cannot_be_converted(builder):
 def test_unsupported_operator(builder):
     b = builder(1, 3, 8, 8)
     b.node("Hardmax", [convolved(b)], "y")
-    refused(b.model("y"), "node 'node_y' (Hardmax)", "not supported", "supported are Conv")
+    refused(b.model("y"), "node 'node_y' (Hardmax)", "not supported", "supported are Abs")
 
 
 def test_foreign_domain(builder):
