@@ -79,12 +79,16 @@ class Outcome:
 
     def message(self) -> str:
         """The one line of a refused call: exit code 2, nothing on standard output, no traceback."""
+        (line,) = self.messages()
+        return line
+
+    def messages(self) -> list[str]:
+        """The lines of a refused call, with their ends: as `message` has them, one for each of several mistakes."""
         assert self.code == 2, (self.code, self.out, self.err)
         assert self.out == ""
         assert self.err.startswith("error: "), self.err
-        assert self.err.count("\n") == 1, self.err
         assert "Traceback" not in self.err
-        return self.err
+        return self.err.splitlines(keepends=True)
 
 
 Vdla = Callable[..., Outcome]

@@ -15,6 +15,7 @@ from rich.console import Console
 from vdla.codesign import cpu_alone, evaluate, heterogeneous_run
 from vdla.codesign.cli import run_divided
 from vdla.codesign.cli.targets import parse_targets
+from vdla.codesign.network_run import DIVIDE
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 from vdla.compiler.runtime.cpu_network import LaunchTime
@@ -212,9 +213,11 @@ def test_a_kernel_counts_where_its_product_is(vdla, model: Path) -> None:
 
 
 def test_a_refused_model_names_the_way_out(vdla, model: Path) -> None:
-    message = vdla("run", model, "--config", "tiny").message()
-    assert "(Sigmoid): needs the extension 'table'" in message
-    assert "add --target vdla,llvm: the CPU then runs what the accelerator does not support" in message
+    first, sigmoid, softmax, division = vdla("run", model, "--config", "tiny").messages()
+    assert f"{model}: 2 nodes are not supported:" in first
+    assert "(Sigmoid): needs the extension 'table'" in sigmoid
+    assert "(Softmax): needs the extension 'rows'" in softmax
+    assert division == f"or {DIVIDE}\n"
 
 
 def test_operators_on_integers_are_compared_in_steps(vdla, tmp_path: Path) -> None:
