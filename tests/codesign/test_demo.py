@@ -6,6 +6,8 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from PIL import Image
 
+from vdla.codesign.report.palette import BLUE
+
 FILES = {"small_cnn.onnx", "report.json", "roofline.png", "layers.png", "timeline.perfetto-trace"}
 
 
@@ -49,7 +51,7 @@ def test_pictures_are_drawn(demo) -> None:
             pixels = np.asarray(picture.convert("RGB"))
         assert pixels.shape[0] >= 500 and pixels.shape[1] >= 1200
         # Both use the colour of compute for a part of what they show.
-        assert (pixels == (0x25, 0x63, 0xA8)).all(axis=2).sum() > 100
+        assert (pixels == tuple(bytes.fromhex(BLUE[1:]))).all(axis=2).sum() > 100
 
 
 def test_wrong_outputs_end_with_1(vdla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
