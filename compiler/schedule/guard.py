@@ -7,6 +7,7 @@ from ..ir.expr import Const, Var, minimum
 from ..ir.simplify import simplify
 from ..ir.stmt import For, Program
 from .errors import LegalityError
+from .legality import check_verified
 from .tree import locate_loop, names_in, rebuild
 
 
@@ -39,4 +40,6 @@ def guard(program: Program, loop: str, multiple: int) -> Program:
         raise LegalityError(f"{where}the name {inside.name} is taken", program, inside.name)
     exists = simplify(minimum(1, at.extent - at.var))
     body = For(var=inside, extent=exists, body=at.body)
-    return rebuild(path, For(var=at.var, extent=Const(size), body=body, kind=at.kind))
+    result = rebuild(path, For(var=at.var, extent=Const(size), body=body, kind=at.kind))
+    # Of guards within guards, and of two in one index, the bounds are not always found.
+    return check_verified(result, program, loop)

@@ -147,11 +147,19 @@ def check_bounds(after: Program, before: Program, at: str, changed: Node | None 
     quotients and remainders of several loops are not always found, and what the verifier cannot prove, no target
     compiles.
     """
-    if _divides_somewhere(after if changed is None else changed):
-        try:
-            verify(after)
-        except VerifyError as error:
-            raise LegalityError(f"the result could not be verified: {error}", before, at) from None
+    return (
+        check_verified(after, before, at)
+        if _divides_somewhere(after if changed is None else changed)
+        else after
+    )
+
+
+def check_verified(after: Program, before: Program, at: str) -> Program:
+    """`after`, if it verifies; LegalityError on `before` else."""
+    try:
+        verify(after)
+    except VerifyError as error:
+        raise LegalityError(f"the result could not be verified: {error}", before, at) from None
     return after
 
 

@@ -10,7 +10,15 @@ from ..ir.simplify import simplify, simplify_node
 from ..ir.stmt import For, Node, Program, Reduce, Stmt
 from ..ir.visit import free_vars, substitute, walk
 from .errors import LegalityError
-from .legality import CONCURRENT, check_bounds, check_grid, order_obstacle, parallel_obstacle, single
+from .legality import (
+    CONCURRENT,
+    check_bounds,
+    check_grid,
+    check_verified,
+    order_obstacle,
+    parallel_obstacle,
+    single,
+)
 from .tree import locate_loop, names_in, rebuild
 
 
@@ -47,7 +55,10 @@ def split(program: Program, loop: str, factor: int) -> Program:
             extent = simplify(minimum(factor, size - outer * factor))
     body = substitute(old.body, {loop: value})
     nested = For(var=inner, extent=extent, body=body, kind=old.kind)
-    return rebuild(path, For(var=outer, extent=pieces, body=nested, kind=old.kind))
+    result = rebuild(path, For(var=outer, extent=pieces, body=nested, kind=old.kind))
+    # Bounds of pieces of pieces are not always found.
+    ragged = not isinstance(old.extent, Const) and not isinstance(extent, Const)
+    return check_verified(result, program, loop) if ragged else result
 
 
 def fuse(program: Program, outer: str, inner: str) -> Program:

@@ -45,12 +45,7 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
     alloc = path[-1]
     assert isinstance(alloc, Alloc)
     old = alloc.buffer
-    for node in walk(alloc.body):
-        if isinstance(node, Intrinsic):
-            for formal, region in zip(node.declaration.parameters, node.operands, strict=True):
-                if region.buffer.name == buffer and formal.scope != scope:
-                    reason = f"cannot place {buffer} in {scope}: {node.declaration.name} takes it in {formal.scope}"
-                    raise LegalityError(reason, program, node.name)
+    _check_operands(program, alloc.body, buffer, scope, f"cannot place {buffer} in {scope}")
     new = Buffer(name=old.name, shape=old.shape, dtype=old.dtype, scope=scope)
     moved = rebase(alloc.body, buffer, new, (_ZERO,) * len(old.shape))
     return check_grid(rebuild(path, Alloc(buffer=new, body=moved)))
@@ -100,7 +95,8 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
     needed = read_regions(body, {}, ranges, only=buffer).get(old)
     if needed is None:
         raise LegalityError(f"cannot cache {buffer}: nothing under {where} reads it", program, loop or "")
-    _check_inside(program, needed, ranges, loop)
+    check_inside(program, needed, ranges, loop)
+    _check_operands(program, body, buffer, scope, f"cannot cache {buffer} in {scope}")
     local = _local(program, needed, ranges, scope)
     copy = Copy(
         name=local.name,
@@ -235,12 +231,25 @@ def _local(program: Program, box: Region, ranges: Ranges, scope: str) -> Buffer:
     return Buffer(name=name, shape=tuple(shape), dtype=box.buffer.dtype, scope=scope)
 
 
-def _check_inside(program: Program, box: Region, ranges: Ranges, loop: str | None) -> None:
+def _check_operands(program: Program, body: Stmt, buffer: str, scope: str, problem: str) -> None:
+    """LegalityError where a hardware operation under `body` takes the buffer from another memory than `scope`."""
+    for node in walk(body):
+        if isinstance(node, Intrinsic):
+            for formal, region in zip(node.declaration.parameters, node.operands, strict=True):
+                if region.buffer.name == buffer and formal.scope != scope:
+                    reason = f"{problem}: {node.declaration.name} takes it in {formal.scope}"
+                    raise LegalityError(reason, program, node.name)
+
+
+def check_inside(
+    program: Program, box: Region, ranges: Ranges, loop: str | None, doing: str = "cache"
+) -> None:
+    """LegalityError unless a box lies in its buffer wherever loops are in their `ranges`."""
     for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
         low = interval(start, ranges).low
         end = interval(start + extent, ranges).high
         if low is None or low < 0 or end is None or end > size:
-            reason = f"cannot cache {box.buffer.name}: what is read of it may lie outside its shape"
+            reason = f"cannot {doing} {box.buffer.name}: what is read of it may lie outside its shape"
             raise LegalityError(reason, program, loop or "")
 
 

@@ -11,7 +11,7 @@ from ..ir.simplify import simplify_node
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Stmt, seq
 from ..ir.visit import map_children, map_expressions, replace_buffers, substitute, substitute_expr, walk
 from .errors import LegalityError
-from .tree import locate_loop, names_in, rebuild
+from .tree import locate_loop, names_in, rebuild, without_dead_loops
 
 FIRST, LAST = "first", "last"
 
@@ -23,9 +23,10 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
         for i in range(3):                             for i in range(2):
             for j in range(min(4, 10 - i * 4)):    ->      for j in range(4): body(i, j)
                 body(i, j)                             for j.last in range(2): body(2, j.last)
-    Extents and conditions are simplified in both parts. Loops, statements and buffers in the copy get `.last`
-    (`.first`) behind their names, `.last.1` and so on if any of those is taken. Always legal: the iterations and their
-    order stay. With one iteration only, the loop goes and the names stay. LegalityError if the extent is no constant.
+    Extents and conditions are simplified in both parts, and loops without iterations (a guard's, behind its tile) go.
+    Loops, statements and buffers in the copy get `.last` (`.first`) behind their names, `.last.1` and so on if any of
+    those is taken. Always legal: the iterations and their order stay. With one iteration only, the loop goes and the
+    names stay. LegalityError if the extent is no constant.
     """
     path, old = locate_loop(program, loop)
     if end not in (FIRST, LAST):
@@ -38,7 +39,8 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
     count = int(old.extent.value)
     at = Const(count - 1 if end == LAST else 0)
     if count == 1:
-        return rebuild(path, simplify_node(substitute(old.body, {loop: at}), ranges))
+        alone = without_dead_loops(simplify_node(substitute(old.body, {loop: at}), ranges))
+        return rebuild(path, seq() if alone is None else alone)
     suffix = suffix_for(program, loop, end)
     single = simplify_node(_renamed(old.body, suffix, {loop: at}), ranges)
     rest: Stmt = old.body
@@ -47,7 +49,8 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
     extent = Const(count - 1)
     rest = simplify_node(rest, {**ranges, loop: loop_range(extent)})
     remaining = For(var=old.var, extent=extent, body=rest, kind=old.kind)
-    return rebuild(path, seq(remaining, single) if end == LAST else seq(single, remaining))
+    parts = (remaining, single) if end == LAST else (single, remaining)
+    return rebuild(path, seq(*[live for part in parts if (live := without_dead_loops(part)) is not None]))
 
 
 def suffix_for(program: Program, loop: str, end: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Buffer, Const
 from ..ir.printer import format_region
@@ -9,16 +11,17 @@ from ..ir.regions import read_regions
 from ..ir.stmt import For, Intrinsic, IntrinsicDeclaration, Program, Seq, seq
 from ..ir.types import DType
 from .errors import LegalityError
+from .memory import check_inside
 from .tree import locate_loop, rebuild
 
 PREFIX, AHEAD = "prefetch_", "ahead"
 
 
-def prefetch_declaration(dtype: DType, elements: int, scope: str) -> IntrinsicDeclaration:
-    """A hint about so many elements side by side: it computes nothing, and changes nothing but time."""
-    data = Buffer(name="data", shape=(elements,), dtype=dtype, scope=scope)
+def prefetch_declaration(dtype: DType, shape: tuple[int, ...], scope: str) -> IntrinsicDeclaration:
+    """A hint about a box of elements side by side: it computes nothing, and changes nothing but time."""
+    data = Buffer(name="data", shape=shape, dtype=dtype, scope=scope)
     return IntrinsicDeclaration(
-        name=f"{PREFIX}{dtype}_{elements}", parameters=(data,), body=Seq(statements=())
+        name=f"{PREFIX}{dtype}_{prod(shape)}", parameters=(data,), body=Seq(statements=())
     )
 
 
@@ -55,12 +58,12 @@ def prefetch(program: Program, loop: str, buffer: str, ahead: int) -> Program:
     if sizes[first + 1 :] != list(found.buffer.shape[first + 1 :]):
         reason = f"cannot prefetch {format_region(found)}: it does not lie in memory in one piece"
         raise LegalityError(reason, program, loop)
-    elements = 1
-    for size in sizes:
-        elements *= size
+    check_inside(program, found, ranges, loop, "prefetch")
     hint = Intrinsic(
         name=f"{loop}.{buffer}.prefetch",
-        declaration=prefetch_declaration(found.buffer.dtype, elements, found.buffer.scope),
+        declaration=prefetch_declaration(
+            found.buffer.dtype, tuple(sizes[first:]) or (1,), found.buffer.scope
+        ),
         operands=(found,),
         attributes=((AHEAD, ahead),),
     )

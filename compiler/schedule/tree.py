@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from ..ir.affine import form_to_expr, linear_form
 from ..ir.expr import Binary, Buffer, Const, Expr, Load, Var
@@ -161,6 +162,20 @@ def tidy(node: Stmt) -> Stmt:
             )
         case Copy() | Intrinsic():
             return map_expressions(node, position)
+    return node
+
+
+def without_dead_loops(node: Stmt) -> Stmt | None:
+    """A tree without the loops that have no iterations, whatever is in them; None if nothing is left of it."""
+    match node:
+        case For(extent=Const(value=extent)) if extent < 1:
+            return None
+        case For(body=body) | Alloc(body=body):
+            kept = without_dead_loops(body)
+            return node if kept is body else None if kept is None else replace(node, body=kept)
+        case Seq(statements=statements):
+            parts = [kept for s in statements if (kept := without_dead_loops(s)) is not None]
+            return seq(*parts) if parts else None
     return node
 
 

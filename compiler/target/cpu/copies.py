@@ -12,6 +12,7 @@ from ...ir.printer import summarize
 from ...ir.simplify import simplify
 from ...ir.stmt import Alloc, Assign, Copy, For, LoopKind, Program, Seq, Stmt, seq
 from ...ir.verify import wide
+from ...ir.visit import walk
 from .errors import LoweringError
 from .machine import CpuTarget
 
@@ -30,6 +31,8 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
     vectors. Asynchronous copies happen at once.
     """
 
+    loops = [node.name for node in walk(program.body) if isinstance(node, For)]
+
     def visit(statement: Stmt, ranges: Ranges) -> Stmt:
         match statement:
             case For(var=var, extent=extent, body=body, kind=kind):
@@ -44,7 +47,11 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
                     raise LoweringError(
                         f"`{summarize(statement)}` copies within one buffer; copy it elsewhere first"
                     )
-                return _Expansion(statement, ranges, target).run()
+                # `split_copy` calls its loop as the expansion would.
+                stem = statement.name
+                while any(name.startswith(f"{stem}.") for name in loops):
+                    stem += "'"
+                return _Expansion(statement, ranges, target).run(stem)
         return statement
 
     return Program(name=program.name, parameters=program.parameters, body=visit(program.body, {}))
@@ -70,9 +77,9 @@ class _Expansion:
             self.to = [*(None for _ in single), *self.to]
             self.of = [*single, *self.of]
 
-    def run(self) -> Stmt:
-        """The loops."""
-        return self.dimension(0, [None] * len(self.extents), self.copy.name, self.ranges)
+    def run(self, stem: str) -> Stmt:
+        """The loops, whose names begin with `stem`."""
+        return self.dimension(0, [None] * len(self.extents), stem, self.ranges)
 
     def dimension(self, d: int, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
         """Dimension `d` of the box and those inside it, for elements that are inside the source so far."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import TYPE_CHECKING
 
 from ...ir.expr import Buffer, Const, Var, cast
@@ -102,7 +103,7 @@ def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
     block, data = values.block, use.declaration.parameters[0]
     start = _contiguous(values, use, 0)
     ahead = int(dict(use.attributes)[AHEAD])
-    size = data.shape[0] * data.dtype.bits // 8
+    size = prod(data.shape) * data.dtype.bits // 8
     for offset in range(0, size, ALIGNMENT):
         # Beyond the buffer, too, so this address is not inbounds.
         at = block.assign(f"getelementptr i8, ptr {start}, i64 {ahead + offset}")
