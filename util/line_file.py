@@ -34,7 +34,7 @@ def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list
     """What `make` makes of each line of JSON in a file, none where there is no file.
 
     Half a line that a killed process left at the end is left out. RecordError where the system refuses, and for a line
-    for which `make` raises KeyError, TypeError, ValueError or AttributeError: it is no record of `what`.
+    for which `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError: it is no record of `what`.
     """
     try:
         data = read_file(path)
@@ -46,7 +46,7 @@ def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
             found.append(make(json.loads(line)))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise RecordError(
                 f"{path}:{number}: is no record of {what}; move the file away or name another folder"
             ) from None

@@ -133,6 +133,10 @@ def figures_of_machine(config: Config, components: Components) -> Figures:
     )
 
 
+_GREATEST = 1e30
+"""Of the figures in records."""
+
+
 def to_json(figures: Figures) -> dict[str, Any]:
     """The figures as JSON values."""
     if figures.failed is not None:
@@ -169,14 +173,21 @@ def _schedules_to_json(item: NetworkFigures) -> dict[str, Any]:
     }
 
 
+def _number(value: Any) -> float:
+    """A figure of a record, such that sums of figures are finite. Raises ValueError and TypeError for anything else."""
+    if isinstance(value, bool) or not 0 <= value <= _GREATEST:
+        raise ValueError(f"{value!r} is no figure")
+    return value
+
+
 def _network_from_json(item: Mapping[str, Any]) -> NetworkFigures:
     before = item.get("default_cycles")
     return NetworkFigures(
-        cycles=int(item["cycles"]),
-        roofline_cycles=float(item["roofline_cycles"]),
-        dram_bytes=int(item["dram_bytes"]),
-        energy={str(unit): float(x) for unit, x in item["energy_uj"].items()},
-        before=None if before is None else int(before),
+        cycles=int(_number(item["cycles"])),
+        roofline_cycles=_number(item["roofline_cycles"]),
+        dram_bytes=int(_number(item["dram_bytes"])),
+        energy={str(unit): _number(x) for unit, x in item["energy_uj"].items()},
+        before=None if before is None else int(_number(before)),
         schedules={
             str(node): {str(knob): int(x) for knob, x in knobs.items()}
             for nodes, knobs in item.get("schedules", ())
@@ -190,14 +201,14 @@ def from_json(value: Mapping[str, Any]) -> Figures:
     if "failed" in value:
         return Figures(failed=str(value["failed"]))
     networks = {str(name): _network_from_json(item) for name, item in value["networks"].items()}
-    if any(item.cycles < 1 for item in networks.values()):
-        raise ValueError("cycles below 1")
+    if not networks or any(item.cycles < 1 for item in networks.values()):
+        raise ValueError("no networks, or cycles below 1")
     return Figures(
-        area={str(unit): float(x) for unit, x in value["area_mm2"].items()},
-        clock_mhz=None if value.get("clock_mhz") is None else float(value["clock_mhz"]),
+        area={str(unit): _number(x) for unit, x in value["area_mm2"].items()},
+        clock_mhz=None if value.get("clock_mhz") is None else _number(value["clock_mhz"]),
         networks=networks,
         intervals={
-            str(n): (float(low), float(high)) for n, (low, high) in value.get("intervals", {}).items()
+            str(n): (_number(low), _number(high)) for n, (low, high) in value.get("intervals", {}).items()
         },
         rungs={str(name): str(rung) for name, rung in value.get("rungs", {}).items()},
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from math import inf
 from pathlib import Path
 
 from vdla.compiler.graph.abilities import ACCELERATOR
@@ -15,6 +14,9 @@ from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import Source, read_model
 from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
 from vdla.util.errors import UserError
+
+MOST_WEIGHT = 1e9
+"""Of a network, and of how many times less the least one is: figures are multiplied by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,8 +36,10 @@ class Network:
 
 def load_network(model: Source, *, name: str | None = None, weight: float = 1.0) -> Network:
     """A quantized network for a study. Raises UserError, as compiling it does."""
-    if not 0 < weight < inf:
-        raise UserError(f"the weight {weight:g} of a network must be a number above 0")
+    if not 1 / MOST_WEIGHT <= weight <= MOST_WEIGHT:
+        raise UserError(
+            f"the weight {weight:g} of a network must be a number from {1 / MOST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        )
     label = name or (Path(model).stem if isinstance(model, str | Path) else "network")
     content = read_model(model).whole().SerializeToString(deterministic=True)
     digest = blake2b(content, digest_size=16).hexdigest()

@@ -24,6 +24,7 @@ from ..metrics import parse_constraint, parse_objectives
 from ..networks import load_networks
 from ..records import Known, read_records
 from ..schedules.choose import Effort
+from ..search import STRATEGIES
 from ..space import Point, Space, space_of
 from ..study import RECORDS, Design, Exploration, Study, with_tuned_front
 from ..syntheses import read_syntheses, with_syntheses
@@ -98,7 +99,7 @@ def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: 
         raise
     except KeyError as error:
         raise UserError(f"{path}: is no study (it has no {error.args[0]}); {AGAIN}") from None
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{path}: is no study ({error}); {AGAIN}") from None
     if key != study.key:
         raise UserError(
@@ -130,6 +131,8 @@ def _study(value: Mapping[str, Any]) -> Study:
     )
     if not all(item["file"] for item in value["networks"]):
         raise UserError(f"{FILE}: a network was not given as a file; {AGAIN}")
+    if value["strategy"] not in STRATEGIES:
+        raise ValueError(f"strategy {value['strategy']!r}")
     return Study(
         space=space,
         networks=load_networks([(item["file"], float(item["weight"])) for item in value["networks"]]),
@@ -163,6 +166,7 @@ def _point(space: Space, design: Design) -> Point:
 
 def _designs(study: Study, key: str, records: Known, points: Sequence[Point]) -> tuple[Design, ...]:
     found: list[Design] = []
+    names = {network.name: None for network in study.networks}.keys()
     for point in points:
         try:
             machine = study.space.machine(point)
@@ -171,6 +175,11 @@ def _designs(study: Study, key: str, records: Known, points: Sequence[Point]) ->
             continue
         figures = records.get((key, machine.digest))
         if figures is not None:
+            if figures.failed is None and figures.networks.keys() != names:
+                raise UserError(
+                    f"{RECORDS}: the record of {machine.digest} has the networks {', '.join(figures.networks)}, "
+                    f"and the study {', '.join(names)}; {AGAIN}"
+                )
             found.append(study.design(len(found), point, machine, figures))
     return tuple(found)
 

@@ -225,7 +225,7 @@ def test_a_study_that_finds_nothing_says_so(vdla, model: Path, tmp_path: Path):
     assert "none of 1 designs runs all networks; the first does not since mlp: " in outcome.err
     for weight in ("nan", "inf", "0"):
         outcome = vdla(*study, "--network", f"{model}*{weight}")
-        assert outcome.code == 2 and "must be a number above 0" in outcome.err
+        assert outcome.code == 2 and "must be a number from 1e-09 to 1e+09" in outcome.err
     (tmp_path / "space.toml").write_text(TOML)
     # The search by models knows areas beforehand, and names nothing that is too large where something is not.
     for strategy in ("random", "model"):

@@ -1,0 +1,45 @@
+"""JSON values and tables edited at random, as a person or a damaged disk might."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+ODD: tuple[Any, ...] = (
+    *(0, -1, 1, 2**70, 1.5, 1e308, -1e308, 1e-320, float("nan"), float("inf"), -float("inf"), True, None),
+    *("", "x", "\x00", "é", "(" * 200, "9" * 5000, [], {}, [1], {"a": 1}, [[]], [None], [[0, 0, 0]], [[99]]),
+)
+"""Values that belong nowhere, or only somewhere."""
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of keys and positions to everything inside a value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield (*path, key)
+        yield from places(item, (*path, key))
+
+
+def edited(random: Random, value: Any, odd: Sequence[Any] = ODD, edits: int = 2) -> Any:
+    """A copy in which one or more items were replaced, taken out, or put in."""
+    value = copy.deepcopy(value)
+    for _ in range(random.randint(1, edits)):
+        paths = list(places(value))
+        if not paths:
+            break
+        *before, last = random.choice(paths)
+        at = value
+        for key in before:
+            at = at[key]
+        match random.randrange(4):
+            case 0:
+                del at[last]
+            case 1 if isinstance(at, list):
+                at.insert(last, copy.deepcopy(random.choice(odd)))
+            case 1:
+                at[random.choice(["x", "", last])] = copy.deepcopy(random.choice(odd))
+            case _:
+                at[last] = copy.deepcopy(random.choice(odd))
+    return value
