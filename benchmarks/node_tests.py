@@ -6,9 +6,10 @@ NAME is an operator or the name of a case; without names all cases of the instal
 training, strings, sequences and optional, which are counted only. A case is right where the front door
 (`vdla.compile`, target `llvm`) compiles it and all outputs have the shape, the type and, within the case's tolerances,
 the values that it asks for; it is refused where a UserError says so, and crashed where anything else is raised.
-`share` is of the cases as they are. Many hand in at run time what models have as constants (axes, pads, a shape):
-`share_fixed` counts a case as well if it is right with such parameters as constants, as `vdla.compile(constants=...)`
-and `--constant NAME=VALUE,...` have them.
+`share` is of the cases as they are. Many hand in at run time what models have as constants (axes, pads, a shape); they
+are compiled when the values arrive, and `right_at_run` counts the right ones among them. `share_fixed` counts a case as
+well if it is right with such parameters as constants, as `vdla.compile(constants=...)` and `--constant NAME=VALUE,...`
+have them.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ def figures(rows: Sequence[tuple[Judged, Judged | None]], left: Counter[str]) ->
         "cases": len(rows),
         "apart": dict(left),
         **{verdict: plain[verdict] for verdict in VERDICTS},
+        "right_at_run": sum(judged.verdict == "right" and judged.at_run for judged, _ in rows),
         "right_fixed": fixed,
         "share": round(plain["right"] / len(rows), 4) if rows else 0.0,
         "share_fixed": round((plain["right"] + fixed) / len(rows), 4) if rows else 0.0,
@@ -98,7 +100,8 @@ def text(document: dict[str, Any]) -> str:
     apart_text = ", ".join(f"{count} {kind}" for kind, count in document["apart"].items())
     lines.append(f"set apart: {apart_text}")
     lines.append(
-        f"right {document['right']} of {document['cases']} ({document['share']:.1%}), wrong {document['wrong']}, "
+        f"right {document['right']} of {document['cases']} ({document['share']:.1%}), "
+        f"of these {document['right_at_run']} compiled when values of parameters arrived, wrong {document['wrong']}, "
         f"refused {document['refused']}, crashed {document['crashed']}; with parameters as constants "
         f"{document['right'] + document['right_fixed']} ({document['share_fixed']:.1%})"
     )

@@ -15,7 +15,7 @@ from vdla.isa.config import Config
 from .cpu_driver import SharedKernels, compile_cpu
 from .driver import DoesNotFitError, compile_model
 from .graph.abilities import PLAIN, Abilities
-from .graph.errors import InvalidModelError, ModelError, NodeError, NodesError, node_error
+from .graph.errors import InvalidModelError, ModelError, NodeError, NodesError, node_error, parameters_of
 from .graph.floating.onnx_import import OLDEST_OPSET
 from .graph.onnx_context import read_node
 from .graph.onnx_read import Source, model_label, read_model
@@ -163,7 +163,9 @@ def _undivided(
     dumps = None if dump_passes is None else dump_passes / "00-cpu"
     try:
         network = compile_cpu(model, target, dump_passes=dumps, knobs=knobs, kernels=kernels)
-    except ModelError:
+    except ModelError as error:
+        if parameters_of(error):
+            raise
         return None
     read = read_model(model)
     content = read.whole().SerializeToString(deterministic=True)

@@ -18,6 +18,7 @@ from onnx import TensorProto, TypeProto, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 import vdla
+from vdla.compiler.runtime.specialized_network import SpecializedNetwork
 from vdla.util.errors import UserError
 
 Verdict = Literal["right", "wrong", "refused", "crashed"]
@@ -74,13 +75,15 @@ class NodeCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What became of a case, and the message of what is not right. `fixed`: with its parameters as constants."""
+    """What became of a case, and the message of what is not right. `fixed`: with its parameters as constants. `at_run`:
+    it was compiled when the values of its parameters arrived."""
 
     name: str
     operator: str
     verdict: Verdict
     message: str = ""
     fixed: bool = False
+    at_run: bool = False
 
 
 def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
@@ -119,8 +122,8 @@ def apart(case: NodeCase) -> str | None:
 
 def judge(case: NodeCase) -> Judged:
     """Compiles and runs a case as it is."""
-    verdict, message = _verdict(case, case.model, {})
-    return Judged(name=case.name, operator=case.operator, verdict=verdict, message=message)
+    verdict, message, at_run = _verdict(case, case.model, {})
+    return Judged(name=case.name, operator=case.operator, verdict=verdict, message=message, at_run=at_run)
 
 
 def judge_fixed(case: NodeCase) -> Judged | None:
@@ -133,7 +136,7 @@ def judge_fixed(case: NodeCase) -> Judged | None:
     if len(case.data) == 1:
         values = dict(zip(names, case.data[0][0], strict=True))
         constants = {name: np.asarray(array(values[name])) for name in fixed}
-        verdict, message = _verdict(case, case.model, constants)
+        verdict, message, _ = _verdict(case, case.model, constants)
     return Judged(name=case.name, operator=case.operator, verdict=verdict, message=message, fixed=True)
 
 
@@ -173,21 +176,26 @@ def _holds_strings(end: TypeProto) -> bool:
     return end.tensor_type.elem_type == TensorProto.STRING
 
 
-def _verdict(case: NodeCase, model: onnx.ModelProto, fixed: Mapping[str, np.ndarray]) -> tuple[Verdict, str]:
+def _verdict(
+    case: NodeCase, model: onnx.ModelProto, fixed: Mapping[str, np.ndarray]
+) -> tuple[Verdict, str, bool]:
+    """Verdict and message, and whether values of inputs had to arrive before the model was compiled."""
+    at_run = False
     try:
         network = vdla.compile(model, target="llvm", constants=fixed, cache=False)
+        at_run = isinstance(network, SpecializedNetwork)
         names = [info.name for info in case.model.graph.input]
         for inputs, outputs in case.data:
             feeds = {n: array(v) for n, v in zip(names, inputs, strict=True) if n not in fixed}
             got = network.run(feeds)
             for info, expected in zip(model.graph.output, outputs, strict=True):
                 if problem := difference(got[info.name], array(expected), case.rtol, case.atol):
-                    return "wrong", f"output '{info.name}': {problem}"
+                    return "wrong", f"output '{info.name}': {problem}", at_run
     except UserError as error:
-        return "refused", str(error)
+        return "refused", str(error), at_run
     except Exception as error:
-        return "crashed", f"{type(error).__name__}: {error}"
-    return "right", ""
+        return "crashed", f"{type(error).__name__}: {error}", at_run
+    return "right", "", at_run
 
 
 def difference(got: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str | None:

@@ -37,6 +37,7 @@ def node_tests_text(document: Document) -> str:
         "| ONNX's backend node tests on this processor | cases |",
         "|---|---|",
         f"| right as they are | {document['right']:,} of {document['cases']:,} ({document['share']:.1%}) |",
+        f"| of these compiled when the values of axes, shapes and the like arrived | {document['right_at_run']:,} |",
         f"| right, or right with axes, shapes and the like as constants | {fixed:,} ({document['share_fixed']:.1%}) |",
         f"| wrong, crashed | {document['wrong']}, {document['crashed']} |",
         f"| set apart | {apart} |",

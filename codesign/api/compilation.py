@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdla.compiler.backends.backend import CompileOptions, KernelBackend
 from vdla.compiler.backends.table import backend_of
+from vdla.compiler.graph.errors import NodeError, parameters_of
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.runtime.executable import Executable
 from vdla.compiler.schedule import Schedule
@@ -49,7 +51,9 @@ def compile(
     or "emulated". A dynamic first dimension of the inputs becomes `batch`. `records` are those of the tuner, "shipped"
     those of the package. `virtual_threads` is how many copies of each of the accelerator's buffers hide latency.
     `dump_passes` names a folder that gets the program after each pass. `constants` are values of inputs by name, which
-    are no inputs then: those that decide shapes, such as the axes of a reduction.
+    are no inputs then: those that decide shapes, such as the axes of a reduction. Without them, a network on processors
+    or GPUs that has such inputs (of 64 elements at most) is compiled when their values arrive: `run` compiles a program
+    for each new value, refuses then what it cannot compile, and keeps 16 programs.
 
     `lengths` has the least and the greatest size of a symbolic dimension of the inputs, as in {"sequence": (1, 512)}:
     the executable then takes arrays of any length between, pads them to one of a few lengths that it has programs for,
@@ -79,10 +83,15 @@ def compile(
     if lengths is None:
         if pads or tolerance is not None:
             raise UserError("pads and tolerance are for a range of lengths; give lengths={SYMBOL: (1, 512)}")
-        backend = backend_of(target)
-        if cache and dump_passes is None and isinstance(backend, KernelBackend):
-            return _kept(backend, source, options)
-        return backend.compile(source, options)
+        try:
+            return _compiled(source, options, cache=cache)
+        except NodeError as error:
+            if not (parameters := parameters_of(error)):
+                raise
+            from vdla.compiler.backends.specialized import specialized
+
+            compiled = partial(_compiled, options=options, cache=cache)
+            return specialized(source, parameters, compiled, batch=batch)
     from vdla.compiler.backends.lengths import compile_lengths
 
     return compile_lengths(
@@ -131,6 +140,13 @@ def load(path: str | Path, target: str = "llvm", *, device: int | str | None = N
         return load_lengths(Path(path))
     options = CompileOptions(target=target, device=None if device is None else str(device))
     return backend_of(target).load(Path(path), options)
+
+
+def _compiled(source: str | Path | bytes, options: CompileOptions, *, cache: bool) -> Executable:
+    backend = backend_of(options.target)
+    if cache and options.dump_passes is None and isinstance(backend, KernelBackend):
+        return _kept(backend, source, options)
+    return backend.compile(source, options)
 
 
 def _kept(backend: KernelBackend, source: str | Path | bytes, options: CompileOptions) -> Executable:

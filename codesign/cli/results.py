@@ -36,10 +36,30 @@ def network_inputs(
             return load_arrays(path, lambda headers: check_inputs(network.name, network.inputs, headers))
         except KernelArgumentError as error:
             # The network knows arrays by name only.
-            raise UserError(f"{path}: {error}") from None
+            raise UserError(f"{path}: {error}{_of_weights(path, model)}") from None
     from ..samples import index_limits, sample_inputs
 
     return sample_inputs(network, {} if model is None else index_limits(model))
+
+
+def _of_weights(path: Path, model: Path | None) -> str:
+    """What to do about arrays of the file `path` that are weights of the model and inputs as well; "" without any."""
+    if model is None:
+        return ""
+    from vdla.compiler.graph.onnx_read import read_model
+    from vdla.util.npz import open_npz
+    from vdla.util.user_files import read_whole
+
+    graph = read_model(model).bare.graph
+    weights = {tensor.name for tensor in graph.initializer} & {info.name for info in graph.input}
+    with open_npz(read_whole(path, "inputs")) as stored:
+        names = sorted(weights & set(stored.headers))
+    if not names:
+        return ""
+    return (
+        f"; {', '.join(names)} has a value in the model: give another one with --constant {names[0]}=VALUE,... or, in "
+        f"Python, vdla.compile(constants={{'{names[0]}': ARRAY}})"
+    )
 
 
 def wall_milliseconds(run: Callable[[], object], repeat: int, progress: Steps) -> list[float]:

@@ -16,21 +16,25 @@ from .onnx_read import Source, read_model
 
 
 def with_constants(source: Source, values: Mapping[str, ArrayLike]) -> bytes:
-    """The bytes of a model some of whose inputs are initializers of these values, by name.
+    """The bytes of a model some of whose inputs are initializers of these values, by name; an input that is an
+    initializer already has another value.
 
     Numbers get the input's type where they are exact in it, and its shape where that has as many elements. Raises
     ModelError for a name that is no input, and for values that do not fit.
     """
     read = read_model(source)
     label, model = read.label, read.whole()
-    initialized = {initializer.name for initializer in model.graph.initializer}
-    inputs = {info.name: info for info in model.graph.input if info.name not in initialized}
+    initialized = {tensor.name: tensor for tensor in model.graph.initializer}
+    inputs = {info.name: info for info in model.graph.input}
     for name, given in values.items():
         if name not in inputs:
+            others = [other for other in inputs if other not in initialized]
             raise ModelError(
                 f"{label}: has no input '{name}' to give a value; "
-                + (f"its inputs are {', '.join(inputs)}" if inputs else "it has no inputs")
+                + (f"its inputs are {', '.join(others)}" if others else "it has no inputs")
             )
+        if name in initialized:
+            model.graph.initializer.remove(initialized[name])
         model.graph.initializer.append(numpy_helper.from_array(_fitting(label, inputs[name], given), name))
         model.graph.input.remove(inputs[name])
     try:

@@ -67,6 +67,26 @@ class InvalidNodeError(NodeError, InvalidModelError):
     """A node that no target can take, see `InvalidModelError`."""
 
 
+class ParameterError(NodeError):
+    """A node that needs the values of `inputs` of the model when it is compiled, as they decide shapes, for example."""
+
+    def __init__(
+        self, source: str, node: str, op_type: str, problem: str, way_out: str, inputs: tuple[str, ...]
+    ) -> None:
+        super().__init__(source, node, op_type, problem, way_out)
+        self.inputs = inputs
+
+
+def parameters_of(error: Exception) -> tuple[str, ...]:
+    """The inputs of a model whose values it needs when it is compiled, if that is what an error says first: refusals of
+    nodes behind may be its consequences."""
+    parts = error.parts if isinstance(error, NodesError) else (error,)
+    if not isinstance(parts[0], ParameterError):
+        return ()
+    inputs = (name for part in parts if isinstance(part, ParameterError) for name in part.inputs)
+    return tuple(dict.fromkeys(inputs))
+
+
 class NamedNode(Protocol):
     """A node, as far as messages about it go."""
 

@@ -18,6 +18,10 @@ CONTRIBUTED_STANDARD = frozenset(("QuantizeLinear", "DequantizeLinear"))
 """Operators of that domain that mean what ONNX's operators of the same names mean: models of opsets below 21 have them
 there, whose integers of 16 and 4 bits ONNX's own operators do not have yet."""
 
+DEFAULTS_MISREAD = frozenset(("STFT",))
+"""Operators whose attributes ONNX's shape inference takes for 0 where they are left out."""
+RESIZE = 10
+"""The opset that has the first Resize; before there was Upsample."""
 RESIZE_HAS_COORDINATES = 11
 """The opset from which on Resize says by attributes which elements it reads."""
 
@@ -70,7 +74,7 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
             raise ValueError("there is no such opset")
         converted = version_converter.convert_version(model, wanted)
         if opset < RESIZE_HAS_COORDINATES <= wanted:
-            _write_coordinates(converted.graph, {})
+            _write_coordinates(converted.graph, {}, may_shrink=opset >= RESIZE)
         return converted
     except Exception as error:
         # The converter raises whatever its adapters find wrong.
@@ -80,10 +84,11 @@ def convert_opset(label: str, model: onnx.ModelProto, opset: int, wanted: int) -
         ) from None
 
 
-def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray]) -> None:
+def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray], *, may_shrink: bool) -> None:
     """Writes into each Resize which elements it reads. Before opset 11 no attribute said that, and ONNX's converter
     (1.23) leaves the later defaults, which are others. Nearest elements are those of ONNX Runtime: the next where an
-    axis shrinks, else the one before. `around` are the constants of the graphs around this one.
+    axis shrinks, else the one before. `around` are the constants of the graphs around this one; Upsample, which was
+    before Resize, does not shrink.
 
     Raises ValueError for scales that need two different roundings, or that are not constant.
     """
@@ -91,7 +96,7 @@ def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray])
     for node in graph.node:
         for entry in node.attribute:
             for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
-                _write_coordinates(body, known)
+                _write_coordinates(body, known, may_shrink=may_shrink)
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             known[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
         if node.op_type != "Resize" or node.domain not in STANDARD:
@@ -100,7 +105,7 @@ def _write_coordinates(graph: onnx.GraphProto, around: Mapping[str, np.ndarray])
         if any(entry.name == "mode" and entry.s != b"nearest" for entry in node.attribute):
             node.attribute.extend(starmap(helper.make_attribute, written.items()))
             continue
-        scales = known.get(node.input[2])
+        scales = known.get(node.input[2]) if may_shrink else np.ones(1)
         if scales is None:
             raise ValueError(f"the scales of node '{node.name}' (Resize) are not constant")
         if (scales < 1).any() and (scales > 1).any():
@@ -139,8 +144,8 @@ def infer_shapes(model: onnx.ModelProto, *, follow: bool) -> onnx.ModelProto:
 
 
 def _write_defaults(model: onnx.ModelProto) -> None:
-    """Gives nodes the default values of their attributes where ONNX infers shapes from an operator's function: its
-    inference does not know defaults there (1.23)."""
+    """Gives nodes the default values of their attributes where ONNX's inference does not know them (1.23): where it
+    infers shapes from an operator's function, and those of `DEFAULTS_MISREAD`."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for node in model.graph.node:
         if node.domain not in STANDARD:
@@ -149,7 +154,8 @@ def _write_defaults(model: onnx.ModelProto) -> None:
             schema: Any = defs.get_schema(node.op_type, versions.get(node.domain, versions.get("", 1)), "")
         except defs.SchemaError:
             continue
-        if schema.has_type_and_shape_inference_function or not schema.has_function:
+        known = schema.has_type_and_shape_inference_function or not schema.has_function
+        if known and node.op_type not in DEFAULTS_MISREAD:
             continue
         given = {entry.name for entry in node.attribute}
         node.attribute.extend(

@@ -178,7 +178,21 @@ def _put_aside(model: onnx.ModelProto, weights: dict[int, Bytes]) -> None:
 
 @contextmanager
 def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]:
-    """Inside of the block the initializers that are aside are one zero each, which the checker takes."""
+    """Inside of the block the initializers that are aside are one zero each, and outputs without type or shape float
+    numbers, which the checker takes."""
+    untyped = [info for info in model.graph.output if not info.type.WhichOneof("value")]
+    unshaped = [
+        info.type.tensor_type
+        for info in model.graph.output
+        if info.type.HasField("tensor_type") and not info.type.tensor_type.HasField("shape")
+    ]
+    unknown = [kind for kind in unshaped if not kind.elem_type]
+    for info in untyped:
+        info.type.tensor_type.elem_type = TensorProto.FLOAT
+        info.type.tensor_type.shape.SetInParent()
+    for kind in unshaped:
+        kind.elem_type = kind.elem_type or TensorProto.FLOAT
+        kind.shape.SetInParent()
     tensors = [model.graph.initializer[number] for number in weights]
     shapes = [tuple(tensor.dims) for tensor in tensors]
     for tensor in tensors:
@@ -190,6 +204,12 @@ def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]
         for tensor, shape in zip(tensors, shapes, strict=True):
             tensor.dims[:] = shape
             tensor.ClearField("raw_data")
+        for info in untyped:
+            info.ClearField("type")
+        for kind in unshaped:
+            kind.ClearField("shape")
+        for kind in unknown:
+            kind.ClearField("elem_type")
 
 
 def _with_shapes(

@@ -93,10 +93,16 @@ def import_matmul(context: ImportContext, node: OnnxNode) -> None:
     """MatMul of an activation (..., K) with constant weights (K, M), or of two activations."""
     if import_multiplied(context, node):
         return
-    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
-    context.bind(
-        node, dense(context, node, real_operand(context, node, 0, viewed=True), weight.T, scale, None)
-    )
+    value, vector = context.value(node, 1), False
+    if isinstance(value, QuantizedConstant) and value.integers.ndim == 1 and value.axis is None:
+        value, vector = replace(value, integers=value.integers[:, None]), True
+    weight, scale = weight_operand(context, node, value, channel_axis=1)
+    product = dense(context, node, real_operand(context, node, 0, viewed=True), weight.T, scale, None)
+    if vector:
+        # One column, which the result does not have.
+        view = None if product.view is None else product.view.reshape(product.shape[:-1])
+        product = replace(product, shape=product.shape[:-1], view=view)
+    context.bind(node, product)
 
 
 def import_qlinear_matmul(context: ImportContext, node: OnnxNode) -> None:

@@ -11,6 +11,8 @@ from .geometry import automatic_pads, ceiling_pads, output_plane, window_extent
 from .onnx_context import NodeContext, OnnxNode
 
 Sizes = tuple[int, int, int, int]
+PerDimension = tuple[int, ...]
+AUTOMATIC = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
 def convolution_window(
@@ -44,15 +46,13 @@ def transposed_window(
     context: NodeContext, node: OnnxNode, data: Sequence[int], weight: Sequence[int]
 ) -> tuple[Window, int, Pair, Sizes]:
     """The window, the groups, the output padding and the output's shape of a ConvTranspose by weights (C, O / groups,
-    kh, kw), whose pads are declared."""
+    kh, kw)."""
     if len(data) != 4 or len(weight) != 4:
         context.fail(
             node,
             f"has weights {tuple(weight)} for data {tuple(data)}",
             "only two spatial dimensions are supported; add one of size 1 with Unsqueeze",
         )
-    if node.text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in node.attributes:
-        context.fail(node, "leaves its pads to be computed", "give pads and output_padding instead")
     batch, channels, *plane = data
     depth, share, *kernel = weight
     groups = node.integer("group", 1)
@@ -62,15 +62,53 @@ def transposed_window(
             f"has weights {tuple(weight)} in {groups} groups for {channels} channels",
             "export it again",
         )
-    padding = node.integers("output_padding", (0, 0))
-    if len(padding) != 2:
-        context.fail(node, f"has output_padding {padding}", "give two of 0 or more")
-    window = _window(context, node, _pair(plane), _pair(kernel))
+    before, after, padding = transposed_pads(context, node, plane, kernel)
+    strides, dilations = (_pair(node.integers(name, (1, 1))) for name in ("strides", "dilations"))
+    _check_kernel(context, node, _pair(kernel))
+    window = Window(
+        kernel=_pair(kernel), strides=strides, pads=(*_pair(before), *_pair(after)), dilations=dilations
+    )
     try:
         height, width = transposed_outputs(window, *_pair(plane), _pair(padding))
     except ValueError as error:
         context.fail(node, str(error), "use smaller pads and strides")
     return window, groups, _pair(padding), (batch, share * groups, height, width)
+
+
+def transposed_pads(
+    context: NodeContext, node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]
+) -> tuple[PerDimension, PerDimension, PerDimension]:
+    """The pads of a ConvTranspose before and after each of its spatial dimensions, and its output padding: declared, or
+    by `auto_pad` or `output_shape`."""
+    rank = len(sizes)
+    strides, dilations, extra = (
+        node.integers(name, (one,) * rank)
+        for name, one in (("strides", 1), ("dilations", 1), ("output_padding", 0))
+    )
+    auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads", (0,) * (2 * rank))
+    wanted = node.integers("output_shape", ())[-rank:]
+    counts = [len(values) for values in (strides, dilations, extra, wanted or extra)]
+    if auto not in AUTOMATIC or counts != [rank] * 4 or len(pads) != 2 * rank:
+        context.refuse(
+            node, f"has auto_pad {auto}, strides {strides} and pads {pads} for {sizes}", "export it again"
+        )
+    if min((*strides, *dilations)) < 1 or min((*extra, *pads)) < 0:
+        context.fail(
+            node, f"has strides {strides}, pads {pads} and output_padding {extra}", "give none below 0"
+        )
+    before, after, padding = list(pads[:rank]), list(pads[rank:]), list(extra)
+    if auto == "VALID":
+        before, after = [0] * rank, [0] * rank
+    if not wanted and auto in ("NOTSET", "VALID"):
+        return tuple(before), tuple(after), tuple(padding)
+    for d in range(rank):
+        full = strides[d] * (sizes[d] - 1) + extra[d] + (kernel[d] - 1) * dilations[d] + 1
+        total = full - (wanted[d] if wanted else sizes[d] * strides[d])
+        padding[d] += max(0, -total)
+        total = max(0, total)
+        before[d] = total // 2 if auto == "SAME_UPPER" else total - total // 2
+        after[d] = total - before[d]
+    return tuple(before), tuple(after), tuple(padding)
 
 
 def pool_window(context: NodeContext, node: OnnxNode, data: Sequence[int]) -> tuple[Window, Pads, Sizes]:
@@ -106,17 +144,21 @@ def pool_window(context: NodeContext, node: OnnxNode, data: Sequence[int]) -> tu
 
 def _window(context: NodeContext, node: OnnxNode, plane: Pair, kernel: Pair) -> Window:
     """The window of `kernel` that a node's attributes describe."""
-    declared = node.integers("kernel_shape", kernel)
-    if declared != kernel:
-        context.refuse(
-            node, f"has the kernel_shape {declared} and weights of {kernel}", "export the model again"
-        )
+    _check_kernel(context, node, kernel)
     strides, dilations = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
     if any(len(values) != 2 or min(values) < 1 for values in (strides, dilations)):
         context.fail(node, f"has strides {strides} and dilations {dilations}", "give two of 1 or more each")
     steps, spread = _pair(strides), _pair(dilations)
     pads = _declared_pads(context, node, plane, kernel, steps, spread)
     return Window(kernel=kernel, strides=steps, pads=pads, dilations=spread)
+
+
+def _check_kernel(context: NodeContext, node: OnnxNode, kernel: Pair) -> None:
+    declared = node.integers("kernel_shape", kernel)
+    if declared != kernel:
+        context.refuse(
+            node, f"has the kernel_shape {declared} and weights of {kernel}", "export the model again"
+        )
 
 
 def _declared_pads(

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ir.types import DType
 from ..budgets import SMALLER, too_large
-from ..errors import NodeErrors
+from ..errors import NodeErrors, ParameterError
 from ..graph import Node, Shape, Tensor
 from ..names import unused
 from ..onnx_context import OnnxNode
@@ -22,6 +22,8 @@ TYPES = (
     *[dtype.value for dtype in DType if dtype.is_code],
 )
 """Element types of tensors in the graph."""
+MOST_PARAMETERS = 64
+"""Elements of an input whose values a network may be compiled for."""
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 """Floats whose operators are computed in float32 and rounded once, but those that only move or compare."""
 
@@ -60,10 +62,34 @@ class FloatContext(NodeErrors):
         name = self.resolve(node.inputs[index])
         if name in self.constants:
             return self.constants[name]
-        way_out = "make it an initializer"
-        if name in self.given:
-            way_out += f", or give its values: --constant {shlex.quote(name)}=VALUE,..."
-        return self.fail(node, f"its {what} '{node.inputs[index]}' is not a constant", way_out)
+        problem, way_out = f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
+        parameters = self._parameters(name)
+        if not parameters:
+            self.fail(node, problem, way_out)
+        values = " ".join(f"--constant {shlex.quote(given)}=VALUE,..." for given in parameters)
+        its = "its values" if parameters == (name,) else "the values that it depends on"
+        way_out += f", or give {its}: {values}"
+        raise ParameterError(self.source, node.name, node.op_type, problem, way_out, parameters)
+
+    def _parameters(self, name: str) -> tuple[str, ...]:
+        """The inputs of the model on which a tensor depends, where these may be parameters: few integers or truth
+        values, one number, or the tensor itself; else none."""
+        makers = {output: node for node in self.nodes for output in (node.output, *node.more_outputs)}
+        found: dict[str, None] = {}
+        waiting, seen = [name], {name}
+        while waiting:
+            tensor = waiting.pop()
+            if tensor in self.given:
+                found[tensor] = None
+            elif tensor in makers:
+                waiting.extend(given for given in makers[tensor].inputs if given not in seen)
+                seen.update(makers[tensor].inputs)
+        for given in found:
+            tensor = self.tensors[given]
+            counted = tensor.dtype.is_integer or tensor.dtype is DType.BOOL or given == name
+            if tensor.size > (MOST_PARAMETERS if counted else 1):
+                return ()
+        return tuple(sorted(found))
 
     def input_shape(self, node: OnnxNode) -> Shape:
         """The shape of the first input; fails where it is missing."""

@@ -22,7 +22,7 @@ from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_n
 from ..onnx_read import ReadModel, Source
 from ..onnx_rounding import rounded_type
 from ..onnx_structure import STRUCTURE
-from ..operator_rows import CONTRIBUTED, Row, row
+from ..operator_rows import CONTRIBUTED, Row, row, whole_row
 from ..qlinear import write_steps
 from ..refused_nodes import RefusedNodes
 from .onnx_bits import BITS, import_bits
@@ -38,6 +38,7 @@ from .onnx_choices import (
 from .onnx_context import TYPES, FloatContext
 from .onnx_control import import_control
 from .onnx_einsum import einsum_steps
+from .onnx_fourier import dft_steps, stft_steps
 from .onnx_functions import function_body
 from .onnx_gemm import import_gemm
 from .onnx_halves import half_type, held_type, in_float32
@@ -48,6 +49,7 @@ from .onnx_integers import (
     narrow_product_steps,
     scaled_product_steps,
 )
+from .onnx_known import import_eye, import_known, tile_steps
 from .onnx_lines import on_planes
 from .onnx_logic import LOGIC, import_logic
 from .onnx_movement import (
@@ -83,6 +85,7 @@ from .onnx_recurrent_steps import recurrent_steps
 from .onnx_recurrent_variants import in_steps_since, recurrent_body
 from .onnx_reductions import import_cumulative_sum, import_logarithm, import_reduction, import_softmax
 from .onnx_resize import import_grid_sample, import_resize
+from .onnx_resize_steps import in_taps, resize_steps
 from .onnx_steps import (
     batch_normalization_steps,
     dequantize_steps,
@@ -93,6 +96,12 @@ from .onnx_steps import (
     quantize_steps,
     reverse_sequence_steps,
     softmax_steps,
+)
+from .onnx_window_steps import (
+    column_to_image_steps,
+    global_pool_steps,
+    max_pool_steps,
+    max_unpool_steps,
 )
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
@@ -304,6 +313,13 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
             return half_type(context, node) is not None and context.opset >= 13
         case "LSTM" | "GRU" | "RNN":
             return in_steps_since(context, node) is not None
+        case "GlobalAveragePool" | "GlobalMaxPool":
+            return len(context.tensor(node, 0).shape) not in (3, 4)
+        case "MaxPool":
+            integers = context.tensor(node, 0).dtype in (DType.INT8, DType.UINT8)
+            return any(node.outputs[1:]) or integers
+        case "Resize":
+            return in_taps(context, node)
         case "BatchNormalization" | "InstanceNormalization":
             return not all(context.is_constant(node, i) for i in range(1, len(node.inputs)))
         case "QuantizeLinear":
@@ -401,6 +417,8 @@ OPERATORS: Mapping[str, Row[FloatContext, None]] = MappingProxyType(
         ),
         "GridSample": row(import_grid_sample, "align_corners", "mode", "padding_mode"),
         **STRUCTURE,
+        **dict.fromkeys(("Range", "ConstantOfShape", "MelWeightMatrix"), whole_row(import_known)),
+        "EyeLike": row(import_eye, "dtype", "k"),
         # What saturates is a conversion to 8-bit floats, which only steps have.
         "QuantizeLinear": row(import_quantize, *_QUANTIZATION, idle=["saturate"]),
         "DequantizeLinear": row(import_dequantize, *_QUANTIZATION),
@@ -425,6 +443,11 @@ BODIES: Mapping[str, Row[FloatContext, list[onnx.NodeProto]]] = MappingProxyType
         "MatMulInteger": row(integer_product_steps),
         "ConvInteger": row(integer_convolution_steps, *_CONVOLUTION),
         "Einsum": row(einsum_steps, "equation"),
+        "Tile": row(tile_steps),
+        "DFT": row(dft_steps, "axis", "inverse", "onesided"),
+        "STFT": row(stft_steps, "onesided"),
+        "MaxUnpool": row(max_unpool_steps, "kernel_shape", "pads", "strides"),
+        "Col2Im": row(column_to_image_steps, "dilations", "pads", "strides"),
     }
 )
 """Steps of operators that have no importer."""
@@ -446,6 +469,14 @@ OTHERWISE: Mapping[str, Row[FloatContext, list[onnx.NodeProto]]] = MappingProxyT
         "InstanceNormalization": row(instance_normalization_steps, "epsilon"),
         "QuantizeLinear": row(quantize_steps, *_QUANTIZATION, "saturate"),
         "DequantizeLinear": row(dequantize_steps, *_QUANTIZATION),
+        "GlobalAveragePool": row(global_pool_steps),
+        "GlobalMaxPool": row(global_pool_steps),
+        "MaxPool": row(max_pool_steps, *_POOL, "storage_order"),
+        "Resize": row(
+            resize_steps,
+            *("antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside"),
+            *("extrapolation_value", "keep_aspect_ratio_policy", "mode", "nearest_mode"),
+        ),
         "LSTM": row(recurrent_body, *_RECURRENT, "input_forget", idle=_UNUSED_NUMBERS),
         "GRU": row(recurrent_body, *_RECURRENT, "linear_before_reset", idle=_UNUSED_NUMBERS),
         "RNN": row(recurrent_body, *_RECURRENT, idle=_UNUSED_NUMBERS),

@@ -11,7 +11,7 @@ import numpy as np
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
 
-_FIRST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0}
+_FIRST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
 """What attributes of one number a dimension say about the one row."""
 
 

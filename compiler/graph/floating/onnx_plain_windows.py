@@ -13,15 +13,14 @@ from ...te.ops.plain_windows import plain_convolution, plain_pool, plain_transpo
 from ...te.scalars import argument
 from ..graph import Shape
 from ..onnx_context import OnnxNode
+from ..onnx_window_attributes import AUTOMATIC, transposed_pads
 from ..operators import Computed, Elementwise, Remap
 from .onnx_context import FloatContext
 from .onnx_pointwise import add_elementwise
 
-_AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Windows:
+class Windows:
     """The windows of a node over `sizes`: pads at both ends of each dimension, and how many windows there are."""
 
     kernel: Shape
@@ -44,7 +43,7 @@ def import_plain_convolution(context: FloatContext, node: OnnxNode) -> None:
         context.refuse(
             node, f"convolves {data.shape} by {weight.shape} in {groups} groups", "export it again"
         )
-    windows = _windows(context, node, data.shape[2:], weight.shape[2:])
+    windows = read_windows(context, node, data.shape[2:], weight.shape[2:])
     padded, sizes = _padded(context, node, data.name, windows, 0.0)
     own = (weight.shape[0] // groups, *weight.shape[1:])
     try:
@@ -64,31 +63,13 @@ def import_plain_transposed(context: FloatContext, node: OnnxNode) -> None:
             node, f"convolves {data.shape} by {weight.shape} in {groups} groups", "export it again"
         )
     sizes, kernel = data.shape[2:], weight.shape[2:]
-    rank = len(sizes)
-    strides, dilations, extra = (
-        node.integers(name, (one,) * rank)
-        for name, one in (("strides", 1), ("dilations", 1), ("output_padding", 0))
-    )
-    auto = node.text("auto_pad", "NOTSET")
-    if auto not in _AUTO or not len(strides) == len(dilations) == len(extra) == len(kernel) == rank:
-        context.refuse(node, f"has auto_pad {auto} and strides {strides} for {data.shape}", "export it again")
-    pads = node.integers("pads", (0,) * (2 * rank))
-    before, after = list(pads[:rank]), list(pads[rank:])
-    wanted = node.integers("output_shape", ())[-rank:]
-    full = [
-        s * (i - 1) + e + (k - 1) * d + 1
-        for s, i, e, k, d in zip(strides, sizes, extra, kernel, dilations, strict=True)
+    before, after, extra = transposed_pads(context, node, sizes, kernel)
+    strides, dilations = (node.integers(name, (1,) * len(sizes)) for name in ("strides", "dilations"))
+    outputs = [
+        s * (i - 1) + e + (k - 1) * d + 1 - b - a
+        for s, i, e, k, d, b, a in zip(strides, sizes, extra, kernel, dilations, before, after, strict=True)
     ]
-    if wanted or auto.startswith("SAME"):
-        outputs = list(wanted) or [i * s for i, s in zip(sizes, strides, strict=True)]
-        for d in range(rank):
-            total = max(0, full[d] - outputs[d])
-            before[d] = total // 2 if auto == "SAME_UPPER" else total - total // 2
-            after[d] = total - before[d]
-            outputs[d] = full[d] - total if not wanted else outputs[d]
-    else:
-        outputs = [f - b - a for f, b, a in zip(full, before, after, strict=True)]
-    if min(outputs) < 1 or min(before) < 0:
+    if min(outputs) < 1:
         context.refuse(node, f"has outputs of {outputs} and pads {before}", "export the model again")
     own = (weight.shape[0] // groups, *weight.shape[1:])
     program = plain_transposed(data.shape[0], groups, own, sizes, strides, dilations, before, tuple(outputs))
@@ -99,12 +80,12 @@ def import_plain_transposed(context: FloatContext, node: OnnxNode) -> None:
 def import_plain_pool(context: FloatContext, node: OnnxNode) -> None:
     """MaxPool without indices, AveragePool and LpPool."""
     data = context.operand(node, 0)
-    if any(node.outputs[1:]):
-        context.fail(node, "asks for the indices of the maxima", "leave out its second output")
     if len(data.shape) < 3:
         context.refuse(node, f"pools a tensor of shape {data.shape}", "give it (N, C, ...)")
     kernel = node.integers("kernel_shape", ())
-    windows = _windows(context, node, data.shape[2:], kernel, rounded_up=bool(node.integer("ceil_mode", 0)))
+    windows = read_windows(
+        context, node, data.shape[2:], kernel, rounded_up=bool(node.integer("ceil_mode", 0))
+    )
     greatest = node.op_type == "MaxPool"
     power = float(node.integer("p", 2)) if node.op_type == "LpPool" else 0.0
     name = data.name
@@ -147,7 +128,7 @@ def import_plain_pool(context: FloatContext, node: OnnxNode) -> None:
     add_elementwise(context, node, scalars.divide(argument(0), argument(1)), [total, counts])
 
 
-def _counts(node: OnnxNode, sizes: Shape, windows: _Windows, outputs: Shape) -> np.ndarray:
+def _counts(node: OnnxNode, sizes: Shape, windows: Windows, outputs: Shape) -> np.ndarray:
     """How many elements of each window count: those inside or, where the node says so, pads as well (but not those that
     only rounding up adds)."""
     counts = np.ones(outputs, np.float32)
@@ -170,15 +151,16 @@ def _counts(node: OnnxNode, sizes: Shape, windows: _Windows, outputs: Shape) -> 
     return counts
 
 
-def _windows(
+def read_windows(
     context: FloatContext, node: OnnxNode, sizes: Shape, kernel: Shape, *, rounded_up: bool = False
-) -> _Windows:
+) -> Windows:
+    """The windows of a node over a space of `sizes`; `rounded_up`: what remains at the end is a window, too."""
     rank = len(sizes)
     strides, dilations = (node.integers(name, (1,) * rank) for name in ("strides", "dilations"))
     auto = node.text("auto_pad", "NOTSET")
     pads = node.integers("pads", (0,) * (2 * rank))
     if (
-        auto not in _AUTO
+        auto not in AUTOMATIC
         or not len(strides) == len(dilations) == len(kernel) == rank
         or len(pads) != 2 * rank
     ):
@@ -205,13 +187,13 @@ def _windows(
             if (count - 1) * strides[d] >= sizes[d] + before[d]:
                 count -= 1
             after[d] += max(0, (count - 1) * strides[d] + span - length)
-    return _Windows(
+    return Windows(
         kernel=tuple(kernel), strides=strides, dilations=dilations, before=tuple(before), after=tuple(after)
     )
 
 
 def _padded(
-    context: FloatContext, node: OnnxNode, name: str, windows: _Windows, fill: float
+    context: FloatContext, node: OnnxNode, name: str, windows: Windows, fill: float
 ) -> tuple[str, Shape]:
     """The data with their pads, and the sizes of their dimensions."""
     shape = context.tensors[name].shape

@@ -296,6 +296,21 @@ def float_models() -> Iterator[bytes]:
     yield built("InstanceNormalization", (1, 2, 3, 3), (2,), (2,))
     for name in ("GlobalMaxPool", "GlobalAveragePool"):
         yield built(name, (1, 2, 3, 3))
+        yield built(name, (1, 2, 3, 3, 3))
+    yield built("MaxPool", (1, 2, 6, 6), outputs=2, kernel_shape=[2, 2])
+    yield built("MaxUnpool", (1, 1, 2, 2), ("INT64", (1, 1, 2, 2)), kernel_shape=[2, 2])
+    yield built("Col2Im", (1, 4, 4), i(3, 3), i(2, 2))
+    yield built("DFT", (1, 9, 1))
+    yield built("DFT", (1, 9, 1), opset=17)
+    yield built("STFT", (1, 30, 1), np.int64(3), f(8), onesided=1)
+    yield built("EyeLike", (2, 3))
+    for mode, more in (
+        ("nearest", {"keep_aspect_ratio_policy": "not_larger"}),
+        ("cubic", {"antialias": 1}),
+        ("linear", {"coordinate_transformation_mode": "tf_crop_and_resize"}),
+    ):
+        region = np.array([0, 0, -1, 0, 1, 1, 2, 1], np.float32)
+        yield built("Resize", (1, 1, 4, 4), region, None, i(1, 1, 6, 6), mode=mode, **more)
     for name in ("CumSum", "CumProd"):
         yield built(name, (2, 3), np.int64(1))
     for name in ("Softmax", "LogSoftmax"):

@@ -1,0 +1,45 @@
+"""Models some of whose inputs decide shapes, compiled for each of the values that arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from onnx import helper
+
+from ..graph.bound_inputs import with_constants
+from ..graph.errors import parameters_of
+from ..graph.onnx_load import check_sizes, fix_batch, input_shape
+from ..graph.onnx_read import Source, read_model
+from ..runtime.executable import Executable, Port
+from ..runtime.specialized_network import SpecializedNetwork
+
+
+def specialized(
+    model: Source, parameters: tuple[str, ...], compiled: Callable[[bytes], Executable], *, batch: int = 1
+) -> SpecializedNetwork:
+    """A network that `compiled` compiles when the values of `parameters`, inputs of the model, arrive.
+
+    A first dimension of the inputs that is no number is `batch`. Raises ModelError where another dimension is none.
+    """
+    read = read_model(model)
+    graph = read.bare.graph
+    fix_batch(read.bare, batch)
+    initialized = {initializer.name for initializer in graph.initializer}
+    given = [info for info in graph.input if info.name not in initialized]
+    check_sizes(read.label, given, empty=True)
+    ports = [
+        Port(
+            name=info.name,
+            dtype=np.dtype(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)),
+            shape=input_shape(info),
+        )
+        for info in given
+    ]
+    return SpecializedNetwork(
+        name=graph.name or "graph",
+        inputs=tuple(ports),
+        parameters=parameters,
+        specialize=lambda values: compiled(with_constants(model, values)),
+        more=parameters_of,
+    )

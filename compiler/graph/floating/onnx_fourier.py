@@ -1,0 +1,112 @@
+"""DFT and STFT: products with matrices of cosines and sines."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+from .onnx_steps import Steps
+
+MOST_ELEMENTS = 2**24
+"""Of a matrix of cosines."""
+
+
+def dft_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """DFT along one axis of [..., 1] (real) or [..., 2] (real and imaginary parts): forward, and the inverse to real
+    numbers."""
+    s = Steps(context=context, node=node)
+    shape = s.shape(0)
+    axis = int(context.number(node, 2, "axis", -2)) if context.opset >= 20 else node.integer("axis", 1)
+    if len(shape) < 2 or shape[-1] not in (1, 2) or not -len(shape) <= axis < len(shape):
+        context.refuse(
+            node, f"transforms axis {axis} of {shape}", "give real numbers [..., 1] or pairs [..., 2]"
+        )
+    axis %= len(shape)
+    back, half = bool(node.integer("inverse", 0)), bool(node.integer("onesided", 0))
+    if back and not half:
+        context.fail(node, "is an inverse to complex numbers", "compute it by a MatMul with constants")
+    given = shape[axis]
+    length = int(context.number(node, 1, "length", 2 * (given - 1) if back and half else given))
+    bins = length // 2 + 1 if half else length
+    taken = min(given, bins if back else length)
+    if axis == len(shape) - 1 or length < 1 or (half and not back and shape[-1] == 2):
+        context.refuse(
+            node, f"transforms {length} elements of axis {axis} of {shape}", "export the model again"
+        )
+    _check_size(context, node, taken, length)
+    order = [d for d in range(len(shape) - 1) if d != axis] + [axis]
+    parts: list[str] = []
+    for index in range(shape[-1]):
+        part = s.add("Gather", s.input(0), s.constant(index, np.int64), axis=len(shape) - 1)
+        part = s.add("Transpose", part, perm=order)
+        parts.append(s.add("Slice", part, s.axes(0), s.axes(taken), s.axes(-1)))
+    # Rows are the elements that are there: others are zeros.
+    angles = 2 * np.pi * np.outer(np.arange(taken), np.arange(length if back else bins)) / length
+    if back:
+        # The other half of the bins are the conjugates of these, so that the result is real.
+        twice = np.where((np.arange(taken) == 0) | (2 * np.arange(taken) == length), 1, 2)[:, None]
+        results = [_sum(s, parts, (twice * np.cos(angles) / length, -twice * np.sin(angles) / length))]
+    else:
+        results = _transformed(s, parts, angles)
+    turned = [s.add("Transpose", result, perm=np.argsort(order).tolist()) for result in results]
+    return s.done(_joined(s, turned))
+
+
+def stft_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """STFT: frames of a signal [batch, samples, 1] or [batch, samples, 2], weighted by a window and transformed."""
+    s = Steps(context=context, node=node)
+    shape, half = s.shape(0), bool(node.integer("onesided", 1))
+    step = int(context.number(node, 1, "frame step", 0))
+    known = len(s.shape(2)) == 1 if s.input(2) else False
+    length = int(context.number(node, 3, "frame length", s.shape(2)[0] if known else 0))
+    if len(shape) == 2:
+        shape = (*shape, 1)
+    if len(shape) != 3 or shape[-1] not in (1, 2) or step < 1 or not 0 < length <= shape[1]:
+        context.refuse(
+            node, f"takes frames of {length} every {step} elements of {shape}", "export the model again"
+        )
+    if half and shape[-1] == 2:
+        context.refuse(node, "is one-sided for complex numbers", "export the model again")
+    if known and s.shape(2) != (length,):
+        context.refuse(node, f"has a window {s.shape(2)} for frames of {length}", "export the model again")
+    bins = length // 2 + 1 if half else length
+    _check_size(context, node, length, bins)
+    places = np.arange(0, shape[1] - length + 1, step)[:, None] + np.arange(length)
+    signal = s.add("Reshape", s.input(0), s.constant(shape, np.int64))
+    parts: list[str] = []
+    for index in range(shape[-1]):
+        part = s.add("Gather", signal, s.constant(index, np.int64), axis=2)
+        frames = s.add("Gather", part, s.constant(places, np.int64), axis=1)
+        parts.append(s.add("Mul", frames, s.input(2)) if known else frames)
+    angles = 2 * np.pi * np.outer(np.arange(length), np.arange(bins)) / length
+    return s.done(_joined(s, _transformed(s, parts, angles)))
+
+
+def _check_size(context: FloatContext, node: OnnxNode, rows: int, columns: int) -> None:
+    if rows * columns > MOST_ELEMENTS:
+        context.fail(
+            node, f"transforms {rows:,} elements into {columns:,} by a matrix", "transform shorter frames"
+        )
+
+
+def _transformed(s: Steps, parts: list[str], angles: np.ndarray) -> list[str]:
+    """Real and imaginary parts of products with exp(-i angle)."""
+    cosines, sines = np.cos(angles), np.sin(angles)
+    return [_sum(s, parts, (cosines, sines)), _sum(s, parts, (-sines, cosines))]
+
+
+def _sum(s: Steps, parts: list[str], matrices: tuple[np.ndarray, np.ndarray]) -> str:
+    """The sum of the parts' products with matrices; a real number has no second part."""
+    products = [
+        s.add("MatMul", part, s.constant(matrix, np.float32))
+        for part, matrix in zip(parts, matrices, strict=False)
+    ]
+    return products[0] if len(products) == 1 else s.add("Add", *products)
+
+
+def _joined(s: Steps, parts: list[str]) -> str:
+    """Parts along a new last axis."""
+    wide = [s.add("Unsqueeze", part, s.axes(-1)) for part in parts]
+    return wide[0] if len(wide) == 1 else s.add("Concat", *wide, axis=-1)

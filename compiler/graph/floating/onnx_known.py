@@ -1,0 +1,47 @@
+"""Operators whose results numbers decide that must be known when a model is compiled: Range, ConstantOfShape, EyeLike,
+MelWeightMatrix and Tile."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from ..budgets import SMALLER, too_large
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+from .onnx_logic import element_type
+from .onnx_steps import Steps
+
+
+def import_known(context: FloatContext, node: OnnxNode) -> None:
+    """An operator whose inputs must all be known: fails for one that is not, as such a node is computed before."""
+    schema = onnx.defs.get_schema(node.op_type, context.opset, node.domain)
+    for index in range(len(node.inputs)):
+        context.array(node, index, schema.inputs[index].name.replace("_", " "))
+    context.refuse(node, "has no inputs", "export the model again")
+
+
+def import_eye(context: FloatContext, node: OnnxNode) -> None:
+    """EyeLike: of the input only shape and type count."""
+    shape = context.input_shape(node)
+    if len(shape) != 2:
+        context.refuse(node, f"has an input of shape {shape}", "give it a matrix")
+    number = node.integer("dtype", 0)
+    dtype = element_type(context, node, number) if number else context.tensor(node, 0).dtype
+    context.bind_array(node, np.eye(*shape, k=node.integer("k", 0)).astype(dtype.numpy))
+
+
+def tile_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
+    """Tile by known repeats: each axis becomes two, of which the first is expanded."""
+    s = Steps(context=context, node=node)
+    shape, repeats = s.shape(0), context.array(node, 1, "repeats")
+    if repeats is None or repeats.shape != (len(shape),) or (repeats < 0).any():
+        context.refuse(node, f"repeats {shape} by {repeats}", "give a number for each axis")
+    counts = [int(count) for count in repeats]
+    wide = [size for axis, count in zip(shape, counts, strict=True) for size in (count, axis)]
+    if problem := too_large(tuple(wide), context.tensor(node, 0).dtype.bits // 8):
+        context.fail(node, f"its output {problem}", SMALLER)
+    split = s.add("Reshape", s.input(0), s.constant([size for axis in shape for size in (1, axis)], np.int64))
+    result = [count * size for count, size in zip(counts, shape, strict=True)]
+    repeated = s.add("Expand", split, s.constant(wide, np.int64))
+    return s.done(s.add("Reshape", repeated, s.constant(result, np.int64), allowzero=1))

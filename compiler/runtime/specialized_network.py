@@ -1,0 +1,113 @@
+"""Networks some of whose inputs decide shapes: compiled when the values of these arrive, once for each."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from vdla.util.errors import UserError
+
+from .executable import Arrays, Executable, Port
+
+MOST_PROGRAMS = 16
+"""Programs that a network keeps; the least recently used one goes."""
+Specialize = Callable[[Mapping[str, np.ndarray]], Executable]
+"""Compiles the network for values of its parameters, by name, which are no inputs of the result. Raises UserError."""
+
+
+class SpecializedNetwork:
+    """An executable whose `parameters`, some of its inputs, are constants of the programs that it consists of.
+
+    `run` compiles a program for values that it has not had before, and keeps the last `MOST_PROGRAMS`. `specialize`
+    compiles; it may raise an error whose `inputs` are parameters that were not known to be some, found by `more`.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        inputs: tuple[Port, ...],
+        parameters: Sequence[str],
+        specialize: Specialize,
+        more: Callable[[UserError], Sequence[str]],
+    ) -> None:
+        self.name = name
+        self.inputs = inputs
+        self.parameters = tuple(parameters)
+        self._specialize = specialize
+        self._more = more
+        self._programs: OrderedDict[tuple[object, ...], Executable] = OrderedDict()
+        self._outputs: tuple[Port, ...] | None = None
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """The outputs of the program that ran last. Raises UserError before the first run: values decide shapes."""
+        if self._outputs is None:
+            values = ", ".join(self.parameters)
+            raise UserError(
+                f"{self.name}: the outputs are known once values of {values} are: run it, or compile it with "
+                f"constants={{...}}"
+            )
+        return self._outputs
+
+    def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """One inference, by the program for the parameters' values. Raises UserError."""
+        self._check(inputs)
+        program = self._program(inputs)
+        results = program.run({name: array for name, array in inputs.items() if name not in self.parameters})
+        self._outputs = program.outputs
+        return results
+
+    def close(self) -> None:
+        """Gives back what the programs hold."""
+        while self._programs:
+            self._programs.popitem()[1].close()
+
+    def __enter__(self) -> SpecializedNetwork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<SpecializedNetwork {self.name}: compiled for each value of {', '.join(self.parameters)}>"
+
+    def _check(self, inputs: Arrays) -> None:
+        """UserError unless every parameter is there; the program checks the other inputs."""
+        ports = {port.name: port for port in self.inputs}
+        for name in self.parameters:
+            given: object = inputs.get(name)
+            if not isinstance(given, np.ndarray | np.generic):
+                problem = (
+                    "is missing" if given is None else f"must be a numpy array, not {type(given).__name__}"
+                )
+                raise UserError(f"{self.name}: input '{name}' {problem}; it decides shapes")
+            port = ports[name]
+            if given.shape != port.shape or given.dtype != port.dtype:
+                raise UserError(
+                    f"{self.name}: input '{name}' is {given.dtype} {list(given.shape)}; give {port.dtype} "
+                    f"{list(port.shape)}"
+                )
+
+    def _program(self, inputs: Arrays) -> Executable:
+        while True:
+            values = {name: np.asarray(inputs[name]) for name in self.parameters}
+            key = tuple((name, array.tobytes()) for name, array in values.items())
+            if key in self._programs:
+                self._programs.move_to_end(key)
+                return self._programs[key]
+            try:
+                program = self._specialize(values)
+            except UserError as error:
+                found = [name for name in self._more(error) if name not in self.parameters]
+                if not found:
+                    raise
+                self.parameters = (*self.parameters, *found)
+                self._check(inputs)
+                continue
+            self._programs[key] = program
+            if len(self._programs) > MOST_PROGRAMS:
+                self._programs.popitem(last=False)[1].close()
+            return program
