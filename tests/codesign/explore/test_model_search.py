@@ -41,7 +41,11 @@ def made_up(machine: Config) -> Figures:
     cycles *= 1 + 3e3 / machine.wgt_buffer_bytes**0.7 + machine.memory.read_latency / machine.acc_depth
     energy = 50 + 3 * machine.wgt_buffer_bytes**0.3 + 4e5 / machine.inp_buffer_bytes + cycles / 4e3
     network = NetworkFigures(cycles=int(cycles), roofline_cycles=1.0, dram_bytes=1, energy={"all": energy})
-    return Figures(area=area_by_unit(machine, shipped_components()), networks={"mlp": network})
+    return Figures(
+        area=area_by_unit(machine, shipped_components()),
+        clock_mhz=float(machine.clock_mhz),
+        networks={"mlp": network},
+    )
 
 
 @pytest.fixture(scope="module")
