@@ -6,7 +6,7 @@ All that is computed is float32: quantized models (QDQ) compute in float32 too, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from .gpu_lowering import GpuLowering
 from .graph.errors import ModelError
 from .graph.onnx_read import Source, model_label
 from .ir.printer import format_node
+from .ir.stmt import Program
 from .kernel_driver import Dump, Maker, Told, lower_model, make_launches
 from .runtime.cpu_network import CpuNetwork
 from .runtime.cuda_alone import network_alone
@@ -22,6 +23,7 @@ from .runtime.cuda_code import CompiledModule, CudaNetworkCode
 from .runtime.gpus import kind_of
 from .runtime.kernel_alone import kernel_alone
 from .runtime.network_archive import NetworkCode
+from .runtime.readable import Texts, joined
 from .schedule import Schedule
 from .target.cpu.kernel import Kernel, build
 from .target.cpu.machine import CpuTarget, host_target
@@ -143,9 +145,13 @@ def compile_cuda_emulated(
         GpuLowering(target), model, batch=batch, fusion=fusion, dump_passes=dump_passes, knobs=knobs
     )
 
+    prepared: list[tuple[str, Program]] = []
+
     def make(node: LoweredCudaNode, schedule: Schedule, number: int, dump: Dump | None) -> Kernel:
+        program = prepare(schedule.program, target, dump=dump)
+        prepared.append((f"{node.node.kind.lower()}{number}", program))
         # In the order of the GPU's sums, so that their errors are seen here.
-        return build(emulate(prepare(schedule.program, target, dump=dump)), host, blocks=False)
+        return build(emulate(program), host, blocks=False)
 
     maker: Maker[CudaTarget, Kernel, Kernel] = Maker(
         make=make,
@@ -154,13 +160,25 @@ def compile_cuda_emulated(
         dumped=lambda kernel, dump: dump("emulated", format_node(kernel.program) + "\n"),
     )
     launches = make_launches(work, maker, dump_passes=dump_passes, told=told)
-    return CpuNetwork(
+    network = CpuNetwork(
         graph=work.graph,
         plan=work.plan,
         launches=launches,
         target=host,
         compile_seconds=time.perf_counter() - started,
     )
+    network.of_gpu = _texts(prepared, target)
+    return network
+
+
+def _texts(prepared: Sequence[tuple[str, Program]], target: CudaTarget) -> Texts:
+    """The text of kernels that are emulated, in the language of their GPU, made when it is asked for."""
+    kind = target.described["kind"]
+
+    def text() -> str:
+        return joined(kind, [(name, lower(program, target, name=name).source) for name, program in prepared])
+
+    return {kind: text}
 
 
 def compile_cuda_emulated_ahead(
@@ -216,10 +234,12 @@ def emulate_cuda_schedule(
 ) -> CpuNetwork:
     """The same emulated on this processor."""
     started = time.perf_counter()
-    kernel = build(emulate(prepare(schedule.program, target)))
-    return kernel_alone(
-        kernel,
+    program = prepare(schedule.program, target)
+    network = kernel_alone(
+        build(emulate(program)),
         operator=operator,
         operations=operations,
         compile_seconds=time.perf_counter() - started,
     )
+    network.of_gpu = _texts([(operator.lower(), program)], target)
+    return network

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from vdla.util.files import MOST_TEXT_BYTES, read_file
+from vdla.util.notebook_tables import html_table
 
 from .errors import ConfigError
 from .extensions import EXTENSION_TABLE, EXTENSIONS, SWEPT, TAPS, ByShape, suited
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
-from .parameters import check_declared, is_power_of_two, later_defaults, parameter
+from .parameters import check_declared, is_power_of_two, later_defaults, parameter, short_repr
 from .rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
 from .timing import STORE_BYTES, STORES_IN_FLIGHT
 from .widths import SRAM_BASE_BITS, instruction_bytes, uop_bytes
@@ -46,7 +47,7 @@ def _index_bits(depth: int) -> int:
     return (depth - 1).bit_length()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Memory:
     """Timing of the one AXI4 memory that every unit shares; the rules are in hw/README.md.
 
@@ -81,11 +82,14 @@ class Memory:
     )  # fmt: skip
     seed: int = parameter(0, "seed of jitter and stall", low=0, high=2**32 - 1, rtl=False)
 
+    def __repr__(self) -> str:
+        return short_repr(self, Memory())
+
     def __post_init__(self) -> None:
         check_declared(self, "memory.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Config:
     """One accelerator. All sizes in bytes unless named otherwise.
 
@@ -161,6 +165,16 @@ class Config:
     clock_mhz: int = parameter(100, "clock frequency; see CLOCK_IS", unit="MHz", low=1, high=10_000)
     extensions: tuple[str, ...] = ByShape()
     memory: Memory = field(default_factory=Memory)
+
+    def __repr__(self) -> str:
+        return short_repr(self, Config(), leave_out=("extensions",) if self.chose_extensions else ())
+
+    def _repr_html_(self) -> str:
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        memory = values.pop("memory")
+        values |= {f"memory.{item.name}": getattr(memory, item.name) for item in dataclasses.fields(memory)}
+        values["extensions"] = ", ".join(self.extensions)
+        return html_table(f"configuration {self.name}", ("field", "value"), values.items())
 
     def __post_init__(self) -> None:
         self._check_shape()

@@ -10,7 +10,7 @@ parameters of the RTL's memory model and the digest all read it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,3 +83,13 @@ def later_defaults(kind: type) -> dict[str, Any]:
 def is_power_of_two(value: int) -> bool:
     """Whether `value` is 1, 2, 4, ..."""
     return value > 0 and value & (value - 1) == 0
+
+
+def short_repr(values: Any, usual: Any, leave_out: Collection[str] = ()) -> str:
+    """The expression that makes the dataclass `values`, of the fields that differ from those of `usual`."""
+    parts = [
+        f"{item.name}={getattr(values, item.name)!r}"
+        for item in dataclasses.fields(values)
+        if item.name not in leave_out and getattr(values, item.name) != getattr(usual, item.name)
+    ]
+    return f"{type(values).__name__}({', '.join(parts)})"

@@ -46,6 +46,12 @@ def to_text(program: Program) -> str:
     for row in np.flatnonzero(rows.any(axis=1)).tolist():
         start = row * _DATA_BYTES
         lines.append(f".data {start:#x} {program.image[start : start + _DATA_BYTES].tobytes().hex()}")
+    return "\n".join(lines) + "\n" + instructions_text(program)
+
+
+def instructions_text(program: Program) -> str:
+    """The instructions of `program`, a line each, behind lines that name the layers that they belong to."""
+    lines: list[str] = []
     if program.groups:
         lines.append(f".groups {json.dumps(list(program.groups))}")
     current = -1
@@ -54,7 +60,7 @@ def to_text(program: Program) -> str:
             lines.append(f".group {json.dumps(program.groups[group])}" if group >= 0 else ".group")
             current = group
         lines.append(instruction_text(program.config, *words))
-    return "\n".join(lines) + "\n"
+    return "".join(f"{line}\n" for line in lines)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -163,7 +163,9 @@ def _kept(backend: KernelBackend, source: str | Path | bytes, options: CompileOp
             raise
         say_not_kept(str(error))
         return backend.compile(source, options)
-    return backend.load_cached(entry.path, device)
+    network = backend.load_cached(entry.path, device)
+    network.again = lambda: backend.compile(source, options)
+    return network
 
 
 def _lengths(lengths: Mapping[str, tuple[int, int]]) -> Lengths:

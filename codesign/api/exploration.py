@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vdla.isa.config import PRESETS, Config
 from vdla.util.errors import UserError
+from vdla.util.notebook_tables import html_table
 from vdla.util.user_files import check_directory
 
 from ..explore.compare import Compared, compare_machines
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 Model = str | Path | bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Explored:
     """What a search found. Cycles are exact; area, clock and energy follow from models of syntheses and of switching,
     or area and energy from a table of components. `document` and the report say which."""
@@ -52,6 +53,24 @@ class Explored:
     def document(self) -> dict[str, Any]:
         """What `vdla explore --json` prints."""
         return document(self.exploration)
+
+    def __repr__(self) -> str:
+        study = self.exploration.study
+        names = ", ".join(metric.name for metric in study.objectives)
+        designs = len(self.exploration.designs)
+        return f"<Explored: {designs:,} of {study.space.size:,} designs, {len(self.front):,} on the front of {names}>"
+
+    def _repr_html_(self) -> str:
+        study = self.exploration.study
+        fields = [axis.name for axis in study.space.axes]
+        columns = ["design", *fields, *(metric.heading for metric in study.objectives)]
+        rows = [
+            [str(design.number)]
+            + [design.fields[name] for name in fields]
+            + [study.value(metric, design.machine, design.figures) for metric in study.objectives]
+            for design in self.front
+        ]
+        return html_table(repr(self).strip("<>"), columns, rows)
 
     def rows(self) -> list[dict[str, Any]]:
         """A dictionary a design: its fields, every metric, whether it is feasible and on the front."""

@@ -19,6 +19,7 @@ from vdla.isa.program import Program, load_program
 from vdla.sim import SimulationResult
 from vdla.sim import simulate as simulate_program
 from vdla.util.errors import UserError
+from vdla.util.notebook_tables import html_table
 from vdla.util.whole_files import write_whole
 
 from ..technology.clock import Clock, clock_of
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..report.accounts import RunAccount
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report:
     """One launch: `cycles`, where they went, and with inputs what it computed (`outputs` by name, `memory` bytes).
 
@@ -42,8 +43,8 @@ class Report:
     program: Program
     simulation: SimulationResult
     outputs: Mapping[str, np.ndarray]
-    account: Callable[[], RunAccount] | None = field(default=None, repr=False)
-    technology: Components = field(default_factory=default_components, repr=False)
+    account: Callable[[], RunAccount] | None = None
+    technology: Components = field(default_factory=default_components)
 
     @cached_property
     def network(self) -> RunAccount | None:
@@ -120,6 +121,25 @@ class Report:
         from ..report.timeline import timeline
 
         write_whole(path, timeline(self.program, self.simulation))
+
+    def __repr__(self) -> str:
+        what = "" if self.network is None else f" of {self.network.model}"
+        return f"<Report{what} on {self.config.name}: {self.cycles:,} cycles>"
+
+    def _repr_html_(self) -> str:
+        if self.network is None:
+            columns = ("unit", "busy cycles", "stalled cycles")
+            units = self.simulation.units.items()
+            rows = [(name, sum(unit.busy.values()), sum(unit.stalls.values())) for name, unit in units]
+            return html_table(repr(self).strip("<>"), columns, rows)
+        layers, total = self.network.layers, self.network.total
+        columns = ("layer", "operator", "cycles", "roofline", "DRAM bytes")
+        rows = [
+            (item.name, item.op, item.cycles, round(item.roofline_cycles), item.dram_bytes) for item in layers
+        ]
+        moved = sum(item.dram_bytes for item in layers)
+        rows.append(("total", "", total.cycles, round(total.roofline_cycles), moved))
+        return html_table(repr(self).strip("<>"), columns, rows)
 
     def __str__(self) -> str:
         """The table that `vdla run` prints."""

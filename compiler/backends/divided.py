@@ -22,6 +22,7 @@ from ..runtime.cpu_network import CpuNetwork
 from ..runtime.executable import Arrays, Executable, Port
 from ..runtime.heterogeneous_network import run_region
 from ..runtime.lengths import Rung
+from ..runtime.readable import Readable, Texts, texts_of_parts
 from ..runtime.shared_arrays import SharedArrays, ends_of, share_constants, share_launches
 from ..schedule import Schedule
 from ..target.cpu.options import parse_target
@@ -29,8 +30,8 @@ from . import llvm, vdla
 from .backend import CompileOptions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DividedExecutable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DividedExecutable(Readable):
     """A network in regions: `division` says which nodes run where, and why."""
 
     division: Division
@@ -62,6 +63,16 @@ class DividedExecutable:
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """One inference, the accelerator's regions simulated."""
         return dict(self.division.network.run(inputs).outputs)
+
+    def texts(self) -> Texts:
+        """Those of the regions: instructions, LLVM IR, assembly."""
+        return texts_of_parts(
+            (
+                region.name,
+                region.code if isinstance(region.code, CpuNetwork) else AcceleratorExecutable(region.code),
+            )
+            for region in self.division.network.regions
+        )
 
     def close(self) -> None:
         """Ends the processor's threads."""

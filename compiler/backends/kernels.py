@@ -109,7 +109,9 @@ class KernelTime(Protocol):
 
 
 class KernelNetwork(Executable, Protocol):
-    """A compiled network of kernels."""
+    """A compiled network of kernels. `again` compiles it once more, where it comes from a file without its sources."""
+
+    again: Callable[[], Executable] | None
 
     def run(self, inputs: Arrays, *, threads: int = 1) -> dict[str, np.ndarray]:
         """One inference on so many threads of a processor; GPUs use all they have."""

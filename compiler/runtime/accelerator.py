@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vdla.isa.program import Program
+from vdla.isa.program_text import instructions_text
 from vdla.sim import SimulationResult, simulate
 
 from ..graph.host import arrays_by_name
@@ -14,10 +15,11 @@ from .artifact import Compiled
 from .executable import Arrays, Port
 from .executor import run as execute
 from .network_inputs import check_inputs, input_ports, output_ports
+from .readable import Readable, Texts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AcceleratorExecutable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AcceleratorExecutable(Readable):
     """A compiled network: `compiled` holds its program, its graph and where its tensors lie."""
 
     compiled: Compiled
@@ -52,6 +54,10 @@ class AcceleratorExecutable:
         result = execute(self.compiled, given, data=inputs is not None)
         return result.simulation, dict(result.outputs)
 
+    def texts(self) -> Texts:
+        """Instructions, by layer where there are layers."""
+        return {"instructions": lambda: instructions_text(self.program)}
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -62,8 +68,8 @@ class AcceleratorExecutable:
         self.close()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelExecutable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KernelExecutable(Readable):
     """A tensor expression as a program: `inputs` and `outputs` lie in the image as segments of their names."""
 
     name: str
@@ -92,6 +98,10 @@ class KernelExecutable:
             data = result.memory[segment.address : segment.address + segment.size]
             outputs[port.name] = data.view(port.dtype).reshape(port.shape).copy()
         return result, outputs
+
+    def texts(self) -> Texts:
+        """Instructions, by layer where there are layers."""
+        return {"instructions": lambda: instructions_text(self.program)}
 
     def close(self) -> None:
         """Nothing is held."""

@@ -19,11 +19,14 @@ from ..graph.storage_plan import StoragePlan
 from ..target.cpu.errors import KernelArgumentError, MachineMemoryError, TargetError
 from ..target.cpu.kernel import BoundKernel, Kernel, working_room
 from ..target.cpu.machine import CpuTarget
+from ..target.cpu.machine_code import assembly_of
 from ..target.cpu.memory import aligned_empty
+from ..target.cpu.module import Module
 from ..target.cpu.pool import Pool
 from .caller_arrays import OutputArrays, accesses_of, address_of, direct_inputs, direct_outputs
 from .launch import Launch
 from .network_inputs import GraphNetwork, check_inputs
+from .readable import Texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +184,21 @@ class CpuNetwork(GraphNetwork):
                 self._pools.pop(threads).close()
                 self._bound.pop(threads, None)
                 self._places.pop(threads, None)
+
+    def texts(self) -> Texts:
+        """LLVM IR, and the assembly that LLVM makes of it for the target; each different kernel once."""
+        return {
+            **self.of_gpu,
+            "llvm": lambda: self._text("llvm", lambda module: module.text),
+            "asm": self._assembly,
+        }
+
+    def _assembly(self) -> str:
+        return self._text("asm", lambda module: module.text and assembly_of(module, self.target))
+
+    def _text(self, kind: str, text: Callable[[Module], str]) -> str:
+        names = {id(launch.kernel): launch.name for launch in reversed(self.launches)}
+        return self.text_of(kind, [(names[id(kernel)], text(kernel.module)) for kernel in self.kernels])
 
     def __enter__(self) -> CpuNetwork:
         return self

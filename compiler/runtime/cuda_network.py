@@ -25,6 +25,7 @@ from .cuda_device import Device, DeviceError, DeviceGraph, DeviceModule
 from .cuda_launches import DeviceCall, kernel_calls, shared_bytes_of
 from .cuda_memory import Places, fill_with_ones, host_slots, upload_constants
 from .network_inputs import GraphNetwork, check_inputs
+from .readable import Texts
 
 REPETITIONS = 10
 """Runs of one kernel between the events of a profile, so that their resolution does not count."""
@@ -155,6 +156,11 @@ class CudaNetwork(GraphNetwork):
         """Gives back its memory; it cannot run any more. More than once does nothing."""
         with self._lock:
             self._finalizer()
+
+    def texts(self) -> Texts:
+        """The text of the kernels in the language of the target: "cuda" or "opencl"."""
+        kind = self.target.described["kind"]
+        return {kind: lambda: self.text_of(kind, [(m.name, m.module.source) for m in self.code.modules])}
 
     def __enter__(self) -> Self:
         return self

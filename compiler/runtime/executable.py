@@ -55,6 +55,11 @@ class Executable(Protocol):
         """One inference: fresh arrays by the outputs' names. UserError for arrays that are not the inputs."""
         ...
 
+    def source(self, kind: str) -> str:
+        """The code that runs, as text: "instructions" of the accelerator, "llvm" (IR) or "asm" of a processor, "cuda"
+        (C++) or "opencl" (C) of a GPU. UserError, which names those that there are, for any other kind."""
+        ...
+
     def close(self) -> None:
         """Gives back what the executable holds."""
         ...

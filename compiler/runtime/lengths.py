@@ -18,6 +18,7 @@ from vdla.util.errors import UserError
 
 from ..graph.host import arrays_by_name
 from .executable import Arrays, AxisRange, Executable, Port
+from .readable import Readable, joined
 
 if TYPE_CHECKING:
     from .network_description import ConstantPool
@@ -69,7 +70,7 @@ class _Fit:
     cropped: tuple[tuple[str, _Place], ...]
 
 
-class LengthsExecutable:
+class LengthsExecutable(Readable):
     """Rungs, the last of which has the greatest length. `pads` are values of inputs behind their real tokens.
 
     `target` is what they were compiled for, as messages and files call it; `axes` are those of each input and output
@@ -234,6 +235,10 @@ class LengthsExecutable:
         for name, place in fit.cropped:
             results[name] = results[name][place]
         return results
+
+    def source(self, kind: str) -> str:
+        """That of each rung, in the order of their lengths."""
+        return joined(kind, [(f"length {r.length}", r.executable.source(kind)) for r in self.rungs])
 
     def close(self) -> None:
         """Closes the rungs."""

@@ -11,6 +11,7 @@ from ..graph.host import arrays_by_name
 from ..ir.expr import Buffer
 from ..target.cpu.errors import KernelArgumentError
 from .executable import Port
+from .readable import CompiledKernels
 
 
 def input_ports(graph: Graph) -> tuple[Port, ...]:
@@ -32,7 +33,7 @@ def _port(end: GraphInput | GraphOutput) -> Port:
     return Port(name=end.name, dtype=end.dtype.numpy, shape=end.shape)
 
 
-class GraphNetwork:
+class GraphNetwork(CompiledKernels):
     """A network that computes `graph`, as far as its ends go."""
 
     def __init__(self, graph: Graph) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from .executable import Arrays, Executable, Port
+from .readable import Readable
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReshapedExecutable:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ReshapedExecutable(Readable):
     """`inner` with arrays in the shapes of `inputs` and `outputs`."""
 
     inner: Executable
@@ -34,6 +35,10 @@ class ReshapedExecutable:
 
     def _fits(self, name: str, array: np.ndarray) -> bool:
         return any(port.name == name and port.shape == np.shape(array) for port in self.inputs)
+
+    def source(self, kind: str) -> str:
+        """As the one inside."""
+        return self.inner.source(kind)
 
     def close(self) -> None:
         """Closes the one inside."""

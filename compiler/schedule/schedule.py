@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any
 
 from vdla.util.errors import UserError
+from vdla.util.notebook_tables import html_text
 
 from ..ir.grid import AXES
+from ..ir.printer import format_node
 from ..ir.stmt import IntrinsicDeclaration, LoopKind, Program
 from . import annotate as annotations
 from . import box_copy as boxes
@@ -56,6 +58,13 @@ class Schedule:
     def trace(self) -> Trace:
         """What was done so far; `replay` does it again."""
         return tuple(self._steps)
+
+    def __repr__(self) -> str:
+        steps = "1 step" if len(self._steps) == 1 else f"{len(self._steps)} steps"
+        return f"<Schedule of {self._program.name}: {steps}>"
+
+    def _repr_html_(self) -> str:
+        return html_text(f"{self!r}\n\n{format_node(self._program)}")
 
     def split(self, loop: str, factor: int) -> tuple[str, str]:
         """See `loops.split`; returns the names of the outer and the inner loop."""

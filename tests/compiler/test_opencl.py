@@ -102,6 +102,7 @@ def test_expressions_without_a_schedule():
     data[0, 0] = np.nan
     with vdla.build(vdla.program_of(y), "opencl") as kernel:
         np.testing.assert_array_equal(kernel.run({"X": data})["Y"], np.maximum(data, 0) * 2)
+        assert "kernel __attribute__" in kernel.source("opencl")
 
 
 @settings(max_examples=1, phases=[Phase.generate], deadline=None)

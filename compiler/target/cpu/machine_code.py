@@ -46,6 +46,12 @@ def target_machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
     )
 
 
+def assembly_of(module: Module, target: CpuTarget) -> str:
+    """The assembly of a module, as LLVM writes it for a target."""
+    machine = target_machine(target, jit=False)
+    return machine.emit_assembly(optimise([module], machine, context=llvm.create_context()))
+
+
 def optimise(
     modules: Sequence[Module],
     machine: llvm.TargetMachine,

@@ -1,0 +1,110 @@
+"""What all executables say of themselves: a line, a table for notebooks, and the code that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
+
+from vdla.util.errors import UserError
+from vdla.util.notebook_tables import html_table
+
+if TYPE_CHECKING:
+    from .executable import Executable, Port
+
+Texts = Mapping[str, Callable[[], str]]
+"""Sources by kind, made when they are asked for."""
+
+
+class Readable:
+    """A part of executables. It says which `texts` it has."""
+
+    __slots__ = ()
+
+    def texts(self) -> Texts:
+        """The sources that this executable has, by kind."""
+        raise NotImplementedError
+
+    def source(self, kind: str) -> str:
+        """The code that runs, as text: "instructions" of the accelerator, "llvm" (IR) or "asm" of a processor, "cuda"
+        (C++) or "opencl" (C) of a GPU. UserError, which names those that there are, for any other kind."""
+        texts = self.texts()
+        if kind not in texts:
+            there = " and ".join(f'"{name}"' for name in texts) or "none"
+            raise UserError(f'{self._executable.name}: there is no source "{kind}" of it; there is {there}')
+        return texts[kind]()
+
+    @property
+    def _executable(self) -> Executable:
+        return cast("Executable", self)
+
+    def __repr__(self) -> str:
+        own = self._executable
+        ends = (", ".join(map(_port, ports)) for ports in (own.inputs, own.outputs))
+        return f"<{type(self).__name__} {own.name}: {' -> '.join(ends)}>"
+
+    def _repr_html_(self) -> str:
+        own = self._executable
+        rows = [
+            (what, port.name, str(port.dtype), _shape(port))
+            for what, ports in (("input", own.inputs), ("output", own.outputs))
+            for port in ports
+        ]
+        return html_table(f"{type(self).__name__} {own.name}", ("", "name", "type", "shape"), rows)
+
+
+def _port(port: Port) -> str:
+    return f"{port.name} {port.dtype} [{_shape(port)}]"
+
+
+def _shape(port: Port) -> str:
+    sizes = [str(size) for size in port.shape]
+    for item in port.ranges:
+        sizes[item.axis] = f"{item.least}:{item.most}"
+    return ", ".join(sizes)
+
+
+class CompiledKernels(Readable):
+    """Kernels of a processor or a GPU. `again` compiles once more what comes from the cache, whose files hold machine
+    code alone; `of_gpu` is the text of kernels that are emulated here, by the kind of their GPU."""
+
+    again: Callable[[], Executable] | None = None
+    of_gpu: Texts = MappingProxyType({})
+
+    def source(self, kind: str) -> str:
+        """See `Readable.source`. What comes from the cache is compiled again."""
+        if self.again is None:
+            return super().source(kind)
+        with self.again() as made:
+            return made.source(kind)
+
+    def text_of(self, kind: str, parts: Iterable[tuple[str, str]]) -> str:
+        """The texts of `parts` (name and text), each behind a line that names it. UserError where there is none."""
+        listed = list(parts)
+        if all(text for _, text in listed):
+            return joined(kind, listed)
+        raise UserError(
+            f"{self._executable.name}: comes from a file, which holds machine code alone; compile the model with "
+            f'vdla.compile for its source "{kind}"'
+        )
+
+
+_COMMENTS = {"llvm": ";", "asm": "#", "instructions": "#", "cuda": "//", "opencl": "//"}
+
+
+def joined(kind: str, parts: Iterable[tuple[str, str]]) -> str:
+    """Texts of a kind, each behind a comment with its name."""
+    return "\n".join(f"{_COMMENTS[kind]} {name}\n{text}" for name, text in parts)
+
+
+def texts_of_parts(parts: Iterable[tuple[str, Readable]]) -> Texts:
+    """The sources of something that is made of several executables: each kind that one of them has."""
+    listed = list(parts)
+
+    def text(kind: str) -> str:
+        return joined(kind, [(name, part.source(kind)) for name, part in listed if kind in part.texts()])
+
+    return {
+        kind: partial(text, kind) for kind in dict.fromkeys(k for _, part in listed for k in part.texts())
+    }

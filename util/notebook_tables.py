@@ -1,0 +1,28 @@
+"""Tables as HTML, which a notebook shows for a value that ends a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table with a heading; numbers stand to the right. All text is escaped."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    lines = ["".join(map(_cell, row)) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f'<td style="text-align:left">{escape(str(value))}</td>'
+    text = (
+        f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    )
+    return f'<td style="text-align:right">{text}</td>'
+
+
+def html_text(text: str) -> str:
+    """Text as it stands, in a font of equal widths."""
+    return f"<pre>{escape(text)}</pre>"
