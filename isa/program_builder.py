@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from .access import AccessError, Trace, accesses, advance, start_trace
 from .config import Config
+from .errors import EncodingError
 from .hazards import LastAccess, conflicts, record, start_access
 from .layout import FLAGS, TOKEN_QUEUES, Unit, encode, formats, names_of, unit_of
 from .program import Program, bare_program
@@ -84,7 +85,8 @@ def append(
     insist: bool = False,
     placed: Callable[[ProgramBuilder, Unit], None] = _nothing,
 ) -> bool:
-    """Place an instruction behind the tokens it needs; False, and nothing done, if it leaves a memory.
+    """Place an instruction behind the tokens it needs; False, and nothing done, if it leaves a memory, or a field of it
+    does not fit the encoding of the configuration.
 
     `placed` is called after each instruction that got a place (this one and those that only carry tokens) with its
     unit and may let it push tokens (`push`).
@@ -94,8 +96,9 @@ def append(
     complete |= dict.fromkeys(FLAGS, 0)
     unit = unit_of(name, complete)
     try:
+        encode(build.config, name, **complete)
         touched = accesses(build.trace, name, complete)
-    except AccessError:
+    except (AccessError, EncodingError):
         return False
     needed: dict[Unit, int] = {}
     for conflict in conflicts(build.last, unit, touched):

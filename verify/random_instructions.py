@@ -55,8 +55,8 @@ class Source:
     uops_at: int = 0
 
     def number(self, limit: int, low: int = 0) -> int:
-        """A random integer in low..limit, ends included."""
-        return int(self.rng.integers(low, limit + 1))
+        """A random integer in low..limit, ends included; `limit` where nothing lies between, as on small machines."""
+        return int(self.rng.integers(min(low, limit), limit + 1))
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
@@ -407,7 +407,7 @@ def register_values(source: Source, name: str) -> dict[str, int]:
             return {
                 "rows_minus_1": number(2),
                 "columns_minus_1": number(2),
-                "row_stride": number(9) if source.chance(0.8) else config.acc_depth - number(9, 1),
+                "row_stride": number(9) if source.chance(0.8) else max(0, config.acc_depth - number(9, 1)),
                 "column_stride": number(3),
                 "sum": number(1),
             }

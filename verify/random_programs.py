@@ -208,7 +208,7 @@ def random_program(
     rng = np.random.default_rng((seed, 2))
     image, regions = random_image(config, rng, far=rng.random() < _FAR)
     build = start_builder(config, image, uop)
-    uops_at = int(rng.integers(config.uop_depth - UOPS + 1)) if rng.random() < 0.7 else 0
+    uops_at = int(rng.integers(max(0, config.uop_depth - UOPS) + 1)) if rng.random() < 0.7 else 0
     source = Source(
         config=config, rng=rng, regions=regions, trace=build.trace, wide=rng.random() < _WIDE, uops_at=uops_at
     )
@@ -218,7 +218,8 @@ def random_program(
             if item.producer is unit and source.chance(0.1):
                 push(build, queue)
 
-    first = {"y_size": 1, "x_size": UOPS, "x_stride": UOPS, "dram_base": regions.uops // config.uop_bytes}
+    held = min(UOPS, config.uop_depth)
+    first = {"y_size": 1, "x_size": held, "x_stride": held, "dram_base": regions.uops // config.uop_bytes}
     append(build, "LOAD.UOP", first, placed=placed)
     if uops_at:
         append(build, "LOAD.UOP", first | {"sram_base": uops_at}, placed=placed)

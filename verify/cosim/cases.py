@@ -73,7 +73,8 @@ def _uop_memory(config: Config, scratchpads: Contents | None) -> NDArray[np.unsi
 def case(machine: Config, number: int, campaign: int) -> Case:
     """Case `number` of `machine` in the campaign of seed `campaign`.
 
-    The three timings alternate; of each three programs with one timing one is mutated compiler output; every second
+    The three timings alternate; of each three programs with one timing one is mutated compiler output,
+    where a network fits the machine; every second
     program starts from random registers and scratchpads; of four programs three run at a random place.
     """
     words = np.random.SeedSequence((campaign, zlib.crc32(machine.digest.encode()), number)).generate_state(3)
@@ -95,9 +96,8 @@ def launch(item: Case) -> Launch:
     """The program of a case and its initial state."""
     scratchpads = None if item.random_state is None else random_scratchpads(item.config, item.random_state)
     uop = _uop_memory(item.config, scratchpads)
-    if item.mutated:
-        program = mutated_program(item.config, item.seed, uop)
-    else:
+    program = mutated_program(item.config, item.seed, uop) if item.mutated else None
+    if program is None:
         program = random_program(item.config, item.seed, LENGTH, uop=uop)
     return Launch(program=program, scratchpads=scratchpads, random_state=item.random_state, place=item.place)
 

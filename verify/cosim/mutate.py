@@ -36,7 +36,6 @@ from vdla.isa.program_builder import (
     start_builder,
     steps,
 )
-from vdla.util.errors import UserError
 
 from .networks import GRAPHS, SOURCES, carried_over, compiled, filled_image
 
@@ -101,13 +100,18 @@ def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
     )
 
 
-def mutated_program(config: Config, seed: int, uop: NDArray[np.unsignedinteger] | None = None) -> Program:
-    """A window of a compiled network with one to eight mutations; `uop` is the micro-op memory at launch.
+def mutated_program(
+    config: Config, seed: int, uop: NDArray[np.unsignedinteger] | None = None
+) -> Program | None:
+    """A window of a compiled network with one to eight mutations; `uop` is the micro-op memory at launch. None where no
+    network fits the machine.
 
     Equal arguments give equal programs.
     """
     rng = np.random.default_rng((seed, 5))
     program = _pick(rng, config)
+    if program is None:
+        return None
     image = filled_image(program, rng)
     chosen = _window(rng, config, program)
     for _ in range(int(rng.integers(1, 9))):
@@ -116,17 +120,14 @@ def mutated_program(config: Config, seed: int, uop: NDArray[np.unsignedinteger] 
     return repair(config, [*chosen, ("FINISH", last)], image, uop)
 
 
-def _pick(rng: np.random.Generator, config: Config) -> Program:
-    """A compiled network that fits; the small graphs, which fit nearly all, more often. UserError if none fits."""
+def _pick(rng: np.random.Generator, config: Config) -> Program | None:
+    """A compiled network that fits; the small graphs, which fit nearly all, more often. None if none fits."""
     for _ in range(_TRIES):
         count = len(SOURCES) if rng.random() < 0.25 else len(GRAPHS)
         program = compiled(config, SOURCES[int(rng.integers(count))], int(rng.integers(1, 3)))
         if program is not None:
             return program
-    raise UserError(
-        f"configuration {config.name}: none of the networks that mutated programs are cut from fits it; make its "
-        "scratchpads or its parameter table larger"
-    )
+    return None
 
 
 def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
