@@ -54,10 +54,12 @@ $(VENV)/.made:
 
 # The development installation contains the other one; a newer pyproject.toml makes both again.
 $(VENV)/.installed-check: pyproject.toml | $(VENV)/.made
+	@echo "installing the Python packages that the demo needs into $(VENV) (a minute or two)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[check]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
+	@echo "installing the Python packages for development into $(VENV) (some minutes)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $(VENV)/.installed-check $@
 

@@ -110,8 +110,9 @@ def run_bench(
     testcase: str | Sequence[str] | None = None,
     environment: Mapping[str, str] | None = None,
     seed: int = 0,
-) -> None:
-    """Run the cocotb tests in the file `bench` (all, or those named in `testcase`) on the RTL of `config`.
+) -> tuple[str, ...]:
+    """Run the cocotb tests in the file `bench` (all, or those named in `testcase`) on the RTL of `config`; the names of
+    those that passed, which are all that ran.
 
     `results` is the folder for the log and the results file; `environment` is what the bench may read from os.environ;
     `seed` seeds Python's `random` in it. Raises BuildError when the simulation cannot be built, BenchFailed when a
@@ -145,10 +146,10 @@ def run_bench(
         stopped = stop
     finally:
         sys.path.remove(str(bench.resolve().parent))
-    _judge(bench.name, report, log, stopped)
+    return _judge(bench.name, report, log, stopped)
 
 
-def _judge(name: str, report: Path, log: Path, stopped: BaseException | None) -> None:
+def _judge(name: str, report: Path, log: Path, stopped: BaseException | None) -> tuple[str, ...]:
     cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     failed = [
         case.get("name", "?")
@@ -157,7 +158,7 @@ def _judge(name: str, report: Path, log: Path, stopped: BaseException | None) ->
     ]
     ran = [case for case in cases if case.find("skipped") is None]
     if ran and not failed and stopped is None:
-        return
+        return tuple([case.get("name", "?") for case in ran])
     what = (
         f"failed: {', '.join(failed)}"
         if failed

@@ -40,6 +40,7 @@ def test_the_example_runs(blocks: list[str], tmp_path: Path) -> None:
         log = (tmp_path / "results" / simulator / "bench.log").read_text()
         assert re.search(r"the ALU worked from cycle \d+ to \d+", log)
         assert "PASS=1 FAIL=0" in log
+        assert f"passed on {simulator}: eight_vectors_plus_five" in outcome.stdout
 
 
 @pytest.mark.system_tools("g++")
