@@ -173,21 +173,22 @@ def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.gen
         if name not in arrays:
             raise CheckError(f"{where}: input {name!r} is missing; the model expects {needs}")
         array = arrays[name]
-        # An axis of no elements holds one launch of none.
-        batch, length = (shape[0] or 1 if shape else 1 for shape in (item.shape, array.shape))
+        batch, length = (shape[0] if shape else 1 for shape in (item.shape, array.shape))
+        # A model whose batch has no elements takes one launch of none.
+        launches = length // batch if batch else int(not length)
         fits = array.ndim == len(item.shape) and array.shape[1:] == item.shape[1:]
-        if not fits or not length or length % batch:
+        if not fits or not launches or launches * batch != length:
             raise CheckError(
                 f"{where}: input {name!r} has shape {list(array.shape)}; the model expects {list(item.shape)}, "
                 f"or a multiple of {batch} on the first axis for several launches"
             )
         if array.dtype != np.dtype(item.dtype):
             raise CheckError(f"{where}: input {name!r} is {array.dtype}; convert it to {item.dtype}")
-        if length // batch > MOST_LAUNCHES:
+        if launches > MOST_LAUNCHES:
             raise CheckError(
-                f"{where}: input {name!r} is for {length // batch:,} launches; give {MOST_LAUNCHES:,} at most"
+                f"{where}: input {name!r} is for {launches:,} launches; give {MOST_LAUNCHES:,} at most"
             )
-        counts.add(length // batch)
+        counts.add(launches)
     if len(counts) > 1:
         raise CheckError(f"{where}: the inputs have different numbers of images; give each the same")
     return counts.pop() if counts else 1

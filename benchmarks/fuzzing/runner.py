@@ -23,7 +23,7 @@ from .outcome import Outcome
 
 LIMIT = 20.0
 """Seconds on the clock after which a case counts as hanging."""
-START = 300.0
+START = 1800.0
 """Seconds for a process to begin: numba may have to compile the simulator."""
 COMMAND = (sys.executable, "-m", "vdla.benchmarks.fuzzing.worker")
 _LAST = 6000

@@ -32,7 +32,7 @@ def _print_version(context: typer.Context, given: bool) -> None:
     if given and not context.resilient_parsing:
         from vdla import __version__
 
-        print(f"vdla {__version__}")
+        typer.echo(f"vdla {__version__}")
         raise typer.Exit(0)
 
 

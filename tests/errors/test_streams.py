@@ -50,6 +50,6 @@ def test_a_full_disk_for_temporary_files_costs_one_line(vdla, monkeypatch: pytes
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("vdla.codesign.cli.describe.hardware", refuse)
+    monkeypatch.setattr("vdla.codesign.report.hardware.hardware", refuse)
     message = vdla("config", "tiny").message()
     assert "No space left on device; make room there" in message and "TMPDIR" in message
