@@ -26,13 +26,18 @@ class MismatchError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Activity:
-    """Of `cycles` cycles: `toggles` and `ones` by net (int32); reads and writes of each memory, in their order."""
+    """Of `cycles` cycles: `toggles` and `ones` by net (int32); `reads` and `writes` of each memory, in their order.
+
+    A port that takes its address with the clock reads when it is enabled and its address or its memory is another than
+    when it read last; one that shows its word at once, when its address changes. A write of some bits of a word counts
+    as their share of a write.
+    """
 
     cycles: int
     toggles: NDArray[np.int32]
     ones: NDArray[np.int32]
     reads: NDArray[np.int64]
-    writes: NDArray[np.int64]
+    writes: NDArray[np.float64]
 
 
 class Simulation:
@@ -80,7 +85,7 @@ class Simulation:
             toggles=np.zeros(netlist.nets, np.int32),
             ones=np.zeros(netlist.nets, np.int32),
             reads=np.zeros(len(netlist.memories), np.int64),
-            writes=np.zeros(len(netlist.memories), np.int64),
+            writes=np.zeros(len(netlist.memories)),
         )
         gates = _Gates(
             netlist.tables,
@@ -160,7 +165,7 @@ class _Counts(NamedTuple):
     toggles: NDArray[np.int32]
     ones: NDArray[np.int32]
     reads: NDArray[np.int64]
-    writes: NDArray[np.int64]
+    writes: NDArray[np.float64]
 
 
 def _queue(netlist: Netlist) -> _Queue:
@@ -289,6 +294,12 @@ def _set(net, new, cycle, queue, state, counts):  # type: ignore[no-untyped-def]
 def _read(memories, state, counts):  # type: ignore[no-untyped-def]
     """What enabled ports show in the next cycle. An access counts if the port moves to another address or its
     memory was written: a port that is always enabled and stays where it is does not read."""
+    for p in range(len(memories.at_once)):
+        row = memories.at_once[p]
+        address = _address(state.values, memories.nets, row)
+        if address != row[_LAST]:
+            row[_LAST] = address
+            counts.reads[row[_MEMORY]] += 1
     at = 0
     for p in range(len(memories.reads)):
         row = memories.reads[p]
@@ -310,12 +321,12 @@ def _read(memories, state, counts):  # type: ignore[no-untyped-def]
 def _write(memories, state, counts):  # type: ignore[no-untyped-def]
     for p in range(len(memories.writes)):
         row = memories.writes[p]
-        enabled, before = False, -1
+        enabled, before, on = 0, -1, 0
         for k in range(row[_ENABLE], row[_ENABLE] + row[_SIZE]):
             net = memories.nets[k]
             if net != before:
-                enabled |= state.values[net] != 0
-                before = net
+                before, on = net, np.int64(state.values[net])
+            enabled += on
         if not enabled:
             continue
         memories.versions[row[_MEMORY]] += 1
@@ -325,7 +336,7 @@ def _write(memories, state, counts):  # type: ignore[no-untyped-def]
             for k in range(row[_SIZE]):
                 if state.values[memories.nets[enable + k]]:
                     memories.storage[start + k] = state.values[memories.nets[data + k]]
-        counts.writes[row[_MEMORY]] += 1
+        counts.writes[row[_MEMORY]] += enabled / row[_SIZE]
 
 
 @compiled()

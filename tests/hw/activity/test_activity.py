@@ -8,7 +8,7 @@ import pytest
 
 from vdla.hw.activity.expressions import parse_expression, truth_table
 from vdla.hw.activity.liberty import read_library
-from vdla.hw.activity.netlist import Netlist, flatten
+from vdla.hw.activity.netlist import MOST_INPUTS, MemoryBlock, Netlist, ReadPort, WritePort, flatten
 from vdla.hw.activity.power import CLOCK_SLEW, by_unit, electrical, energy_of
 from vdla.hw.activity.simulate import MismatchError, Simulation
 from vdla.hw.activity.timing_tool import PROGRAM, as_the_tool_counts, part_of, tool_power
@@ -91,6 +91,47 @@ def test_counts(netlist: Netlist) -> None:
     word = ports()["word"][:, 0].astype(int)
     assert activity.toggles[netlist.output_ports["word"][0]] == np.abs(np.diff(word)).sum() > 3
     assert activity.reads.tolist() == activity.writes.tolist() == [CYCLES]
+
+
+@pytest.mark.parametrize("clocked", [True, False])
+def test_a_write_of_half_a_word_is_half_a_write(clocked: bool) -> None:
+    """Two words of four bits in halves; the port reads where it was not, or where the clock takes it to a new word."""
+    names = ("address", "high", "low")
+    first = {name: 2 + place for place, name in enumerate(names)}
+    data, shown = np.arange(5, 9, dtype=np.int32), np.arange(9, 13, dtype=np.int32)
+    place = np.array([first["address"]], np.int32)
+    memory = MemoryBlock(
+        path="words", unit="top", words=2, width=4,
+        reads=(ReadPort(clocked=clocked, enable=1, address=place, data=shown),),
+        writes=(
+            WritePort(
+                enable=np.repeat([first["low"], first["high"]], 2).astype(np.int32), address=place, data=data
+            ),
+        ),
+    )  # fmt: skip
+    nothing, rows = np.zeros(0, np.int32), 0 if clocked else 4
+    inputs = np.zeros((1, MOST_INPUTS), np.int32)
+    inputs[0, 0] = -1
+    netlist = Netlist(
+        nets=13, kinds=(), kind=nothing, unit=nothing, units=("top",), pins=np.zeros((0, 1), np.int32), pin_names=(),
+        names=(), tables=np.zeros(min(rows, 1), np.uint64), inputs=inputs[: min(rows, 1)],
+        outputs=shown[: min(rows, 1)], state_tables=np.zeros(0, np.uint64),
+        state_inputs=np.zeros((0, MOST_INPUTS), np.int32), states=nothing, memories=(memory,),
+        input_ports={name: np.array([net], np.int32) for name, net in first.items()} | {"data": data},
+        output_ports={"word": shown},
+    )  # fmt: skip
+    given = {
+        "address": [0, 0, 0, 1, 1, 0],
+        "low": [1, 1, 0, 0, 0, 0],
+        "high": [1, 0, 0, 1, 0, 0],
+        "data": [15, 0, 0, 15, 0, 0],
+    }
+    activity = Simulation(netlist).run(
+        {name: np.array(row, np.uint8).reshape(-1, 1) for name, row in given.items()}
+    )
+    assert activity.writes.tolist() == [2.0]
+    # With the clock: the first word, after each of its two writes, the second, after its write, and the first again.
+    assert activity.reads.tolist() == [6 if clocked else 3]
 
 
 def test_runs_follow_each_other(netlist: Netlist) -> None:
