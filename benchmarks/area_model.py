@@ -4,8 +4,13 @@
 
 The machines are those of benchmarks/results/cell_areas_NAME.jsonl (`benchmarks/cell_areas.py`). Draws below HELD_OUT
 are fitted on; the interval is from training machines left out, and so is the choice between the structured model alone
-and XGBoost on what it leaves over. Draws from HELD_OUT on are predicted once. How many of so few are inside an interval
-is known to some 4% only, so the method of fit and interval is repeated on SPLITS random splits of all machines, too.
+and XGBoost on what it leaves over. Draws from HELD_OUT on are predicted once, and no fit may use them. How many of so
+few are inside an interval is known to some 4% only, so the method of fit and interval is repeated on SPLITS random
+splits of the training machines, too.
+
+Machines share modules: `seen_in_training` says which share of the logic of those predicted is in modules that a
+training machine has just so, and how many of their longest paths one has. How far synthesis by module is from that of a
+whole machine is in benchmarks/results/flat_synthesis.json (`benchmarks/flat_synthesis.py`).
 --write keeps the figures in benchmarks/results/area_model.json and the coefficients in
 codesign/technology/cell_model.json.
 """
@@ -20,12 +25,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from vdla.benchmarks.cell_areas import CHAINED, EXTENDED, FOLDING, HELD_OUT, ROWED, SWEEPING
+from vdla.benchmarks.cell_areas import CHAINED, EXTENDED, FOLDING, ROWED, SWEEPING
 from vdla.benchmarks.harness import area_fit as fit
 from vdla.benchmarks.harness.area_residual import left_out_with_trees
-from vdla.benchmarks.harness.area_rows import Synthesized, read_rows
+from vdla.benchmarks.harness.area_rows import HELD_OUT, Synthesized, read_rows
 from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance, write_results
 from vdla.codesign.technology.cell_model import CellModel
+from vdla.codesign.technology.memories import memories_of
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.hw.synthesis.cells.sram import Scale, memory_figures, scale_of
 from vdla.isa.config import Config, load_config
@@ -40,8 +46,9 @@ KINDS = {
     "that fold": range(HELD_OUT + FOLDING, 2 * HELD_OUT),
 }
 """Draws that models are judged on: those of all machines there are, and small ones with one thing in common."""
-SPLITS = 10
-"""Random splits of all machines that fit and interval are repeated on."""
+SPLITS, FITTED_OF = 10, 0.75
+"""Random splits of the training machines that fit and interval are repeated on, and the share of each kind of draw that
+is fitted on."""
 COEFFICIENTS = ROOT / "codesign" / "technology" / "cell_model.json"
 
 
@@ -62,8 +69,9 @@ def main() -> None:
         "training": len(training),
         "held_out": len(held),
         **chosen,
+        "seen_in_training": seen(training, held),
         **judged(model, held, scale),
-        "random_splits": split_anew(rows, head, scale),
+        "random_splits": split_anew(training, head, scale),
         "larger_than_fitted": beyond(training, head, scale),
         "vta": shares(model, load_config("vta")),
     }
@@ -106,17 +114,17 @@ def _with_intervals(
     )
 
 
-def split_anew(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """Mean error and coverage where all machines are split at random, as many of each kind of draw fitted on as are."""
-    kinds = [[row for row in rows if row.draw % HELD_OUT in _below(draws)] for draws in KINDS.values()]
+def split_anew(training: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
+    """Mean error and coverage where the training machines are split at random, and part of each kind is fitted on."""
+    kinds = [[row for row in training if row.draw in _below(draws)] for draws in KINDS.values()]
     found: list[dict[str, dict[str, float]]] = []
     for number in range(SPLITS):
         chance = random.Random(number)
-        training: list[Synthesized] = []
+        chosen: list[Synthesized] = []
         for own in kinds:
-            training += chance.sample(own, sum(row.draw < HELD_OUT for row in own))
-        model = _with_intervals(training, *fit.ratios_left_out(training, head, scale), head, scale)
-        found.append(_errors([_machine(model, row, scale) for row in rows if row not in training]))
+            chosen += chance.sample(own, round(FITTED_OF * len(own)))
+        model = _with_intervals(chosen, *fit.ratios_left_out(chosen, head, scale), head, scale)
+        found.append(_errors([_machine(model, row, scale) for row in training if row not in chosen]))
     return {"splits": SPLITS} | {
         name: {
             figure: round(statistics.mean(one[name][figure] for one in found), 5)
@@ -129,6 +137,35 @@ def split_anew(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scal
 def _below(draws: range) -> range:
     """The same kind's draws that models are fitted on."""
     return range(draws.start - HELD_OUT, draws.stop - HELD_OUT)
+
+
+def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[str, Any]:
+    """What the machines that models are judged on share with those that they are fitted on.
+
+    `logic_share`: of a machine's logic, the share in modules that a training machine has with the same area to 0.01
+    square micrometres; median, least and most over machines. `longest_paths`: how many machines' longest path ends in
+    the same place of a training machine after the same time to 0.1 ps.
+    """
+    known = {(module, _each(own)) for row in training for module, own in row.modules.items()}
+    paths = {(place, ns) for row in training for place, (ns, _) in row.ends.items()}
+    shares = [
+        sum(own[1] for module, own in row.modules.items() if (module, _each(own)) in known) / row.logic
+        for row in held
+    ]
+    longest = [max((ns, place) for place, (ns, _) in row.ends.items()) for row in held]
+    return {
+        "logic_share": {
+            "median": round(statistics.median(shares), 3),
+            "least": round(min(shares), 3),
+            "most": round(max(shares), 3),
+        },
+        "longest_paths": sum((place, ns) in paths for ns, place in longest),
+    }
+
+
+def _each(own: tuple[int, float]) -> float:
+    """Square micrometres of one instance."""
+    return round(own[1] / own[0], 2)
 
 
 def _mean_error(ratios: Sequence[float]) -> float:
@@ -150,7 +187,7 @@ def judged(model: CellModel, held: Sequence[Synthesized], scale: Scale) -> dict[
 
 def _errors(machines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for name in ("area", "logic", "clock"):
+    for name in ("area", "logic", "clock", "flip_flops"):
         errors = [abs(machine[f"{name}_error"]) for machine in machines]
         found[name] = {"mean_error": round(statistics.mean(errors), 5), "worst_error": round(max(errors), 5)}
     for name in ("area", "clock"):
@@ -166,6 +203,7 @@ def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]
         for count, words, width in own
     )
     measured, ours = row.logic + memory, model.predict(row.config)
+    registers = sum(model.flip_flops_by_module(row.config, memories_of(row.config)).values())
     area = 1e6 * sum(ours.area.values())
     logic = 1e6 * sum(ours.logic.values())
     area_ratio, path_ratio = measured / area, row.longest / ours.longest_ns
@@ -177,6 +215,7 @@ def _machine(model: CellModel, row: Synthesized, scale: Scale) -> dict[str, Any]
         "area_error": round(1 / area_ratio - 1, 5),
         "logic_error": round(logic / row.logic - 1, 5),
         "clock_error": round(path_ratio - 1, 5),
+        "flip_flops_error": round(registers / sum(row.flip_flops.values()) - 1, 5),
         "area_inside": ours.area_ends[0] <= area_ratio <= ours.area_ends[1],
         "clock_inside": ours.path_ends[0] <= path_ratio <= ours.path_ends[1],
         "slowest": ours.slowest,
@@ -225,6 +264,7 @@ def document(model: CellModel, head: Mapping[str, Any], training: Sequence[Synth
             "path": list(model.path_ends),
         },
         "areas": model.areas,
+        "registers": model.registers,
         "paths": model.paths,
         "units": model.units,
     }

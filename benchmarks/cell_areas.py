@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.area_rows import HELD_OUT
 from vdla.benchmarks.harness.results import RESULTS, ROOT, provenance
 from vdla.hw.synthesis.cells.area import area_by_module
 from vdla.hw.synthesis.cells.design import CellDesign, map_verilog
@@ -46,8 +47,8 @@ MOST_PRODUCTS, MOST_LANES, MOST_BANKED_LANES, MOST_ENABLED_BITS = 2048, 64, 128,
 times bus words of one (Yosys reads a memory's write enables one lane after the other)."""
 LEAVABLE = ("post", "patch", "depthwise")
 """Extensions that one machine in eight does without each of."""
-HELD_OUT, HELD_OUTS = 1000, 30
-"""The first draw that no model is fitted on, and how many there are."""
+HELD_OUTS = 30
+"""How many draws there are from HELD_OUT on, which no model is fitted on."""
 CHAINED, CHAINED_FITTED, CHAINED_HELD_OUT = 500, 8, 4
 """The first draw with a chain memory, and so many of them that models are fitted on, and judged on (from HELD_OUT +
 CHAINED on)."""

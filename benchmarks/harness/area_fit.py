@@ -20,11 +20,12 @@ from vdla.codesign.technology.cell_features import (
 )
 from vdla.codesign.technology.cell_model import CellModel, access_by_module
 from vdla.codesign.technology.memories import Memory, memories_of
+from vdla.codesign.technology.register_features import OWN_BITS, names_of, register_features
 from vdla.hw.synthesis.cells.sram import Scale
 from vdla.hw.synthesis.units import unit_of_path
 from vdla.isa.config import Config
 
-from .area_rows import Synthesized
+from .area_rows import HELD_OUT, Synthesized
 
 Costs = dict[str, dict[str, float]]
 _DIGITS = 6
@@ -64,6 +65,23 @@ def fit_areas(rows: Sequence[Synthesized]) -> Costs:
         }
         found[module] = {name: cost for name, cost in together.items() if cost > 0}
     return {module: found[module] for module in MODULES}
+
+
+def fit_registers(rows: Sequence[Synthesized]) -> Costs:
+    """Flip-flops of one module by feature, bits of its memories apart; a machine counts by its relative error."""
+    found: Costs = {}
+    for module in MODULES:
+        have = [row for row in rows if module in row.modules]
+        features = [{**_features(row, module), **register_features(row.config)} for row in have]
+        values = [
+            row.flip_flops[module] / row.modules[module][0] - one[OWN_BITS]
+            for row, one in zip(have, features, strict=True)
+        ]
+        counted = [place for place, value in enumerate(values) if value > 0]
+        found[module] = _fit(
+            [features[place] for place in counted], [values[place] for place in counted], names_of(module)
+        )
+    return found
 
 
 @lru_cache(maxsize=1 << 16)
@@ -106,12 +124,15 @@ def _least_squares(table: NDArray[np.float64]) -> list[float]:
 
 
 def fit(rows: Sequence[Synthesized], head: Mapping[str, Any], scale: Scale) -> CellModel:
-    """The model without intervals."""
+    """The model without intervals. Raises ValueError for a machine that is kept for judging."""
+    if any(row.is_reserved for row in rows):
+        raise ValueError(f"draws from {HELD_OUT} on are kept for judging and not fitted on")
     return CellModel(
         library=head["library"],
         node_nm=head["node_nm"],
         scale=scale,
         areas=fit_areas(rows),
+        registers=fit_registers(rows),
         paths=fit_paths(rows, scale),
         units={module: unit_of_path(module) for module in MODULES},
         logic_ends=(1.0, 1.0),

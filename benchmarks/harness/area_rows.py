@@ -11,20 +11,28 @@ from typing import Any
 
 from vdla.isa.config import Config, Memory
 
+HELD_OUT = 1000
+"""The first draw of `benchmarks/cell_areas.py` that is kept for judging: no model is fitted on it."""
 _NUMBER = re.compile(r"_\d+(?=\.|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Synthesized:
     """One machine. Of modules that are many alike, `modules` has how many there are and the area of all (square
-    micrometres, memory macros apart); `macros` by module are count, words and bits of a word; `ends` has by place the
-    nanoseconds and the start of the longest path there."""
+    micrometres, memory macros apart), `flip_flops` those of all; `macros` by module are count, words and bits of a
+    word; `ends` has by place the nanoseconds and the start of the longest path there."""
 
     draw: int
     config: Config
     modules: Mapping[str, tuple[int, float]]
+    flip_flops: Mapping[str, int]
     macros: Mapping[str, list[tuple[int, int, int]]]
     ends: Mapping[str, tuple[float, str]]
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether it is kept for judging."""
+        return self.draw >= HELD_OUT
 
     @property
     def logic(self) -> float:
@@ -53,13 +61,17 @@ def _row(row: Mapping[str, Any]) -> Synthesized:
     memory = Memory(**values.pop("memory"))
     config = Config(**{**values, "extensions": tuple(values["extensions"])}, memory=memory)
     modules: dict[str, tuple[int, float]] = {}
-    for path, (count, area, _) in row["modules"].items():
-        known = modules.get(module_name(path), (0, 0.0))
-        modules[module_name(path)] = (known[0] + count, known[1] + count * area)
+    flip_flops: dict[str, int] = {}
+    for path, (count, area, registers) in row["modules"].items():
+        name = module_name(path)
+        known = modules.get(name, (0, 0.0))
+        modules[name] = (known[0] + count, known[1] + count * area)
+        flip_flops[name] = flip_flops.get(name, 0) + count * registers
     return Synthesized(
         draw=row["draw"],
         config=config,
         modules=modules,
+        flip_flops=flip_flops,
         macros={
             # A line has the memories of one module, of which a machine may have several.
             path: [(n * row["modules"][path][0], words, width) for n, words, width, _, _ in own]

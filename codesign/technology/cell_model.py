@@ -20,6 +20,7 @@ from vdla.isa.config import Config
 
 from .cell_features import MODULES, OWN, PATHS, access_features, counts_of, features_of, own_features
 from .memories import Memory, memories_of
+from .register_features import OWN_BITS, register_features
 
 LEFT_OUT = "wires, clock tree, pads, scan and test, empty area between cells"
 """What neither synthesis nor this model has (`hw.synthesis.cells.report` says the same)."""
@@ -53,14 +54,16 @@ class CellFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellModel:
-    """Coefficients for one library: `areas` in square micrometres by module and feature, `paths` in nanoseconds by
-    place and feature. `units` has the unit of every module. `logic_ends` and `path_ends` are 90% intervals of measured
-    over predicted. `scale`: what the SRAM table, of 45 nm, is multiplied with. `machines`: how many it is fitted to."""
+    """Coefficients for one library: `areas` in square micrometres and `registers` in flip-flops by module and feature,
+    `paths` in nanoseconds by place and feature. `units` has the unit of every module. `logic_ends` and `path_ends` are
+    90% intervals of measured over predicted. `scale`: what the SRAM table, of 45 nm, is multiplied with. `machines`:
+    how many it is fitted to."""
 
     library: str
     node_nm: int
     scale: Scale
     areas: Costs
+    registers: Costs
     paths: Costs
     units: Mapping[str, str]
     logic_ends: tuple[float, float]
@@ -105,6 +108,20 @@ class CellModel:
             for module, costs in self.areas.items()
         }
 
+    def flip_flops_by_module(self, config: Config, memories: list[Memory]) -> dict[str, float]:
+        """The flip-flops of each kind of module, all of a kind together. Bits of a memory that is none of the macros
+        are one each."""
+        counts, features = counts_of(config), features_of(config) | register_features(config)
+        small = {memory.module for memory in memories if not memory.is_macro}
+        found: dict[str, float] = {}
+        for module, costs in self.registers.items():
+            own, bits = features, 0.0
+            if module in small or not OWN.isdisjoint(costs):
+                own = features | own_features(config, module, memories)
+                bits = own[OWN_BITS]
+            found[module] = counts[MODULES[module][0]] * (bits + _sum(costs, own))
+        return found
+
     def paths_by_place(self, config: Config, macros: list[Memory]) -> dict[str, float]:
         """Nanoseconds of the longest path to each place of `PATHS` that a machine has."""
         counts = counts_of(config)
@@ -148,6 +165,7 @@ def parse_cell_model(value: Mapping[str, Any]) -> CellModel:
         node_nm=int(value["node_nm"]),
         scale=Scale(**value["scale"]),
         areas=value["areas"],
+        registers=value["registers"],
         paths=value["paths"],
         units=value["units"],
         logic_ends=(logic[0], logic[1]),

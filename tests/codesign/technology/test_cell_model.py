@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 import vdla
-from vdla.benchmarks.cell_areas import HELD_OUT, draw
-from vdla.benchmarks.harness.area_rows import Synthesized, read_rows
-from vdla.benchmarks.harness.results import RESULTS
+from vdla.benchmarks.area_model import seen
+from vdla.benchmarks.cell_areas import draw
+from vdla.benchmarks.harness import area_fit
+from vdla.benchmarks.harness.area_rows import HELD_OUT, Synthesized, read_rows
+from vdla.benchmarks.harness.results import RESULTS, read_results
 from vdla.codesign.explore.evaluate import figures_of_machine, from_json, to_json
 from vdla.codesign.explore.metrics import METRICS
 from vdla.codesign.technology.area import basis, described
@@ -52,6 +54,34 @@ def test_machines_that_nothing_was_fitted_on_are_predicted(rows: list[Synthesize
         assert 1e6 * sum(found.logic.values()) == pytest.approx(row.logic, rel=0.05), row.draw
         assert found.longest_ns == pytest.approx(row.longest, rel=0.05), row.draw
         assert found.area_ends[0] < 1 < found.area_ends[1]
+
+
+def test_flip_flops_are_counted_module_by_module(rows: list[Synthesized]):
+    model, errors = shipped_cell_model(), list[float]()
+    for row in rows:
+        if row.is_reserved:
+            ours = sum(model.flip_flops_by_module(row.config, memories_of(row.config)).values())
+            errors.append(abs(ours / sum(row.flip_flops.values()) - 1))
+    assert max(errors) < 0.01 and sum(errors) / len(errors) < 0.002
+
+
+def test_reserved_machines_are_not_fitted_on(rows: list[Synthesized]):
+    scale, head = shipped_cell_model().scale, {"library": "", "node_nm": 0}
+    few = [row for row in rows if not row.is_reserved][:3]
+    area_fit.fit(few, head, scale)
+    with pytest.raises(ValueError, match="not fitted on"):
+        area_fit.fit([*few, rows[-1]], head, scale)
+
+
+def test_figures_say_what_training_had_seen(rows: list[Synthesized]):
+    training = [row for row in rows if not row.is_reserved]
+    held = [row for row in rows if row.is_reserved]
+    found = seen(training, held)
+    assert found == read_results("area_model")["seen_in_training"]
+    assert seen(held, held) == {
+        "logic_share": {"median": 1.0, "least": 1.0, "most": 1.0}, "longest_paths": len(held)
+    }  # fmt: skip
+    assert 0.8 < found["logic_share"]["median"] < 1
 
 
 def test_the_longest_path_is_that_of_the_slowest_unit():

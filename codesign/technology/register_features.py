@@ -1,0 +1,100 @@
+"""What the flip-flops of a machine's modules are counted by: bits of registers, from the configuration alone.
+
+Bits of memories that are too small to be macros are flip-flops, one each. The rest of a module grows with what its area
+grows with (`cell_features.MODULES`); where registers grow otherwise, `REGISTERS` says with what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from vdla.hw.synthesis.cells.memories import LEAST_MACRO_BITS
+from vdla.isa.config import Config
+from vdla.isa.timing import PATCH_WINDOW_BYTES
+
+from .cell_features import MEMORY_BITS, MODULES, log2
+
+OWN_BITS = MEMORY_BITS[0]
+"""Of `cell_features.own_features`: the bits of a module's memories that are flip-flops."""
+
+REGISTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "compute.pipeline.array": (
+            "one", "factor bits", "tile bits", "depthwise rows", "columns", "taps position bits", "taps lane bits",
+            "sweep lane bits", "sweep row bits",
+        ),
+        "compute.pipeline.array.array_row": ("one", "factor row bits"),
+        "compute.pipeline.array.array_row.array_column": ("column bits",),
+        "fetch": (
+            "one", "fetch log", "fetch depth", "whole instructions", "whole instructions, depth log",
+            "banked instruction bits",
+        ),
+        "load.patches": (
+            "one", "bus bits", "bus log", "row bits", "block_in", "input log", "window places", "ring is a macro",
+        ),
+        "store.pipeline": (
+            "one", "acc bits", "out bits", "half bits", "part bits", "later out bits", "first out bits", "passes",
+            "passes acc bits", "passes out bits", "passes log", "pass lane bits", "table", "table out bits", "rows",
+            "rows out bits", "rows pass lanes",
+        ),
+    }
+)  # fmt: skip
+"""By module what the registers of one of them grow with, where that is not what its area grows with."""
+
+
+def names_of(module: str) -> tuple[str, ...]:
+    """What the registers of a module grow with, bits of memories apart."""
+    names = REGISTERS.get(module, MODULES[module][1])
+    return tuple(name for name in names if name not in MEMORY_BITS)
+
+
+def register_features(config: Config) -> dict[str, float]:
+    """The quantities of `REGISTERS` that `cell_features.features_of` does not have."""
+    lanes, bus, size = config.batch * config.block_out, config.memory.bus_bytes, config.instruction_bytes
+    factor_bits = 9.0 if config.has("zero_points") else 8.0
+    depth, passes = config.fetch_buffer_depth, config.post_passes
+    whole = float(bus >= size)
+    banked = float(min(max(1, bus // size), depth) > 1)
+    spanned = (config.block_in + bus - 2) // bus + 1
+    bank_bits = (spanned - 1).bit_length()
+    ring_bits = max(bank_bits + 1, (2 * PATCH_WINDOW_BYTES // bus).bit_length() - 1)
+    return {
+        "factor bits": factor_bits * config.inp_bytes,
+        "factor row bits": factor_bits * config.block_in,
+        "columns": float(config.columns),
+        "column bits": float(_column_bits(config)),
+        "fetch depth": float(depth),
+        "whole instructions": whole,
+        "whole instructions, depth log": whole * log2(depth),
+        "banked instruction bits": banked * 8.0 * size,
+        # Every bank's address and whether it has the newest word; the bank of a vector's first word.
+        "window places": float((ring_bits - bank_bits + 1 << bank_bits) + bank_bits),
+        "ring is a macro": float(_patch_ring_bits(config) >= LEAST_MACRO_BITS),
+        "part bits": 32.0 * lanes / passes * (config.block_out > lanes // passes),
+        "later out bits": 8.0 * lanes * (1 - 1 / passes),
+        "first out bits": 8.0 * lanes / passes,
+        "passes": float(passes),
+    }
+
+
+def _column_bits(config: Config) -> int:
+    """Of a column: every product in each stage of the multipliers, every sum of the tree. Where the array folds, the
+    last levels have a sum for each fold."""
+    bits = 17 if config.has("zero_points") else 16
+    found, sums, pairs = (
+        config.block_in * bits * config.multiplier_stages,
+        config.block_in,
+        config.block_in // 2,
+    )
+    while pairs:
+        bits += 1
+        sums = pairs if pairs >= config.tile_parts else sums
+        found += sums * bits
+        pairs //= 2
+    return found
+
+
+def _patch_ring_bits(config: Config) -> int:
+    """Of the ring of vectors under way (`memories.memories_of`)."""
+    return 8 * (75 + (2 if config.batch <= 4 else 3) + 2 * config.block_in)
