@@ -1,13 +1,15 @@
-"""Energy by event, fitted to programs replayed on netlists, and held against programs that nothing was fitted on.
+"""Energy by event, fitted to programs replayed on netlists, and held against machines that nothing was fitted on.
 
-    python benchmarks/energy_model.py [--programs N] [--rows FILE] [--held-out] [--write]
+    python benchmarks/energy_model.py [--programs N] [--rows FILE] [--judge] [--write]
 
-Seeded programs (`verify.energy_programs`) run on the RTL of five small machines; the netlists in standard cells, mapped
-to the default library, do what the ports carried and are compared with the RTL in every cycle. N programs of each
-machine are fitted on; six others of each (VALIDATION) judge while features are chosen, and are fitted on at the end.
---held-out replays fifteen more of each (HELD_OUT), for the figures of the final model. FILE keeps the replays, a line
-each: those that it has are not made again. --write, which implies --held-out, keeps rows and figures in
-benchmarks/results/energy_model.json and coefficients in codesign/technology/event_energy.json.
+Seeded programs (`verify.energy_programs`) run on the RTL of small machines; the netlists in standard cells, mapped to
+the default library, do what the ports carried and are compared with the RTL in every cycle, and accesses of their
+memories are counted. N programs of each of `fitted_machines` are fitted on (`harness/energy_rows.py`), those that FILE
+has besides as well; each machine in turn is left out, which says how far the model is off on another one. --judge
+replays RESERVED programs of `judged_machines`, on which nothing is fitted, and says how many lie inside the interval of
+their whole energy. FILE keeps the replays, a line each: those that it has are not made again. --write, which
+implies --judge, keeps rows and figures in benchmarks/results/energy_model.json and coefficients in
+codesign/technology/event_energy.json.
 """
 
 from __future__ import annotations
@@ -15,23 +17,27 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from vdla.benchmarks.harness import energy_fit as fit
 from vdla.benchmarks.harness.energy_rows import (
-    HELD_OUT,
-    VALIDATION,
+    FITTED,
+    RESERVED,
     Replayed,
+    fitted_machines,
+    is_reserved,
+    judged_machines,
     machine_facts,
     machines,
     prepare,
     row_of,
 )
 from vdla.benchmarks.harness.results import ROOT, provenance, write_results
-from vdla.codesign.technology.event_energy import EventEnergy, parse_event_energy
+from vdla.codesign.technology.cell_model import shipped_cell_model
+from vdla.codesign.technology.event_energy import Spread
 from vdla.hw.activity.liberty import Library, read_library
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.hw.synthesis.cells.sram import scale_of
@@ -45,10 +51,12 @@ Rows = list[dict[str, Any]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=60)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--programs", type=int, default=18)
     parser.add_argument("--rows", type=Path)
-    parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--judge", action="store_true")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     known = machines()
@@ -58,16 +66,12 @@ def main() -> None:
     def prepared(name: str) -> Replayed:
         return prepare(known[name], lambda text: print(text, flush=True))
 
-    final = arguments.held_out or arguments.write
-    seeds = [*range(arguments.programs), *VALIDATION, *(HELD_OUT if final else ())]
-    rows, facts = gather(known, prepared, seeds, arguments.rows)
-    if not final:
-        fitted = [row for row in rows if row["seed"] not in VALIDATION]
-        costs = fit.fit_events(fitted, known)
-        print(json.dumps(_errors([row for row in rows if row["seed"] in VALIDATION], costs, known), indent=2))
-        return
+    wanted = dict.fromkeys(fitted_machines(), FITTED[: arguments.programs])
+    if arguments.judge or arguments.write:
+        wanted |= dict.fromkeys(judged_machines(), RESERVED)
+    rows, facts = gather(wanted, prepared, arguments.rows)
     figures, coefficients = evaluate(rows, facts, known, library)
-    print(json.dumps(figures, indent=2))
+    print(json.dumps({name: value for name, value in figures.items() if name != "programs"}, indent=2))
     if arguments.write:
         write_results("energy_model", {**figures, "machines": facts, "rows": rows}, compact=True)
         text = json.dumps({**coefficients, "written": provenance()}, indent=2)
@@ -75,9 +79,10 @@ def main() -> None:
 
 
 def gather(
-    known: Mapping[str, Config], prepared: Callable[[str], Replayed], seeds: Iterable[int], path: Path | None
+    wanted: Mapping[str, Sequence[int]], prepared: Callable[[str], Replayed], path: Path | None
 ) -> tuple[Rows, dict[str, Any]]:
-    """The rows of all programs, and the facts of machines; those in the file at `path` are taken, others are added."""
+    """The rows of the `wanted` programs by machine and of all others to be fitted on that the file at `path` has, and
+    the facts of machines; those in the file are taken, others are added."""
     text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
     have = [json.loads(line) for line in text.splitlines()]
     facts = {item["facts_of"]: item["facts"] for item in have if "facts_of" in item}
@@ -88,39 +93,41 @@ def gather(
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(item) + "\n")
 
-    for name in known:
+    rows: Rows = []
+    for name, seeds in wanted.items():
         if name not in facts:
             facts[name] = machine_facts(prepared(name))
             keep({"facts_of": name, "facts": facts[name]})
-    rows: Rows = []
-    for seed in seeds:
-        for name in known:
-            row = kept.get((name, seed))
-            if row is None:
-                try:
-                    row = row_of(prepared(name), seed)
-                except UserError as error:
-                    print(f"{name}, program {seed}: {error}", flush=True)
-                    continue
-                print(f"{name}, program {seed}: {row['events']['cycles']} cycles", flush=True)
-                keep(row)
-            rows.append(row)
-    return rows, facts
+        for seed in seeds:
+            if (name, seed) in kept:
+                continue
+            try:
+                row = row_of(prepared(name), seed)
+            except UserError as error:
+                print(f"{name}, program {seed}: {error}", flush=True)
+                continue
+            print(f"{name}, program {seed}: {row['events']['cycles']} cycles", flush=True)
+            keep(row)
+            kept[name, seed] = row
+        of_machine = [seed for machine, seed in kept if machine == name]
+        rows += [kept[name, seed] for seed in sorted(of_machine) if seed in seeds or seed in FITTED]
+    return rows, {name: facts[name] for name in wanted}
 
 
 def evaluate(
     rows: Rows, facts: Mapping[str, Any], known: Mapping[str, Config], library: Library
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Figures on the programs held out, and the coefficients."""
-    fitted = [row for row in rows if row["seed"] not in HELD_OUT]
-    held = [row for row in rows if row["seed"] in HELD_OUT]
-    costs = fit.fit_events(fitted, known)
-    ratios = fit.fold_ratios(fitted, known)
-    interval = fit.interval_of(ratios)
+    """Figures on machines left out of the fit and on those reserved, and the coefficients."""
+    fitted = [row for row in rows if not is_reserved(row)]
+    judged = [row for row in rows if is_reserved(row)]
     scale = scale_of(find_library())
+    clock = round(fit.clock_of(library), 6)
+    rest = fit.Rest(cells=shipped_cell_model(), clock=clock, scale=scale)
+    costs = fit.fit_events(fitted, known)
+    left_out = fit.left_out(fitted, known, rest)
+    spread = fit.spread_of(left_out)
     of_leakage = sum(own["leakage_nw"] for parts in facts.values() for own in parts.values())
     of_area = sum(own["um2"] for parts in facts.values() for own in parts.values())
-    areas = fit.fit_structure(fit.synthesized("logic_um2"))
     coefficients = {
         "library": library.name,
         "corner": library.corner,
@@ -128,39 +135,21 @@ def evaluate(
         "volts": library.volts,
         "nanometres": round(scale.node_nm),
         "sram_scale": {"area": scale.area, "delay": scale.delay, "energy": scale.energy},
+        "machines": list(dict.fromkeys(row["machine"] for row in fitted)),
         "events": costs,
-        "clock": round(fit.clock_of(library), 6),
-        "registers": fit.fit_structure(fit.synthesized("flip_flops")),
-        "leakage": {
-            part: {name: round(each * of_leakage / of_area, 4) for name, each in own.items()}
-            for part, own in areas.items()
-        },
-        "interval": [round(end, 4) for end in interval],
-        "interval_outside": [round(end, 4) for end in fit.interval_of(fit.machine_ratios(fitted, known))],
+        "clock": clock,
+        "leakage": round(of_leakage / of_area, 8),
+        "spread": {name: getattr(spread, name) for name in Spread.__slots__},
     }
-    model = parse_event_energy(coefficients)
-    programs = [_program(row, costs, known, model) for row in held]
-    inside = [interval[0] <= 1 / (1 + one["error"]) <= interval[1] for one in programs]
+    reserved = [fit.judge(row, costs, known, rest) for row in judged]
     figures = {
         "fitted": len(fitted),
-        "held_out": len(held),
-        **_errors(held, costs, known),
-        "mean_error_with_clock": _mean(abs(one["error_with_clock"]) for one in programs),
-        "clock_share": _mean(one["clock_pj"] / (one["clock_pj"] + one["data_pj"]) for one in programs),
-        "mean_error_constant_energy": _constant(fitted, held, known),
-        "inside_interval": round(sum(inside) / len(inside), 3),
-        "interval": coefficients["interval"],
-        "interval_outside": coefficients["interval_outside"],
-        "mean_error_in_folds": _mean(abs(1 / one - 1) for one in ratios),
-        "mean_error_machine_left_out": {
-            name: _errors(
-                [row for row in rows if row["machine"] == name],
-                fit.fit_events([row for row in fitted if row["machine"] != name], known),
-                known,
-            )["mean_error"]
-            for name in known
-        },
-        "programs": programs,
+        "spread": coefficients["spread"],
+        "left_out": _figures(left_out, spread),
+        **({"judged": _figures(reserved, spread)} if reserved else {}),
+        **({"mean_error_constant_energy": _constant(fitted, judged, known)} if reserved else {}),
+        "mean_error_by_part_of_data": _by_part(judged or fitted, costs, known),
+        "programs": [_program(one, spread) for one in reserved],
         "shares": _shares(rows),
     }
     return figures, coefficients
@@ -170,48 +159,85 @@ def _mean(values: Iterable[float]) -> float:
     return round(statistics.mean(values), 4)
 
 
-def _errors(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[str, Any]:
-    """Errors of data energy, clock pins left out; and by part, of the program's total."""
-    errors = [abs(1 / fit.ratio(row, costs, known) - 1) for row in rows]
-    parts = {}
-    for part in costs:
-        off = (abs(fit.predicted(row, costs, known)[part] - fit.measured(row)[part]) for row in rows)
-        parts[part] = _mean(one / sum(fit.measured(row).values()) for one, row in zip(off, rows, strict=True))
+def _figures(found: Sequence[fit.Judged], spread: Spread) -> dict[str, Any]:
+    """Mean errors of parts and of the whole, coverage of the whole, and shares of the whole; by machine as well."""
+
+    def errors(own: Sequence[fit.Judged], name: str) -> float:
+        return _mean(abs(getattr(one.predicted, name) / getattr(one.replayed, name) - 1) for one in own)
+
+    def inside(own: Sequence[fit.Judged]) -> int:
+        return sum(_is_inside(one, spread) for one in own)
+
+    names = dict.fromkeys(one.machine for one in found)
+    by_machine = {name: [one for one in found if one.machine == name] for name in names}
+    parts = ("data", "clock", "memories", "whole")
     return {
-        "mean_error": _mean(errors),
-        "median_error": round(statistics.median(errors), 4),
-        "largest_error": round(max(errors), 4),
-        "mean_error_by_part_of_total": parts,
+        "programs": len(found),
+        "mean_error": {name: errors(found, name) for name in parts},
+        "largest_error": round(max(abs(one.predicted.whole / one.replayed.whole - 1) for one in found), 4),
+        "shares": {
+            name: _mean(getattr(one.replayed, name) / one.replayed.whole for one in found)
+            for name in parts[:3]
+        },
+        "inside_interval": round(inside(found) / len(found), 3),
+        "mean_width": _mean(
+            (high - low) / one.predicted.whole for one in found for low, high in [fit.ends_of(one, spread)]
+        ),
+        "machines": {
+            name: {
+                "programs": len(own),
+                "inside": inside(own),
+                "mean_error": {part: errors(own, part) for part in parts},
+            }
+            for name, own in by_machine.items()
+        },
     }
 
 
-def _program(
-    row: dict[str, Any], costs: fit.Costs, known: Mapping[str, Config], model: EventEnergy
-) -> dict[str, Any]:
-    config, cycles = known[row["machine"]], row["events"]["cycles"]
-    data, clock = sum(fit.measured(row).values()), fit.measured_clock(row)
-    ours = sum(fit.predicted(row, costs, known).values())
-    clocks = sum(model.clocks(config, cycles).values())
+def _is_inside(one: fit.Judged, spread: Spread) -> bool:
+    low, high = fit.ends_of(one, spread)
+    return low <= one.replayed.whole <= high
+
+
+def _program(one: fit.Judged, spread: Spread) -> dict[str, Any]:
+    low, high = fit.ends_of(one, spread)
     return {
-        "machine": row["machine"],
-        "seed": row["seed"],
-        "cycles": cycles,
-        "data_pj": round(data),
-        "clock_pj": round(clock),
-        "error": round(ours / data - 1, 4),
-        "error_with_clock": round((ours + clocks) / (data + clock) - 1, 4),
+        "machine": one.machine,
+        "seed": one.seed,
+        "data_pj": round(one.replayed.data),
+        "clock_pj": round(one.replayed.clock),
+        "memories_pj": round(one.replayed.memories),
+        "predicted_pj": round(one.predicted.whole),
+        "low_pj": round(low),
+        "high_pj": round(high),
+        "inside": _is_inside(one, spread),
     }
 
 
-def _constant(fitted: Rows, held: Rows, known: Mapping[str, Config]) -> float:
-    """Mean error of the same model without the bits that change: every operation costs the same."""
+def _by_part(rows: Rows, costs: fit.Costs, known: Mapping[str, Config]) -> dict[str, float]:
+    """Mean errors of parts of the data's energy, each of the program's total of data."""
+    return {
+        part: _mean(
+            abs(fit.predicted(row, costs, known)[part] - fit.measured(row)[part])
+            / sum(fit.measured(row).values())
+            for row in rows
+        )
+        for part in costs
+    }
+
+
+def _constant(fitted: Rows, judged: Rows, known: Mapping[str, Config]) -> float:
+    """Mean error of the data's energy by a model without the bits that change: every operation costs the same."""
 
     def without(row: dict[str, Any]) -> dict[str, Any]:
         lanes = row["changes"]["loaded_lanes"]
         return {**row, "changes": dict.fromkeys(MEASURED, 0) | {"loaded_lanes": lanes}}
 
     costs = fit.fit_events([without(row) for row in fitted], known)
-    return _errors([without(row) for row in held], costs, known)["mean_error"]
+    return _mean(
+        abs(sum(fit.predicted(row, costs, known).values()) / sum(fit.measured(row).values()) - 1)
+        for row in map(without, judged)
+    )
 
 
 def _shares(rows: Rows) -> dict[str, dict[str, float]]:

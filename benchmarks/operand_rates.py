@@ -3,7 +3,8 @@
     python benchmarks/operand_rates.py MODEL [--machine NAME] [--share X] [--write]
 
 A network is compiled for a machine and run with its own weights on seeded inputs. Its rates are then held against
-other machines: the energy by rates beside that by each program's own operands. --write keeps the rates in
+other machines and the networks OTHERS: the energy by rates beside that by each program's own operands. What they are
+off by, root mean square, is the spread that intervals of energy have for them. --write keeps the rates in
 codesign/technology/operand_rates.json, the figures in benchmarks/results/operand_rates.json.
 """
 
@@ -12,13 +13,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vdla.benchmarks.harness.energy_rows import fitted_machines
 from vdla.benchmarks.harness.results import ROOT, provenance, write_results
+from vdla.codesign import models
 from vdla.codesign.explore.networks import Network, load_network
 from vdla.codesign.technology.event_energy import shipped_event_energy
 from vdla.codesign.technology.event_features import features_of
@@ -32,6 +37,10 @@ from vdla.sim.statistics import operand_statistics
 from vdla.util.whole_files import write_whole
 
 RATES = ROOT / "codesign" / "technology" / "operand_rates.json"
+SMALL = tuple(fitted_machines()[name] for name in ("tiny", "8x8", "4x4 bus 16"))
+"""Small machines that they are held against."""
+OTHERS = ("small_cnn", "mlp", "dqn")
+"""Shipped networks that the rates are held against."""
 
 
 def main() -> None:
@@ -43,16 +52,29 @@ def main() -> None:
     arguments = parser.parse_args()
     network, config = load_network(arguments.model), load_config(arguments.machine)
     events, changes = looked_at(config, network, arguments.share)
-    rates = OperandRates(network=network.name, machine=config.name, rates=rates_from(config, events, changes))
+    rates = OperandRates(
+        network=network.name, machine=config.name, rates=rates_from(config, events, changes), spread=0.0
+    )
+    small = [load_network(models.build(name).SerializeToString(), name=name) for name in OTHERS]
+    held = [beside(other, network, rates, arguments.share) for other in others(config)]
+    held += [beside(other, item, rates, 1.0) for item in small for other in (config, *others(config), *SMALL)]
+    # Of what the rates say, as intervals are.
+    spread = round(math.sqrt(statistics.mean((1 / (1 + one["error"]) - 1) ** 2 for one in held)), 4)
     figures = {
         "network": network.name,
         "machine": config.name,
         "energy": energy_of(config, events, changes),
-        "others": [beside(other, network, rates, arguments.share) for other in others(config)],
+        "others": held,
+        "spread": spread,
     }
     print(json.dumps({**figures, "rates": rates.rates}, indent=2))
     if arguments.write:
-        document = {"network": network.name, "machine": config.name, "rates": _rounded(rates.rates)}
+        document = {
+            "network": network.name,
+            "machine": config.name,
+            "spread": spread,
+            "rates": _rounded(rates.rates),
+        }
         write_whole(RATES, (json.dumps({**document, "written": provenance()}, indent=2) + "\n").encode())
         write_results("operand_rates", figures)
 
@@ -107,6 +129,7 @@ def beside(config: Config, network: Network, rates: OperandRates, share: float) 
     own = model.data(features_of(config, events, changes))
     by_rates = model.data(features_of(config, events, rates.changes(config, events)))
     return {
+        "network": network.name,
         "machine": config.name,
         "uj": round(sum(own.values()) / 1e6, 1),
         "error": round(sum(by_rates.values()) / sum(own.values()) - 1, 4),

@@ -1,30 +1,67 @@
-"""Coefficients of the energy model, by non-negative least squares on replayed programs."""
+"""Coefficients of the energy model, by non-negative least squares on replayed programs, and how far it is off."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
+from scipy.stats import t
 
-from vdla.codesign.technology.event_energy import STRUCTURE, structure_of
-from vdla.codesign.technology.event_features import FEATURES, GROUPS, features_of, part_of_path
+from vdla.codesign.technology.cell_model import CellModel
+from vdla.codesign.technology.event_energy import Spread
+from vdla.codesign.technology.event_features import FEATURES, features_of
 from vdla.codesign.technology.events import Events
+from vdla.codesign.technology.memories import memories_of
+from vdla.codesign.technology.memory_energy import accesses, macro_energy, memory_picojoules
 from vdla.hw.activity.liberty import Library
 from vdla.hw.activity.power import CLOCK_SLEW
+from vdla.hw.synthesis.cells.sram import Scale
 from vdla.isa.config import Config
-from vdla.isa.program import config_from_dict
 
-from .results import RESULTS
+from .energy_rows import is_reserved
 
 Row = Mapping[str, Any]
 Costs = Mapping[str, Mapping[str, float]]
-FOLDS = 10
 COVERAGE = 0.9
 _DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Picojoules of a program: of data that change, of clock pins, of memories."""
+
+    data: float
+    clock: float
+    memories: float
+
+    @property
+    def whole(self) -> float:
+        """All of it."""
+        return self.data + self.clock + self.memories
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A program as it was replayed and as it is predicted by a model that was not fitted on its machine."""
+
+    machine: str
+    seed: int
+    replayed: Parts
+    predicted: Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rest:
+    """What predictions need besides coefficients of events: the model of area, which counts flip-flops, picojoules of
+    the `clock` pin of one in a cycle, and the `scale` of memory macros."""
+
+    cells: CellModel
+    clock: float
+    scale: Scale
 
 
 def row_features(row: Row, machines: Mapping[str, Config]) -> dict[str, float]:
@@ -42,8 +79,23 @@ def measured_clock(row: Row) -> float:
     return sum(values[1] for values in row["picojoules"].values())
 
 
+def measured_memories(row: Row, scale: Scale) -> float:
+    """Picojoules of all macros, as often as the replay read and wrote them."""
+    total = 0.0
+    for name, (reads, writes) in row["memories"].items():
+        words, width = map(int, name.rpartition(" ")[2].split("x"))
+        figures = macro_energy(words, width, scale)
+        total += reads * figures.read_pj + writes * figures.write_pj
+    return total
+
+
 def fit_events(rows: Sequence[Row], machines: Mapping[str, Config]) -> dict[str, dict[str, float]]:
-    """Picojoules by part and feature. A program counts by its relative error, however long it is."""
+    """Picojoules by part and feature. A program counts by its relative error, however long it is.
+
+    Raises ValueError for a row that is kept for judging.
+    """
+    if any(is_reserved(row) for row in rows):
+        raise ValueError("machines and programs that are kept for judging are not fitted on")
     features = [row_features(row, machines) for row in rows]
     totals = np.array([sum(measured(row).values()) for row in rows])
     found: dict[str, dict[str, float]] = {}
@@ -61,42 +113,6 @@ def _solved(names: Sequence[str], table: Any, target: Any) -> dict[str, float]:
     return {name: float(f"{c:.{_DIGITS}g}") for name, c in zip(names, costs / scale, strict=True) if c > 0}
 
 
-def fit_structure(rows: Sequence[tuple[Config, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
-    """What machines have of something by part, from their structure; a machine counts by its relative error."""
-    table = np.array([[structure_of(config)[name] for name in STRUCTURE] for config, _ in rows])
-    found: dict[str, dict[str, float]] = {}
-    for part in GROUPS:
-        target = np.array([own.get(part, 0.0) for _, own in rows])
-        weight = 1 / np.maximum(target, 1e-3 * max(target.max(), 1.0))
-        found[part] = _solved(STRUCTURE, table * weight[:, None], target * weight)
-    return found
-
-
-def synthesized(key: str) -> list[tuple[Config, dict[str, float]]]:
-    """Machines of benchmarks/results/cell_areas_osu018_stdcells.jsonl with a column of their modules by part."""
-    lines = (RESULTS / "cell_areas_osu018_stdcells.jsonl").read_text(encoding="utf-8").splitlines()
-    head, *rows = (json.loads(line) for line in lines)
-    place = head["module_columns"].index(key)
-    found = []
-    for row in rows:
-        parts = dict.fromkeys(GROUPS, 0.0)
-        for path, own in row["modules"].items():
-            parts[part_of_path(_as_instance(path))] += own[0] * own[place]
-        found.append((config_from_dict(row["config"]), parts))
-    return found
-
-
-def _as_instance(path: str) -> str:
-    """A module of many alike under the name of its first instance."""
-    for module, instance in (
-        ("accumulator_lane", "lane"),
-        ("reduction_lane", "reduction"),
-        ("requantize_lane", "requantize"),
-    ):
-        path = path.replace(f".{module}", f".{instance}")
-    return path.replace(".stage_b_lane", ".stage_b")
-
-
 def clock_of(library: Library) -> float:
     """Picojoules that the clock pin of the smallest flip-flop costs in a cycle: its load twice, and its tables."""
     cell = min((c for c in library.cells.values() if c.register and c.refused is None), key=lambda c: c.area)
@@ -108,38 +124,72 @@ def clock_of(library: Library) -> float:
     return max(cell.capacitances[pin]) * library.volts**2 + inside / max(1, len(powers))
 
 
-def fold_ratios(rows: Sequence[Row], machines: Mapping[str, Config]) -> list[float]:
-    """Measured over predicted data energy, each program predicted from the other folds; a seed is in one fold."""
-    found: list[float] = []
-    for fold in range(FOLDS):
-        costs = fit_events([row for row in rows if row["seed"] % FOLDS != fold], machines)
-        found += [ratio(row, costs, machines) for row in rows if row["seed"] % FOLDS == fold]
-    return found
-
-
-def machine_ratios(rows: Sequence[Row], machines: Mapping[str, Config]) -> list[float]:
-    """The same, each machine's programs predicted from those of the other machines."""
-    found: list[float] = []
-    for name in dict.fromkeys(row["machine"] for row in rows):
-        costs = fit_events([row for row in rows if row["machine"] != name], machines)
-        found += [ratio(row, costs, machines) for row in rows if row["machine"] == name]
-    return found
-
-
-def interval_of(ratios: Iterable[float]) -> tuple[float, float]:
-    """The conformal interval of a ratio: of one more program, `COVERAGE` of the time, half of the rest on each side."""
-    ordered = sorted(ratios)
-    tail = (1 - COVERAGE) / 2
-    low = math.floor(tail * (len(ordered) + 1) + 1e-9)
-    return ordered[max(0, low - 1)], ordered[min(len(ordered) - 1, len(ordered) - low)]
-
-
 def predicted(row: Row, costs: Costs, machines: Mapping[str, Config]) -> dict[str, float]:
     """Picojoules of data by part."""
     features = row_features(row, machines)
     return {part: sum(c * features[name] for name, c in own.items()) for part, own in costs.items()}
 
 
-def ratio(row: Row, costs: Costs, machines: Mapping[str, Config]) -> float:
-    """Measured over predicted data energy of a program."""
-    return sum(measured(row).values()) / sum(predicted(row, costs, machines).values())
+def judge(row: Row, costs: Costs, machines: Mapping[str, Config], rest: Rest) -> Judged:
+    """A row beside its prediction."""
+    config, events = machines[row["machine"]], Events(**row["events"])
+    flip_flops = sum(rest.cells.flip_flops_by_module(config, memories_of(config)).values())
+    return Judged(
+        machine=row["machine"],
+        seed=row["seed"],
+        replayed=Parts(
+            data=sum(measured(row).values()),
+            clock=measured_clock(row),
+            memories=measured_memories(row, rest.scale),
+        ),
+        predicted=Parts(
+            data=sum(predicted(row, costs, machines).values()),
+            clock=flip_flops * rest.clock * events.cycles,
+            memories=sum(memory_picojoules(config, accesses(config, events), rest.scale).values()),
+        ),
+    )
+
+
+def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) -> list[Judged]:
+    """Every program whose memories' accesses were counted, each machine's predicted from the other machines."""
+    found: list[Judged] = []
+    for name in dict.fromkeys(row["machine"] for row in rows):
+        costs = fit_events([row for row in rows if row["machine"] != name], machines)
+        own = [row for row in rows if row["machine"] == name and "memories" in row]
+        found += [judge(row, costs, machines, rest) for row in own]
+    return found
+
+
+def spread_of(found: Sequence[Judged]) -> Spread:
+    """How far parts are off, root mean square, and how far the ends of `COVERAGE` reach as a multiple of
+    `Spread.deviation`; every machine counts as much, however many programs it has.
+
+    Programs of a machine are off alike, so a machine to come is one more of as few as there are: ends are those of
+    Student's t with a degree of freedom less than there are machines.
+    """
+    machines = dict.fromkeys(one.machine for one in found)
+    own = {name: sum(one.machine == name for one in found) for name in machines}
+
+    def root_mean_square(values: Iterable[float]) -> float:
+        pairs = zip(found, values, strict=True)
+        return math.sqrt(sum(value**2 / own[one.machine] for one, value in pairs) / len(own))
+
+    def off(name: str) -> float:
+        shares = (getattr(one.replayed, name) / getattr(one.predicted, name) - 1 for one in found)
+        return round(root_mean_square(shares), 5)
+
+    alone = Spread(data=off("data"), clock=off("clock"), memories=off("memories"), reach=0.0)
+    whole = root_mean_square(
+        (one.replayed.whole - one.predicted.whole)
+        / alone.deviation(one.predicted.data, one.predicted.clock, one.predicted.memories)
+        for one in found
+    )
+    ends = float(t.ppf((1 + COVERAGE) / 2, len(own) - 1)) * math.sqrt(1 + 1 / len(own))
+    return replace(alone, reach=round(whole * ends, 4))
+
+
+def ends_of(one: Judged, spread: Spread) -> tuple[float, float]:
+    """Picojoules, least and most, that the whole of a program is predicted to be."""
+    ours = one.predicted
+    off = spread.reach * spread.deviation(ours.data, ours.clock, ours.memories)
+    return ours.whole - off, ours.whole + off

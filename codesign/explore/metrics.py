@@ -105,9 +105,7 @@ METRICS: Mapping[str, Metric] = {
 """All metrics by name. Those of several networks are sums, each network as often as it weighs."""
 
 
-def intervals_of(
-    config: Config, figures: Figures, weights: Mapping[str, float]
-) -> dict[str, tuple[float, float]]:
+def intervals_of(figures: Figures, weights: Mapping[str, float]) -> dict[str, tuple[float, float]]:
     """By name of a metric the ends of its 90% interval, as factors of its value: of area and latency those of the
     machine, of energy that of the networks' weighted sum, of edp both together; none where nothing says one."""
     found = dict(figures.intervals)
@@ -117,7 +115,7 @@ def intervals_of(
     for name, run in figures.networks.items():
         for unit, value in run.energy.items():
             units[unit] = units.get(unit, 0.0) + weights[name] * value
-    low, high = energy_interval(config, units)
+    low, high = energy_interval(units)
     fast, slow = found.get("latency", (1.0, 1.0))
     return {**found, "energy": (low, high), "edp": (low * fast, high * slow)}
 

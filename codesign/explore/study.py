@@ -117,10 +117,8 @@ class Study:
         return metric.value(machine, figures, self.weights)
 
     def intervals(self, design: Design) -> dict[str, tuple[float, float]]:
-        """The 90% intervals of a design's metrics (`metrics.intervals_of`); none where it has no machine."""
-        if design.machine is None:
-            return {}
-        return intervals_of(design.machine, design.figures, self.weights)
+        """The 90% intervals of a design's metrics (`metrics.intervals_of`); none where it has no figures."""
+        return intervals_of(design.figures, self.weights)
 
     def design(self, number: int, point: Point, machine: Config | None, figures: Figures) -> Design:
         """A point with its figures."""

@@ -2,12 +2,14 @@
 
 A unit's energy is a sum over features: counts of events times the width that they have in the machine (lanes, products,
 bytes, bits that change). So one coefficient serves all machines. The clock pins of the flip-flops are no event: they
-cost what the library says, in every cycle, for as many flip-flops as a unit has by `REGISTERS`.
+cost what the library says, in every cycle, for as many flip-flops as the model of area counts module by module
+(`cell_model.CellModel.flip_flops_by_module`); leakage goes with its area of logic.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,52 +20,46 @@ from vdla.hw.synthesis.cells.nodes import node_text
 from vdla.hw.synthesis.cells.sram import Scale
 from vdla.isa.config import Config
 
-STRUCTURE = (
-    "one", "with post", "with patch", "products", "staged products", "folded sums", "weight bytes", "input bytes",
-    "lanes", "banked lanes", "post lanes", "bus bytes", "patch bus bytes",
-)  # fmt: skip
-"""What numbers of flip-flops and leakage grow with."""
+from .cell_model import shipped_cell_model
+from .event_features import part_of_module
+from .memories import memories_of
 
 
-def structure_of(config: Config) -> dict[str, float]:
-    """The values of `STRUCTURE`."""
-    lanes, bus = config.batch * config.block_out, config.memory.bus_bytes
-    post, patch, folds = config.has("post"), config.has("patch"), config.tile_parts
-    return {
-        "one": 1.0,
-        "with post": float(post),
-        "with patch": float(patch),
-        "products": float(config.multiplies_per_cycle),
-        "staged products": float(config.multiplies_per_cycle * config.multiplier_stages),
-        # Where a column's last levels have a sum for each fold: those that are not there without.
-        "folded sums": float(config.batch * config.columns * (folds * (folds.bit_length() - 1) - folds + 1)),
-        "weight bytes": float(config.wgt_bytes),
-        "input bytes": float(config.inp_bytes),
-        "lanes": float(lanes),
-        "banked lanes": float(lanes * config.acc_banks),
-        "post lanes": float(lanes // config.post_passes * post),
-        "bus bytes": float(bus),
-        "patch bus bytes": float(bus * patch),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How far replayed energy is from predicted energy, on machines that were left out of the fit.
+
+    Each part is off by a share of itself, root mean square: `data` of bits that change, `clock` pins, `memories`. Parts
+    are off by themselves, so the whole is off by the root of the sum of squares; as many times as `reach` says, it is
+    as far as the ends of 90% are from the prediction.
+    """
+
+    data: float
+    clock: float
+    memories: float
+    reach: float
+
+    def deviation(self, data: float, clock: float, memories: float, *, rates: float = 0.0) -> float:
+        """What the whole is off by, in the unit of the parts. `rates`: the share that data are off by in addition where
+        rates stand for operands (`operand_rates.OperandRates.spread`)."""
+        return math.hypot(self.data * data, rates * data, self.clock * clock, self.memories * memories)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EventEnergy:
-    """Coefficients, in picojoules: `events` by unit and feature, `clock` of a flip-flop in a cycle; flip-flops and
-    nanowatts of leakage by unit and structure. `interval`: what measured energy is to predicted, least and most in 90
-    of 100 programs; `interval_outside` the same on a machine that was left out of the fit. `library`, `volts`,
-    `nanometres` of what was measured; `sram_scale` takes memory macros there."""
+    """Coefficients: picojoules of `events` by unit and feature, of the `clock` pin of a flip-flop in a cycle;
+    `leakage`, nanowatts of a square micrometre of logic. `library`, `volts`, `nanometres` of what was measured;
+    `sram_scale` takes memory macros there. `machines`: those whose replays were fitted on."""
 
     library: str
     volts: float
     nanometres: float
     events: Mapping[str, Mapping[str, float]]
     clock: float
-    registers: Mapping[str, Mapping[str, float]]
-    leakage: Mapping[str, Mapping[str, float]]
-    interval: tuple[float, float]
-    interval_outside: tuple[float, float]
+    leakage: float
+    spread: Spread
     sram_scale: Scale
+    machines: tuple[str, ...]
 
     @property
     def node(self) -> str:
@@ -79,33 +75,36 @@ class EventEnergy:
 
     def clocks(self, config: Config, cycles: float) -> dict[str, float]:
         """Picojoules of clock pins by unit."""
-        counts = _structural(self.registers, config)
-        return {unit: count * self.clock * cycles for unit, count in counts.items()}
+        counts = shipped_cell_model().flip_flops_by_module(config, memories_of(config))
+        return {unit: count * self.clock * cycles for unit, count in _by_part(counts).items()}
 
     def leakages(self, config: Config, seconds: float) -> dict[str, float]:
-        """Picojoules of leakage by unit."""
-        return {unit: 1e3 * seconds * watts for unit, watts in _structural(self.leakage, config).items()}
+        """Picojoules of leakage of logic by unit."""
+        areas = shipped_cell_model().logic_by_module(config, memories_of(config))
+        return {unit: 1e3 * seconds * self.leakage * area for unit, area in _by_part(areas).items()}
 
 
-def _structural(costs: Mapping[str, Mapping[str, float]], config: Config) -> dict[str, float]:
-    values = structure_of(config)
-    return {unit: sum(cost * values[name] for name, cost in own.items()) for unit, own in costs.items()}
+def _by_part(modules: Mapping[str, float]) -> dict[str, float]:
+    """Sums over modules by part of `event_features.GROUPS`."""
+    found: dict[str, float] = {}
+    for module, value in modules.items():
+        part = part_of_module(module)
+        found[part] = found.get(part, 0.0) + value
+    return found
 
 
 def parse_event_energy(value: Mapping[str, Any]) -> EventEnergy:
     """The coefficients in a JSON document of `benchmarks/energy_model.py`."""
-    inside, outside = (tuple(map(float, value[name])) for name in ("interval", "interval_outside"))
     return EventEnergy(
         library=str(value["library"]),
         volts=float(value["volts"]),
         nanometres=float(value["nanometres"]),
         events=value["events"],
         clock=float(value["clock"]),
-        registers=value["registers"],
-        leakage=value["leakage"],
-        interval=(inside[0], inside[1]),
-        interval_outside=(outside[0], outside[1]),
+        leakage=float(value["leakage"]),
+        spread=Spread(**value["spread"]),
         sram_scale=Scale(**value["sram_scale"]),
+        machines=tuple(value["machines"]),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
 
 from vdla.isa.config import Config
 
@@ -73,6 +75,23 @@ def part_of_path(path: str) -> str:
         if any(not start or plain == start or plain.startswith(f"{start}.") for start in starts):
             return part
     raise AssertionError("the last part takes all")
+
+
+_INSTANCES: Mapping[str, str] = MappingProxyType(
+    {
+        "accumulator_lane": "lane",
+        "reduction_lane": "reduction",
+        "requantize_lane": "requantize",
+        "stage_b_lane": "stage_b",
+    }
+)
+"""Modules of many instances whose instances are called otherwise."""
+
+
+@cache
+def part_of_module(module: str) -> str:
+    """The part that a module of `cell_features.MODULES` ("compute.pipeline.accumulator_lane") belongs to."""
+    return part_of_path(".".join(_INSTANCES.get(name, name) for name in module.split(".")))
 
 
 def features_of(config: Config, events: Events, changes: Mapping[str, float]) -> dict[str, float]:

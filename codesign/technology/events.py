@@ -22,6 +22,9 @@ from ..report.traffic import register_fields
 MOVERS = ("load", "compute", "store", "written")
 """Who moves bytes: the units' loads, operands among the store unit's, and outputs."""
 
+HELD = ("uop", "inp", "wgt")
+"""Scratchpads that may be read again where they were read just before."""
+
 
 def _none() -> dict[str, int]:
     return dict.fromkeys(MOVERS, 0)
@@ -37,7 +40,8 @@ class Events:
 
     `issued` are instructions by unit, `settings` the store unit's CONFIG, `posts` STORE.POST; `runs` pieces of DRAM
     one behind the other by `MOVERS`; `busy` cycles of load and store unit. `kept_lanes` are lanes of accumulators that
-    an array which folds leaves as they are.
+    an array which folds leaves as they are. `held` are reads of micro-ops, input vectors and weight tiles from the
+    place that the operation before read, as far as they follow from instructions with a single micro-op.
     """
 
     cycles: int
@@ -61,6 +65,7 @@ class Events:
     runs: Mapping[str, int] = field(default_factory=_none)
     busy: Mapping[str, int] = field(default_factory=_none)
     kept_lanes: int = 0
+    held: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(HELD, 0))
 
     @property
     def vectors_read(self) -> int:
@@ -125,7 +130,30 @@ def count_events(
         runs=_runs(rows, of, words),
         busy={name: own.busy.get("busy", 0) for name, own in simulation.units.items() if name != "compute"},
         kept_lanes=config.batch * int((products * kept).sum()),
+        held=_held(rows, of(s.GEMM, s.DEPTHWISE, s.TAPS), alu),
     )
+
+
+def _held(rows: NDArray[np.int64], matrix: NDArray[np.intp], alu: NDArray[np.intp]) -> dict[str, int]:
+    """Operations of loops with one micro-op that read what the operation before them read."""
+
+    def stays(which: NDArray[np.intp], out: int, inner: int) -> int:
+        """How often the next operation's place is the last one's, the loops' steps being in these columns."""
+        single = which[rows[which, s.UOP_END] - rows[which, s.UOP_BGN] == 1]
+        outs, ins = np.maximum(rows[single, s.ITER_OUT], 0), rows[single, s.ITER_IN]
+        within = np.where(rows[single, inner] == 0, outs * np.maximum(ins - 1, 0), 0)
+        back = rows[single, out] == (ins - 1) * rows[single, inner]
+        return int(within.sum() + np.where(back & (ins > 0), np.maximum(outs - 1, 0), 0).sum())
+
+    def all_but_first(which: NDArray[np.intp]) -> int:
+        single = which[rows[which, s.UOP_END] - rows[which, s.UOP_BGN] == 1]
+        return int(np.maximum(rows[single, s.ITER_OUT] * rows[single, s.ITER_IN] - 1, 0).sum())
+
+    return {
+        "uop": all_but_first(matrix) + all_but_first(alu),
+        "inp": stays(matrix, s.SRC_OUT, s.SRC_IN),
+        "wgt": stays(matrix, s.WGT_OUT, s.WGT_IN),
+    }
 
 
 def _runs(

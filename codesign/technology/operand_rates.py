@@ -22,11 +22,14 @@ from .events import Events
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OperandRates:
-    """Changes a unit of each quantity's base, by `MEASURED`. `network` and `machine` they were measured on."""
+    """Changes a unit of each quantity's base, by `MEASURED`. `network` and `machine` they were measured on. `spread`:
+    what the data's energy by these rates is off by from that by the operands of other networks and machines, root mean
+    square."""
 
     network: str
     machine: str
     rates: Mapping[str, float]
+    spread: float
 
     def changes(self, config: Config, events: Events) -> dict[str, float]:
         """The bits that change in a launch with these events, as far as the rates hold for it."""
@@ -84,7 +87,12 @@ def rates_from(config: Config, events: Events, changes: Mapping[str, float]) -> 
 def parse_rates(value: Mapping[str, Any]) -> OperandRates:
     """The rates in a JSON document of `benchmarks/operand_rates.py`."""
     rates = {name: float(value["rates"][name]) for name in MEASURED}
-    return OperandRates(network=str(value["network"]), machine=str(value["machine"]), rates=rates)
+    return OperandRates(
+        network=str(value["network"]),
+        machine=str(value["machine"]),
+        rates=rates,
+        spread=float(value["spread"]),
+    )
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Energy of a program's logic on a machine, predicted from the simulator's events and the program's own integers."""
+"""Energy of a program on a machine, predicted from the simulator's events and the program's own integers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vdla.sim.statistics import operand_statistics
 from .event_energy import EventEnergy, shipped_event_energy
 from .event_features import features_of
 from .events import count_events
-from .modelled_energy import is_inside
+from .memory_energy import accesses, memory_picojoules
 
 LOOKED_AT = 20_000
 """Operations of the array whose inside is looked at, of larger programs a random part."""
@@ -20,26 +20,22 @@ LOOKED_AT = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Microjoules by part (`event_features.GROUPS`) in the library's node: of `data` that change, of `clock` pins,
-    which are never gated, and of `leakage`. `interval`, as factors, and `low` and `high`: where the sum of data is
-    in 90 of 100 programs like those that were fitted. Scratchpads, DRAM, wires, glitches, the clock tree and pads
-    are not in it."""
+    """Microjoules in the library's node: of `data` that change, of `clock` pins, which are never gated, and of
+    `leakage` by part (`event_features.GROUPS`), and of `memories` by unit (`memory_energy.UNITS`). `low` and `high`:
+    where all of it together is in 90 of 100 programs. DRAM, wires, glitches, the clock tree and pads are not in it."""
 
-    interval: tuple[float, float]
     cycles: int
     data: Mapping[str, float]
     clock: Mapping[str, float]
     leakage: Mapping[str, float]
+    memories: Mapping[str, float]
+    low: float
+    high: float
 
     @property
-    def low(self) -> float:
-        """Microjoules of data, the least."""
-        return sum(self.data.values()) * self.interval[0]
-
-    @property
-    def high(self) -> float:
-        """Microjoules of data, the most."""
-        return sum(self.data.values()) * self.interval[1]
+    def whole(self) -> float:
+        """Microjoules of all."""
+        return sum(sum(part.values()) for part in (self.data, self.clock, self.leakage, self.memories))
 
 
 def predict_energy(
@@ -58,13 +54,19 @@ def predict_energy(
     changes = operand_statistics(config, program.instructions, program.image, share=share).changes
     seconds = simulation.cycles / config.clock_hertz
 
-    def micro(picojoules: Mapping[str, float]) -> dict[str, float]:
-        return {unit: value / 1e6 for unit, value in picojoules.items()}
-
+    found = {
+        "data": model.data(features_of(config, events, changes)),
+        "clock": model.clocks(config, simulation.cycles),
+        "leakage": model.leakages(config, seconds),
+        "memories": memory_picojoules(config, accesses(config, events), model.sram_scale),
+    }
+    parts = {name: {unit: value / 1e6 for unit, value in own.items()} for name, own in found.items()}
+    data, clock, leakage, memories = (sum(own.values()) for own in parts.values())
+    whole = data + clock + leakage + memories
+    reach = model.spread.reach * model.spread.deviation(data, clock, memories)
     return Prediction(
-        interval=model.interval if is_inside(config) else model.interval_outside,
         cycles=simulation.cycles,
-        data=micro(model.data(features_of(config, events, changes))),
-        clock=micro(model.clocks(config, simulation.cycles)),
-        leakage=micro(model.leakages(config, seconds)),
+        low=whole - reach,
+        high=whole + reach,
+        **parts,
     )

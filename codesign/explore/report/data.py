@@ -305,10 +305,7 @@ def _figure(metric: Metric, entry: Entry, weights: Mapping[str, float]) -> float
 def _intervals(entries: Sequence[Entry], weights: Mapping[str, float]) -> dict[str, Any]:
     """Ends of the intervals of metrics that have some, as columns."""
     found: dict[str, Any] = {"low": {}, "high": {}}
-    intervals = [
-        {} if entry.machine is None else intervals_of(entry.machine, entry.figures, weights)
-        for entry in entries
-    ]
+    intervals = [intervals_of(entry.figures, weights) for entry in entries]
     for metric in METRICS.values():
         if not any(metric.name in item for item in intervals):
             continue

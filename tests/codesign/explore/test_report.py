@@ -235,8 +235,8 @@ def test_figures_do_not_depend_on_weights(model: Path):
     assert figures == evaluate(machine, [replace(item, weight=1.0) for item in networks], components)
     assert "energy" not in to_json(figures)["intervals"]
     only = {name: replace(figures, networks={name: figures.networks[name]}) for name in "ab"}
-    alone = [intervals_of(machine, item, {name: 1.0})["energy"] for name, item in only.items()]
-    both = intervals_of(machine, figures, {"a": 1e-9, "b": 1.0})["energy"]
+    alone = [intervals_of(item, {name: 1.0})["energy"] for name, item in only.items()]
+    both = intervals_of(figures, {"a": 1e-9, "b": 1.0})["energy"]
     assert both == pytest.approx(alone[1]) and alone[0] != pytest.approx(alone[1], rel=1e-6)
 
 

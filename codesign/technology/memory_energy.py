@@ -1,0 +1,107 @@
+"""Energy of a machine's memories in a launch: how often each macro is read and written, times what CACTI says of it.
+
+Macros are those of `memories.memories_of`; a smaller memory is flip-flops, which the energy of events has. Whole words
+are read and written; a port that stays where it read last reads nothing. What no event counts is left out: the window
+and the jobs of LOAD.PATCH, owners of bursts, entries of statistics of rows. Replays of netlists
+(`benchmarks/energy_model.py`) count the accesses of every macro, and how far these sums are off is in the interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from vdla.hw.synthesis.cells.sram import MacroFigures, Scale, memory_figures
+from vdla.isa.config import Config
+
+from .events import Events
+from .memories import Memory, memories_of
+
+Accesses = Mapping[str, tuple[float, float]]
+"""By module reads and writes of all its memories of one width together."""
+
+UNITS: Mapping[str, str] = {
+    "compute": "uop scratchpad",
+    "inp": "inp scratchpad",
+    "wgt": "wgt scratchpad",
+    "compute.accumulators": "acc scratchpad",
+    "chain": "chain memory",
+    "store": "parameter table",
+    "store.tables.table_lane": "look-up tables",
+    "store.pipeline.row_lane": "look-up tables",
+}
+"""By module the unit of the memories' energy; those of all other modules are FIFOs and queues."""
+QUEUES = "FIFOs and queues"
+
+
+def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
+    """How often the memories of each module are read and written in a launch with these events."""
+    bus, read = config.memory.bus_bytes, events.read
+    matrix = events.gemm + events.depthwise + events.taps
+    operations = matrix + events.alu
+    # Lanes that an array which folds leaves as they are: their bits are not driven.
+    kept = events.kept_lanes / (config.batch * config.block_out)
+    inp_word = config.inp_bytes * (config.position_inputs if config.has("taps") else 1)
+    through_bus = events.stored - events.chained
+    loaded, computed = (read["inp"] + read["wgt"]) / bus, (read["uop"] + read["acc"]) / bus
+    operands = (read["par"] + read["operand"]) / bus
+    held = events.held
+    # TAPS reads four vectors at a time.
+    vectors = events.vectors_read * (1 - held["inp"] / max(1, matrix))
+    issued = {unit: float(count) for unit, count in events.issued.items()}
+    found = {
+        "inp": (vectors, read["inp"] / inp_word),
+        "wgt": (matrix - held["wgt"], read["wgt"] / config.wgt_bytes),
+        # Reads of the chain memory are counted with those of the input scratchpad.
+        "chain": (0.0, events.chained * config.out_bytes / config.chain_word_bytes),
+        "compute": (operations - held["uop"], read["uop"] / config.uop_bytes),
+        # int8 becomes int32 on its way in: a lane is a byte or four on the bus, and no count says which.
+        "compute.accumulators": (
+            operations - events.overwriting + events.two + events.window_reads,
+            operations + read["acc"] / config.acc_bytes - kept,
+        ),
+        "fetch": (sum(issued.values()), sum(issued.values())),
+        **{f"fetch.{unit}_queue": (count, count) for unit, count in issued.items() if unit in _QUEUED},
+        "load.fifo": (loaded, loaded),
+        "load.element_jobs": (issued["load"], issued["load"]),
+        "compute.loader.fifo": (computed, computed),
+        "store.operands": (operands, operands),
+        "store.writer": (through_bus, through_bus),
+        # Biases and scales have a memory each.
+        "store": (2.0 * events.stored, 2.0 * read["par"] / config.par_bytes),
+        "store.pipeline": (events.combined, events.combined),
+        # Every lane reads a word of its copy in each pass, whether what it finds is taken or not.
+        "store.tables.table_lane": (events.stored * config.out_bytes, 0.0),
+    }
+    return {module: (float(reads), float(writes)) for module, (reads, writes) in found.items()}
+
+
+_QUEUED = ("load", "compute", "store")
+
+
+def memory_picojoules(config: Config, counts: Accesses, scale: Scale) -> dict[str, float]:
+    """Picojoules by unit of UNITS and QUEUES. Of several memories of one width in a module, each takes the share of the
+    accesses that it has of the words."""
+    found: dict[str, float] = {}
+    macros = [memory for memory in memories_of(config) if memory.is_macro]
+    for memory in macros:
+        reads, writes = counts.get(memory.module, (0.0, 0.0))
+        if not reads and not writes:
+            continue
+        alike = [m for m in macros if (m.module, m.width) == (memory.module, memory.width)]
+        share = _words(memory) / sum(map(_words, alike))
+        figures = macro_energy(memory.words, memory.width, scale)
+        unit = UNITS.get(memory.module, QUEUES)
+        energy = share * (reads * figures.read_pj + writes * figures.write_pj)
+        found[unit] = found.get(unit, 0.0) + energy
+    return found
+
+
+def _words(memory: Memory) -> int:
+    return memory.count * memory.words
+
+
+@lru_cache(maxsize=4096)
+def macro_energy(words: int, width: int, scale: Scale) -> MacroFigures:
+    """The figures of a macro of `words` of `width` bits with a read and a write port."""
+    return memory_figures(words, width, scale)
