@@ -82,8 +82,8 @@ EXPLORATION = Table(
             ),
         ),
         Row(
-            "area and clock by model against synthesis: mean error; inside the 90% interval; the same over random "
-            "splits of all machines",
+            "area and clock by model against synthesis by module: mean error; inside the 90% interval; the same over "
+            "random splits of the training machines",
             "{0:.2%}, {1:.3%}; {2}, {3}; {4}, {5}",
             (
                 at("area_model", "area", "mean_error"),
@@ -95,16 +95,44 @@ EXPLORATION = Table(
             ),
         ),
         Row(
-            "energy by model against replayed switching, clock pins apart, with them: mean error; inside the interval",
-            "{0:.1%}, {1:.1%}; {2}",
+            "of these machines, the share of logic in modules that training machines have just so (median); longest "
+            "paths that one has, machines",
+            "{0}; {1}, {2}",
             (
-                at("energy_model", "mean_error"),
-                at("energy_model", "mean_error_with_clock"),
-                _share("energy_model", "inside_interval"),
+                _share("area_model", "seen_in_training", "logic_share", "median"),
+                at("area_model", "seen_in_training", "longest_paths"),
+                at("area_model", "held_out"),
             ),
         ),
         Row(
-            "the same with one energy for each operation, whatever its operands: mean error",
+            "whole machines flattened and mapped in one piece against synthesis by module: logic, longest path; mean "
+            "error of the model against these: logic, path; machines",
+            "{0:+.1%}, {1:+.1%}; {2:.1%}, {3:.1%}; {4}",
+            (
+                at("flat_synthesis", "flattened_over_by_module", "logic"),
+                at("flat_synthesis", "flattened_over_by_module", "path"),
+                at("flat_synthesis", "mean_error_of_model", "logic"),
+                at("flat_synthesis", "mean_error_of_model", "path"),
+                at("flat_synthesis", "machines", then=len),
+            ),
+        ),
+        Row(
+            "energy by model against replayed switching, machines that nothing was fitted on, programs: mean error of "
+            "data that change, clock pins, memories, all of it; all of it inside the 90% interval, whose mean width",
+            "{0}, {1}: {2:.1%}, {3:.2%}, {4:.0%}, {5:.1%}; {6}, {7:.1%}",
+            (
+                at("energy_model", "judged", "machines", then=len),
+                at("energy_model", "judged", "programs"),
+                *(
+                    at("energy_model", "judged", "mean_error", part)
+                    for part in ("data", "clock", "memories", "whole")
+                ),
+                _share("energy_model", "judged", "inside_interval"),
+                at("energy_model", "judged", "mean_width"),
+            ),
+        ),
+        Row(
+            "data that change with one energy for each operation, whatever its operands: mean error",
             "{0:.0%}",
             (at("energy_model", "mean_error_constant_energy"),),
         ),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from vdla.isa.config import Config
@@ -22,7 +22,15 @@ from ..tools import Report
 from .liberty import Liberty, buffer_pins
 from .mapping import Instance, MappedText, Net, map_modules
 from .memories import OUTPUTS, Macro
-from .modules import CanonicalModule, Module, bottom_up, canonical, instance_counts, split_modules
+from .modules import (
+    CanonicalModule,
+    Module,
+    bottom_up,
+    canonical,
+    instance_counts,
+    split_modules,
+    whole,
+)
 
 CLOCK = "clk"
 """The clock's port of every module: it gets no buffers, a clock tree is made with the layout."""
@@ -103,6 +111,16 @@ def map_verilog(verilog: str, library: Liberty, *, top: str, report: Report) -> 
     return CellDesign(
         top=top, library=library, modules=done, macros=macros, counts=instance_counts(top, modules)
     )
+
+
+def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> CellDesign:
+    """The same with all modules made one before they are mapped, so that a step sees the logic of a neighbour: what
+    `map_verilog` gives up for doing every module once. Takes many times as long, and nothing of it is shared."""
+    text = whole(top, verilog)
+    mapped = map_modules({top: text}, library, flatten=True, report=report)[top]
+    alone = replace(split_modules(verilog)[top], instances={})
+    module = _Assembly(alone, text, mapped, library, {}, mapped.macros).module()
+    return CellDesign(top=top, library=library, modules={top: module}, macros=mapped.macros, counts={top: 1})
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from ..tools import Report, ToolError, ToolFailure, run_tool, tool_version
 from .liberty import Liberty
 from .memories import LEAST_MACRO_BITS, PORTS, Macro
 from .modules import OWN_NAME, CanonicalModule
-from .worker import AFTER_MEMORIES, BEFORE_MEMORIES, STEP
+from .worker import AFTER_MEMORIES, BEFORE_MEMORIES, FLATTEN, STEP
 
 PACKAGE: Final = "pyosys"
 """What maps: Yosys as a library, by its name on PyPI."""
@@ -71,35 +71,37 @@ class MappedText:
 
 
 def map_modules(
-    modules: Mapping[str, CanonicalModule], library: Liberty, *, report: Report
+    modules: Mapping[str, CanonicalModule], library: Liberty, *, flatten: bool = False, report: Report
 ) -> dict[str, MappedText]:
     """Every one of `modules` in cells of `library`, by the keys of `modules`.
 
-    Modules of equal text are mapped once. Raises ToolError and NetlistError.
+    Modules of equal text are mapped once. With `flatten`, the texts hold the modules inside as well, which become part
+    of theirs. Raises ToolError and NetlistError.
     """
     names = {module.key: name for name, module in modules.items()}
     found: dict[str, MappedText] = {}
     missing: dict[str, CanonicalModule] = {}
     for key, name in names.items():
-        entry = _entry(modules[name], library)
+        entry = _entry(modules[name], library, flatten)
         kept = cache.load(entry, _SUMMARY)
         if kept is None:
             missing[name] = modules[name]
         else:
             found[key] = _unpacked(kept, entry)
-    found |= _map_missing(missing, library, report)
+    found |= _map_missing(missing, library, flatten, report)
     return {name: found[module.key] for name, module in modules.items()}
 
 
-def _entry(module: CanonicalModule, library: Liberty) -> str:
-    steps = "\n".join([*BEFORE_MEMORIES, *AFTER_MEMORIES, library.constraints()])
+def _entry(module: CanonicalModule, library: Liberty, flatten: bool) -> str:
+    between = FLATTEN if flatten else ()
+    steps = "\n".join([*BEFORE_MEMORIES, *between, *AFTER_MEMORIES, library.constraints()])
     return cache.key(
         "cells-2", module.text, steps, str(LEAST_MACRO_BITS), library.digest, tool_version(PACKAGE)
     )
 
 
 def _map_missing(
-    modules: Mapping[str, CanonicalModule], library: Liberty, report: Report
+    modules: Mapping[str, CanonicalModule], library: Liberty, flatten: bool, report: Report
 ) -> dict[str, MappedText]:
     if not modules:
         return {}
@@ -120,6 +122,7 @@ def _map_missing(
                     "source": f"{module.key}.v",
                     "netlist": f"{module.key}.json",
                     "macros": f"{module.key}.macros",
+                    "flatten": flatten,
                 }
                 for name, module in modules.items()
             ],
@@ -129,7 +132,7 @@ def _map_missing(
 
         def collect(before: int) -> None:
             for module in order[len(found) : before]:
-                found[module.key] = _collected(module, work, library)
+                found[module.key] = _collected(module, work, library, flatten)
 
         def step(line: str) -> str | None:
             match = re.match(rf"{STEP} ((\d+) of .*)", line)
@@ -148,7 +151,7 @@ def _map_missing(
     return found
 
 
-def _collected(module: CanonicalModule, work: Path, library: Liberty) -> MappedText:
+def _collected(module: CanonicalModule, work: Path, library: Liberty, flatten: bool) -> MappedText:
     """What the worker wrote for `module`, kept in the cache from now on."""
     try:
         text = (work / f"{module.key}.json").read_text(encoding="utf-8")
@@ -158,7 +161,7 @@ def _collected(module: CanonicalModule, work: Path, library: Liberty) -> MappedT
     netlist = json.loads(text)["modules"][OWN_NAME]
     macros = {name: Macro(**fields) for name, fields in parameters.items()}
     instances = [_instance(name, cell, macros) for name, cell in netlist["cells"].items()]
-    entry = _entry(module, library)
+    entry = _entry(module, library, flatten)
     cells = json.dumps([[item.name, item.kind, item.pins] for item in instances])
     cache.save(entry, _CELLS, cells.encode())
     summary = _summary(

@@ -133,6 +133,19 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
     return CanonicalModule(text="\n".join([stubs, text, ""]), numbers=tuple(numbers), children=children)
 
 
+def whole(top: str, verilog: str) -> CanonicalModule:
+    """Generated Verilog whose modules are to become one, as one text in the form of `canonical`; its numbers stay."""
+    modules = split_modules(verilog)
+
+    def placed(found: re.Match[str]) -> str:
+        return f"{found[1]}{OWN_NAME}" if _plain(found[2]) == top else found[0]
+
+    texts = (re.sub(r"^(module )(\\\S+ |\w+)", placed, module.text) for module in modules.values())
+    text = ZERO_LOOP.sub("", _TICK.sub("tick", _NOTES.sub("", "\n".join(texts))))
+    most = max((int(number) for number in _NUMBER.findall(text)), default=-1)
+    return CanonicalModule(text=text, numbers=tuple(map(str, range(most + 1))), children=())
+
+
 def _stub(name: str, module: Module) -> str:
     ports = "\n".join(
         f"  {'input' if port.inward else 'output'} [{port.width - 1}:0] {written(port.name)};"

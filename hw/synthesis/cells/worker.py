@@ -1,8 +1,9 @@
 """What runs Yosys on modules one after the other, in a process of its own: `python -m vdla.hw.synthesis.cells.worker`.
 
-Its only argument is a JSON file: the Liberty file, ABC's constraints and a list of jobs, each the Verilog of a module
-and where its mapped netlist goes, as Yosys' JSON. Memories of `macro_bits` and more become instances of black boxes,
-whose parameters are in a JSON file beside the netlist; smaller ones become flip-flops.
+Its only argument is a JSON file: the Liberty file, ABC's constraints and a list of jobs, each the Verilog of a module,
+whether modules inside it are to become part of it (`flatten`), and where its mapped netlist goes, as Yosys' JSON.
+Memories of `macro_bits` and more become instances of black boxes, whose parameters are in a JSON file beside the
+netlist; smaller ones become flip-flops.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ BEFORE_MEMORIES: Final = (
     "memory_share -nosat",
     "memory_collect",
 )
+FLATTEN: Final = ("flatten", "opt_clean", "opt_expr", "opt_clean", "opt -fast")
+"""Steps in between where a job is a whole design that is to be one module."""
 AFTER_MEMORIES: Final = (
     "memory_map",
     "opt -fast",
@@ -51,7 +54,7 @@ AFTER_MEMORIES: Final = (
     "setundef -zero",
     "opt_clean -purge",
 )
-"""Yosys' steps. Nothing is flattened: a module is mapped as it stands, and what it contains is a black box. With
+"""Yosys' steps. A module is mapped as it stands, and what it contains is a black box, unless a job says `flatten`. With
 constraints, ABC puts buffers behind whatever drives more than it can."""
 
 
@@ -69,7 +72,7 @@ def main(path: str) -> None:
             libyosys.run_pass(command, design)
 
         run(f"read_verilog {job['source']}")
-        for command in BEFORE_MEMORIES:
+        for command in (*BEFORE_MEMORIES, *(FLATTEN if job["flatten"] else ())):
             run(command)
         macros = _macros(run, job["netlist"], jobs["macro_bits"])
         for command in AFTER_MEMORIES:

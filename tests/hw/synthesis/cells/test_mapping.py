@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from vdla.hw.synthesis.cells import mapping
-from vdla.hw.synthesis.cells.design import map_verilog
+from vdla.hw.synthesis.cells.area import area_by_module
+from vdla.hw.synthesis.cells.design import map_flat, map_verilog
 from vdla.hw.synthesis.cells.libraries import find_library
 from vdla.hw.synthesis.cells.modules import canonical, instance_counts, split_modules
 from vdla.hw.synthesis.cells.netlist import netlist
@@ -41,6 +42,18 @@ def test_registers_and_memories(design):
     assert design.cells["DFF"] == 16
     assert [(macro.words, macro.width, macro.clocked) for macro in design.macros.values()] == [(64, 32, True)]
     assert design.modules["sample"].kinds["memory_64x32_r1w1_a6"] == 1
+
+
+def test_a_whole_design_becomes_one_module(design):
+    flat = map_flat(SAMPLE, find_library(HERE / "small.lib"), top="sample", report=lambda text: None)
+    assert set(flat.modules) == {"sample"} and flat.counts == {"sample": 1}
+    assert flat.cells["DFF"] == design.cells["DFF"] == 16
+    assert flat.macros == design.macros and flat.modules["sample"].kinds["memory_64x32_r1w1_a6"] == 1
+    # Each is kept under its own name.
+    again = map_verilog(SAMPLE, find_library(HERE / "small.lib"), top="sample", report=lambda text: None)
+    assert len(again.modules) == 3 and again.cells == design.cells
+    (own,) = [area.logic for _, area in area_by_module(flat).values()]
+    assert own <= sum(count * area.logic for count, area in area_by_module(design).values())
 
 
 def test_a_net_that_drives_too_much_gets_buffers(design):
