@@ -1,16 +1,21 @@
-"""Executes the notebooks of this folder and writes them with their outputs.
+"""Executes the notebooks of this folder and writes those that print something else than they show.
 
-    python notebooks/run_notebooks.py [NAME ...]
+    python notebooks/run_notebooks.py [NAME ...] [--all]
 
 A notebook has one cell tagged "parameters"; a test executes it with other values, as papermill would: they go into a
-cell of their own behind it. What is written holds no times, versions or paths of the machine beyond what cells print.
+cell of their own behind it. Cells tagged "measured" print times of this machine, or what its kernels are: their words
+and numbers are not compared, all others are, integers exactly. What is written holds no times, versions or paths of
+the machine beyond what cells print. With --all every notebook is written: on a quiet machine, since two of them
+measure.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,11 +23,12 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+from vdla.benchmarks.harness.shown import fits
 from vdla.util.whole_files import write_whole
 
 FOLDER = Path(__file__).parent
 LARGEST_BYTES = 300_000
-SECONDS_A_CELL = 600
+SECONDS_A_CELL = 3600
 
 
 class NotebookError(Exception):
@@ -64,11 +70,43 @@ def _inject(path: Path, notebook: NotebookNode, parameters: Mapping[str, object]
     raise NotebookError(f"{path.name} has no cell tagged parameters")
 
 
+def differences(shown: NotebookNode, ran: NotebookNode) -> list[str]:
+    """Cells that show something else in `shown` than they printed in `ran`, each as a text for a person."""
+    if shown.metadata.get("sources") != _sources(ran):
+        return ["the outputs are of other cells"]
+    return [
+        f"cell {number} shows\n{before}\nand prints\n{after}"
+        for number, (cell, other) in enumerate(zip(shown.cells, ran.cells, strict=True))
+        for before, after in [(_outputs(cell), _outputs(other))]
+        if not fits(before, after)
+    ]
+
+
+def _sources(notebook: NotebookNode) -> str:
+    """SHA-256 of all cells, which a notebook keeps with its outputs: whoever changes a cell has to run it again."""
+    return hashlib.sha256("\0".join(cell.source for cell in notebook.cells).encode()).hexdigest()
+
+
+def _outputs(cell: NotebookNode) -> str:
+    """What a cell prints, a line for each picture; of one that measures only the kinds of its outputs."""
+    texts = []
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        if "image/png" in data:
+            texts.append("a picture")
+        elif "measured" in cell.metadata.get("tags", []):
+            texts.append(output.output_type)
+        else:
+            texts.append(output.get("text") or data.get("text/markdown") or data.get("text/plain", ""))
+    return "\n".join(texts)
+
+
 def written(notebook: NotebookNode) -> bytes:
     """The notebook's file: without what changes from machine to machine. NotebookError for one unfit to be kept."""
     notebook.metadata = NotebookNode(
         kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
         language_info={"name": "python"},
+        sources=_sources(notebook),
     )
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number:02d}"
@@ -89,14 +127,20 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="*", help="without .ipynb; all, unless told")
     there = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
-    names = parser.parse_args().names or there
+    parser.add_argument("--all", action="store_true", help="write those that show the same, too")
+    options = parser.parse_args()
+    names = options.names or there
     if unknown := [name for name in names if name not in there]:
         parser.error(f"there is no notebook {unknown[0]}; there are {', '.join(there)}")
     for name in names:
         path = FOLDER / f"{name}.ipynb"
-        content = written(execute(path))
-        write_whole(path, content)
-        print(f"{path.name}: {len(content):,} bytes", flush=True)
+        began = time.monotonic()
+        ran = execute(path)
+        changed = options.all or bool(differences(nbformat.read(path, as_version=4), ran))
+        if changed:
+            write_whole(path, written(ran))
+        verdict = "written" if changed else "shows what it prints"
+        print(f"{path.name}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

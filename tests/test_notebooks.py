@@ -1,4 +1,4 @@
-"""Every notebook runs from first cell to last on small parameters; what is committed comes from the full run."""
+"""Every notebook runs from first cell to last, and shows what it prints; long ones on small parameters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import nbformat
 import pytest
 from campaign import representatives
 from nbformat import NotebookNode
-from run_notebooks import FOLDER, NotebookError, execute, written
+from run_notebooks import FOLDER, NotebookError, differences, execute, written
 
-# What differs from the committed run: networks and repetitions, not the way through the notebook.
 SMALL = {
     "accelerator_and_cpu": {"MODEL": "small_cnn", "REPEAT": 3},
     "exploration": {
@@ -22,27 +21,22 @@ SMALL = {
         "WORKERS": 1,
     },
     "fusion": {"NETWORKS": ("dqn",), "LARGE_BATCH": 2, "ROUNDS": 1},
-    "latency_hiding": {
-        "MODEL": "small_cnn",
-        "CONFIGURATIONS": ("osdi18",),
-        "READ_LATENCIES": (60,),
-        "BUS_BYTES": (16,),
-    },
-    "one_convolution": {"HEIGHT": 4, "PROCESSOR": "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3"},
     "tuning": {
         "LAYERS": ("C5", "C12"),
-        "PROCESSOR_LAYERS": ("C2",),
+        "SEARCHES": ("evolution", "random+first", "random"),
+        "SEEDS": 2,
+        "TRIALS": 16,
         "SAMPLED": ("C5",),
         "POINTS": 8,
         "DRAWS": 4096,
-        "AGAIN": ("C5",),
-        "AGAIN_TRIALS": 16,
-        "NETWORK": "small_cnn",
+        "NETWORK": "mlp",
         "NETWORK_TRIALS": 4,
     },
 }
-"""By the notebook's name."""
+"""Networks and repetitions of `make test`, not another way through the notebook, by the notebook's name."""
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+SHORT = [name for name in NAMES if name not in SMALL]
+"""Those that run whole in `make test`; the others do in campaigns."""
 
 
 def kept(name: str) -> NotebookNode:
@@ -55,17 +49,38 @@ def pictures(notebook: NotebookNode) -> int:
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
-@pytest.mark.parametrize(
-    "name",
-    representatives(NAMES, 0, always=["accelerator_and_cpu", "latency_hiding"]),
-)
-def test_notebook_runs(name: str) -> None:
-    notebook = execute(FOLDER / f"{name}.ipynb", SMALL[name])
-    # A cell that fails raises; these are the results that a cell could leave out.
+def check(notebook: NotebookNode, name: str) -> None:
+    """A cell that fails raises; these are the results that a cell could leave out, and what no cell may print."""
     assert pictures(notebook) == pictures(kept(name)) > 0
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             assert output.get("name") != "stderr", output["text"]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_notebook_runs(name: str) -> None:
+    check(execute(FOLDER / f"{name}.ipynb", SMALL[name]), name)
+
+
+@pytest.mark.parametrize("name", representatives(NAMES, 0, always=SHORT))
+def test_notebook_shows_what_it_prints(name: str) -> None:
+    notebook = execute(FOLDER / f"{name}.ipynb")
+    check(notebook, name)
+    assert differences(kept(name), notebook) == [], f"run: python notebooks/run_notebooks.py {name}"
+
+
+def test_differences_are_those_of_cells_that_do_not_measure() -> None:
+    def notebook(cycles: int, times: str, source: str = "x") -> NotebookNode:
+        cells = [nbformat.v4.new_code_cell(source) for _ in range(2)]
+        cells[0].outputs = [nbformat.v4.new_output("stream", text=f"{cycles:,} cycles\n")]
+        cells[1].outputs = [nbformat.v4.new_output("stream", text=times)]
+        cells[1].metadata["tags"] = ["measured"]
+        return nbformat.reads(written(nbformat.v4.new_notebook(cells=cells)).decode(), as_version=4)
+
+    assert differences(notebook(7_219_099, "1.2 s"), notebook(7_219_099, "3.4 s, so the core wins")) == []
+    [found] = differences(notebook(7_221_967, "1.2 s"), notebook(7_219_099, "1.2 s"))
+    assert found.startswith("cell 0 shows\n7,221,967 cycles")
+    assert differences(notebook(1, ""), notebook(1, "", "y")) == ["the outputs are of other cells"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -56,7 +56,7 @@ def _starting(document: Document, prefix: str) -> list[Any]:
 
 
 ACCELERATOR = Table(
-    note="Thread CPU time, medians of 5. Milliseconds at the accelerator's clock are at an assumed clock.",
+    note="Thread CPU time, medians of 5.",
     rows=(
         outputs_row(
             "resnet18 outputs", "ResNet-18 outputs against ONNX Runtime, 8 inputs, `vta` and `osdi18`"

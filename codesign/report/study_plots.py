@@ -207,8 +207,9 @@ def shares_png(
     known: Mapping[str, float],
     marks: Mapping[str, Mapping[str, float]],
     columns: int = 2,
+    over: str = "best known",
 ) -> bytes:
-    """A panel a layer: how many of its random legal points cost at most so much, over the best `known`.
+    """A panel a layer: how many of its random legal points cost at most so much, over the cost `known`, named `over`.
 
     `costs` are float64 [points] by layer, inf where a point failed; `marks` name, by layer, costs that get lines.
     """
@@ -231,7 +232,7 @@ def shares_png(
         axes.set_ylim(0, 102)
         axes.grid(True, color=GRID, linewidth=0.8)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:g}"))
-    _name_axes(figure, panels, columns, "points that cost no more, %", across="cost / best known")
+    _name_axes(figure, panels, columns, "points that cost no more, %", across=f"cost / {over}")
     return small_png(figure)
 
 

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tutorials import FOLDER, TutorialError, blocks, differences, fits, rewritten, run_page
+from tutorials import FOLDER, TutorialError, blocks, differences, rewritten, run_page
+
+from vdla.benchmarks.harness.shown import fits
 
 PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
 

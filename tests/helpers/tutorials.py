@@ -3,10 +3,9 @@
     python tests/helpers/tutorials.py [PAGE ...]       write the outputs of these pages (of all, unless told) anew
 
 Blocks of `python` share one namespace; blocks of `bash` run in a shell that stops at the first failure. A block behind
-`<!-- file: NAME -->` is written to that file instead. A block of `text` behind one that ran is what it printed.
-Integers are compared exactly; a number with a decimal point may differ by one in its last digit, since processors
-round differently; `...` stands for a time and matches anything; runs of blanks and of `─` are equal. Everything
-happens in a new folder.
+`<!-- file: NAME -->` is written to that file instead. A block of `text` behind one that ran is what it printed, as
+`vdla.benchmarks.harness.shown.fits` compares: integers exactly; `...` stands for a time. Everything happens in a new
+folder.
 """
 
 from __future__ import annotations
@@ -25,13 +24,10 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
+from vdla.benchmarks.harness.shown import fits
+
 FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
 FILE = re.compile(r"<!-- file: (\S+) -->")
-TOKEN = re.compile(
-    r"(?P<any>\.\.\.)|(?P<blank>\s+)|(?P<rule>─+)|(?P<decimal>\d[\d,]*\.\d+)|(?P<other>\d[\d,]*|.)"
-)
-PATTERNS = {"any": ".*?", "blank": r"\s+", "rule": "─+", "decimal": r"(\d[\d,]*\.\d+)"}
-"""Parts of a shown text that match more than themselves, as regular expressions."""
 
 
 class TutorialError(Exception):
@@ -92,22 +88,6 @@ def differences(name: str, outputs: list[tuple[Block, str]]) -> list[str]:
         for block, printed in outputs
         if not fits(block.text, printed)
     ]
-
-
-def fits(shown: str, printed: str) -> bool:
-    """Whether a page shows this output."""
-    tokens = list(TOKEN.finditer(shown.strip()))
-    pattern = "".join(PATTERNS.get(token.lastgroup or "", re.escape(token[0])) for token in tokens)
-    found = re.fullmatch(pattern, printed.strip(), re.DOTALL)
-    decimals = [token[0] for token in tokens if token.lastgroup == "decimal"]
-    return found is not None and all(map(_close, decimals, found.groups()))
-
-
-def _close(shown: str, printed: str) -> bool:
-    """Whether two decimal numbers have as many digits behind the point and differ by one in the last at most."""
-    digits, others = (len(text.partition(".")[2]) for text in (shown, printed))
-    values = [int(re.sub("[.,]", "", text)) for text in (shown, printed)]
-    return digits == others and abs(values[0] - values[1]) <= 1
 
 
 def _run_python(block: Block, place: str, space: dict[str, Any]) -> str:

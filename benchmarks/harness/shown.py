@@ -1,0 +1,31 @@
+"""Whether a page or a notebook shows what is printed today: integers exactly, decimals to their last digit."""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = re.compile(
+    r"(?P<any>\.\.\.)|(?P<blank>\s+)|(?P<rule>─+)|(?P<decimal>\d[\d,]*\.\d+)|(?P<other>\d[\d,]*|.)"
+)
+_PATTERNS = {"any": ".*?", "blank": r"\s+", "rule": "─+", "decimal": r"(\d[\d,]*\.\d+)"}
+"""Parts of a shown text that match more than themselves, as regular expressions."""
+
+
+def fits(shown: str, printed: str) -> bool:
+    """Whether `shown` is what was `printed`.
+
+    Integers and words are compared exactly. A number with a decimal point may differ by one in its last digit, since
+    processors round differently. `...` stands for a time and matches anything; runs of blanks and of `─` are equal.
+    """
+    tokens = list(_TOKEN.finditer(shown.strip()))
+    pattern = "".join(_PATTERNS.get(token.lastgroup or "", re.escape(token[0])) for token in tokens)
+    found = re.fullmatch(pattern, printed.strip(), re.DOTALL)
+    decimals = [token[0] for token in tokens if token.lastgroup == "decimal"]
+    return found is not None and all(map(_close, decimals, found.groups()))
+
+
+def _close(shown: str, printed: str) -> bool:
+    """Whether two decimal numbers have as many digits behind the point and differ by one in the last at most."""
+    digits, others = (len(text.partition(".")[2]) for text in (shown, printed))
+    values = [int(re.sub("[.,]", "", text)) for text in (shown, printed)]
+    return digits == others and abs(values[0] - values[1]) <= 1

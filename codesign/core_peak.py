@@ -1,0 +1,70 @@
+"""The most float32 operations a second of one core: independent multiply-adds in registers, timed."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+import llvmlite.binding as llvm
+
+from vdla.compiler.ir.types import DType
+from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.compiler.target.cpu.machine_code import target_machine
+
+SUMS = 12
+"""Independent sums: more than latency times units of any core, and few enough for 16 registers."""
+STEPS = 200_000
+REPEATS = 15
+
+
+def core_peak_gflops(target: CpuTarget) -> float:
+    """Fused multiply-adds a second of one thread on this machine, two operations each, in GFLOP/s: the best of REPEATS.
+
+    No kernel of `target` can be faster, since each is made of the same vectors.
+    """
+    machine = target_machine(target, jit=True)
+    module = llvm.parse_assembly(_text(target.lanes(DType.FLOAT32)))
+    module.triple, module.data_layout = target.triple, str(machine.target_data)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    run = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(engine.get_function_address("peak"))
+    best = float("inf")
+    for _ in range(REPEATS):
+        began = time.thread_time()
+        run(STEPS)
+        best = min(best, time.thread_time() - began)
+    return 2 * STEPS * SUMS * target.lanes(DType.FLOAT32) / best / 1e9
+
+
+def _text(lanes: int) -> str:
+    """LLVM IR of a loop over SUMS multiply-adds of `lanes` floats; it returns a value of each, so that all are made."""
+    vector = f"<{lanes} x float>"
+    name = f"@llvm.fma.v{lanes}f32"
+    constant = f"<{', '.join(['float 0.5'] * lanes)}>"
+    phis = [f"%s{k} = phi {vector} [{constant}, %entry], [%t{k}, %loop]" for k in range(SUMS)]
+    sums = [
+        f"%t{k} = call {vector} {name}({vector} %s{k}, {vector} {constant}, {vector} {constant})"
+        for k in range(SUMS)
+    ]
+    values = [f"%e{k} = extractelement {vector} %t{k}, i32 0" for k in range(SUMS)]
+    total = [f"%f{k} = fadd float {'0.0' if k == 0 else f'%f{k - 1}'}, %e{k}" for k in range(SUMS)]
+    return "\n".join(
+        [
+            f"declare {vector} {name}({vector}, {vector}, {vector})",
+            "define float @peak(i64 %n) {",
+            "entry:",
+            "br label %loop",
+            "loop:",
+            "%i = phi i64 [0, %entry], [%next, %loop]",
+            *phis,
+            *sums,
+            "%next = add i64 %i, 1",
+            "%more = icmp slt i64 %next, %n",
+            "br i1 %more, label %loop, label %end",
+            "end:",
+            *values,
+            *total,
+            f"ret float %f{SUMS - 1}",
+            "}",
+        ]
+    )
