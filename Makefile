@@ -12,7 +12,7 @@ BENCHMARKS ?= network simulator trial rtl cpu cpu_networks fusion quantization
 # Hundreds of processes import the packages: without bytecode each compiles all their sources, half a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test docs campaign bench notebooks clean
+.PHONY: demo test docs campaign bench notebooks pages clean
 
 demo: $(VENV)/.installed-check
 	$(BIN)/vdla demo -o $(DEMO)
@@ -37,9 +37,13 @@ campaign:
 bench: $(VENV)/.installed-dev
 	@for name in $(BENCHMARKS); do echo "benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
-# Executes the notebooks and writes them with their outputs: on a quiet machine, since two of them measure.
+# Executes the notebooks and writes all with their outputs: on a quiet machine, since two of them measure.
 notebooks: $(VENV)/.installed-dev
-	$(BIN)/python notebooks/run_notebooks.py $(NOTEBOOKS)
+	$(BIN)/python notebooks/run_notebooks.py --all $(NOTEBOOKS)
+
+# Everything that the pages show and no clock measures, written anew where it differs from today: six minutes of a core.
+pages: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/pages.py $(PAGES)
 
 clean:
 	rm -rf build

@@ -1,0 +1,76 @@
+"""Writes all that the pages show anew, where it differs from today: results, tables, pictures, tutorials, notebooks.
+
+    python benchmarks/pages.py [--check] [--without PART ...]           make pages
+
+The parts, in this order:
+
+    results    files of results whose cycles are not today's: their own command is run again
+    tables     tables and pictures of the pages (benchmarks/readme.py)
+    tutorials  outputs of docs/tutorials (tests/helpers/tutorials.py)
+    notebooks  outputs of notebooks, those of cells that measure apart (notebooks/run_notebooks.py)
+
+With --check nothing is written: results and tables are looked at, and exit code 1 says that something differs; the
+tests look at tutorials and notebooks. Times of results are not measured again here: that takes a quiet machine, and
+`make bench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import time
+
+from vdla.benchmarks.harness.exact import stale
+from vdla.benchmarks.harness.page import read_files
+from vdla.benchmarks.harness.results import RESULTS, ROOT
+
+PARTS = {
+    "tables": "benchmarks/readme.py",
+    "tutorials": "tests/helpers/tutorials.py",
+    "notebooks": "notebooks/run_notebooks.py",
+}
+"""The scripts of all parts but the first."""
+
+
+def main() -> None:
+    """Run every part that is wanted; each says what it wrote."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where something differs")
+    parser.add_argument("--without", nargs="+", default=[], choices=("results", *PARTS), metavar="PART")
+    options = parser.parse_args()
+    wrong = "results" not in options.without and _results(options.check)
+    for part, script in PARTS.items():
+        if part in options.without or (options.check and part != "tables"):
+            continue
+        began = time.monotonic()
+        check = ["--check"] if options.check else []
+        done = subprocess.run([sys.executable, script, *check], cwd=ROOT, check=False)
+        print(f"{part}: {time.monotonic() - began:.0f} s", flush=True)
+        wrong |= done.returncode != 0
+    sys.exit(wrong)
+
+
+def _results(check: bool) -> bool:
+    """Measure files again whose cycles are not today's. Whether any is still wrong."""
+    files = read_files(RESULTS)
+    found = stale(files)
+    for item in found:
+        print(item, flush=True)
+    if check or not found:
+        return bool(found)
+    for name in dict.fromkeys(item.file for item in found):
+        command = shlex.split(files[name]["written"]["command"])
+        print(f"results: {shlex.join(command)}", flush=True)
+        subprocess.run([sys.executable, *command[1:]], cwd=ROOT, check=True)
+    left = stale(read_files(RESULTS))
+    for item in left:
+        print(f"still: {item}", flush=True)
+    return bool(left)
+
+
+if __name__ == "__main__":
+    main()

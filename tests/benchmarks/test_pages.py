@@ -1,0 +1,46 @@
+"""The cycles that the pages show are those that the compiler and the simulator give today."""
+
+import re
+
+import pytest
+
+from vdla.benchmarks.harness import exact
+from vdla.benchmarks.harness.exact import resnet18_cycles, stale
+from vdla.benchmarks.harness.page import At, read_files
+from vdla.benchmarks.harness.results import RESULTS, ROOT
+from vdla.isa.config import load_config
+
+RESNET18 = re.compile(r"\b7,2\d\d,\d{3}\b")
+"""Numbers that are cycles of ResNet-18 on a machine of 256 multipliers; its roofline is 7,148,913."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def today() -> list[tuple[At, int]]:
+    """Each program is compiled once for all tests of this module."""
+    figures = list(exact.figures_of_today())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "figures_of_today", lambda: iter(figures))
+        yield figures
+
+
+def test_results_are_of_today() -> None:
+    files = read_files(RESULTS)
+    assert [str(item) for item in stale(files)] == [], "run: make pages"
+    changed = {**files, "rtl": {**files["rtl"], "cycles": 7_222_133}}
+    kept = files["rtl"]["cycles"]
+    assert [str(item) for item in stale(changed)] == [
+        f"benchmarks/results/rtl.json: cycles: 7,222,133 there, {kept:,} today"
+    ]
+
+
+def test_resnet18_has_one_count_on_all_pages(today: list[tuple[At, int]]) -> None:
+    known = {f"{cycles:,}" for _, cycles in today} | {f"{resnet18_cycles(load_config('osdi18')):,}"}
+    pages = [ROOT / "README.md", *ROOT.glob("notebooks/*.ipynb")]
+    pages += [page for folder in ("docs", "hw", "isa", "compiler") for page in ROOT.glob(f"{folder}/**/*.md")]
+    shown = {
+        page.relative_to(ROOT).as_posix(): set(RESNET18.findall(page.read_text(encoding="utf-8")))
+        for page in pages
+    }
+    assert {name: found - known for name, found in shown.items() if found - known} == {}
+    expected = ("README.md", "docs/tutorials/read_a_report.md", "notebooks/latency_hiding.ipynb")
+    assert all(shown[name] for name in expected)
