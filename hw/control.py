@@ -6,9 +6,9 @@
 | 0x004 | VERSION of this map |
 | 0x008 | CONTROL, write: bit 0 launches (when nothing is outstanding), 1 clears the error bit, 2 stops the run |
 | 0x00C | STATUS: bit 0 running (or about to), 1 finished since the last launch, 2 memory error, 3 quiet |
-| 0x010, 0x014 | PROGRAM: byte address of the first instruction, a multiple of 4096, low and high word |
+| 0x010, 0x014 | PROGRAM: first instruction, in bytes from BASE on, a multiple of 4096, low and high word |
 | 0x018 | COUNT of instructions |
-| 0x020, 0x024 | BASE: added to every DRAM address, a multiple of 4096 |
+| 0x020, 0x024 | BASE: byte address of the memory image, a multiple of 4096; added to every address, PROGRAM's too |
 | 0x028, 0x02C | CYCLES of the run so far |
 | 0x040 .. 0x05C | DIGEST: SHA-256 of the configuration, first byte lowest |
 | 0x100 + 8 i | counter i of `counters.COUNTERS`, low and high word |
@@ -29,30 +29,24 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from vdla.isa.config import Config
+from vdla.isa.control_registers import (
+    CONTROL_BITS,
+    COUNTERS_AT,
+    IDENTITY,
+    REGISTERS,
+    STATUS_BITS,
+    VERSION,
+)
 
 from .axi import LITE_ADDRESS_BITS, OKAY, axi4_lite
 from .counters import COUNTER_BITS, COUNTERS, READ_CYCLES
 from .fetch import COUNT_BITS
 from .interfaces import ADDRESS_BITS
 
-IDENTITY = 0x56444C41
-VERSION = 1
-REGISTERS = {
-    "ID": 0x000,
-    "VERSION": 0x004,
-    "CONTROL": 0x008,
-    "STATUS": 0x00C,
-    "PROGRAM": 0x010,
-    "COUNT": 0x018,
-    "BASE": 0x020,
-    "CYCLES": 0x028,
-    "DIGEST": 0x040,
-}
-"""Byte address of each register's first word."""
-
-LAUNCH_BIT, CLEAR_BIT, STOP_BIT = range(3)
-RUNNING_BIT, DONE_BIT, ERROR_BIT, QUIET_BIT = range(4)
-COUNTERS_AT = 0x100
+LAUNCH_BIT, CLEAR_BIT, STOP_BIT = (CONTROL_BITS.index(name) for name in ("LAUNCH", "CLEAR", "STOP"))
+RUNNING_BIT, DONE_BIT, ERROR_BIT, QUIET_BIT = (
+    STATUS_BITS.index(name) for name in ("RUNNING", "DONE", "ERROR", "QUIET")
+)
 _BLOCK = 0x20  # bytes of the map between which the first cycle of a read chooses
 
 

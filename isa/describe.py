@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from .alu import alu_opcodes
 from .config import TABLE_BYTES, Config, Memory
+from .control_registers import CONTROL_BITS, COUNTERS_AT, IDENTITY, REGISTERS, STATUS_BITS, VERSION
 from .extensions import EXTENSIONS
 from .layout import (
     POST,
@@ -124,7 +125,26 @@ def c_header(config: Config) -> str:
         name = _macro("register", item.name)
         lines += ["", f"/* register {item.name} */", _define(f"{name}_UNIT", int(item.unit))]
         lines += [_define(f"{name}_INDEX", item.index), *_field_defines(name, item.fields, False)]
-    return "\n".join([*lines, "", "#endif", ""])
+    return "\n".join([*lines, *_control_defines(config), "", "#endif", ""])
+
+
+def _control_defines(config: Config) -> list[str]:
+    """The control registers: byte addresses, bits of CONTROL and STATUS, what ID, VERSION and DIGEST hold."""
+    digest = bytes.fromhex(config.digest)
+    words = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, len(digest), 4)]
+    return [
+        "",
+        "/* Control registers: byte addresses of 32-bit words over AXI4-Lite; of 64 bits the low word comes first.",
+        " * PROGRAM is relative to BASE: an image at byte address A with its instructions at offset P has BASE = A and",
+        " * PROGRAM = P, multiples of 4096. A counter has two words from VDLA_CONTROL_COUNTERS + 8 * number on. */",
+        *(_define(_macro("control", name), f"{place:#05x}") for name, place in REGISTERS.items()),
+        _define("VDLA_CONTROL_COUNTERS", f"{COUNTERS_AT:#05x}"),
+        *(_define(_macro("control", "bit", name), 1 << bit) for bit, name in enumerate(CONTROL_BITS)),
+        *(_define(_macro("status", "bit", name), 1 << bit) for bit, name in enumerate(STATUS_BITS)),
+        _define("VDLA_IDENTITY", f"{IDENTITY:#x}"),
+        _define("VDLA_MAP_VERSION", VERSION),
+        _define("VDLA_DIGEST_WORDS", "{" + ", ".join(f"{word:#010x}" for word in words) + "}"),
+    ]
 
 
 # --- Markdown -------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from vdla.isa.config import load_config
+from vdla.isa.control_registers import COUNTERS_AT, REGISTERS, STATUS_BITS
 from vdla.isa.describe import c_header, markdown
 from vdla.isa.layout import encode, encode_uops, formats, register_value, registers_of, uop_fields
 from vdla.verify.random_programs import random_config
@@ -74,6 +75,20 @@ def test_the_header_names_every_field_once():
     assert len(defines) == len(set(defines))
     assert "VDLA_GEMM_OVERWRITE_SHIFT" in defines
     assert "VDLA_REGISTER_REQUANTIZE_OPERAND_ZERO_POINT_MASK" in defines
+
+
+def test_the_header_has_the_control_registers():
+    lines = c_header(CONFIGS[0]).splitlines()
+    defines = dict(
+        line.split(maxsplit=2)[1:] for line in lines if line.startswith("#define") and "(" not in line
+    )
+    for name, address in REGISTERS.items():
+        assert int(defines[f"VDLA_CONTROL_{name}"], 0) == address
+    assert int(defines["VDLA_CONTROL_COUNTERS"], 0) == COUNTERS_AT
+    assert [defines[f"VDLA_STATUS_BIT_{name}"] for name in STATUS_BITS] == ["1", "2", "4", "8"]
+    words = [int(word, 0) for word in defines["VDLA_DIGEST_WORDS"].strip("{}").split(",")]
+    assert b"".join(word.to_bytes(4, "little") for word in words).hex() == CONFIGS[0].digest
+    assert any("PROGRAM is relative to BASE" in line for line in lines)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)

@@ -1,0 +1,29 @@
+"""The map of the control registers, which software reads and writes over AXI4-Lite: names, addresses, bits.
+
+`hw/control.py` builds them, `describe.c_header` names them in C, `hw/rtl.md` says how software uses them.
+"""
+
+from __future__ import annotations
+
+IDENTITY = 0x56444C41
+"""What register ID holds: "VDLA"."""
+VERSION = 1
+REGISTERS = {
+    "ID": 0x000,
+    "VERSION": 0x004,
+    "CONTROL": 0x008,
+    "STATUS": 0x00C,
+    "PROGRAM": 0x010,
+    "COUNT": 0x018,
+    "BASE": 0x020,
+    "CYCLES": 0x028,
+    "DIGEST": 0x040,
+}
+"""Byte address of each register's first word."""
+COUNTERS_AT = 0x100
+"""Byte address of the first performance counter; each has two words, the low one first."""
+
+CONTROL_BITS = ("LAUNCH", "CLEAR", "STOP")
+"""Bits of CONTROL from bit 0 on: start a run, clear the error bit, stop the run."""
+STATUS_BITS = ("RUNNING", "DONE", "ERROR", "QUIET")
+"""Bits of STATUS from bit 0 on."""
