@@ -68,8 +68,12 @@ def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:
 class NodeContext(Protocol):
     """What reading a node's attributes and constant inputs needs of an import, whatever graph it makes."""
 
-    opset: int
     static_shapes: dict[str, tuple[int, ...]]
+
+    @property
+    def opset(self) -> int:
+        """The version of the standard operators that the model is of."""
+        ...
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
         """Raises the NodeError of a node that this import does not take."""

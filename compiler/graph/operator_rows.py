@@ -31,7 +31,10 @@ NO_DEFAULT = object()
 class RowContext(Protocol):
     """What a row needs of an import: the model's opset, and how mistakes are told."""
 
-    opset: int
+    @property
+    def opset(self) -> int:
+        """The version of the standard operators that the model is of."""
+        ...
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
         """Raises the NodeError of a node that this import does not take."""

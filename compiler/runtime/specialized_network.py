@@ -60,6 +60,13 @@ class SpecializedNetwork:
         self._outputs = program.outputs
         return results
 
+    def source(self, kind: str) -> str:
+        """The code of the program that ran last. Raises UserError before the first run, and for kinds that it lacks."""
+        if not self._programs:
+            values = ", ".join(self.parameters)
+            raise UserError(f"{self.name}: its code is known once values of {values} are: run it first")
+        return self._programs[next(reversed(self._programs))].source(kind)
+
     def close(self) -> None:
         """Gives back what the programs hold."""
         while self._programs:

@@ -27,10 +27,13 @@ def test_each_value_has_a_program(target: str) -> None:
         assert "axes" in repr(network) and [port.name for port in network.inputs] == ["x", "axes"]
         with pytest.raises(vdla.UserError, match="known once values of axes are"):
             _ = network.outputs
+        with pytest.raises(vdla.UserError, match="known once values of axes are"):
+            network.source("llvm")
         for axis in (0, 2, -2, 0):
             got = network.run({"x": X, "axes": np.array([axis])})
             assert np.array_equal(got["y"], X.sum(axis, keepdims=True))
         assert network.outputs[0].shape == (1, 3, 4)
+        assert "define" in network.source("llvm")
 
 
 def test_equal_values_share_a_program_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:

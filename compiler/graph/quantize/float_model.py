@@ -37,6 +37,11 @@ class FloatModel(NodeErrors):
     static_shapes: dict[str, tuple[int, ...]]
 
     @property
+    def opset(self) -> int:
+        """The version of the standard operators that the model is of."""
+        return opset_of(self.header)
+
+    @property
     def inputs(self) -> list[onnx.ValueInfoProto]:
         """What the caller hands in."""
         return list(self.header.graph.input)
