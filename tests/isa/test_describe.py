@@ -79,15 +79,14 @@ def test_the_header_names_every_field_once():
 
 def test_the_header_has_the_control_registers():
     lines = c_header(CONFIGS[0]).splitlines()
-    defines = dict(
-        line.split(maxsplit=2)[1:] for line in lines if line.startswith("#define") and "(" not in line
-    )
+    words = [line.split(maxsplit=2) for line in lines if line.startswith("#define")]
+    defines = {name: value for _, name, *rest in words for value in rest}
     for name, address in REGISTERS.items():
         assert int(defines[f"VDLA_CONTROL_{name}"], 0) == address
     assert int(defines["VDLA_CONTROL_COUNTERS"], 0) == COUNTERS_AT
     assert [defines[f"VDLA_STATUS_BIT_{name}"] for name in STATUS_BITS] == ["1", "2", "4", "8"]
-    words = [int(word, 0) for word in defines["VDLA_DIGEST_WORDS"].strip("{}").split(",")]
-    assert b"".join(word.to_bytes(4, "little") for word in words).hex() == CONFIGS[0].digest
+    digest = [int(word, 0) for word in defines["VDLA_DIGEST_WORDS"].strip("{}").split(",")]
+    assert b"".join(word.to_bytes(4, "little") for word in digest).hex() == CONFIGS[0].digest
     assert any("PROGRAM is relative to BASE" in line for line in lines)
 
 
