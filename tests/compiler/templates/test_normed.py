@@ -130,8 +130,8 @@ def test_one_kernel_is_right(sizes: Sizes, lanes: int | None):
 def test_all_tiles_are_right(monkeypatch: pytest.MonkeyPatch, rows: int, chunk: int, copies: int):
     choose = driver.choose_points
 
-    def chosen(config, kernels, settings, threads) -> dict[str, tuple[Values, ...]]:
-        found = choose(config, kernels, settings, threads)
+    def chosen(config, kernels, *others) -> dict[str, tuple[Values, ...]]:
+        found = choose(config, kernels, *others)
         point = {"rows": rows, "chunk": chunk, "copies": copies}
         return {
             node: (point,) if several[0].workload.template == NORMED.name else found[node]
