@@ -88,7 +88,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
             "rows_cuda",
             "block.x: 1024 x 2 x 1 = 2048 threads, but a block has",
         ),
-        (forgetful, {**GEMV, "unroll": 16}, ROWS, "gemv_cuda", "dense: at `a.0.1.rest"),
+        (forgetful, {**GEMV, "unroll": 16}, ROWS, "gemv_cuda", "dense: at `a'.0.1.rest"),
     ],
     ids=["limits", "proof"],
 )
