@@ -64,6 +64,7 @@ def run_fault(fault: Fault | None, *, programs: int, campaign: int = 1) -> Fault
         work = Path(directory)
         vdla = work / "vdla"
         vdla.mkdir()
+        shutil.copy(Path(str(resources.files("vdla"))) / "__init__.py", vdla)
         for package in _PACKAGES:
             source = source_folder(package)
             if fault is not None and package == fault.package:
