@@ -29,8 +29,8 @@ from sketches import bound, timed
 from sketches import cases as sketch_cases
 
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.schedule import LegalityError
-from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.cpu.sketch.cost import sketch_space
 from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.cpu.sketch.sketch import sketches

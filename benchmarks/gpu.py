@@ -44,10 +44,10 @@ from vdla.benchmarks.harness.gpu_suite import (
 )
 from vdla.benchmarks.harness.gpu_torch import find_torch
 from vdla.benchmarks.harness.results import provenance
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.runtime.cuda_core import open_device
 from vdla.compiler.runtime.cuda_device import DeviceProperties, parse_device
 from vdla.compiler.runtime.device_target import device_target
-from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.util.errors import UserError
 from vdla.util.whole_files import write_whole
 

@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vdla.benchmarks.harness.gpu_accounts import Judgement, judge, mean_regret, measured_in, read_tiles
-from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.tune.records.files import read_records
 from vdla.util.errors import UserError
 

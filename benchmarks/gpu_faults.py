@@ -3,7 +3,7 @@
     python benchmarks/gpu_faults.py [--only NAME ...] [--write]
 
 Every fault is a change of the loop IR of a right kernel (vdla.verify.faults.gpu lists them). "check": the check of
-`compiler.target.cuda.prepare` that refuses it. "numbers": the results of the faulty kernel, emulated on this machine
+`compiler.codegen.cuda.prepare` that refuses it. "numbers": the results of the faulty kernel, emulated on this machine
 with all checks switched off. Needs no GPU. Exits 1 if a fault is seen by neither. With `--write` the verdicts on all
 go to benchmarks/results/gpu_faults.json.
 """

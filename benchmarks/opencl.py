@@ -22,9 +22,9 @@ from vdla.benchmarks.harness.case import relative_error
 from vdla.benchmarks.harness.gpu_models import inputs_of
 from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import FLOAT_NAMES, NAMES, build
+from vdla.compiler.codegen.cuda.tolerances import MODEL_TOLERANCE
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.opencl_device import open_device
-from vdla.compiler.target.cuda.tolerances import MODEL_TOLERANCE
 
 
 def main() -> None:

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from vdla.compiler.codegen.cpu.kernel import BoundKernel, build
+from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import LegalityError, Schedule
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.kernel import BoundKernel, build
-from vdla.compiler.target.cpu.machine import CpuTarget, host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution, blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution

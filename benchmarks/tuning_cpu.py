@@ -32,7 +32,7 @@ from vdla.benchmarks.harness.convolutions import convolution_case
 from vdla.benchmarks.harness.results import write_results
 from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
 from vdla.codesign.named_layers import CONVOLUTIONS, same_window
-from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.templates.cpu.conv2d_knobs import flattened
 from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import Conv2dCpu

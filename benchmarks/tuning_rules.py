@@ -24,7 +24,7 @@ from vdla.codesign.tune_run import Options, Watchers
 from vdla.codesign.tune_run_cpu import timed_on, tune_network
 from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_names import cpu_workload
-from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.tune.measure.open_backend import open_backend
 
 PROGRAMS = (

@@ -7,9 +7,9 @@ import time
 
 import llvmlite.binding as llvm
 
+from vdla.compiler.codegen.cpu.machine import CpuTarget
+from vdla.compiler.codegen.cpu.machine_code import target_machine
 from vdla.compiler.ir.types import DType
-from vdla.compiler.target.cpu.machine import CpuTarget
-from vdla.compiler.target.cpu.machine_code import target_machine
 
 SUMS = 12
 """Independent sums: more than latency times units of any core, and few enough for 16 registers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.compiler.codegen.cpu.machine import CpuTarget
 from vdla.isa.config import Config
 
 from .network_options import NetworkOptions

@@ -12,8 +12,8 @@ from vdla.isa.config import Config
 from vdla.util.errors import UserError
 
 if TYPE_CHECKING:
-    from vdla.compiler.target.cpu.machine import CpuTarget
-    from vdla.compiler.target.cuda.machine import CudaTarget
+    from vdla.compiler.codegen.cpu.machine import CpuTarget
+    from vdla.compiler.codegen.cuda.machine import CudaTarget
     from vdla.compiler.tune.measure.backends import Backend
     from vdla.compiler.tune.records.record import Record
 

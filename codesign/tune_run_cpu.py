@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, runs_here
 from vdla.compiler.cpu_driver import CpuLowering, compile_cpu
 from vdla.compiler.kernel_driver import network_workloads
-from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
 from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend

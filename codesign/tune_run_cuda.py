@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vdla.compiler.codegen.cuda.machine import CudaTarget
 from vdla.compiler.cuda_driver import compile_cuda
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.kernel_driver import network_workloads
@@ -16,7 +17,6 @@ from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 from vdla.compiler.runtime.cuda_timing import repeating_timer
 from vdla.compiler.runtime.gpus import gpu_kind
-from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure.descriptions import describe_cuda

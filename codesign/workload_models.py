@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.codegen.cuda.machine import CudaTarget
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.kernel_driver import network_workloads
-from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.scalars import argument

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
 
+from vdla.compiler.codegen.cpu.machine import CpuTarget
 from vdla.compiler.graph.floating.assign_layouts import channel_block
 from vdla.compiler.ir.expr import Expr, maximum
 from vdla.compiler.ir.types import DType
-from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution

@@ -13,6 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
+from .codegen.cpu.background import LibraryInProgress
+from .codegen.cpu.code_worker import CodeWorker
+from .codegen.cpu.kernel import Kernel, build
+from .codegen.cpu.machine import CpuTarget, host_target
+from .codegen.cpu.memory import Constants
+from .codegen.cpu.module import Module, lower
 from .graph.abilities import PROCESSOR
 from .graph.errors import InvalidModelError, ModelError, NodeError
 from .graph.fuse import fuse
@@ -38,12 +44,6 @@ from .kernel_driver import (
 from .runtime.cpu_network import CpuNetwork
 from .runtime.network_archive import NetworkCode
 from .schedule import Schedule
-from .target.cpu.background import LibraryInProgress
-from .target.cpu.code_worker import CodeWorker
-from .target.cpu.kernel import Kernel, build
-from .target.cpu.machine import CpuTarget, host_target
-from .target.cpu.memory import Constants
-from .target.cpu.module import Module, lower
 from .templates.chosen_knobs import ChosenKnobs
 from .templates.cpu import winograd_choice
 from .templates.cpu.lower import lower_node

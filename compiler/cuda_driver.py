@@ -11,6 +11,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
+from .codegen.cpu.kernel import Kernel, build
+from .codegen.cpu.machine import CpuTarget, host_target
+from .codegen.cpu.module import Module
+from .codegen.cpu.module import lower as lower_for_cpu
+from .codegen.cuda.background import background
+from .codegen.cuda.cubin_cache import cached_cubin
+from .codegen.cuda.emulate import emulate
+from .codegen.cuda.errors import LoweringError
+from .codegen.cuda.machine import CudaTarget
+from .codegen.cuda.module import CudaModule, lower
+from .codegen.cuda.prepare import prepare
 from .gpu_lowering import GpuLowering
 from .graph.errors import ModelError
 from .graph.onnx_read import Source, model_label
@@ -25,17 +36,6 @@ from .runtime.kernel_alone import kernel_alone
 from .runtime.network_archive import NetworkCode
 from .runtime.readable import Texts, joined
 from .schedule import Schedule
-from .target.cpu.kernel import Kernel, build
-from .target.cpu.machine import CpuTarget, host_target
-from .target.cpu.module import Module
-from .target.cpu.module import lower as lower_for_cpu
-from .target.cuda.background import background
-from .target.cuda.cubin_cache import cached_cubin
-from .target.cuda.emulate import emulate
-from .target.cuda.errors import LoweringError
-from .target.cuda.machine import CudaTarget
-from .target.cuda.module import CudaModule, lower
-from .target.cuda.prepare import prepare
 from .templates.chosen_knobs import ChosenKnobs
 from .templates.gpu.lowered import LoweredCudaNode
 from .templates.gpu.workload import CudaWorkload

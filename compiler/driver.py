@@ -15,6 +15,7 @@ from vdla.util.collector import collector_paused
 from vdla.util.errors import UserError
 from vdla.util.whole_files import make_folder, write_whole
 
+from .codegen.vdla.link import Linked, link
 from .graph.abilities import Abilities
 from .graph.budgets import image_problem
 from .graph.fuse import fuse
@@ -25,7 +26,6 @@ from .graph.onnx_import import import_model
 from .graph.onnx_read import Source
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled
-from .target.vdla.link import Linked, link
 from .templates.vdla.chains import chain_layers
 from .templates.vdla.legalize import legalize
 from .templates.vdla.lower import UnfitNodeError, choose_points, kernels_of, lower_node, workloads_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .codegen.cuda.machine import CudaTarget
 from .graph.errors import ModelError, NodeError
 from .graph.graph import Graph, Node
 from .graph.onnx_read import Source, model_label
 from .kernel_driver import Dump, Imported, float_graph
-from .target.cuda.machine import CudaTarget
 from .templates.gpu.lower import lower_cuda_node, lower_methods, lower_recorded
 from .templates.gpu.lowered import LoweredCudaNode
 from .templates.gpu.tasks import GPU

@@ -12,6 +12,7 @@ from onnx import helper
 
 from vdla.isa.config import Config
 
+from .codegen.cpu.machine import CpuTarget, host_target
 from .cpu_driver import SharedKernels, compile_cpu
 from .driver import DoesNotFitError, compile_model
 from .graph.abilities import PLAIN, Abilities
@@ -25,7 +26,6 @@ from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
 from .runtime.executable import Port
 from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, run_region, time_region
-from .target.cpu.machine import CpuTarget, host_target
 from .templates.cpu.tasks import CPU
 from .tune.records.apply import knobs_from
 from .tune.records.book import RecordBook

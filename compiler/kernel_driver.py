@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from .codegen.cpu.memory import aligned_copy
 from .graph.cost import count_operations
 from .graph.floating.onnx_import import import_float_model
 from .graph.floating.pipeline import graph_passes, run_graph_passes
@@ -28,7 +29,6 @@ from .launch_constants import LaunchConstants
 from .passes.pipeline import dump_to
 from .runtime.launch import Launch
 from .schedule import Schedule
-from .target.cpu.memory import aligned_copy
 from .templates.chosen_knobs import UNUSABLE, ChosenKnobs, Made
 from .templates.lowered_node import LoweredNode
 from .templates.registry import Registry

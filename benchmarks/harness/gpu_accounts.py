@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vdla.codesign.workload_models import cuda_workloads
-from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_from_dict
 from vdla.compiler.templates.space import ESTIMATE, Columns

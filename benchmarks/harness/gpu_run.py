@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 
+from vdla.compiler.codegen.cuda.machine import CudaTarget
 from vdla.compiler.cuda_driver import (
     compile_cuda,
     compile_cuda_emulated,
@@ -20,7 +21,6 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.cuda_timing import repeating_timer
-from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.te.ops.product import Matrices, tensor_product
 from vdla.compiler.templates.gpu import gemm_mma, gemm_wgmma
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from vdla.compiler.codegen.cuda.machine import Precision
+from vdla.compiler.codegen.cuda.tolerances import tolerance
 from vdla.compiler.runtime.cuda_timing import repetitions_for
-from vdla.compiler.target.cuda.machine import Precision
-from vdla.compiler.target.cuda.tolerances import tolerance
 
 from .case import relative_error
 from .gpu_models import ModelCase, inputs_of, layer_cases, network_cases, operator_cases, product_case
@@ -67,7 +67,7 @@ class GpuEntry:
 
     @property
     def tolerance(self) -> float:
-        """What `target.cuda.tolerances` has for products, whose depth is known, and `TOLERANCES` for all else."""
+        """What `codegen.cuda.tolerances` has for products, whose depth is known, and `TOLERANCES` for all else."""
         if self.group == "products":
             precision: Precision = self.precision  # type: ignore[assignment]
             output = output_type(self.precision)

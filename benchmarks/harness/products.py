@@ -9,12 +9,12 @@ from onnx import TensorProto, helper
 
 from vdla.codesign.evaluate import kernels_saturate
 from vdla.codesign.timing import Timed
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import Schedule
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu

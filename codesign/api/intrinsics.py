@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vdla.compiler.codegen.vdla import intrinsics as declared
 from vdla.compiler.ir.stmt import IntrinsicDeclaration
-from vdla.compiler.target.vdla import intrinsics as declared
 from vdla.compiler.te.post import Post
 from vdla.isa.config import Config, load_config
 

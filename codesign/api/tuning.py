@@ -14,7 +14,7 @@ from ..tune_options import Options, Watchers
 from ..tune_places import backend_for, run_tuner
 
 if TYPE_CHECKING:
-    from vdla.compiler.target.cpu.machine import CpuTarget
+    from vdla.compiler.codegen.cpu.machine import CpuTarget
     from vdla.compiler.tune.records.book import RecordBook
     from vdla.compiler.tune.search.strategies import StrategyName
 
@@ -94,7 +94,7 @@ def _processor(target: str) -> CpuTarget | None:
     if target == "vdla":
         return None
     if target.split()[:1] == ["llvm"]:
-        from vdla.compiler.target.cpu.options import parse_target
+        from vdla.compiler.codegen.cpu.options import parse_target
 
         from ..tune_run_cpu import check_target
 

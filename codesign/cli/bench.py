@@ -99,7 +99,7 @@ def _document(
 ) -> dict[str, Any]:
     from vdla.benchmarks.harness.case import RATIO_IS
     from vdla.benchmarks.harness.suite import geometric_means
-    from vdla.compiler.target.cpu.machine import host_target
+    from vdla.compiler.codegen.cpu.machine import host_target
 
     target = host_target()
     return {
@@ -126,7 +126,7 @@ def _grid() -> Table:
 
 def _heading(console: PlainConsole, suite: Suite, peer: str, threads: int) -> None:
     from vdla.benchmarks.harness.case import RATIO_IS
-    from vdla.compiler.target.cpu.machine import host_target
+    from vdla.compiler.codegen.cpu.machine import host_target
 
     clock = "1 thread, thread CPU time" if threads == 1 else f"{threads} threads, wall time"
     console.print(f"suite {suite} on {host_target().cpu} against {peer}: {clock}")

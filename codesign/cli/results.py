@@ -27,8 +27,8 @@ def network_inputs(
 ) -> Mapping[str, np.ndarray]:
     """The arrays of the file `path`, or seeded samples; indices up to those that the `model` can look up."""
     if path is not None:
+        from vdla.compiler.codegen.cpu.errors import KernelArgumentError
         from vdla.compiler.runtime.network_inputs import check_inputs
-        from vdla.compiler.target.cpu.errors import KernelArgumentError
 
         from ..evaluate import load_arrays
 

@@ -17,7 +17,7 @@ from .output import end_failed, note, print_json, steps, text_console
 from .run_options import AcceleratorOptions, ModelOptions, RunOptions
 
 if TYPE_CHECKING:
-    from vdla.compiler.target.cpu.machine import CpuTarget
+    from vdla.compiler.codegen.cpu.machine import CpuTarget
 
     from ..report.division import DivisionCheck
 
@@ -163,8 +163,8 @@ def _end_checked(verdict: DivisionCheck | None) -> None:
 
 def _processor(text: str) -> CpuTarget:
     """The processor that a target names, if code for it runs here."""
-    from vdla.compiler.target.cpu.machine import host_target, runs_here
-    from vdla.compiler.target.cpu.options import parse_target
+    from vdla.compiler.codegen.cpu.machine import host_target, runs_here
+    from vdla.compiler.codegen.cpu.options import parse_target
 
     processor = parse_target(text)
     if not runs_here(processor):

@@ -43,7 +43,7 @@ def run_kernels(
     Runtime. Raises UserError.
     """
     check_destination(options.outputs, inputs=(path, options.inputs))
-    from vdla.compiler.target.cpu.errors import KernelArgumentError, MachineMemoryError
+    from vdla.compiler.codegen.cpu.errors import KernelArgumentError, MachineMemoryError
 
     from ..output_check import check_outputs
 

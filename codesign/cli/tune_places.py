@@ -13,7 +13,7 @@ from .options import was_given
 from .targets import gpu_number, parse_targets
 
 if TYPE_CHECKING:
-    from vdla.compiler.target.cpu.machine import CpuTarget
+    from vdla.compiler.codegen.cpu.machine import CpuTarget
 
 
 def place_of(
@@ -41,7 +41,7 @@ def place_of(
             f"--workers {workers}: a processor measures one candidate at a time, as others would slow it down; leave "
             "--workers out, or name a --scheduler with a worker of one thread on each of several machines"
         )
-    from vdla.compiler.target.cpu.options import parse_target
+    from vdla.compiler.codegen.cpu.options import parse_target
 
     processor = parse_target(targets.llvm)
     if scheduler is None:

@@ -252,8 +252,8 @@ def accelerator_stages(config: Config) -> tuple[Stage, ...]:
         Stage("kernels", "compiler.templates.vdla.lower", "workload, tensor expression, knobs"),
         Stage("schedules", "compiler.templates.vdla.conv2d", "tiles, scratchpads, tensorized units"),
         Stage("loop programs", "compiler.passes.pipeline", passes),
-        Stage("instructions", "compiler.target.vdla.emit", "inner loops become instructions"),
-        Stage("memory image", "compiler.target.vdla.link", "tokens, addresses, one program"),
+        Stage("instructions", "compiler.codegen.vdla.emit", "inner loops become instructions"),
+        Stage("memory image", "compiler.codegen.vdla.link", "tokens, addresses, one program"),
     )
 
 
@@ -267,8 +267,8 @@ def processor_stages() -> tuple[Stage, ...]:
         Stage("passes, continued", "compiler.graph.floating.pipeline", ", ".join(names[middle:])),
         Stage("schedules", "compiler.templates.cpu.lower", "template or sketch, knobs by cost model"),
         Stage("kernels", "compiler.kernel_driver", "equal programs become one"),
-        Stage("LLVM IR", "compiler.target.cpu.module", "vectors, unrolled tiles, threads"),
-        Stage("machine code", "compiler.target.cpu.machine_code", "in memory, or ahead of time as C"),
+        Stage("LLVM IR", "compiler.codegen.cpu.module", "vectors, unrolled tiles, threads"),
+        Stage("machine code", "compiler.codegen.cpu.machine_code", "in memory, or ahead of time as C"),
     )
 
 

@@ -22,7 +22,7 @@ def code_files(output: Path) -> tuple[Path, ...]:
         return (output,)
     if output.suffix not in CODE:
         raise UserError(f"-o {output}: {output.suffix} is none of .tar, .o and .so, which say what to write")
-    from ..target.cpu.c_header import is_c_name
+    from ..codegen.cpu.c_header import is_c_name
 
     name = function_name(output)
     if not is_c_name(name):
@@ -40,9 +40,9 @@ def function_name(output: Path) -> str:
 
 def write_code(network: NetworkCode, output: Path) -> None:
     """An object or a shared library, its header and a driver, each whole. Raises UserError."""
+    from ..codegen.cpu.ahead_of_time import write_shared_library
+    from ..codegen.cpu.c_header import driver_text
     from ..runtime.network_object import emit_network
-    from ..target.cpu.ahead_of_time import write_shared_library
-    from ..target.cpu.c_header import driver_text
 
     code = emit_network(network, name=function_name(output))
     _, header, driver = code_files(output)

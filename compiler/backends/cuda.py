@@ -11,6 +11,10 @@ from typing import Any
 
 from vdla.util.errors import UserError
 
+from ..codegen.cpu.machine import host_target
+from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.nvrtc import nvrtc_version
+from ..codegen.cuda.options import parse_target
 from ..graph.onnx_read import Source, is_quantized
 from ..ir.stmt import Program
 from ..runtime import cuda_core
@@ -25,10 +29,6 @@ from ..runtime.network_archive import load_network, save_network
 from ..runtime.network_inputs import parameter_port
 from ..runtime.reshaped import ReshapedExecutable
 from ..schedule import Schedule
-from ..target.cpu.machine import host_target
-from ..target.cuda.machine import CudaTarget
-from ..target.cuda.nvrtc import nvrtc_version
-from ..target.cuda.options import parse_target
 from ..templates.chosen_knobs import ChosenKnobs
 from ..templates.gpu.workload import CudaWorkload
 from ..tune.records.book import RecordBook

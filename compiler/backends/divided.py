@@ -12,6 +12,7 @@ import numpy as np
 
 from vdla.util.errors import UserError
 
+from ..codegen.cpu.options import parse_target
 from ..graph.onnx_read import Source
 from ..heterogeneous_driver import Division, compile_heterogeneous
 from ..ir.stmt import Program
@@ -25,7 +26,6 @@ from ..runtime.lengths import Rung
 from ..runtime.readable import Readable, Texts, texts_of_parts
 from ..runtime.shared_arrays import SharedArrays, ends_of, share_constants, share_launches
 from ..schedule import Schedule
-from ..target.cpu.options import parse_target
 from . import llvm, vdla
 from .backend import CompileOptions
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from vdla.util.errors import UserError
 
+from ..codegen.cpu.machine import CpuTarget, host_target, runs_here
+from ..codegen.cpu.options import parse_target
 from ..runtime.executable import Arrays
 from ..runtime.lengths import Rung
 from ..runtime.shared_arrays import SharedArrays, ends_of, share_launches
-from ..target.cpu.machine import CpuTarget, host_target, runs_here
-from ..target.cpu.options import parse_target
 from .backend import CompileOptions
 from .c_code import CODE, code_files
 from .kernels import KernelDevice, KernelNetwork, Saved, Told, saved_code, saved_of
@@ -257,9 +257,9 @@ class LlvmBackend:
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:
         """A scheduled expression as one kernel; a program runs its loops as they are."""
+        from ..codegen.cpu.kernel import build
         from ..runtime.kernel_alone import kernel_alone
         from ..schedule import Schedule
-        from ..target.cpu.kernel import build
 
         program = schedule.program if isinstance(schedule, Schedule) else schedule
         return kernel_alone(build(program, self.open(options).target), operator=program.name)

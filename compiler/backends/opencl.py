@@ -9,11 +9,11 @@ from typing import Any
 
 from vdla.util.errors import UserError
 
+from ..codegen.cuda.machine import CudaTarget
+from ..codegen.opencl.machine import NAME
 from ..runtime.cuda_network import check_device
 from ..runtime.opencl_device import ORDINAL
 from ..runtime.opencl_kind import KIND
-from ..target.cuda.machine import CudaTarget
-from ..target.opencl.machine import NAME
 from .backend import CompileOptions
 from .cuda import CudaBackend, CudaCompiler, CudaDevice
 from .kernels import KernelNetwork

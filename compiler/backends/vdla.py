@@ -13,6 +13,11 @@ from vdla.isa.program import Program as MachineProgram
 from vdla.isa.program import Segment
 from vdla.util.errors import UserError
 
+from ..codegen.vdla.emit import EmissionError
+from ..codegen.vdla.link import buffer_bytes
+from ..codegen.vdla.link_alone import link_alone
+from ..codegen.vdla.machine import scratchpad_depths
+from ..codegen.vdla.placement import PlacementError
 from ..driver import compile_model
 from ..graph.onnx_read import Source
 from ..ir.regions import write_buffers
@@ -25,11 +30,6 @@ from ..runtime.network_inputs import parameter_port
 from ..runtime.program_description import describe_program, read_program
 from ..runtime.shared_arrays import SharedArrays, share_constants
 from ..schedule import LegalityError, Schedule
-from ..target.vdla.emit import EmissionError
-from ..target.vdla.link import buffer_bytes
-from ..target.vdla.link_alone import link_alone
-from ..target.vdla.machine import scratchpad_depths
-from ..target.vdla.placement import PlacementError
 from ..templates.vdla.lower import pipeline
 from .backend import CompileOptions
 

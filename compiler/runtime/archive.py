@@ -22,9 +22,9 @@ from vdla.util.machine_memory import memory_problem
 from vdla.util.printable import printable
 from vdla.util.whole_files import write_whole
 
-from ..target.cpu.errors import TargetError, UnknownNameError
-from ..target.cpu.machine import CpuTarget, host_target, runs_here
-from ..target.cpu.options import check_known
+from ..codegen.cpu.errors import TargetError, UnknownNameError
+from ..codegen.cpu.machine import CpuTarget, host_target, runs_here
+from ..codegen.cpu.options import check_known
 from .archive_fields import ArchiveError, Field, read_fields
 
 __all__ = ["ArchiveError", "read_archive", "write_archive"]

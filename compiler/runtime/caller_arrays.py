@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
+from ..codegen.cpu.storage import ALIGNMENT
 from ..graph.graph import Graph
 from ..graph.storage_plan import StoragePlan
-from ..target.cpu.storage import ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,15 +14,15 @@ import numpy as np
 
 from vdla.util.machine_memory import memory_problem
 
+from ..codegen.cpu.errors import KernelArgumentError, MachineMemoryError, TargetError
+from ..codegen.cpu.kernel import BoundKernel, Kernel, working_room
+from ..codegen.cpu.machine import CpuTarget
+from ..codegen.cpu.machine_code import assembly_of
+from ..codegen.cpu.memory import aligned_empty
+from ..codegen.cpu.module import Module
+from ..codegen.cpu.pool import Pool
 from ..graph.graph import Graph, Tensor
 from ..graph.storage_plan import StoragePlan
-from ..target.cpu.errors import KernelArgumentError, MachineMemoryError, TargetError
-from ..target.cpu.kernel import BoundKernel, Kernel, working_room
-from ..target.cpu.machine import CpuTarget
-from ..target.cpu.machine_code import assembly_of
-from ..target.cpu.memory import aligned_empty
-from ..target.cpu.module import Module
-from ..target.cpu.pool import Pool
 from .caller_arrays import OutputArrays, accesses_of, address_of, direct_inputs, direct_outputs
 from .launch import Launch
 from .network_inputs import GraphNetwork, check_inputs

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.module import CudaModule
 from ..graph.graph import Graph, Tensor, plain_input, plain_output
 from ..graph.storage_plan import StoragePlan, plan_steps
 from ..ir.expr import Buffer
-from ..target.cuda.machine import CudaTarget
-from ..target.cuda.module import CudaModule
 from .cuda_code import CompiledModule, CudaNetworkCode
 from .launch import Launch
 

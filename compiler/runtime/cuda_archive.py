@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..target.cuda.architectures import ARCHITECTURES
-from ..target.cuda.machine import CudaTarget
-from ..target.cuda.module import CudaModule
+from ..codegen.cuda.architectures import ARCHITECTURES
+from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.module import CudaModule
 from .archive import (
     CONSTANTS,
     CUDA_SOURCE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.module import CudaModule
 from ..graph.graph import Graph
 from ..graph.storage_plan import StoragePlan
-from ..target.cuda.machine import CudaTarget
-from ..target.cuda.module import CudaModule
 from .launch import Launch
 
 

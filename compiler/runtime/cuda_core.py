@@ -14,7 +14,7 @@ import numpy as np
 
 from vdla.util.errors import UserError
 
-from ..target.cuda.architectures import STATIC_SHARED_BYTES
+from ..codegen.cuda.architectures import STATIC_SHARED_BYTES
 from .cuda_device import (
     ORDINAL,
     Argument,

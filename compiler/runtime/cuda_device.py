@@ -13,8 +13,8 @@ import numpy as np
 
 from vdla.util.errors import UserError
 
-from ..target.cuda.architectures import THREADS_PER_BLOCK
-from ..target.cuda.bulk_copies import TensorMap
+from ..codegen.cuda.architectures import THREADS_PER_BLOCK
+from ..codegen.cuda.bulk_copies import TensorMap
 
 ORDINAL = "cuda:"
 """What stands before a GPU's number."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..target.cuda.machine import CudaTarget
-from ..target.cuda.nvrtc import compile_cubin, nvrtc_version
-from ..target.cuda.options import parse_target
+from ..codegen.cuda.machine import CudaTarget
+from ..codegen.cuda.nvrtc import compile_cubin, nvrtc_version
+from ..codegen.cuda.options import parse_target
 from . import cuda_core
 from .cuda_archive import CUBINS
 from .device_target import device_target

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.expr import Buffer
-from ..target.cuda.bulk_copies import TensorMap
-from ..target.cuda.module import (
+from ..codegen.cuda.bulk_copies import TensorMap
+from ..codegen.cuda.module import (
     Argument,
     CudaModule,
     IntegerArgument,
@@ -19,6 +18,7 @@ from ..target.cuda.module import (
     TensorMapArgument,
     WorkspaceArgument,
 )
+from ..ir.expr import Buffer
 from .archive_fields import Field
 from .cuda_device import Argument as DeviceArgument
 from .cuda_device import TensorAt

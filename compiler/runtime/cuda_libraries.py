@@ -6,7 +6,7 @@ import importlib
 from types import ModuleType
 from typing import Any
 
-from ..target.cuda.errors import MissingCudaError
+from ..codegen.cuda.errors import MissingCudaError
 from .cuda_device import DeviceError, DeviceProperties
 
 # Of models only: neither tuning nor a file of machine code can be emulated.

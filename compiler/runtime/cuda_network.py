@@ -18,8 +18,8 @@ from typing import Self
 
 import numpy as np
 
-from ..target.cpu.errors import KernelArgumentError
-from ..target.cuda.machine import CudaTarget
+from ..codegen.cpu.errors import KernelArgumentError
+from ..codegen.cuda.machine import CudaTarget
 from .cuda_code import CudaNetworkCode
 from .cuda_device import Device, DeviceError, DeviceGraph, DeviceModule
 from .cuda_launches import DeviceCall, kernel_calls, shared_bytes_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..target.cuda.machine import CudaTarget, architecture_for
-from ..target.cuda.options import ARCH, parse_target
+from ..codegen.cuda.machine import CudaTarget, architecture_for
+from ..codegen.cuda.options import ARCH, parse_target
 from .cuda_device import DeviceProperties
 
 

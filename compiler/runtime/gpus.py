@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..target.cuda.machine import CudaTarget
+    from ..codegen.cuda.machine import CudaTarget
     from .cuda_archive import ArchiveKind
     from .cuda_device import Device, DeviceProperties
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..target.cpu.kernel import Kernel
+from ..codegen.cpu.kernel import Kernel
 from .cpu_network import CpuNetwork
 from .cuda_alone import graph_alone
 from .launch import Launch

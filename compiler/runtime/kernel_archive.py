@@ -12,12 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..codegen.cpu.ahead_of_time import ObjectCode
+from ..codegen.cpu.kernel import Kernel, kernel_of
+from ..codegen.cpu.machine import CpuTarget
+from ..codegen.cpu.machine_code import load_objects
+from ..codegen.cpu.module import Module
 from ..ir.stmt import Program, Seq
-from ..target.cpu.ahead_of_time import ObjectCode
-from ..target.cpu.kernel import Kernel, kernel_of
-from ..target.cpu.machine import CpuTarget
-from ..target.cpu.machine_code import load_objects
-from ..target.cpu.module import Module
 from .archive import (
     CODE,
     DESCRIPTION,

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.cpu.ahead_of_time import ObjectCode
+from ..codegen.cpu.background import emit_library
+from ..codegen.cpu.machine import CpuTarget
+from ..codegen.cpu.module import Module
+from ..codegen.cpu.static_library import library_objects
 from ..graph.graph import Graph
 from ..graph.storage_plan import StoragePlan
-from ..target.cpu.ahead_of_time import ObjectCode
-from ..target.cpu.background import emit_library
-from ..target.cpu.machine import CpuTarget
-from ..target.cpu.module import Module
-from ..target.cpu.static_library import library_objects
 from .archive import (
     CONSTANTS,
     DESCRIPTION,

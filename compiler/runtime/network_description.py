@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..codegen.cpu.memory import Constants
+from ..codegen.cpu.storage import ALIGNMENT
 from ..graph.graph import Graph, GraphOutput, Tensor, plain_input, plain_output
 from ..graph.storage_plan import StoragePlan
 from ..ir.expr import Buffer
 from ..ir.types import DType
-from ..target.cpu.memory import Constants
-from ..target.cpu.storage import ALIGNMENT
 from .archive import CONSTANTS, check_memory
 from .archive_fields import Field
 from .beginnings import Beginnings

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from ..codegen.cpu.errors import KernelArgumentError
 from ..graph.graph import Graph, GraphInput, GraphOutput
 from ..graph.host import arrays_by_name
 from ..ir.expr import Buffer
-from ..target.cpu.errors import KernelArgumentError
 from .executable import Port
 from .readable import CompiledKernels
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..codegen.cpu.ahead_of_time import ObjectCode, emit_object
+from ..codegen.cpu.machine import CpuTarget
+from ..codegen.cpu.module import Module, lower
+from ..codegen.cpu.sequence import Arena, Argument, Call, Constant, Place, sequence
 from ..graph.graph import Graph, Tensor
 from ..graph.storage_plan import find_views
 from ..ir.expr import Buffer
-from ..target.cpu.ahead_of_time import ObjectCode, emit_object
-from ..target.cpu.machine import CpuTarget
-from ..target.cpu.module import Module, lower
-from ..target.cpu.sequence import Arena, Argument, Call, Constant, Place, sequence
 from ..te.ops.movement import permute
 from .network_archive import NetworkCode
 

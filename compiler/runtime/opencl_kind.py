@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..target.opencl.machine import NAME, OpenClTarget, of_device, parse_target
+from ..codegen.opencl.machine import NAME, OpenClTarget, of_device, parse_target
 from .cuda_archive import ArchiveKind, read_target
 from .cuda_device import DeviceProperties
 from .gpus import GpuKind

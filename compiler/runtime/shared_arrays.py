@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from ..codegen.cpu.memory import Constants
 from ..graph.graph import Graph
-from ..target.cpu.memory import Constants
 from .artifact import Compiled
 from .beginnings import Beginnings
 from .launch import Launch

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from ..codegen.cpu import errors as cpu_errors
+from ..codegen.cuda import errors as cuda_errors
 from ..ir.verify import VerifyError
 from ..schedule import LegalityError
-from ..target.cpu import errors as cpu_errors
-from ..target.cuda import errors as cuda_errors
 from .space import Space, Values, knobs_obstacle
 
 Workload = TypeVar("Workload")

@@ -12,10 +12,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from vdla.codesign.models import build, sample_inputs
+from vdla.compiler.codegen.cpu.ahead_of_time import c_compiler
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.runtime.network_archive import save_network
-from vdla.compiler.target.cpu.ahead_of_time import c_compiler
-from vdla.compiler.target.cpu.machine import host_target
 
 INPUT = (1, 3, 32, 32)
 

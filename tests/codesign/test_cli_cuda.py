@@ -13,10 +13,10 @@ from fake_gpu import FakeDevice
 from float_networks import rounded_network
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.runtime.network_archive import save_network
-from vdla.compiler.target.cpu.machine import host_target
 
 WEIGHT = np.random.default_rng(0).standard_normal((8, 5)).astype(np.float32)
 EMULATED = ("--device", "cuda:emulated")

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from vdla.codesign import network_cache
 from vdla.codesign.network_cache import cached_network, network_key
 from vdla.compiler.backends.llvm import LlvmCompiler
-from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.compiler.codegen.cpu.machine import CpuTarget
 from vdla.util.user_cache import discard_least_used
 
 SHAPE = [1, 8]

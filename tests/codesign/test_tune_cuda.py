@@ -19,11 +19,11 @@ from vdla.codesign.tune_options import Options, Watchers
 from vdla.codesign.tune_run_cuda import subjects_of, timed_on
 from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_models import cuda_workloads
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.runtime import cuda_core
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.options import parse_target
 from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure import open_backend

@@ -15,6 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.codegen.cpu.errors import KernelArgumentError, TargetError
+from vdla.compiler.codegen.cpu.intrinsics import intrinsics
+from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, host_target_at
+from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead, compile_cpu_graph
 from vdla.compiler.graph.fuse import fuse, fuse_pool
 from vdla.compiler.graph.graph import Graph
@@ -29,10 +33,6 @@ from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.runtime.network_object import emit_network
 from vdla.compiler.schedule import replay
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.errors import KernelArgumentError, TargetError
-from vdla.compiler.target.cpu.intrinsics import intrinsics
-from vdla.compiler.target.cpu.machine import CpuTarget, host_target, host_target_at
-from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.templates.cpu.lower import lower_node
 

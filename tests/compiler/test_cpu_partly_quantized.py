@@ -8,6 +8,8 @@ from float_networks import FloatNetwork, runtime
 from onnx import TensorProto, helper, numpy_helper
 
 import vdla
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.abilities import PROCESSOR
 from vdla.compiler.graph.errors import ModelError, NodeError
@@ -16,8 +18,6 @@ from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.int8_operators import Channels, Interleave, Table
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cpu.options import parse_target
 
 
 class Rounded(FloatNetwork):

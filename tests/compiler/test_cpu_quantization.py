@@ -9,10 +9,10 @@ from float_networks import FloatNetwork, runtime
 from mixed_networks import MixedNetwork, unoptimized
 from onnx.reference import ReferenceEvaluator
 
+from vdla.compiler.codegen.cpu.errors import KernelArgumentError
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.target.cpu.errors import KernelArgumentError
 
 SHAPE = (2, 3, 37)
 HARD = [

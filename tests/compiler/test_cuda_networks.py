@@ -19,6 +19,9 @@ from vdla.benchmarks.harness.gpu_models import inputs_of, operator_cases
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler import cuda_driver
 from vdla.compiler.backends.table import gpu_of
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cuda.errors import CompileError
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.cuda_driver import (
     compile_cuda,
     compile_cuda_emulated,
@@ -31,9 +34,6 @@ from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.network_archive import load_network, save_network
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cuda.errors import CompileError
-from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.ops.product import Matrices, tensor_product
 from vdla.compiler.templates.gpu import gemm_wgmma
 

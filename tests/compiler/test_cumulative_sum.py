@@ -8,11 +8,11 @@ from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from kernels import run
 
 from vdla.compiler import cpu_driver, cuda_driver
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.kernel_driver import network_workloads
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.tune.measure.reference import expected, inputs

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from campaign import representatives
 
+from vdla.compiler.codegen.vdla.folds import FoldedWeights, fold_tiles
 from vdla.compiler.graph.constants import Constant, pack_spread_weight
 from vdla.compiler.graph.layout import pack_taps_weight, pack_weight
-from vdla.compiler.target.vdla.folds import FoldedWeights, fold_tiles
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.vdla.folded_alone import weights_alone
 from vdla.compiler.templates.vdla.folded_work import parts_of_tiles

@@ -7,10 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.launch_constants import LaunchConstants
 from vdla.compiler.schedule.trace import Step
-from vdla.compiler.target.cpu.machine import host_target
 
 
 def shared_twice(equal: bool) -> bytes:

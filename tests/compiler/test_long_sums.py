@@ -10,11 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cuda.emulate import emulate
+from vdla.compiler.codegen.cuda.options import parse_target
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cuda.emulate import emulate
-from vdla.compiler.target.cuda.options import parse_target
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.templates.gpu.named import schedule
 from vdla.compiler.templates.gpu.row_operator import RowOperator
 from vdla.compiler.templates.gpu.rows import Knobs

@@ -10,10 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.target.cuda.options import parse_target
 
 
 def model_of(

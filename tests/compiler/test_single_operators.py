@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 import vdla
 from vdla.compiler import cuda_driver
-from vdla.compiler.target.cuda.options import parse_target
+from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.util.errors import UserError
 
 RNG = np.random.default_rng(0)

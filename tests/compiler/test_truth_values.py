@@ -10,10 +10,10 @@ import pytest
 from float_networks import runtime
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.target.cuda.options import parse_target
 
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 X = np.array([[-2.0, -0.0, 0.0, 1.5], [np.nan, np.inf, -np.inf, 3.0], [1.5, 0.25, -7.0, 1e-40]], np.float32)

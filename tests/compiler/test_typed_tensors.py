@@ -11,8 +11,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 import vdla
+from vdla.compiler.codegen.cuda.options import parse_target
 from vdla.compiler.cuda_driver import compile_cuda_emulated
-from vdla.compiler.target.cuda.options import parse_target
 from vdla.util.errors import UserError
 
 

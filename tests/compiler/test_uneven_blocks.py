@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from vdla.compiler.codegen.vdla.columns import evaluator
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.expr import Var, index
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.target.vdla.columns import evaluator
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.common import vectors_of
 from vdla.compiler.templates.vdla.workload import computed_filters, of_vectors, windowed

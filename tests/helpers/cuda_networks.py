@@ -7,6 +7,11 @@ from math import prod
 
 import numpy as np
 
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cpu.memory import aligned_copy
+from vdla.compiler.codegen.cuda.emulate import emulate
+from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.graph.graph import Graph
@@ -16,11 +21,6 @@ from vdla.compiler.ir.regions import write_regions
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.memory import aligned_copy
-from vdla.compiler.target.cuda.emulate import emulate
-from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.templates.gpu.lower import lower_cuda_node
 

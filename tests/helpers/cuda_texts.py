@@ -9,6 +9,17 @@ from pathlib import Path
 
 from gpu_kernels import windows
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.module import (
+    CudaModule,
+    IntegerArgument,
+    KernelLaunch,
+    ParameterArgument,
+    TensorMapArgument,
+    WorkspaceArgument,
+    lower,
+)
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.ir.expr import Buffer, Const, Var, cast, equal, maximum, minimum, select
 from vdla.compiler.ir.stmt import (
     Alloc,
@@ -24,20 +35,9 @@ from vdla.compiler.ir.stmt import (
 )
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import Schedule
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.module import (
-    CudaModule,
-    IntegerArgument,
-    KernelLaunch,
-    ParameterArgument,
-    TensorMapArgument,
-    WorkspaceArgument,
-    lower,
-)
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.scalars import divide
 
-GOLDEN = Path(__file__).parent.parent / "compiler" / "target" / "cuda" / "golden"
+GOLDEN = Path(__file__).parent.parent / "compiler" / "codegen" / "cuda" / "golden"
 F32 = DType.FLOAT32
 ZERO = Const(0.0, F32)
 

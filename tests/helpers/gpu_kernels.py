@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cuda.emulate import emulate
 from vdla.compiler.ir.expr import Buffer, Const, Expr, ExprLike, Var, index, minimum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (
@@ -27,8 +29,6 @@ from vdla.compiler.ir.stmt import (
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.ir.visit import map_children, walk
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cuda.emulate import emulate
 from vdla.compiler.te.functions import FUNCTIONS
 
 F32 = DType.FLOAT32

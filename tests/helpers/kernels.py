@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from vdla.compiler.codegen.cpu.errors import TargetError
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target, host_target_at
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import Schedule, replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.errors import TargetError
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import CpuTarget, host_target, host_target_at
-from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.functions import FUNCTIONS
 
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cuda.emulate import emulate
+from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import Schedule, replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cuda.emulate import emulate
-from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.functions import FUNCTIONS
 
 

@@ -11,11 +11,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import vdla
+from vdla.compiler.codegen.cpu.errors import LoweringError as CpuLoweringError
+from vdla.compiler.codegen.cuda.errors import LoweringError as CudaLoweringError
 from vdla.compiler.ir.array_values import EvaluateError
 from vdla.compiler.ir.interp import InterpretError
 from vdla.compiler.ir.verify import VerifyError
-from vdla.compiler.target.cpu.errors import LoweringError as CpuLoweringError
-from vdla.compiler.target.cuda.errors import LoweringError as CudaLoweringError
 from vdla.sim.errors import SimulationError
 
 WRONG = (

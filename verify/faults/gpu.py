@@ -12,6 +12,14 @@ from typing import Final
 
 import numpy as np
 
+from vdla.compiler.codegen.cpu import errors as cpu_errors
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cuda.emulate import emulate
+from vdla.compiler.codegen.cuda.errors import LoweringError
+from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.prepare import CHECKS, prepare
+from vdla.compiler.codegen.cuda.wgmma import ARCHITECTURE
+from vdla.compiler.codegen.cuda.wgmma_emit import has_products
 from vdla.compiler.ir.expr import Binary, Const, Expr, Var
 from vdla.compiler.ir.grid import AXES
 from vdla.compiler.ir.kernels import is_block_loop, is_thread_loop, phase_at
@@ -42,14 +50,6 @@ from vdla.compiler.ir.visit import (
     substitute_expr,
     walk,
 )
-from vdla.compiler.target.cpu import errors as cpu_errors
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cuda.emulate import emulate
-from vdla.compiler.target.cuda.errors import LoweringError
-from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
-from vdla.compiler.target.cuda.prepare import CHECKS, prepare
-from vdla.compiler.target.cuda.wgmma import ARCHITECTURE
-from vdla.compiler.target.cuda.wgmma_emit import has_products
 from vdla.compiler.te.ops.product import Matrices, product, tensor_product
 from vdla.compiler.templates.gpu import gemm_wgmma, gemm_wgmma_knobs
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from math import prod
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Binary
 from ...ir.stmt import For, Program, Reduce
 from ...ir.types import DType
 from ...ir.visit import loops
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from .borders import has_loop, parallel_loop, parts_of, peel_ragged
 from .conv2d_default import choose_knobs, conv_waits

@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...passes.sum_in_blocks import LONGEST
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ..space import Account, Axis, Columns
 from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE, part_blocks, reduction_loops

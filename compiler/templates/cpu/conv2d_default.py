@@ -11,10 +11,10 @@ from math import prod
 
 import numpy as np
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...passes.sum_in_blocks import BLOCK_TERMS
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window, ceil_div
 from ..space import Columns
 from .borders import team_times

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ...codegen.cpu.intrinsics import DOT_DEPTH, DOT_LANES, dot_u8s8
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import For, Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from ...target.cpu.intrinsics import DOT_DEPTH, DOT_LANES, dot_u8s8
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window, ceil_div
 from .borders import parallel_loop, parts_of, peel_ragged
 from .conv2d_cost import shape_of

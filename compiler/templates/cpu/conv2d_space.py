@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ..space import Axis, Space, Values, one_point
 from .conv2d_cost import (

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...ir.visit import loops
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from .borders import parallel_loop, peel_ragged
 from .conv2d_default import choose_positions

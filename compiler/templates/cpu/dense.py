@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from .borders import parallel_loop, peel_ragged
 from .partial_sums import part_size, sum_in_parts
 from .register_tile import MAXIMUM_ROWS, choose_tile

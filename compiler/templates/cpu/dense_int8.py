@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ...codegen.cpu.intrinsics import DOT_DEPTH, dot_u8s8
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import For, Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from ...target.cpu.intrinsics import DOT_DEPTH, dot_u8s8
-from ...target.cpu.machine import CpuTarget
 from .borders import parallel_loop, parts_of, peel_ragged
 from .dense import Knobs, cut_tiles, matrix_tile, product_sizes, row_block
 

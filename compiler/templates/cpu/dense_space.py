@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...passes.sum_in_blocks import LONGEST
-from ...target.cpu.machine import CpuTarget
 from ..space import Account, Axis, Columns, Space, Values, one_point
 from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE
 from .dense import Knobs, choose_knobs, product_sizes

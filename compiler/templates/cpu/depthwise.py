@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Call
 from ...ir.stmt import Assign, Program
 from ...ir.types import DType
 from ...ir.visit import walk, walk_expr
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window, ceil_div
 from .borders import parallel_loop, peel_ends, peel_ragged
 

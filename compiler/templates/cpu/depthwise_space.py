@@ -9,8 +9,8 @@ from typing import get_args, get_type_hints
 
 import numpy as np
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ..space import Account, Axis, Columns, Space, Values, one_point
 from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from .borders import peel_ragged
 from .vectors import parallel_grains, vector_width
 

@@ -12,8 +12,8 @@ from math import prod
 
 import numpy as np
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.types import DType
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import ceil_div
 from ...te.merge import Shape, merge_broadcast
 from ...te.scalar_steps import FUNCTIONS, Steps, step_weights

@@ -5,11 +5,11 @@ What operators get that have no schedule of their own; for most of them rules ma
 
 from __future__ import annotations
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Alloc, For, Program, Seq, Stmt
 from ...ir.visit import loops, path_to, walk
 from ...schedule import LegalityError, Schedule
-from ...target.cpu.machine import CpuTarget
 from .vectors import parallel_grains, vectorize_loop
 
 

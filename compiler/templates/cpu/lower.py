@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
+from ...codegen.cpu.machine import CpuTarget
 from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.graph import Graph, Node
 from ...graph.operators import (
@@ -34,7 +35,6 @@ from ...graph.operators import (
     WinogradTiles,
 )
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from ...te.ops.product import Matrices, product
 from ..expressions import Expression, computed, expression_of, has_expression
 from ..lowered_node import fused_expression, lowered_node

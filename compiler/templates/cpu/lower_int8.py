@@ -10,6 +10,7 @@ import numpy as np
 
 from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
+from ...codegen.cpu.machine import CpuTarget
 from ...graph.graph import Graph, Node, Tensor
 from ...graph.int8_operators import (
     Attention,
@@ -34,7 +35,6 @@ from ...graph.int8_operators import (
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window, ceil_div
 from ...te.ops.blocked_convolution import QuantizedSums, blocked_convolution, blocked_depthwise
 from ...te.ops.convolution import Convolution

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from ...target.cpu.machine import CpuTarget
+from ...codegen.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ..lowered_node import LoweredNode
 from .sketches import sketch_workload

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from .recurrent import Knobs, Stage, schedule_steps
 
 GATES = 4

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Load
 from ...ir.stmt import Program, Reduce
 from ...ir.types import DType
 from ...ir.visit import walk, walk_expr
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from . import dense as dense_cpu
 from .borders import parallel_loop, peel_ragged
 from .vectors import GRAIN

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const, Load
 from ...ir.stmt import Assign, For, Program, Seq, Stmt
 from ...ir.types import DType
 from ...ir.visit import walk_expr
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from .borders import peel_ragged
 from .vectors import parallel_grains, vector_width, vectorize_loop
 

@@ -11,7 +11,7 @@ from math import inf
 
 import numpy as np
 
-from ...target.cpu.machine import CpuTarget
+from ...codegen.cpu.machine import CpuTarget
 from ..space import Columns, Space, Values, one_point
 from .dense_space import default_values, space
 from .workload import CpuWorkload, DenseCpu

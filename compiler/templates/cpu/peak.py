@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...target.cpu.machine import CpuTarget
+from ...codegen.cpu.machine import CpuTarget
 
 CLOCK_HERTZ = 6.0e9
 """No processor's clock is faster; the true one is unknown, so that bounds in seconds stay below any measurement."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window, ceil_div
 from .borders import parallel_loop, peel_ends, peel_ragged
 from .vectors import GRAIN, vector_width

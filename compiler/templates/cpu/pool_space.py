@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ..space import Account, Axis, Columns, Space, Values, one_point
 from .conv2d_knobs import REMOTE_BYTES_CYCLE

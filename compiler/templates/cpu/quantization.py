@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from .borders import peel_ragged
 from .vectors import parallel_grains, vectorize_loop
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import ceil_div
 from .borders import peel_ragged
 from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import loops
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from . import rows as rows_cpu
 from .borders import peel_ragged
 from .vectors import parallel_grains, vector_width

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from ...target.cpu.machine import CpuTarget
+from ...codegen.cpu.machine import CpuTarget
 
 LATENCY_SUMS = 8
 """Sums in flight that keep the multipliers busy: latency 4 cycles times two units (Zen, Golden Cove)."""

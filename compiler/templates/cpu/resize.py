@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from .vectors import parallel_grains, vectorize_loop
 
 

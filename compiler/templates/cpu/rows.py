@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.types import DType
 from ...ir.visit import loops
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from .borders import peel_ragged
 from .vectors import VECTORS, parallel_grains
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.program_json import program_to_dict
 from ...ir.stmt import Program
 from ...ir.work import statement_runs
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import Window
 from ..space import Space
 from . import conv_transpose as conv_transpose_cpu

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from ..registry import Registry
 from ..space import Values
 from ..template import Template, table_of

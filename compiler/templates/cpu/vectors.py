@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.types import DType
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import ceil_div
 from .borders import peel_ragged
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.stmt import For
 from ...ir.visit import loops, walk
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from .conv2d_knobs import REMOTE_BYTES_CYCLE
 
 WAITING_SHARE = 0.05

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from math import prod
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import loops
 from ...schedule import Schedule
-from ...target.cpu.machine import CpuTarget
 from .borders import peel_ends, peel_ragged
 from .vectors import parallel_grains
 

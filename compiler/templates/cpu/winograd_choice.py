@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import prod
 
+from ...codegen.cpu.machine import CpuTarget
 from ...ir.types import DType
-from ...target.cpu.machine import CpuTarget
 from ...te.blocks import ceil_div
 from ...te.ops.convolution import Convolution
 from ...te.ops.winograd import OUTPUTS, TAPS, tile_counts

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from ..space import Space, Values
 from . import gemm, gemm_mma, gemm_space
 from .gemm_account import APART_INSTRUCTIONS, GATHER_INSTRUCTIONS, Problem, choose_tile

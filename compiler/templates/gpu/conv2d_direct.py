@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from math import inf, prod
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...schedule.share_copy import Axes
-from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Pair
 from .conv2d import gathered_problem
 from .digits import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll

@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.stmt import Program
-from ...target.cuda.machine import CudaTarget
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
 from .conv2d_direct import choose_knobs
 from .direct_account import account

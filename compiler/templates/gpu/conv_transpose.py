@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.expr import Const
 from ...ir.stmt import Assign, For, Program
 from ...ir.visit import loops, path_to, walk
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from ..space import ESTIMATE, Account, Columns, Space, Values
 from . import gemm_space
 from .conv2d import problem_of

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ...codegen.cuda.machine import CudaTarget
 from ...graph.graph import Graph, Node
 from ...graph.operators import Dense
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from ...te.ops.product import Matrices, product
 from ..fused import fused
 from ..lowered_node import lowered_node

@@ -13,11 +13,11 @@ from math import ceil, prod
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.kernels import WARP
 from ...ir.stmt import Copy, Program
 from ...ir.visit import walk
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from . import generic

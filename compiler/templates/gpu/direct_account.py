@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
+from ...codegen.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.kernels import WARP
-from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
-from ...target.cuda.machine import CudaTarget
 from ..space import Columns, combined
 from .direct_knobs import Knobs, Layer
 from .gemm_account import (

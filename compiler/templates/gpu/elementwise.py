@@ -8,12 +8,12 @@ from math import prod
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.affine import coefficient_of
 from ...ir.expr import Const
 from ...ir.stmt import Assign, For, Program
 from ...ir.visit import expressions, loads_in, walk
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from .digits import size_of
 from .flat import THREADS, bind_nest, nests, perfect_nest

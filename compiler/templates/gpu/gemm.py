@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import TypeAlias
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.expr import Const
 from ...ir.stmt import For, Program, Reduce
 from ...ir.visit import free_vars, loads_in, path_to
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from . import gemm_mma, gemm_wgmma, gemm_wgmma_knobs, gemv
 from .gemm_account import Problem, choose_tile
 from .tensor_float import is_rounded

@@ -15,9 +15,9 @@ from itertools import product
 
 import numpy as np
 
+from ...codegen.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.kernels import WARP
-from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD
-from ...target.cuda.machine import CudaTarget
 from ..space import Columns, combined
 from .tile import VECTOR, Tile
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...codegen.cuda.architectures import GRID_LIMITS
+from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.mma import FACTORS, Order, load_a, load_b, mma, store, sum_type, zero
+from ...codegen.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, depth_of
 from ...ir.expr import Load, Var
 from ...ir.kernels import WARP
 from ...ir.stmt import LoopKind, Program, Reduce
 from ...ir.types import DType
 from ...ir.visit import find_statement, loads_in
 from ...schedule import LegalityError, Schedule
-from ...target.cuda.architectures import GRID_LIMITS
-from ...target.cuda.machine import CudaTarget
-from ...target.cuda.mma import FACTORS, Order, load_a, load_b, mma, store, sum_type, zero
-from ...target.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, depth_of
 from .digits import allocated, drop_single, extent_of, loops_around
 from .gemm_mma_knobs import Factors, Knobs, choose_knobs, room
 from .tile import bind_blocks, fetch, whole_tiles

@@ -8,10 +8,10 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget, Precision
+from ...codegen.cuda.mma_fragments import COLUMNS, ROWS, depth_of
 from ...ir.kernels import WARP
 from ...ir.types import DType
-from ...target.cuda.machine import CudaTarget, Precision
-from ...target.cuda.mma_fragments import COLUMNS, ROWS, depth_of
 
 MOST_WARPS = 16
 MOST_REGISTERS = 255

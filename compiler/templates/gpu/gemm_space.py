@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.stmt import Program
-from ...target.cuda.machine import CudaTarget
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
 from .gemm import problem_of
 from .gemm_account import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ...codegen.cuda.bulk_copies import MOST_DIMENSIONS
+from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.mma import TF32, Order, sum_type
+from ...codegen.cuda.mma_fragments import GROUP_ROWS, MATRIX_D, ROWS, WARPGROUP, depth_of
+from ...codegen.cuda.wgmma import ARCHITECTURE, CORE, HALVES, row_elements, store, wgmma, zero
 from ...ir.expr import Buffer, Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import LegalityError, Schedule
 from ...schedule.share_copy import Axes
-from ...target.cuda.bulk_copies import MOST_DIMENSIONS
-from ...target.cuda.machine import CudaTarget
-from ...target.cuda.mma import TF32, Order, sum_type
-from ...target.cuda.mma_fragments import GROUP_ROWS, MATRIX_D, ROWS, WARPGROUP, depth_of
-from ...target.cuda.wgmma import ARCHITECTURE, CORE, HALVES, row_elements, store, wgmma, zero
 from . import gemm_mma_knobs
 from .along_depth import lay_along_depth
 from .digits import allocated, cut, drop_single, extent_of, loops_around, shape_of, unroll

@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ...codegen.cuda.bulk_copies import MOST_BOX
+from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.mma_fragments import GROUP_ROWS, MOST_GROUP_COLUMNS, WARPGROUP, depth_of
+from ...codegen.cuda.shared_memory import MBARRIER
+from ...codegen.cuda.wgmma import CORE, HALVES, SWIZZLES, columns_of, row_elements
 from ...ir.types import DType
-from ...target.cuda.bulk_copies import MOST_BOX
-from ...target.cuda.machine import CudaTarget
-from ...target.cuda.mma_fragments import GROUP_ROWS, MOST_GROUP_COLUMNS, WARPGROUP, depth_of
-from ...target.cuda.shared_memory import MBARRIER
-from ...target.cuda.wgmma import CORE, HALVES, SWIZZLES, columns_of, row_elements
 from .gemm_mma_knobs import (
     CACHE_BYTES_A_CYCLE,
     LATENCY,

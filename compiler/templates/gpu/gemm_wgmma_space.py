@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.wgmma import SWIZZLES
 from ...ir.stmt import Program
-from ...target.cuda.machine import CudaTarget
-from ...target.cuda.wgmma import SWIZZLES
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point, space_of_axes
 from .gemm_mma import described
 from .gemm_mma_knobs import Factors, group_of, precision, tiles

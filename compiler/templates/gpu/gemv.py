@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...codegen.cuda.architectures import GRID_LIMITS
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.cuda.architectures import GRID_LIMITS
-from ...target.cuda.machine import CudaTarget
 from .digits import drop_single, extent_of, loops_around
 from .tile import VECTOR
 

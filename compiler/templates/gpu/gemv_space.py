@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
+from ...codegen.cuda.architectures import BLOCK_LIMITS, REGISTERS_PER_THREAD
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.kernels import WARP
 from ...ir.stmt import Program
-from ...target.cuda.architectures import BLOCK_LIMITS, REGISTERS_PER_THREAD
-from ...target.cuda.machine import CudaTarget
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from .gemm import problem_of
 from .gemm_account import MOST_UNROLLED, Problem, ceil_divided

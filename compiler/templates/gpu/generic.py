@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.expr import Const
 from ...ir.stmt import Alloc, Copy, For, Program, Seq, Stmt
 from ...ir.visit import find_loop, loops, walk
 from ...schedule import LegalityError, Schedule
-from ...target.cuda.machine import CudaTarget
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from .digits import size_of
 from .flat import THREADS, bind_alone, bind_nest, nests, perfect_nest

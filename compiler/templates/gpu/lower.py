@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from ...codegen.cuda.machine import CudaTarget
 from ...graph.graph import Graph, Node
 from ...graph.operators import (
     AveragePool,
@@ -26,7 +27,6 @@ from ...graph.operators import (
     Resize,
     Softmax,
 )
-from ...target.cuda.machine import CudaTarget
 from ..expressions import computed, expression_of, has_expression
 from ..lowered_node import kernel_key
 from ..space import Values

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
 from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.graph import Graph, Node
 from ...graph.operators import Convolution
-from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
 from ...te.ops.blocked_convolution import FloatSums, blocked_depthwise
 from ...te.ops.direct_conv2d import direct_conv2d

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...codegen.cuda.machine import CudaTarget
 from ...graph.graph import Graph, Node
 from ...graph.operators import Concatenate, Remap
 from ...ir.types import DType
-from ...target.cuda.machine import CudaTarget
 from ...te.ops.joined import joined_concat, joined_remap
 from ...te.ops.movement import concat
 from ..expressions import Expression

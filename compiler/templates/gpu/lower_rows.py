@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...codegen.cuda.architectures import GRID_LIMITS
+from ...codegen.cuda.machine import CudaTarget
 from ...graph.graph import Graph, Node
 from ...graph.operators import LstmSteps, Normalization, Softmax
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import loops
-from ...target.cuda.architectures import GRID_LIMITS
-from ...target.cuda.machine import CudaTarget
 from ...te.ops.reduction import Kind
 from ..expressions import Expression, expression_of, normalization_sizes
 from ..fused import shapes_beside

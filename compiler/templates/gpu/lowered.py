@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from ...codegen.cuda.machine import CudaTarget
 from ...graph.graph import Graph, Node
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from ..expressions import Expression
 from ..lowered_node import LoweredNode, fused_expression, lowered_node
 from . import generic

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.expr import Const
 from ...ir.stmt import For, Program
 from ...ir.visit import find_loop, loops
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from ...te.blocks import ceil_div
 from ...te.ops.lstm import Direction
 from ...te.ops.thread_lstm import GATES, thread_lstm_steps

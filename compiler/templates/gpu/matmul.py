@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from ...codegen.cuda.machine import CudaTarget
 from ...graph.graph import Graph, Node
-from ...target.cuda.machine import CudaTarget
 from ...te.ops.product import Matrices, product
 from ..fused import fused
 from ..lowered_node import lowered_node

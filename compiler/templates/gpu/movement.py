@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ...codegen.cuda.architectures import GRID_LIMITS
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.expr import Const
 from ...ir.stmt import For, LoopKind, Program
 from ...ir.types import DType
 from ...schedule import Schedule
-from ...target.cuda.architectures import GRID_LIMITS
-from ...target.cuda.machine import CudaTarget
 from ...te.blocks import ceil_div
 from ...te.merge import Shape
 from ...te.ops.movement import permute

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.stmt import LoopKind, Program
 from ...ir.visit import loops
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 
 _BLOCK, _THREAD = re.compile(r"(.*\.)?block\.([xyz])"), re.compile(r".+\.([xyz])")
 

@@ -8,11 +8,11 @@ from math import prod
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.expr import Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import find_loop, walk
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, one_point
 from .flat import THREADS, bind_nest
 from .traffic import moved_bytes, moving_seconds

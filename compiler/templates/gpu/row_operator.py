@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, Literal, TypeAlias, get_args
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.stmt import Program
-from ...target.cuda.machine import CudaTarget
 from ...te.merge import Shape, merge_axes
 from ...te.ops.normalization import Normalized, normalize
 from ...te.ops.reduction import Kind, reduction

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.kernels import WARP
-from ...target.cuda.machine import CudaTarget
 from ...te.blocks import ceil_div
 from ...te.threads import Sharing
 from .flat import THREADS

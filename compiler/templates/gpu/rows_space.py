@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 
+from ...codegen.cuda.architectures import GRID_LIMITS
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.kernels import WARP
-from ...target.cuda.architectures import GRID_LIMITS
-from ...target.cuda.machine import CudaTarget
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from .gemm_account import ceil_divided
 from .row_operator import RowOperator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
 from ..registry import Registry
 from ..space import Space, Values

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.expr import Call
 from ...ir.stmt import Program, Reduce
 from ...ir.visit import find_loop, find_statement, walk_expr
-from ...target.cuda.machine import CudaTarget
 from ...te.ops.product import round_factors
 
 LEAST = 8

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ...codegen.cuda.architectures import GRID_LIMITS
 from ...ir.affine import linear_form
 from ...ir.expr import Const
 from ...ir.stmt import Copy, For, Program, Reduce
 from ...ir.visit import free_vars, loads_in, path_to
 from ...schedule import Schedule
 from ...schedule.share_copy import Axes
-from ...target.cuda.architectures import GRID_LIMITS
 from .digits import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
 
 VECTOR = 4

@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.stmt import Program
-from ...target.cuda.machine import CudaTarget
 
 LATENCY_CYCLES = 800
 """From a load from memory to its data. An estimate."""

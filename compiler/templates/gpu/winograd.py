@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 
+from ...codegen.cuda.machine import CudaTarget
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import find_loop
 from ...schedule import Schedule
-from ...target.cuda.machine import CudaTarget
 from ...te.ops.convolution import Convolution
 from ...te.ops.winograd import TAPS, fits
 from ..space import Space, Values

@@ -8,9 +8,9 @@ from math import ceil, prod
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.tolerances import MODEL_TOLERANCE, tolerance, winograd_amplification, winograd_tolerance
 from ...ir.kernels import WARP
-from ...target.cuda.machine import CudaTarget
-from ...target.cuda.tolerances import MODEL_TOLERANCE, tolerance, winograd_amplification, winograd_tolerance
 from ...te.blocks import ceil_div
 from ...te.ops.convolution import Convolution
 from ...te.ops.winograd import ALIGNED, OUTPUTS, TAPS, tile_counts, transforms

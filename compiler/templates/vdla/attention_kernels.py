@@ -11,11 +11,11 @@ import numpy as np
 from vdla.isa.config import Config
 from vdla.isa.rows import planes_of
 
+from ...codegen.vdla.placement import ChainBuffer
 from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Attention, Group, Products, Rows
 from ...graph.layout import pack_parameters
-from ...target.vdla.placement import ChainBuffer
 from ...te.blocks import Blocks, Pair, Window, ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import Post

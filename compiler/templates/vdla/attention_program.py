@@ -15,10 +15,10 @@ from typing import Any
 
 from vdla.isa.config import Config
 
+from ...codegen.vdla import intrinsics
 from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, equal, maximum, minimum
 from ...ir.stmt import Alloc, Copy, For, Intrinsic, Program, Region, Stmt, nest, region, seq, whole
 from ...ir.types import DType
-from ...target.vdla import intrinsics
 from ...te.blocks import Blocks, Pair, ceil_div
 from ...te.ops.common import CHAIN
 from ...te.ops.rows import Shares, rows_attributes, rows_declaration

@@ -13,11 +13,11 @@ from math import prod
 
 from vdla.isa.config import Config
 
+from ...codegen.vdla.placement import ChainBuffer
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Attention, Int8Convolution
 from ...graph.layout import blocked_shape
 from ...graph.memory_plan import Buffer, lifetimes, plan_memory
-from ...target.vdla.placement import ChainBuffer
 from ...te.blocks import Pads
 from .attention_kernels import kept_places
 from .conv2d import CONV2D

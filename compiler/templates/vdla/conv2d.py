@@ -10,9 +10,9 @@ import numpy as np
 
 from vdla.isa.config import Config
 
+from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.vdla import intrinsics
 from ...te.ops import conv2d
 from ...te.ops.common import CHAIN
 from ..space import Account, Axis, Columns, Space, Values, one_point

@@ -11,9 +11,9 @@ import numpy as np
 from vdla.isa.config import Config
 from vdla.isa.extensions import TAPS
 
+from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.vdla import intrinsics
 from ...te.blocks import Window, ceil_div
 from ...te.ops import depthwise_conv2d
 from ...te.ops.common import CHAIN

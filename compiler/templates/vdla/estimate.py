@@ -28,7 +28,7 @@ from vdla.isa.timing import (
     post_latency,
 )
 
-from ...target.vdla.machine import scratchpad_depths
+from ...codegen.vdla.machine import scratchpad_depths
 from ..space import ESTIMATE, Account, Columns, Deferred
 from .tiles import ALWAYS, CHUNK, Tiles, most_instructions
 from .workload import LayerShape

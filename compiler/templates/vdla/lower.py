@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from vdla.isa.config import Config
 
+from ...codegen.vdla.link import LoweredKernel, LoweredLayer
+from ...codegen.vdla.machine import scratchpad_depths, seen_by_kernels
 from ...graph.graph import Node
 from ...graph.int8_operators import (
     Attention,
@@ -32,8 +34,6 @@ from ...ir.verify import verify
 from ...passes.interleave_virtual_threads import interleave_virtual_threads
 from ...passes.pipeline import Pass, run_pipeline
 from ...passes.split_copies import split_copies
-from ...target.vdla.link import LoweredKernel, LoweredLayer
-from ...target.vdla.machine import scratchpad_depths, seen_by_kernels
 from ...te.post import Post
 from ..space import EmptySpaceError, Values, one_point
 from .attention_kernels import attention_kernel

@@ -9,11 +9,11 @@ from itertools import chain
 
 from vdla.isa.config import Config
 
+from ...codegen.vdla import intrinsics
+from ...codegen.vdla.kept_drafts import KeptDrafts
 from ...ir.expr import Const
 from ...ir.stmt import Copy, Intrinsic, Program, Stmt
 from ...ir.visit import map_stmt
-from ...target.vdla import intrinsics
-from ...target.vdla.kept_drafts import KeptDrafts
 from ...te.ops.common import CHAIN
 from ...te.post import Post
 from ..space import Values

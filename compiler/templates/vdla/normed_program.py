@@ -16,10 +16,10 @@ import numpy as np
 
 from vdla.isa.config import Config
 
+from ...codegen.vdla import intrinsics
 from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal, maximum, minimum
 from ...ir.stmt import Alloc, Copy, For, Intrinsic, Program, Region, Stmt, nest, region, seq, whole
 from ...ir.types import DType
-from ...target.vdla import intrinsics
 from ...te.blocks import Blocks, Pair, ceil_div
 from ...te.ops.rows import Shares, rows_attributes, rows_declaration
 from ...te.post import Post

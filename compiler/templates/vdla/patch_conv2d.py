@@ -13,9 +13,9 @@ import numpy as np
 
 from vdla.isa.config import Config
 
+from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.vdla import intrinsics
 from ...te.ops import patch_conv2d
 from ...te.ops.patch_layout import PatchLayout
 from ..space import Account, Columns, Space, Values, one_point

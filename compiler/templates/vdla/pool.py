@@ -10,9 +10,9 @@ import numpy as np
 from vdla.isa.config import Config
 from vdla.isa.layout import register
 
+from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.vdla import intrinsics
 from ...te.ops import average_pool, elementwise, max_pool
 from ..space import Account, Columns, Deferred, Space, Values, one_point
 from .buffer_fill import ImageBuffer, image_fill, least_data_beats

@@ -10,9 +10,9 @@ import numpy as np
 
 from vdla.isa.config import Config
 
+from ...codegen.vdla import intrinsics
 from ...ir.stmt import Program
 from ...schedule import Schedule
-from ...target.vdla import intrinsics
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops import patch_conv2d_pool
 from ...te.ops.patch_layout import PatchLayout

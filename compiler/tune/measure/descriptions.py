@@ -26,8 +26,8 @@ from ...templates.space import Values
 from .trial import Result
 
 if TYPE_CHECKING:
-    from ...target.cpu.machine import CpuTarget
-    from ...target.cuda.machine import CudaTarget
+    from ...codegen.cpu.machine import CpuTarget
+    from ...codegen.cuda.machine import CudaTarget
     from ...templates.cpu.workload import CpuWorkload
     from ...templates.gpu.workload import CudaWorkload
     from .measure_vdla import AcceleratorTask
@@ -161,7 +161,7 @@ def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measu
 
 
 def _load_processor(target: dict[str, Any], workload: dict[str, Any]) -> Measure:
-    from ...target.cpu.machine import host_target, runs_here
+    from ...codegen.cpu.machine import host_target, runs_here
     from ...templates.cpu.workload import workload_from_dict
     from .trial_cpu import evaluate, target_from_dict
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from ...target.cpu.machine import CpuTarget
+from ...codegen.cpu.machine import CpuTarget
 from ...templates.cpu.workload import CpuWorkload
 from ...templates.space import Values
 from .descriptions import describe_cpu

@@ -11,12 +11,12 @@ from functools import lru_cache
 from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 
+from ...codegen.vdla.emit import EmissionError
+from ...codegen.vdla.link_alone import Alone, link_alone
+from ...codegen.vdla.placement import PlacementError
 from ...ir.stmt import Program
 from ...passes.pipeline import run_pipeline
 from ...schedule import LegalityError
-from ...target.vdla.emit import EmissionError
-from ...target.vdla.link_alone import Alone, link_alone
-from ...target.vdla.placement import PlacementError
 from ...templates.space import EmptySpaceError, Space, Values
 from ...templates.vdla.folded_alone import weights_alone
 from ...templates.vdla.lower import pipeline

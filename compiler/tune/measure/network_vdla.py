@@ -16,13 +16,13 @@ from vdla.isa.config import Config
 from vdla.isa.program import Program
 from vdla.sim import SimulationError, SimulationResult, simulate
 
+from ...codegen.vdla.emit import EmissionError
+from ...codegen.vdla.folds import WEIGHTS, FoldedWeights
+from ...codegen.vdla.link import LoweredLayer, link
+from ...codegen.vdla.link_alone import link_alone
+from ...codegen.vdla.placement import PlacementError
 from ...graph.cost import roofline_cycles
 from ...schedule import LegalityError
-from ...target.vdla.emit import EmissionError
-from ...target.vdla.folds import WEIGHTS, FoldedWeights
-from ...target.vdla.link import LoweredLayer, link
-from ...target.vdla.link_alone import link_alone
-from ...target.vdla.placement import PlacementError
 from ...templates.space import Values
 from ...templates.vdla.chains import chain_layers
 from ...templates.vdla.legalize import Legalized, network_key

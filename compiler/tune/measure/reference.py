@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ...codegen.cuda.tolerances import MODEL_TOLERANCE, tolerance
 from ...ir.evaluate import evaluate
 from ...ir.expr import Const
 from ...ir.stmt import Program, Reduce
 from ...ir.visit import enclosing_loops, free_vars, walk
-from ...target.cuda.tolerances import MODEL_TOLERANCE, tolerance
 from ...te.functions import FUNCTIONS
 from ...templates.gpu.tensor_float import is_rounded
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from ...codegen.cpu.kernel import BoundKernel, build
+from ...codegen.cpu.machine import CpuTarget
+from ...codegen.cpu.memory import aligned_copy, aligned_empty
 from ...ir.types import DType
 from ...schedule.pack import pack_arrays
-from ...target.cpu.kernel import BoundKernel, build
-from ...target.cpu.machine import CpuTarget
-from ...target.cpu.memory import aligned_copy, aligned_empty
 from ...templates.cpu.tasks import CPU
 from ...templates.cpu.workload import CpuWorkload
 from ...templates.space import knobs_obstacle

@@ -19,6 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from ...codegen.cuda.machine import CudaTarget
+from ...codegen.cuda.module import lower
+from ...codegen.cuda.prepare import prepare
 from ...ir.array_values import EvaluateError
 from ...runtime.cuda_alone import network_alone
 from ...runtime.cuda_archive import ArchiveKind, load_cuda_network, save_cuda_network
@@ -28,9 +31,6 @@ from ...runtime.cuda_timing import median_milliseconds
 from ...runtime.gpus import gpu_kind, kind_of
 from ...schedule.pack import pack_arrays
 from ...schedule.trace import trace_from_json, trace_to_json
-from ...target.cuda.machine import CudaTarget
-from ...target.cuda.module import lower
-from ...target.cuda.prepare import prepare
 from ...templates.gpu.tasks import GPU
 from ...templates.gpu.workload import CudaWorkload
 from ...templates.space import Values, knobs_obstacle

@@ -8,11 +8,11 @@ from math import prod
 
 import numpy as np
 
+from ...codegen.vdla.columns import evaluate
 from ...ir.bounds import Interval, interval
 from ...ir.expr import Const, Expr
 from ...ir.stmt import Copy, For, Program
 from ...ir.visit import free_vars, walk
-from ...target.vdla.columns import evaluate
 
 
 def tracked(program: Program) -> frozenset[str]:

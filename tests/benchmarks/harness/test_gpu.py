@@ -32,7 +32,7 @@ from vdla.benchmarks.harness.gpu_suite import (
 )
 from vdla.benchmarks.harness.gpu_torch import PeerError
 from vdla.benchmarks.harness.suite import UnknownRowError
-from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.machine import cuda_target
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "gpu.py"
 PLACE = Place(target=cuda_target(), device=None)

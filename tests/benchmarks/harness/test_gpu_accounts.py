@@ -17,7 +17,7 @@ from vdla.benchmarks.harness.gpu_accounts import (
     read_tiles,
 )
 from vdla.codesign.workload_models import cuda_workloads
-from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 

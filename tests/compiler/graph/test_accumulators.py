@@ -8,6 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.driver import compile_model
@@ -17,7 +18,6 @@ from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
-from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.post import Post
 from vdla.isa.arithmetic import requantize
 from vdla.isa.config import load_config

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork, relative, runtime
 
+from vdla.compiler.codegen.cpu.ahead_of_time import write_shared_library
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.memory import aligned_empty
+from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.graph.storage_plan import find_views
 from vdla.compiler.runtime.network_object import emit_network
-from vdla.compiler.target.cpu.ahead_of_time import write_shared_library
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cpu.memory import aligned_empty
-from vdla.compiler.target.cpu.options import parse_target
 
 
 def branches(*filters: int, batch: int = 1, axis: int = 1) -> FloatNetwork:

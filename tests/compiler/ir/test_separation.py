@@ -9,12 +9,12 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vdla.compiler.codegen.cuda.addresses import evaluate
 from vdla.compiler.ir.expr import Buffer, Const, Expr, Var, minimum
 from vdla.compiler.ir.kernels import Access
 from vdla.compiler.ir.separation import meets_only_at
 from vdla.compiler.ir.stmt import Assign, For
 from vdla.compiler.ir.types import DType
-from vdla.compiler.target.cuda.addresses import evaluate
 
 BUFFER = Buffer(name="S", shape=(64, 64), dtype=DType.FLOAT32, scope="shared")
 

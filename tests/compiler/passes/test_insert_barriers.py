@@ -22,13 +22,13 @@ from gpu_kernels import (
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from vdla.compiler.codegen.cuda.races import RaceError, check_races
 from vdla.compiler.ir.expr import Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Barrier, Program, seq
 from vdla.compiler.passes.insert_barriers import insert_barriers
 from vdla.compiler.schedule import LegalityError
-from vdla.compiler.target.cuda.races import RaceError, check_races
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 

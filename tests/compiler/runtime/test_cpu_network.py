@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork, runtime
 
+from vdla.compiler.codegen.cpu.errors import KernelArgumentError, TargetError
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.host import InputError
 from vdla.compiler.runtime.cpu_network import CpuNetwork
-from vdla.compiler.target.cpu.errors import KernelArgumentError, TargetError
 
 SHAPE = (1, 19, 12, 12)
 

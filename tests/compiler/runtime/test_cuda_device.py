@@ -14,10 +14,10 @@ from unittest.mock import MagicMock, create_autospec
 import numpy as np
 import pytest
 
+from vdla.compiler.codegen.cuda.bulk_copies import TensorMap
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.runtime.cuda_core import CudaDevice
 from vdla.compiler.runtime.cuda_device import DeviceError, DeviceProperties, TensorAt
-from vdla.compiler.target.cuda.bulk_copies import TensorMap
 
 core = importlib.import_module("cuda.core")
 driver = importlib.import_module("cuda.bindings.driver")

@@ -8,6 +8,15 @@ import numpy as np
 import pytest
 from fake_gpu import FakeDevice, as_device
 
+from vdla.compiler.codegen.cpu.errors import KernelArgumentError
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.module import (
+    CudaModule,
+    IntegerArgument,
+    KernelLaunch,
+    ParameterArgument,
+    WorkspaceArgument,
+)
 from vdla.compiler.graph.graph import Graph, Tensor, plain_input, plain_output
 from vdla.compiler.graph.storage_plan import StoragePlan
 from vdla.compiler.ir.expr import Buffer
@@ -17,15 +26,6 @@ from vdla.compiler.runtime.cuda_code import CompiledModule, CudaNetworkCode
 from vdla.compiler.runtime.cuda_device import DeviceError
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.launch import Launch
-from vdla.compiler.target.cpu.errors import KernelArgumentError
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.module import (
-    CudaModule,
-    IntegerArgument,
-    KernelLaunch,
-    ParameterArgument,
-    WorkspaceArgument,
-)
 
 N = 6
 SHAPE = (2, 3)

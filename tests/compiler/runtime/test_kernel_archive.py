@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from archives import members, rewrite
 
+from vdla.compiler.codegen.cpu.ahead_of_time import ObjectCode, emit_object
+from vdla.compiler.codegen.cpu.errors import KernelArgumentError
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.module import lower
+from vdla.compiler.codegen.cpu.options import parse_target
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.runtime import kernel_archive
 from vdla.compiler.runtime.archive import ArchiveError, read_archive
 from vdla.compiler.runtime.kernel_archive import load_kernels, save_kernels
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.ahead_of_time import ObjectCode, emit_object
-from vdla.compiler.target.cpu.errors import KernelArgumentError
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cpu.module import lower
-from vdla.compiler.target.cpu.options import parse_target
-from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import DOT_INT8, Matrices, product
 from vdla.compiler.templates.cpu import dense as dense_cpu

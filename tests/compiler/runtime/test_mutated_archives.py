@@ -20,6 +20,8 @@ from campaign import representatives
 from float_networks import FloatNetwork
 
 from vdla.compiler.backends.table import gpu_of
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.cuda_driver import compile_cuda
 from vdla.compiler.runtime import trial_run
@@ -27,8 +29,6 @@ from vdla.compiler.runtime.archive import ArchiveError, checksum, write_archive
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.runtime.trial_run import run_in_trial
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cuda.machine import cuda_target
 
 GONE = object()
 VALUES = (

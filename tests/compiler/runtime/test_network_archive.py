@@ -11,13 +11,13 @@ import pytest
 from archives import members, rewrite
 from float_networks import FloatNetwork, relative, runtime
 
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.runtime import network_archive
 from vdla.compiler.runtime.archive import ArchiveError, UnreadableArchiveError
 from vdla.compiler.runtime.kernel_archive import load_kernels
 from vdla.compiler.runtime.network_archive import NAME, load_network, save_network
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cpu.options import parse_target
 
 SHAPE = (1, 19, 12, 12)
 

@@ -9,12 +9,12 @@ import pytest
 from cross import run_elsewhere
 from float_networks import FloatNetwork, relative, runtime
 
+from vdla.compiler.codegen.cpu.ahead_of_time import c_compiler, write_shared_library
+from vdla.compiler.codegen.cpu.c_header import driver_text
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.runtime.network_object import emit_network
-from vdla.compiler.target.cpu.ahead_of_time import c_compiler, write_shared_library
-from vdla.compiler.target.cpu.c_header import driver_text
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cpu.options import parse_target
 
 SHAPE = (1, 5, 8, 8)
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from campaign import representatives
 
+from vdla.compiler.codegen.vdla import intrinsics
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, Copy, Intrinsic
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.ir.visit import walk
 from vdla.compiler.schedule import Schedule, replay, trace_from_lists, trace_to_lists
-from vdla.compiler.target.vdla import intrinsics
 from vdla.compiler.te.blocks import Blocks, Window
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops import (

@@ -7,6 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from vdla.compiler.codegen.cpu.ahead_of_time import emit_object
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.module import lower
+from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.ir.expr import Buffer, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program, Reduce, nest
@@ -14,11 +19,6 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.schedule import Schedule, replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.errors import LegalityError
-from vdla.compiler.target.cpu.ahead_of_time import emit_object
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cpu.module import lower
-from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution

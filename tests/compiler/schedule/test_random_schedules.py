@@ -10,9 +10,9 @@ from campaign import CAMPAIGN
 from random_schedules import convolution, draw_schedule, pads, product
 
 import vdla
+from vdla.compiler.codegen.cpu.errors import LoweringError
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.verify import verify
-from vdla.compiler.target.cpu.errors import LoweringError
 from vdla.compiler.te.functions import FUNCTIONS
 
 COUNT, BUILT = (1000, 1) if os.environ.get(CAMPAIGN) else (30, 10)

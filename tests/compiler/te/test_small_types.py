@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.ir.expr import Buffer, Expr, Var, cast
 from vdla.compiler.ir.stmt import Assign, Program, nest
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import VerifyError, verify
-from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.te.small_types import FLOATS, INTEGERS, decoded, encoded
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 
-from vdla.compiler.target.cpu.pool import Pool
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution

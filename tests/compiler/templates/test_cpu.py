@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from campaign import representatives
 
+from vdla.compiler.codegen.cpu.errors import TargetError
+from vdla.compiler.codegen.cpu.intrinsics import intrinsics
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cpu.machine import GENERIC_LEVELS, host_target, host_target_at, runs_here
+from vdla.compiler.codegen.cpu.module import lower
+from vdla.compiler.codegen.cpu.options import parse_target
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.ir.expr import Call, maximum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.visit import rewrite_at
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.errors import TargetError
-from vdla.compiler.target.cpu.intrinsics import intrinsics
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import GENERIC_LEVELS, host_target, host_target_at, runs_here
-from vdla.compiler.target.cpu.module import lower
-from vdla.compiler.target.cpu.options import parse_target
-from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS

@@ -7,13 +7,13 @@ import pytest
 from kernels import FUNCTIONS
 
 from vdla.codesign.named_layers import CONVOLUTIONS, same_window
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.ir.expr import maximum, select
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.scalars import argument
 from vdla.compiler.templates.cpu import conv2d_default as conv2d_cpu_default

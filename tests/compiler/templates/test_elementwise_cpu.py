@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.ir.expr import select
 from vdla.compiler.ir.types import DType
-from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te import scalars
 from vdla.compiler.te.merge import broadcast, merge_broadcast
 from vdla.compiler.te.ops.float_elementwise import float_elementwise

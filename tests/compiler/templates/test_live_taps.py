@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution

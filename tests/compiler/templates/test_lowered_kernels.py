@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from vdla.compiler.codegen.vdla.kept_drafts import KeptDrafts
+from vdla.compiler.codegen.vdla.link import link
+from vdla.compiler.codegen.vdla.machine import seen_by_kernels
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.printer import format_node
-from vdla.compiler.target.vdla.kept_drafts import KeptDrafts
-from vdla.compiler.target.vdla.link import link
-from vdla.compiler.target.vdla.machine import seen_by_kernels
 from vdla.compiler.templates.vdla.legalize import legalize
 from vdla.compiler.templates.vdla.lower import choose_points, kernels_of, lower_node
 from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels, key_of

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 
-from vdla.compiler.target.cpu.pool import Pool
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.lstm import input_weights, lstm_steps, recurrent_weights
 from vdla.compiler.te.ops.product import Matrices, product

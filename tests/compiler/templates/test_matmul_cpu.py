@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 
-from vdla.compiler.target.cpu.pool import Pool
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.cpu import dense as dense_cpu

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 
-from vdla.compiler.target.cpu.pool import Pool
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.normalization import Normalized, normalize
 from vdla.compiler.templates.cpu import rows as rows_cpu
 

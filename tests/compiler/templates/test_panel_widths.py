@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cpu.options import parse_target
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.cpu.dense_space import default_values, space
 from vdla.compiler.templates.cpu.panel_widths import LEAST_SUMS, SLOWER, Panels, PanelWidths

@@ -7,7 +7,7 @@ import pytest
 from campaign import representatives
 from kernels import evaluate, run
 
-from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.blocked_convolution import FloatSums, blocked_convolution

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.ops.recurrent import GATES, recurrent_steps
 from vdla.compiler.templates.cpu import recurrent
 

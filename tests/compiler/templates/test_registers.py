@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from vdla.compiler.target.cpu.machine_code import optimise, target_machine
-from vdla.compiler.target.cpu.module import lower
-from vdla.compiler.target.cpu.options import parse_target
+from vdla.compiler.codegen.cpu.machine_code import optimise, target_machine
+from vdla.compiler.codegen.cpu.module import lower
+from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernels import targets
 
+from vdla.compiler.codegen.cpu.kernel import build
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.types import DType
-from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.te.ops.relayout import relayout
 from vdla.compiler.templates.cpu import relayout as relayout_cpu
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 
-from vdla.compiler.target.cpu.pool import Pool
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.te.ops.resize import axis_table, resize
 from vdla.compiler.templates.cpu import resize as resize_cpu
 

@@ -10,6 +10,10 @@ from every_operator import SAME, arrays_of, expected, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.options import parse_target
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
@@ -17,10 +21,6 @@ from vdla.compiler.ir.verify import verify
 from vdla.compiler.ir.visit import loops, replace_buffers
 from vdla.compiler.schedule import LegalityError, replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cpu.options import parse_target
-from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution
 from vdla.compiler.te.ops.convolution import Convolution

@@ -11,12 +11,12 @@ from campaign import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from vdla.compiler.codegen.vdla.link import link
 from vdla.compiler.driver import CompileError, compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.target.vdla.link import link
 from vdla.compiler.templates.space import ESTIMATE, EmptySpaceError, Space
 from vdla.compiler.templates.vdla.buffer_fill import Side, transfers
 from vdla.compiler.templates.vdla.legalize import legalize

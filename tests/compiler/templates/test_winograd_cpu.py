@@ -9,6 +9,8 @@ import pytest
 from float_networks import FloatNetwork, relative, runtime
 from kernels import run, targets
 
+from vdla.compiler.codegen.cpu.machine import CpuTarget, host_target
+from vdla.compiler.codegen.cpu.pool import Pool
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.floating.assign_layouts import in_blocks
 from vdla.compiler.graph.floating.onnx_import import import_float_model
@@ -16,8 +18,6 @@ from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.operators import Join
 from vdla.compiler.ir.types import DType
-from vdla.compiler.target.cpu.machine import CpuTarget, host_target
-from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.blocked_winograd import blocked_outputs, blocked_tiles

@@ -10,11 +10,11 @@ import pytest
 from float_networks import FloatNetwork
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.cpu_driver import CpuLowering, compile_cpu, compile_cpu_ahead
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.program_json import program_to_dict
 from vdla.compiler.kernel_driver import network_workloads
-from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_convolution

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from patience import TOOK_LONGER
 
-from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.cpu.workload import Conv2dCpu

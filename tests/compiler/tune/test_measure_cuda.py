@@ -13,8 +13,8 @@ import pytest
 from fake_gpu import HostDevice, as_device
 from patience import TOOK_LONGER
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.runtime.cuda_device import DeviceError, DeviceGraph
-from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product, round_factors
 from vdla.compiler.templates.gpu.tasks import GPU

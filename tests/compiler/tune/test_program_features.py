@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages import graph, ir_programs
 
+from vdla.compiler.codegen.cpu.options import parse_target
+from vdla.compiler.codegen.vdla.columns import evaluate
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.ir.expr import Const, Load, Var
@@ -31,8 +33,6 @@ from vdla.compiler.ir.visit import expressions, walk, walk_expr
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.schedule import Schedule
-from vdla.compiler.target.cpu.options import parse_target
-from vdla.compiler.target.vdla.columns import evaluate
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.te.ops.softmax import softmax

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from tuning_records import LLVM, TASK, VDLA, WORKLOAD, file_of, trial
 
-from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.templates.space import Account, Axis, Space
 from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.records import files as record_files

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_records import LINE, LLVM, TASK, VDLA, WORKLOAD, trial
 
-from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.compiler.codegen.cpu.machine import CpuTarget
 from vdla.compiler.tune.records.line import (
     MOST_BYTES,
     MOST_CHARACTERS,

@@ -11,9 +11,9 @@ from campaign import fresh_seed
 from made_up_space import cost, matrix_space
 
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
+from vdla.compiler.codegen.cpu.machine import host_target
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import LegalityError
-from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.space import Space
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask

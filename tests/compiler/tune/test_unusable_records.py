@@ -12,13 +12,13 @@ from float_networks import FloatNetwork, relative
 from tuning_records import file_of, trial
 
 from vdla.compiler import cpu_driver, cuda_driver
+from vdla.compiler.codegen.cpu import errors as cpu_errors
+from vdla.compiler.codegen.cpu.machine import host_target
+from vdla.compiler.codegen.cuda.errors import CompileError, LoweringError
+from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.ir import verify
 from vdla.compiler.kernel_driver import network_workloads
-from vdla.compiler.target.cpu import errors as cpu_errors
-from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.target.cuda.errors import CompileError, LoweringError
-from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.gpu import rows_space
 from vdla.compiler.templates.gpu.tasks import GPU

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from every_operator import outputs_of
 
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cuda.machine import CudaTarget
+from vdla.compiler.codegen.cuda.module import CudaModule, lower
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
@@ -15,10 +19,6 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.schedule import Schedule
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cuda.machine import CudaTarget
-from vdla.compiler.target.cuda.module import CudaModule, lower
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.functions import FUNCTIONS
 
 from .modules import run_modules

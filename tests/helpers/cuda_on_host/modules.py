@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vdla.compiler.ir.stmt import Program
-from vdla.compiler.target.cuda.bulk_copies import TensorMap
-from vdla.compiler.target.cuda.machine import CudaTarget
-from vdla.compiler.target.cuda.module import (
+from vdla.compiler.codegen.cuda.bulk_copies import TensorMap
+from vdla.compiler.codegen.cuda.machine import CudaTarget
+from vdla.compiler.codegen.cuda.module import (
     Argument,
     CudaModule,
     IntegerArgument,
@@ -18,7 +17,8 @@ from vdla.compiler.target.cuda.module import (
     WorkspaceArgument,
     lower,
 )
-from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.codegen.cuda.prepare import prepare
+from vdla.compiler.ir.stmt import Program
 
 from .execute import run_jobs
 from .jobs import HostLaunch, Job, Place, Tensor

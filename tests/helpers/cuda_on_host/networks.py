@@ -7,12 +7,12 @@ from math import prod
 
 import numpy as np
 
+from vdla.compiler.codegen.cuda.machine import CudaTarget
+from vdla.compiler.codegen.cuda.module import lower
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.operators import Reshape
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cuda.machine import CudaTarget
-from vdla.compiler.target.cuda.module import lower
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.templates.gpu.lower import lower_cuda_node
 
 from .execute import run_jobs

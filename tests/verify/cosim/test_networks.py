@@ -2,7 +2,7 @@
 
 import pytest
 
-from vdla.compiler.target.vdla import link
+from vdla.compiler.codegen.vdla import link
 from vdla.isa.config import Config
 from vdla.isa.layout import REGISTERS, decode_one, format_names
 from vdla.verify.cosim.machines import default_machines

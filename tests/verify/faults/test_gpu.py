@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.verify.faults.gpu import FAULTS, kernel, numbers, run_fault
 
 MESSAGES = {

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import permutations
 from math import ceil, gcd
 
+from ....codegen.cpu.machine import CpuTarget
 from ....ir.hash import structural_hash
 from ....ir.stmt import Program, Reduce
 from ....ir.visit import walk
 from ....schedule import LegalityError, Schedule
-from ....target.cpu.machine import CpuTarget
 from ...space import Axis
 from .stages import Axle, Read, Stages, Sum, stages
 

@@ -14,15 +14,15 @@ from gpu_kernels import emulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.module import lower
+from vdla.compiler.codegen.cuda.nvrtc import compile_cubin
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.graph.operators import Convolution
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
-from vdla.compiler.target.cuda.module import lower
-from vdla.compiler.target.cuda.nvrtc import compile_cubin
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.blocked_convolution import blocked_depthwise
 from vdla.compiler.te.ops.convolution import Convolution as Shape

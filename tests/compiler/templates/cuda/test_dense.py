@@ -9,10 +9,10 @@ import pytest
 from cuda_networks import gpu_graph, interpreted, run_nodes
 from float_networks import FloatNetwork, reference, relative
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.graph.operators import Dense, MatrixProduct
 from vdla.compiler.ir.stmt import Program
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.templates.gpu import gemv
 from vdla.compiler.templates.gpu.dense import lower_dense
 from vdla.compiler.templates.gpu.lower import lower_cuda_node

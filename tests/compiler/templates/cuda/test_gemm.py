@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scheduled_gpu import run_scheduled
 
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu import gemm as template
 from vdla.compiler.templates.gpu import gemm_space, gemv

@@ -9,16 +9,16 @@ import pytest
 from cuda_on_host.modules import run_modules
 from gpu_kernels import emulated
 
+from vdla.compiler.codegen.cuda.intrinsics import intrinsics
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.module import lower
+from vdla.compiler.codegen.cuda.nvrtc import compile_cubin, compile_ptx
+from vdla.compiler.codegen.cuda.prepare import prepare
+from vdla.compiler.codegen.cuda.tolerances import OUTPUTS, tolerance, worst_case
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import LegalityError, replay, trace_from_json, trace_to_json
-from vdla.compiler.target.cuda.intrinsics import intrinsics
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.module import lower
-from vdla.compiler.target.cuda.nvrtc import compile_cubin, compile_ptx
-from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.target.cuda.tolerances import OUTPUTS, tolerance, worst_case
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from cuda_on_host.modules import run_programs
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.module import lower
+from vdla.compiler.codegen.cuda.nvrtc import compile_cubin
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.module import lower
-from vdla.compiler.target.cuda.nvrtc import compile_cubin
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu import gemm as template

@@ -11,16 +11,16 @@ from campaign import some
 from cuda_on_host.modules import run_modules
 from gpu_kernels import emulated
 
+from vdla.compiler.codegen.cuda.intrinsics import intrinsics
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.module import TensorMapArgument, lower
+from vdla.compiler.codegen.cuda.nvrtc import compile_ptx
+from vdla.compiler.codegen.cuda.prepare import prepare
+from vdla.compiler.codegen.cuda.tolerances import worst_case
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import LegalityError, replay, trace_from_json, trace_to_json
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cuda.intrinsics import intrinsics
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.module import TensorMapArgument, lower
-from vdla.compiler.target.cuda.nvrtc import compile_ptx
-from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.target.cuda.tolerances import worst_case
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product, round_factors, tensor_product
 from vdla.compiler.templates.gpu import gemm, gemm_mma, gemm_wgmma

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduled_gpu import run_scheduled
 
+from vdla.compiler.codegen.cuda.architectures import ARCHITECTURES
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.ir.stmt import Copy, For
 from vdla.compiler.ir.visit import walk
-from vdla.compiler.target.cuda.architectures import ARCHITECTURES
-from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu.gemv import THREADS, Knobs, choose_knobs, schedule_rows

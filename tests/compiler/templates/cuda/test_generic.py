@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from cuda_networks import interpreted
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.ir.stmt import For, Intrinsic
 from vdla.compiler.ir.visit import loops, walk
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.templates.gpu import generic
 from vdla.compiler.templates.gpu.flat import flattened, nests
 

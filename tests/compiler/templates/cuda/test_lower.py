@@ -11,15 +11,15 @@ from cuda_networks import Arrays, emulated, gpu_graph, interpreted, run_nodes
 from cuda_on_host.modules import run_programs
 from float_networks import FloatNetwork, inferred_shape, reference, relative
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.module import lower
+from vdla.compiler.codegen.cuda.nvrtc import compile_cubin
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.graph.graph import Graph, Node, Tensor
 from vdla.compiler.graph.operators import Permute, Reshape, Softmax
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.regions import write_regions
 from vdla.compiler.ir.stmt import Program
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.module import lower
-from vdla.compiler.target.cuda.nvrtc import compile_cubin
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.templates.gpu import elementwise, movement, pool, rows
 from vdla.compiler.templates.gpu.lower import lower_cuda_node
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from cuda_networks import interpreted
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.lstm import lstm_steps
 from vdla.compiler.templates.gpu import lstm

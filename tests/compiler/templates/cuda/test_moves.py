@@ -12,11 +12,11 @@ from cuda_networks import interpreted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import Schedule, replay, trace_from_lists, trace_to_lists
-from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.float_elementwise import float_elementwise

@@ -11,10 +11,10 @@ from cuda_networks import interpreted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
-from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.ops.normalization import Normalized
 from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
 from vdla.compiler.te.threads import Sharing

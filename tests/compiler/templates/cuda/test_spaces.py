@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scheduled_gpu import run_scheduled
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
-from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.float_elementwise import float_elementwise

@@ -7,11 +7,11 @@ from cuda_networks import gpu_graph, run_nodes
 from float_networks import FloatNetwork, reference, relative
 from gpu_kernels import emulated
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.prepare import prepare
+from vdla.compiler.codegen.cuda.tolerances import tolerance
 from vdla.compiler.ir.stmt import Intrinsic, Program
 from vdla.compiler.ir.visit import walk
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.target.cuda.tolerances import tolerance
 from vdla.compiler.te.ops.product import Matrices, product
 from vdla.compiler.templates.gpu import gemm as template
 from vdla.compiler.templates.gpu.lower import lower_cuda_node

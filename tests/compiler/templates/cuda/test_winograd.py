@@ -10,16 +10,16 @@ from cuda_networks import emulated, gpu_graph, run_nodes
 from cuda_on_host.agreement import Case, agree
 from float_networks import FloatNetwork, relative, runtime
 
+from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.module import lower
+from vdla.compiler.codegen.cuda.nvrtc import compile_cubin
+from vdla.compiler.codegen.cuda.prepare import prepare
+from vdla.compiler.codegen.cuda.tolerances import tolerance, winograd_amplification
 from vdla.compiler.graph.operators import Convolution
 from vdla.compiler.ir.expr import Const
 from vdla.compiler.ir.visit import find_loop
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.module import lower
-from vdla.compiler.target.cuda.nvrtc import compile_cubin
-from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.target.cuda.tolerances import tolerance, winograd_amplification
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops import winograd as winograd_operator

@@ -9,15 +9,15 @@ import pytest
 from float_networks import FloatNetwork, relative
 
 from vdla.codesign.workload_models import cuda_workloads
+from vdla.compiler.codegen.cpu.kernel import build
+from vdla.compiler.codegen.cuda.emulate import emulate
+from vdla.compiler.codegen.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.cuda_driver import compile_cuda_emulated
 from vdla.compiler.gpu_lowering import GpuLowering
 from vdla.compiler.ir.evaluate import evaluate
 from vdla.compiler.kernel_driver import network_workloads
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cuda.emulate import emulate
-from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.templates.gpu.tasks import GPU
 from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_from_dict

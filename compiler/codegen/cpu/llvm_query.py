@@ -1,0 +1,61 @@
+"""What LLVM knows of a processor, asked in a process of its own: LLVM ends the process over features that contradict.
+
+    python -m vdla.compiler.codegen.cpu.llvm_query TRIPLE CPU FEATURES QUERY ...
+
+prints a JSON list with a bool for each query, a list of features such as "+v,+zvl256b": whether the processor has them
+all. LLVM's own messages about unknown names appear on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+import llvmlite.binding as llvm
+
+
+def initialise() -> None:
+    """Makes all targets of LLVM known in this process; nothing happens the second time."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def includes(triple: str, cpu: str, features: str, others: Sequence[tuple[str, str]]) -> list[bool]:
+    """Whether a processor with `features` has all that each of `others`, a (processor, features), has.
+
+    llvmlite has no function that says it, but LLVM's inliner knows: it inlines a function only where the caller's
+    processor has every feature of the callee's. So each of `others` gets a function; those that
+    are left were refused.
+    """
+    initialise()
+    machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
+    lines = [f'target triple = "{triple}"']
+    for i, (other, wanted) in enumerate(others):
+        attributes = f'"target-cpu"="{other}" "target-features"="{wanted}"'
+        lines.append(f"define internal void @f{i}(ptr %p) {attributes} {{")
+        lines += [f"  store volatile i32 {i}, ptr %p", "  ret void", "}"]
+    lines.append(f'define void @caller(ptr %p) "target-cpu"="{cpu}" "target-features"="{features}" {{')
+    lines += [f"  call void @f{i}(ptr %p)" for i in range(len(others))]
+    lines += ["  ret void", "}"]
+    module = llvm.parse_assembly("\n".join(lines))
+    module.data_layout = str(machine.target_data)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    builder.getModulePassManager().run(module, builder)
+    left = {function.name for function in module.functions}
+    return [f"f{i}" not in left for i in range(len(others))]
+
+
+def joined(*features: str) -> str:
+    """Lists of features as one."""
+    return ",".join([f for f in features if f])
+
+
+def main(triple: str, cpu: str, features: str, *queries: str) -> None:
+    """The command above."""
+    others = [(cpu, joined(features, query)) for query in queries]
+    print(json.dumps(includes(triple, cpu, features, others)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

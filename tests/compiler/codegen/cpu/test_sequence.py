@@ -1,0 +1,159 @@
+"""Kernels in a row as one function of an object: what lies where, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cross import run_elsewhere
+
+from vdla.compiler.codegen.cpu.ahead_of_time import emit_object
+from vdla.compiler.codegen.cpu.module import Module, lower
+from vdla.compiler.codegen.cpu.options import parse_target
+from vdla.compiler.codegen.cpu.sequence import Arena, Argument, Call, Constant, Place, sequence
+from vdla.compiler.codegen.cpu.symbols import read_symbols
+from vdla.compiler.ir.expr import Buffer
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.types import DType
+from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.ops.product import Matrices, product
+from vdla.compiler.templates.cpu import dense as dense_cpu
+
+ROWS = 24
+FIRST = product(Matrices(rows=ROWS, depth=30, columns=40), epilogue=Epilogue(bias=True, activation="relu"))
+SECOND = product(Matrices(rows=ROWS, depth=40, columns=30))
+FINAL = Buffer(name="Y", shape=(ROWS, 30), dtype=DType.FLOAT32)
+# A view of the first kernel's X.
+INPUT = Buffer(name="X", shape=(2, ROWS // 2, 30), dtype=DType.FLOAT32)
+
+
+def network(text: str, weights: dict[str, np.ndarray]) -> tuple[list[Module], Module]:
+    """first, second, first, second on X, with the same weights both times; and the whole."""
+    target = parse_target(text)
+    modules, constants = [], {}
+    for name, program in (("first", FIRST), ("second", SECOND)):
+        s = dense_cpu.schedule(target, program, parallel=True)
+        modules.append(lower(s.program, target, function=f"net_{name}"))
+        packed = pack_arrays(s.trace, {"W": weights[name]})
+        constants[f"{name}.W"] = packed["W"]
+    constants["first.B"] = weights["B"]
+    first, second = modules
+    inside, halfway = Arena(0), Arena(ROWS * 40 * 4)
+
+    def both(source: Place, result: Place) -> list[Call]:
+        one: dict[str, Place] = {
+            "X": source,
+            "W": Constant("first.W"),
+            "B": Constant("first.B"),
+            "Y": inside,
+        }
+        two: dict[str, Place] = {"X": inside, "W": Constant("second.W"), "Y": result}
+        return [Call(module=first, places=one), Call(module=second, places=two)]
+
+    whole = sequence(
+        [*both(Argument("X"), halfway), *both(halfway, Argument("Y"))],
+        parameters=(INPUT, FINAL),
+        arena_bytes=ROWS * 40 * 4 + ROWS * 30 * 4,
+        constants=constants,
+        target=target,
+        function="net",
+    )
+    return modules, whole
+
+
+AARCH64 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53"
+RISCV64 = "llvm -mtriple=riscv64-linux-gnu"
+ARMV7 = "llvm -mtriple=armv7-linux-gnueabihf -mcpu=cortex-a9"
+WASM32 = "llvm -mtriple=wasm32"
+
+
+@pytest.mark.parametrize(
+    ("text", "parallel"),
+    [
+        *[(text, parallel) for text in (AARCH64, RISCV64, ARMV7) for parallel in (False, True)],
+        (WASM32, False),
+    ],
+)
+def test_a_network_in_an_object(text, parallel, tmp_path):
+    rng = np.random.default_rng(0)
+    weights = {
+        "first": rng.integers(-3, 4, (30, 40)).astype(np.float32),
+        "second": (rng.integers(-3, 4, (40, 30)) / 64).astype(np.float32),
+        "B": rng.integers(-9, 10, 40).astype(np.float32),
+    }
+    modules, whole = network(text, weights)
+    assert whole.outputs == {"Y"}
+    code = emit_object([*modules, whole], parse_target(text), name="library", exported=["net"])
+    assert "net_first" not in code.header
+    if text != WASM32:
+        assert read_symbols(code.data).defined == {"net"}
+    arrays = {
+        "X": rng.integers(-4, 5, (ROWS, 30)).astype(np.float32),
+        "Y": np.zeros((ROWS, 30), np.float32),
+    }
+    found = run_elsewhere(code, arrays, tmp_path, parallel=parallel)["Y"]
+    value = arrays["X"]
+    for _ in range(2):
+        middle = interpret(
+            FIRST,
+            {"X": value, "W": weights["first"], "B": weights["B"], "Y": np.zeros((ROWS, 40), np.float32)},
+        )["Y"]
+        value = interpret(
+            SECOND, {"X": middle, "W": weights["second"], "Y": np.zeros((ROWS, 30), np.float32)}
+        )["Y"]
+    assert np.abs(found - value).max() <= 1e-5 * np.abs(value).max()
+
+
+GOOD: dict[str, Place] = {"X": Argument("X"), "W": Constant("W"), "B": Constant("B"), "Y": Arena(0)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"X": Argument("Z")}, r"kernel: X is float32\[24, 30\], no such argument is Z"),
+        ({"X": Argument("Y")}, r"kernel: X is float32\[24, 30\], no such argument is Y"),
+        ({"W": Constant("B")}, r"kernel: W is float32\[.*\], no such constant is B"),
+        ({"W": Constant("V")}, r"kernel: W is float32\[.*\], no such constant is V"),
+        ({"Y": Constant("Y")}, "kernel: Y is written, but Y is constant"),
+        ({"Y": Arena(2)}, "kernel: Y does not lie in the arena of 4000 bytes, aligned to 4, at 2"),
+        ({"Y": Arena(164)}, "kernel: Y does not lie in the arena of 4000 bytes, aligned to 4, at 164"),
+        ({"Y": Arena(-4)}, "kernel: Y does not lie in the arena"),
+        ({"X": Arena(960)}, "kernel writes Y, which overlaps X"),
+        ({"Z": Arena(0)}, "kernel needs places for X, W, B, Y; it has X, W, B, Y, Z"),
+    ],
+)
+def test_places_that_do_not_fit(changes, message):
+    target = parse_target("llvm")
+    s = dense_cpu.schedule(target, FIRST)
+    module = lower(s.program, target, function="kernel")
+    shapes = {p.name: p.shape for p in module.parameters}
+    constants = {name: np.zeros(shapes[name], np.float32) for name in ("W", "B", "Y")}
+    other = Buffer(name="Y", shape=(29, ROWS), dtype=DType.FLOAT32)
+
+    def make(places: dict[str, Place]) -> Module:
+        call = Call(module=module, places=places)
+        return sequence(
+            [call],
+            parameters=(INPUT, other),
+            arena_bytes=4000,
+            constants=constants,
+            target=target,
+            function="net",
+        )
+
+    assert make(GOOD).workspace_bytes == 4032
+    with pytest.raises(ValueError, match=message):
+        make({**GOOD, **changes})
+
+
+def test_only_functions_that_are_there_are_exported():
+    modules, _ = network(
+        "llvm",
+        {
+            "first": np.zeros((30, 40), np.float32),
+            "second": np.zeros((40, 30), np.float32),
+            "B": np.zeros(40, np.float32),
+        },
+    )
+    with pytest.raises(ValueError, match="net_third cannot be exported: there are net_first, net_second"):
+        emit_object(modules, parse_target("llvm"), name="library", exported=["net_third"])
