@@ -123,7 +123,7 @@ def test_imports_point_down() -> None:
 
 def test_nothing_imports_a_bare_floor() -> None:
     # From the repository root `import isa` works by accident and makes a second copy of every class.
-    folders = [*FLOORS, "tests", "benchmarks", "notebooks"]
+    folders = [*FLOORS, "tests", "benchmarks", "examples", "notebooks"]
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
