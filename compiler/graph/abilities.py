@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from vdla.isa.config import Config
 
 from ..te.blocks import Blocks
+from .graph import Graph, Node
+from .int8_operators import Int8Elementwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,3 +67,11 @@ def needs(extension: str) -> tuple[str, str]:
             "add it to `extensions` of the configuration, or make block_out as large as block_in",
         )
     return f"needs the extension '{extension}'", "add it to `extensions` of the configuration"
+
+
+def is_broadcast(graph: Graph, node: Node) -> bool:
+    """Whether the second operand of an element-wise node has one value for each plane of the first."""
+    operator = node.operator
+    if not isinstance(operator, Int8Elementwise) or not operator.combination.has_operand:
+        return False
+    return graph.tensors[node.inputs[1]].nchw != graph.tensors[node.output].nchw

@@ -16,7 +16,7 @@ from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Attention, Group, Products, Rows
 from ...graph.layout import pack_parameters
-from ...te.blocks import Blocks, Pair, Window, ceil_div
+from ...te.blocks import Pair, Window, ceil_div
 from ...te.ops.rows import Shares
 from ...te.post import Post
 from ..space import ESTIMATE, one_point
@@ -34,11 +34,8 @@ Places = Sequence[tuple[int, int, int]]
 
 
 def fuse_attention(config: Config, graph: Graph) -> Graph:
-    """The graph with such nodes as one, where the machine has the memory for it and gains by it."""
-    if config.chain_depth == 0 or not config.has("rows") or config.batch > 1:
-        return graph
-    if Blocks.of(config).inputs > 1 or Blocks.of(config).outputs > 1:
-        return graph
+    """The graph with products, a softmax and products as one node, where the machine has the memory for it and gains by
+    it. For machines with the extension `rows`, a chain memory and square tiles of one image."""
     uses, makers = graph.uses(), graph.producers()
     joined: dict[str, Node] = {}
     gone: set[str] = set()

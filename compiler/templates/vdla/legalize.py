@@ -5,44 +5,42 @@ What decides are plain questions to the templates: does the least tile fit this 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from vdla.isa.config import Config
 
-from ...graph.abilities import Abilities, needs
+from ...graph.abilities import Abilities, is_broadcast, needs
 from ...graph.crop_taps import crop_taps
 from ...graph.errors import node_error
-from ...graph.fuse import (
-    fuse_combines,
-    fuse_lookups,
-    fuse_phases,
-    fuse_pool,
-    fuse_spare_positions,
-    fuse_swaps,
-)
+from ...graph.fuse import fuse_combines, fuse_lookups, fuse_phases, fuse_spare_positions, fuse_swaps
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8Convolution, Int8MaxPool, Rows, Table
+from ...graph.int8_operators import (
+    Channels,
+    Int8Convolution,
+    Int8Elementwise,
+    Int8MaxPool,
+    Interleave,
+    Positions,
+    Products,
+    Rows,
+    Swap,
+    Table,
+)
 from ...graph.layout import Layout
 from ...graph.remove_dead import remove_dead
-from ...graph.spare_positions import leave_room
-from ...graph.split_pools import split_max_pools
+from ...graph.rewrites import Rewrite, run_rewrites
 from ...te.blocks import Blocks, Window
-from .attention_kernels import fuse_attention
-from .convolution_kernels import patch_workload, pooled_workload
-from .joined_tensors import Inside, joined_tensors
-from .normed_kernels import fuse_norms
+from .convolution_kernels import patch_workload
 from .patch_conv2d import PATCH_CONV2D
 from .patch_layouts import PAD_LIMIT, PATCH_LIMIT
-from .pool import MAX_POOL, MOST_WINDOW
-from .pool_kernels import is_broadcast, max_pool_workload
-from .rolling_pool import PATCH_CONV2D_POOL
-from .split_products import split_products
-from .turned_kernels import turns
-from .whole_blocks import whole_blocks
 from .workload import Workload
+
+if TYPE_CHECKING:
+    from .joined_tensors import Inside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +49,7 @@ class Legalized:
 
     graph: Graph
     layouts: Mapping[str, Layout]
-    inside: Mapping[str, Inside] = field(default_factory=dict[str, Inside])
+    inside: Mapping[str, Inside] = field(default_factory=dict[str, "Inside"])
 
     @property
     def places(self) -> dict[str, tuple[str, int]]:
@@ -59,62 +57,162 @@ class Legalized:
         return {name: (item.tensor, item.offset) for name, item in self.inside.items()}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The target of a rewrite: a configuration, and the graph's inputs that stay as the host has them (`interleaved`,
+    known after the first rewrites)."""
+
+    config: Config
+    interleaved: frozenset[str] = frozenset()
+
+    @property
+    def transposes(self) -> bool:
+        """Whether the array can exchange weights and activations: tiles of both are square, of one image."""
+        blocks = Blocks.of(self.config)
+        return self.config.batch == 1 and blocks.inputs == blocks.outputs == 1
+
+
 def legalize(graph: Graph, config: Config) -> Legalized:
-    """A fused graph with layouts, pools in their convolutions where that works, and pools cut that do not fit.
+    """A fused graph as nodes that have kernels on the machine, with the layout of each tensor.
 
     Raises NodeError for a node that needs an extension which the machine lacks.
     """
     _check_extensions(graph, config)
-    if Abilities.of(config).planes:
-        graph = remove_dead(fuse_combines(graph, partial(_takes_planes, config, graph)))
-    graph = crop_taps(fuse_phases(graph))
-    if config.has("table"):
-        graph = split_products(graph, Blocks.of(config).block, turns(config))
-    if turns(config):
-        graph = leave_room(graph, Blocks.of(config).block)
-        graph = fuse_swaps(graph, Blocks.of(config).block, broadcast=config.has("broadcast"))
-    graph = whole_blocks(graph, config)
-    interleaved = {item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)}
-    makers = graph.producers()
-    graph = fuse_pool(
-        graph,
-        [
-            node.output
-            for node, window in _max_pools(graph)
-            if _takes_pool(config, graph, makers.get(node.inputs[0]), window, interleaved)
-        ],
+    graph = run_rewrites(graph, REWRITES, Machine(config=config))
+    interleaved = frozenset(
+        item.tensor for item in graph.inputs if _is_interleaved(config, graph, item.tensor)
     )
-    graph = split_max_pools(
-        graph,
-        [
-            node.output
-            for node, window in _max_pools(graph)
-            if not MAX_POOL.fits(config, max_pool_workload(config, graph, node, window))
-        ],
-    )
-    if config.has("table"):
-        graph = fuse_lookups(graph)
-    graph = fuse_attention(config, fuse_spare_positions(graph, interleaved))
-    graph = fuse_norms(config, graph, interleaved)
+    graph = run_rewrites(graph, REWRITES_BY_LAYOUT, Machine(config=config, interleaved=interleaved))
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
     layouts |= dict.fromkeys(interleaved, "interleaved")
-    return Legalized(graph=graph, layouts=layouts, inside=joined_tensors(graph, config))
+    return Legalized(graph=graph, layouts=layouts, inside=_inside(graph, config))
+
+
+def _combine_planes(graph: Graph, machine: Machine) -> Graph:
+    return remove_dead(fuse_combines(graph, partial(_takes_planes, machine.config, graph)))
+
+
+def _split_products(graph: Graph, machine: Machine) -> Graph:
+    from .split_products import split_products
+
+    return split_products(graph, Blocks.of(machine.config).block, machine.transposes)
+
+
+def _exchange(graph: Graph, machine: Machine) -> Graph:
+    from ...graph.spare_positions import leave_room
+
+    block = Blocks.of(machine.config).block
+    return fuse_swaps(leave_room(graph, block), block, broadcast=machine.config.has("broadcast"))
+
+
+def _whole_blocks(graph: Graph, machine: Machine) -> Graph:
+    from .whole_blocks import whole_blocks
+
+    return whole_blocks(graph, machine.config)
+
+
+def _max_pools(graph: Graph, machine: Machine) -> Graph:
+    from .max_pools import fit_max_pools
+
+    return fit_max_pools(graph, machine.config, machine.interleaved)
+
+
+def _attention(graph: Graph, machine: Machine) -> Graph:
+    from .attention_kernels import fuse_attention
+
+    return fuse_attention(machine.config, graph)
+
+
+def _norms(graph: Graph, machine: Machine) -> Graph:
+    from .normed_kernels import fuse_norms
+
+    return fuse_norms(machine.config, graph, machine.interleaved)
+
+
+REWRITES: Sequence[Rewrite[Machine]] = (
+    Rewrite(
+        name="operands of one value for each plane",
+        roots=(Int8Elementwise,),
+        takes=lambda machine: Abilities.of(machine.config).planes,
+        function=_combine_planes,
+    ),
+    Rewrite(
+        name="phases of transposed convolutions",
+        roots=(Interleave,),
+        function=lambda graph, _: fuse_phases(graph),
+    ),
+    Rewrite(name="taps in the pads", roots=(Int8Convolution,), function=lambda graph, _: crop_taps(graph)),
+    Rewrite(
+        name="products cut where a table or an exchange reads a part",
+        roots=(Table, Swap),
+        takes=lambda machine: machine.config.has("table"),
+        function=_split_products,
+    ),
+    Rewrite(
+        name="channels exchanged with positions by the array",
+        roots=(Swap,),
+        takes=lambda machine: machine.transposes,
+        function=_exchange,
+    ),
+    Rewrite(name="whole blocks of positions and channels", roots=(Swap, Products), function=_whole_blocks),
+)
+"""Rewrites of every network, in their order."""
+
+REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
+    Rewrite(name="max-pools", roots=(Int8MaxPool,), function=_max_pools),
+    Rewrite(
+        name="tables looked up by a store",
+        roots=(Table,),
+        takes=lambda machine: machine.config.has("table"),
+        function=lambda graph, _: fuse_lookups(graph),
+    ),
+    Rewrite(
+        name="room behind positions",
+        roots=(Positions,),
+        function=lambda graph, machine: fuse_spare_positions(graph, machine.interleaved),
+    ),
+    Rewrite(
+        name="attention",
+        roots=(Products,),
+        takes=lambda machine: (
+            machine.config.has("rows") and machine.config.chain_depth > 0 and machine.transposes
+        ),
+        function=_attention,
+    ),
+    Rewrite(
+        name="normalizations",
+        roots=(Rows,),
+        takes=lambda machine: machine.config.has("rows") and machine.transposes,
+        function=_norms,
+    ),
+)
+"""Rewrites that know which inputs stay as the host has them."""
+
+
+def _inside(graph: Graph, config: Config) -> Mapping[str, Inside]:
+    if not any(isinstance(node.operator, Channels) for node in graph.nodes):
+        return {}
+    from .joined_tensors import joined_tensors
+
+    return joined_tensors(graph, config)
 
 
 def _check_extensions(graph: Graph, config: Config) -> None:
     """A graph may have been imported for other machines."""
     abilities = Abilities.of(config)
+    lacking: dict[type, str] = {}
+    if not abilities.tables:
+        lacking[Table] = "table"
+    if not abilities.rows:
+        lacking[Rows] = "rows"
+    if not abilities.planes:
+        lacking[Int8Elementwise] = "broadcast"
     for node in graph.nodes:
-        problem = None
-        if isinstance(node.operator, Table) and not abilities.tables:
-            problem = needs("table")
-        elif is_broadcast(graph, node) and not abilities.planes:
-            problem = needs("broadcast")
-        elif isinstance(node.operator, Rows) and not abilities.rows:
-            problem = needs("rows")
-        if problem is not None:
-            member = node.members[0] if node.members else node.name
-            raise node_error(f"configuration {config.name}", member, node.kind, *problem)
+        extension = lacking.get(type(node.operator))
+        if extension is None or (extension == "broadcast" and not is_broadcast(graph, node)):
+            continue
+        member = node.members[0] if node.members else node.name
+        raise node_error(f"configuration {config.name}", member, node.kind, *needs(extension))
 
 
 def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
@@ -131,12 +229,6 @@ def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
         and graph.tensors[node.inputs[0]].nchw[1] % config.block_in == 0
         and graph.tensors[node.output].size > config.chain_buffer_bytes
     )
-
-
-def _max_pools(graph: Graph) -> list[tuple[Node, Window]]:
-    return [
-        (node, operator.window) for node in graph.nodes if isinstance(operator := node.operator, Int8MaxPool)
-    ]
 
 
 def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
@@ -173,19 +265,6 @@ def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> boo
         and -(-kernel_height * kernel_width * channels // config.block_in) <= PATCH_LIMIT
         and max(window.pads[0], window.pads[2]) <= PAD_LIMIT
         and PATCH_CONV2D.fits(config, patch_workload(graph, node, operator))
-    )
-
-
-def _takes_pool(
-    config: Config, graph: Graph, maker: Node | None, pool: Window, interleaved: set[str]
-) -> bool:
-    """Whether a max-pool can be computed with the convolution before it, rows kept in a ring."""
-    if maker is None or not isinstance(operator := maker.operator, Int8Convolution):
-        return False
-    if maker.inputs[0] not in interleaved or operator.post.combination is not None:
-        return False
-    return max(pool.kernel) <= MOST_WINDOW and PATCH_CONV2D_POOL.fits(
-        config, pooled_workload(config, graph, maker, operator, pool)
     )
 
 

@@ -18,7 +18,6 @@ from ...graph.int8_operators import (
     Int8Convolution,
     Int8Elementwise,
     Int8MaxPool,
-    Interleave,
     Normed,
     Positions,
     Products,
@@ -36,22 +35,11 @@ from ...passes.pipeline import Pass, run_pipeline
 from ...passes.split_copies import split_copies
 from ...te.post import Post
 from ..space import EmptySpaceError, Values, one_point
-from .attention_kernels import attention_kernel
-from .channel_kernels import channel_kernels
 from .convolution_kernels import convolution_kernel
-from .grouped_kernels import grouped_kernels
 from .legalize import Legalized
 from .lowered_kernels import LoweredKernels, constants_of, key_of
-from .normed_kernels import normed_kernel
-from .part_kernels import phase_kernels, spaced_kernel
-from .pool_kernels import average_pool_kernels, elementwise_kernel, max_pool_kernels, table_kernel
-from .position_kernels import position_kernels, resample_kernels
-from .product_kernels import product_kernels
-from .row_kernels import row_kernel
-from .swap_kernels import swap_kernels
 from .table import template_of
 from .template import Kernel, Source
-from .turned_kernels import turned_kernels
 from .workload import Workload
 
 Dump = Callable[[str, str], None]
@@ -78,46 +66,87 @@ def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
 
 
 def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel, ...]:
-    """The kernels that compute a node, in order."""
+    """The kernels that compute a node, in order. The code of an operator is imported where the operator occurs."""
     graph = legalized.graph
     match node.operator:
-        case Int8Convolution(phases=Interleave() as phases) as operator:
-            return tuple(phase_kernels(config, graph, node, operator, phases))
-        case Int8Convolution() as operator if (operator.spaced, operator.taken) != (None, None):
-            return (spaced_kernel(config, graph, node, operator),)
+        case Int8Convolution(phases=None, spaced=None, taken=None, groups=1) as operator:
+            return (convolution_kernel(config, graph, legalized.layouts[node.inputs[0]], node, operator),)
         case Int8Convolution() as operator:
-            layout = legalized.layouts[node.inputs[0]]
-            if operator.groups > 1 and (several := grouped_kernels(config, graph, node, operator)):
-                return tuple(several)
-            return (convolution_kernel(config, graph, layout, node, operator),)
+            return _rare_convolution(config, legalized, node, operator)
         case Int8MaxPool(window=window):
+            from .pool_kernels import max_pool_kernels
+
             return tuple(max_pool_kernels(config, graph, node, window))
         case Int8AveragePool() as operator:
+            from .pool_kernels import average_pool_kernels
+
             return tuple(average_pool_kernels(config, graph, node, operator))
         case Int8Elementwise(combination=combination):
+            from .pool_kernels import elementwise_kernel
+
             return (elementwise_kernel(config, graph, node, combination),)
         case Table(table=table):
+            from .pool_kernels import table_kernel
+
             return (table_kernel(config, graph, node, table),)
         case Positions() as operator:
+            from .position_kernels import position_kernels
+
             return tuple(position_kernels(config, graph, node, operator))
         case Swap() as operator:
+            from .swap_kernels import swap_kernels
+
             return tuple(swap_kernels(config, graph, node, operator))
         case Turned() as operator:
+            from .turned_kernels import turned_kernels
+
             return tuple(turned_kernels(config, graph, node, operator))
         case Products() as operator:
+            from .product_kernels import product_kernels
+
             return tuple(product_kernels(config, graph, node, operator))
         case Attention() as operator:
+            from .attention_kernels import attention_kernel
+
             return (attention_kernel(config, graph, node, operator),)
         case Normed() as operator:
+            from .normed_kernels import normed_kernel
+
             return (normed_kernel(config, graph, node, operator),)
         case Rows() as operator:
+            from .row_kernels import row_kernel
+
             return (row_kernel(config, graph, node, operator),)
         case Resample() as operator:
+            from .position_kernels import resample_kernels
+
             return tuple(resample_kernels(config, graph, node, operator))
         case Channels() as operator:
+            from .channel_kernels import channel_kernels
+
             return tuple(channel_kernels(config, graph, node, operator, legalized.inside))
         case _:
             raise ValueError(f"{node.name} ({node.kind}) is for processors: import the model without it")
+
+
+def _rare_convolution(
+    config: Config, legalized: Legalized, node: Node, operator: Int8Convolution
+) -> tuple[Kernel, ...]:
+    """The kernels of a convolution with groups, or whose positions lie apart."""
+    graph = legalized.graph
+    if operator.phases is not None:
+        from .part_kernels import phase_kernels
+
+        return tuple(phase_kernels(config, graph, node, operator, operator.phases))
+    if (operator.spaced, operator.taken) != (None, None):
+        from .part_kernels import spaced_kernel
+
+        return (spaced_kernel(config, graph, node, operator),)
+    from .grouped_kernels import grouped_kernels
+
+    layout = legalized.layouts[node.inputs[0]]
+    several = grouped_kernels(config, graph, node, operator)
+    return tuple(several) or (convolution_kernel(config, graph, layout, node, operator),)
 
 
 def workloads_of(kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, Workload]:

@@ -23,7 +23,6 @@ from .normed_program import NormedShape, normed_program
 from .row_kernels import row_parameters, shares_of
 from .rows import ROWS
 from .template import Kernel, parameters
-from .turned_kernels import turns
 from .workload import Workload, windowed
 
 FEWEST_TILES = 5
@@ -35,9 +34,8 @@ SINGLE = Window(kernel=(1, 1))
 
 def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
     """The graph with normalizations as part of the convolution in front of them, where the machine has room for both
-    and gains by it. Convolutions of `inputs` lie otherwise."""
-    if not config.has("rows") or not turns(config):
-        return graph
+    and gains by it. Convolutions of `inputs` lie otherwise. For machines with the extension `rows` and square tiles of
+    one image."""
     makers = graph.producers()
     joined: dict[str, Node] = {}
     gone: set[str] = set()

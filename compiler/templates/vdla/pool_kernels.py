@@ -10,9 +10,10 @@ import numpy as np
 
 from vdla.isa.config import Config
 
+from ...graph.abilities import is_broadcast
 from ...graph.constants import Constant, unpacked
 from ...graph.graph import Graph, Node
-from ...graph.int8_operators import Int8AveragePool, Int8Elementwise
+from ...graph.int8_operators import Int8AveragePool
 from ...graph.layout import pack_taps_weight, pack_weight
 from ...te.blocks import Blocks, Window, ceil_div
 from ...te.ops import depthwise_conv2d
@@ -82,14 +83,6 @@ def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Co
         tensors=bound_tensors(node),
         constants={"P": identity_parameters(config, workload.channels, zero_point)},
     )
-
-
-def is_broadcast(graph: Graph, node: Node) -> bool:
-    """Whether the second operand of an element-wise node has one value for each plane of the first."""
-    operator = node.operator
-    if not isinstance(operator, Int8Elementwise) or not operator.combination.has_operand:
-        return False
-    return graph.tensors[node.inputs[1]].nchw != graph.tensors[node.output].nchw
 
 
 def table_kernel(config: Config, graph: Graph, node: Node, table: np.ndarray) -> Kernel:

@@ -17,16 +17,10 @@ from vdla.isa.config import Config
 from ...graph.constants import Constant, pack_operand
 from ...graph.graph import Graph, Node
 from ...graph.int8_operators import Turned
-from ...te.blocks import Blocks, Window, ceil_div
+from ...te.blocks import Window, ceil_div
 from .conv2d import CONV2D
 from .template import Details, Kernel, Source, parameters
 from .workload import windowed
-
-
-def turns(config: Config) -> bool:
-    """Whether the machine can exchange weights and activations: tiles of both are square, of one image."""
-    blocks = Blocks.of(config)
-    return config.batch == 1 and blocks.inputs == blocks.outputs == 1
 
 
 def turned_kernels(config: Config, graph: Graph, node: Node, operator: Turned) -> list[Kernel]:

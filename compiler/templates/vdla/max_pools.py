@@ -1,0 +1,60 @@
+"""Max-pools: in the convolution before them, in one pass of their own, or cut in two where one pass does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from vdla.isa.config import Config
+
+from ...graph.fuse import fuse_pool
+from ...graph.graph import Graph, Node
+from ...graph.int8_operators import Int8Convolution, Int8MaxPool
+from ...graph.split_pools import split_max_pools
+from ...te.blocks import Window
+from .convolution_kernels import pooled_workload
+from .pool import MAX_POOL, MOST_WINDOW
+from .pool_kernels import max_pool_workload
+from .rolling_pool import PATCH_CONV2D_POOL
+
+
+def fit_max_pools(graph: Graph, config: Config, interleaved: Collection[str]) -> Graph:
+    """The graph with each max-pool in a form that fits the machine's memories.
+
+    A convolution of an `interleaved` input computes the pool behind it where the machine has room for a ring of rows.
+    """
+    makers = graph.producers()
+    graph = fuse_pool(
+        graph,
+        [
+            node.output
+            for node, window in _max_pools(graph)
+            if _takes_pool(config, graph, makers.get(node.inputs[0]), window, interleaved)
+        ],
+    )
+    return split_max_pools(
+        graph,
+        [
+            node.output
+            for node, window in _max_pools(graph)
+            if not MAX_POOL.fits(config, max_pool_workload(config, graph, node, window))
+        ],
+    )
+
+
+def _max_pools(graph: Graph) -> list[tuple[Node, Window]]:
+    return [
+        (node, operator.window) for node in graph.nodes if isinstance(operator := node.operator, Int8MaxPool)
+    ]
+
+
+def _takes_pool(
+    config: Config, graph: Graph, maker: Node | None, pool: Window, interleaved: Collection[str]
+) -> bool:
+    """Whether a max-pool can be computed with the convolution before it, rows kept in a ring."""
+    if maker is None or not isinstance(operator := maker.operator, Int8Convolution):
+        return False
+    if maker.inputs[0] not in interleaved or operator.post.combination is not None:
+        return False
+    return max(pool.kernel) <= MOST_WINDOW and PATCH_CONV2D_POOL.fits(
+        config, pooled_workload(config, graph, maker, operator, pool)
+    )
