@@ -259,7 +259,7 @@ def accelerator_stages(config: Config) -> tuple[Stage, ...]:
 
 def processor_stages() -> tuple[Stage, ...]:
     """From a float model to machine code; passes by their own names."""
-    names = [item.name for item in graph_passes(16)]
+    names = [item.name for item in graph_passes(16).rows]
     middle = -(-len(names) // 2)
     return (
         Stage("float graph", "compiler.graph.floating.onnx_import", "one function for each ONNX operator"),

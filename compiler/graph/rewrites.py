@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .graph import Graph
+from .printer import format_graph
 
 Target = TypeVar("Target")
+Dump = Callable[[str, str], None]
 
 
 def _every_target(_: object) -> bool:
@@ -22,20 +24,30 @@ def _every_target(_: object) -> bool:
 class Rewrite(Generic[Target]):
     """A rewrite of a graph for a target, which computes the same results.
 
-    `roots` are classes of operators: a graph without a node of one of them has nothing to rewrite. `takes` says whether
-    a target can run the rewritten nodes. `function` imports the rewrite and returns the rewritten graph.
+    `roots` are classes of operators: a graph without a node of one of them has nothing to rewrite. None stands for
+    every operator. `takes` says whether a target can run the rewritten nodes. `function` imports the rewrite and
+    returns the rewritten graph, or the same object where nothing was rewritten.
     """
 
     name: str
-    roots: tuple[type, ...]
     function: Callable[[Graph, Target], Graph]
+    roots: tuple[type, ...] | None = None
     takes: Callable[[Target], bool] = _every_target
 
 
-def run_rewrites(graph: Graph, rows: Sequence[Rewrite[Target]], target: Target) -> Graph:
-    """The graph after the rewrites of all rows, in their order, whose operators occur when their turn comes."""
+def run_rewrites(
+    graph: Graph, rows: Sequence[Rewrite[Target]], target: Target, dump: Dump | None = None
+) -> Graph:
+    """The graph after the rewrites of all rows, in their order, whose operators occur when their turn comes.
+
+    `dump(name, text)` gets the graph after each row.
+    """
     for row in rows:
         occurring = {type(node.operator) for node in graph.nodes}
-        if not occurring.isdisjoint(row.roots) and row.takes(target):
-            graph = row.function(graph, target)
+        result = graph
+        if (row.roots is None or not occurring.isdisjoint(row.roots)) and row.takes(target):
+            result = row.function(graph, target)
+        if dump is not None:
+            dump(row.name, "(unchanged)\n" if result is graph else format_graph(result))
+        graph = result
     return graph

@@ -1,68 +1,116 @@
-"""The passes over a graph of real-valued operators, in the order in which they run."""
+"""The rewrites of a graph of real-valued operators, in the order in which they run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..graph import Graph
+from ..operators import BatchNormalization, Concatenate, Convolution, Elementwise
 from ..printer import format_graph
 from ..remove_dead import remove_dead
+from ..rewrites import Dump, Rewrite, run_rewrites
 from .assign_layouts import assign_layouts
-from .crop_windows import crop_windows
-from .fold_scale_shift import expand_batch_norm, fold_scale_shift
 from .fuse import fuse
-from .inline_scalars import inline_scalars
-from .join_in_place import join_in_place
-from .use_winograd import Tiling, use_winograd
+
+if TYPE_CHECKING:
+    from .use_winograd import Tiling
 
 
-@dataclass(frozen=True, slots=True)
-class GraphPass:
-    """A named transformation of graphs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectors:
+    """The target of these rewrites: vectors of `lanes` elements, and the choice of convolutions for Winograd's method
+    (`use_winograd`; None: none of them)."""
 
-    name: str
-    run: Callable[[Graph], Graph]
+    lanes: int
+    tiling: Tiling | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphPasses:
+    """Rewrites for one target, in their order."""
+
+    target: Vectors
+    rows: tuple[Rewrite[Vectors], ...]
 
 
 def graph_passes(
     lanes: int, *, fusion: bool = True, join: bool = False, tiling: Tiling | None = None
-) -> tuple[GraphPass, ...]:
-    """What happens to an imported graph, for vectors of `lanes` elements.
+) -> GraphPasses:
+    """The rewrites of an imported graph, for vectors of `lanes` elements.
 
     Without `fusion` every operator of the model is a kernel of its own, batch normalization too, and nothing is
     repeated or left out but what no output needs: what fusion is measured against. With `join` (and fusion) tensors
     that are concatenated are computed where they belong. `tiling` chooses convolutions for `use_winograd`.
     """
-    fused = [
-        GraphPass("fold-scale-shift", fold_scale_shift),
-        GraphPass("expand-batch-norm", expand_batch_norm),
-        GraphPass("inline-scalars", inline_scalars),
-        GraphPass("fuse", fuse),
-    ]
-    passes = [
-        GraphPass("remove-dead", remove_dead),
-        GraphPass("crop-windows", crop_windows),
-        *(fused if fusion else [GraphPass("expand-batch-norm", expand_batch_norm)]),
-        GraphPass("assign-layouts", lambda graph: assign_layouts(graph, lanes)),
-        *([] if tiling is None else [GraphPass("use-winograd", lambda graph: use_winograd(graph, tiling))]),
-        GraphPass("remove-unused", remove_dead),
-        *([GraphPass("join-in-place", join_in_place)] if fusion and join else []),
-    ]
-    return tuple(passes)
+    rows = (
+        REMOVE_DEAD,
+        CROP_WINDOWS,
+        *((FOLD_SCALE_SHIFT, EXPAND_BATCH_NORM, INLINE_SCALARS, FUSE) if fusion else (EXPAND_BATCH_NORM,)),
+        ASSIGN_LAYOUTS,
+        *(() if tiling is None else (USE_WINOGRAD,)),
+        REMOVE_UNUSED,
+        *((JOIN_IN_PLACE,) if fusion and join else ()),
+    )
+    return GraphPasses(target=Vectors(lanes=lanes, tiling=tiling), rows=rows)
 
 
-def run_graph_passes(
-    graph: Graph,
-    passes: tuple[GraphPass, ...],
-    dump: Callable[[str, str], None] | None = None,
-) -> Graph:
-    """The graph after all passes; `dump(name, text)` sees the imported graph and each result."""
+def run_graph_passes(graph: Graph, passes: GraphPasses, dump: Dump | None = None) -> Graph:
+    """The graph after all passes; `dump(name, text)` gets the imported graph and each result."""
     if dump is not None:
         dump("import", format_graph(graph))
-    for item in passes:
-        result = item.run(graph)
-        if dump is not None:
-            dump(item.name, "(unchanged)\n" if result is graph else format_graph(result))
-        graph = result
-    return graph
+    return run_rewrites(graph, passes.rows, passes.target, dump)
+
+
+def _crop_windows(graph: Graph, _: Vectors) -> Graph:
+    from .crop_windows import crop_windows
+
+    return crop_windows(graph)
+
+
+def _fold_scale_shift(graph: Graph, _: Vectors) -> Graph:
+    from .fold_scale_shift import fold_scale_shift
+
+    return fold_scale_shift(graph)
+
+
+def _expand_batch_norm(graph: Graph, _: Vectors) -> Graph:
+    from .fold_scale_shift import expand_batch_norm
+
+    return expand_batch_norm(graph)
+
+
+def _inline_scalars(graph: Graph, _: Vectors) -> Graph:
+    from .inline_scalars import inline_scalars
+
+    return inline_scalars(graph)
+
+
+def _use_winograd(graph: Graph, target: Vectors) -> Graph:
+    from .use_winograd import use_winograd
+
+    assert target.tiling is not None
+    return use_winograd(graph, target.tiling)
+
+
+def _join_in_place(graph: Graph, _: Vectors) -> Graph:
+    from .join_in_place import join_in_place
+
+    return join_in_place(graph)
+
+
+def _row(name: str, function: Callable[[Graph, Vectors], Graph], *roots: type) -> Rewrite[Vectors]:
+    return Rewrite(name=name, function=function, roots=roots or None)
+
+
+REMOVE_DEAD = _row("remove-dead", lambda graph, _: remove_dead(graph))
+CROP_WINDOWS = _row("crop-windows", _crop_windows, Convolution)
+FOLD_SCALE_SHIFT = _row("fold-scale-shift", _fold_scale_shift, BatchNormalization, Elementwise)
+EXPAND_BATCH_NORM = _row("expand-batch-norm", _expand_batch_norm, BatchNormalization)
+INLINE_SCALARS = _row("inline-scalars", _inline_scalars, Elementwise)
+FUSE = _row("fuse", lambda graph, _: fuse(graph))
+ASSIGN_LAYOUTS = _row("assign-layouts", lambda graph, target: assign_layouts(graph, target.lanes))
+USE_WINOGRAD = _row("use-winograd", _use_winograd, Convolution)
+REMOVE_UNUSED = _row("remove-unused", lambda graph, _: remove_dead(graph))
+JOIN_IN_PLACE = _row("join-in-place", _join_in_place, Concatenate)

@@ -15,6 +15,7 @@ from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.floating.assign_layouts import in_blocks
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.graph.floating.use_winograd import use_winograd
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.operators import Join
 from vdla.compiler.ir.types import DType
@@ -147,8 +148,7 @@ def test_a_graph_without_any_is_the_same() -> None:
     net = FloatNetwork(1, 32, 9, 9)
     net.convolution(32, (1, 1))
     graph = graph_of(net, None)
-    passes = graph_passes(16, tiling=lambda sizes, block: 4)
-    assert next(p for p in passes if p.name == "use-winograd").run(graph) is graph
+    assert use_winograd(graph, lambda sizes, block: 4) is graph
 
 
 @pytest.fixture
