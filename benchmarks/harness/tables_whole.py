@@ -9,6 +9,7 @@ VISION_TRANSFORMERS = "vision_transformers"
 ENCODERS = "encoders"
 ACCURACY = "accuracy"
 LANGUAGE = "language"
+EXPORTED = "exported_networks"
 """The files of benchmarks/results."""
 
 
@@ -32,6 +33,28 @@ def networks_text(document: Document) -> str:
             kinds = ", ".join(f"{count} {kind}" for kind, count in row.get("refused", {}).items())
             lines.append(f"| {name} | {size} | not whole: {kinds or 'does not fit'} | | | |")
     return "\n".join([*lines, "", source(NETWORKS, document)])
+
+
+def exported_text(document: Document) -> str:
+    """Networks that PyTorch exported, divided: the largest difference of a part to ONNX Runtime, which gets the same
+    inputs."""
+    lines = [
+        f"{document['right']} of {len(document['rows'])} right. A part is a stretch of the network on one side.",
+        "",
+        "| network | parts | accelerator, steps | processor, of the largest value | outputs against ONNX Runtime |",
+        "|---|---|---|---|---|",
+    ]
+    for row in sorted(document["rows"], key=lambda row: row["name"]):
+        if not row["right"]:
+            lines.append(f"| `{row['name']}` | {row['ended']} | | | |")
+            continue
+        check = row["check"]
+        processor = "" if check["cpu_max_relative"] is None else f"{check['cpu_max_relative']:.1g}"
+        lines.append(
+            f"| `{row['name']}` | {len(check['regions'])} | {check['accelerator_max_lsb']} | {processor} | "
+            f"{check['output_max_relative']:.2g} |"
+        )
+    return "\n".join([*lines, "", source(EXPORTED, document)])
 
 
 def vision_transformers_text(document: Document) -> str:
