@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 import onnx
@@ -114,6 +114,8 @@ class ImportContext(NodeErrors):
 
     `abilities` are those of the target: which nodes are allowed."""
 
+    integer_biases: ClassVar[bool] = True
+    """See `qlinear.StepsContext`."""
     opset: int
     abilities: Abilities = PLAIN
     static_shapes: dict[str, tuple[int, ...]]

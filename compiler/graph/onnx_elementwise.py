@@ -1,4 +1,4 @@
-"""Add, Mul, Relu and Clip, in QDQ and QOperator form."""
+"""Add, Mul, Relu and Clip."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .abilities import needs
 from .graph import Tensor
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import on_input_grid, real_operand
-from .onnx_products import finish_integer, integer_operand, quantized_constant, with_bias
+from .onnx_products import with_bias
 from .onnx_values import Constant, Integer, Maximum, Pairwise, Pending, QuantizedConstant, Real, Same
 from .onnx_views import elements_of, is_whole, lying_like, rows_of, seen_as, without_pads
 from .quantization import Quantization
@@ -60,26 +60,6 @@ def _is_number(value: object) -> bool:
 
 def _is_seen(value: object) -> bool:
     return isinstance(value, Real) and value.view is not None
-
-
-def import_qlinear_pairwise(context: ImportContext, node: OnnxNode, kind: str) -> None:
-    """com.microsoft QLinearAdd, QLinearMul: a, scale, zero point; b, scale, zero point; c scale, zero
-    point."""
-    operands: list[object] = []
-    for index in (0, 3):
-        value = context.value(node, index)
-        if isinstance(value, Constant):
-            scale, zero_point = (
-                context.array(node, index + 1, "scale"),
-                context.array(node, index + 2, "zero point"),
-            )
-            if scale is None:
-                context.refuse(node, "has no scale", "export the model again")
-            operands.append(quantized_constant(context, node, value.array, scale, zero_point, 0))
-        else:
-            operands.append(integer_operand(context, node, index))
-    a, b = (stored_operand(context, node, index, operands) for index in range(2))
-    finish_integer(context, node, pairwise(context, node, kind, a, b), scale_index=6)
 
 
 def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real) -> Pending:

@@ -19,7 +19,7 @@ import onnx
 
 from ..ir.types import DType
 from .abilities import PLAIN, Abilities
-from .errors import ModelError
+from .errors import ModelError, NodeError
 from .foreign_domains import foreign, unsupported
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
 from .onnx_affine import import_batch_norm
@@ -27,7 +27,7 @@ from .onnx_axes import check_scale_axis
 from .onnx_channels import CHANNELS
 from .onnx_constants import evaluate_node
 from .onnx_context import MERGE_PATTERN, QUANTIZE, ImportContext, OnnxNode, read_node
-from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
+from .onnx_elementwise import import_clamp, import_pairwise
 from .onnx_emit import emit, on_input_grid
 from .onnx_guards import import_guard
 from .onnx_inputs import attended, check_rank, quantized_input
@@ -40,9 +40,6 @@ from .onnx_products import (
     import_conv_transpose,
     import_gemm,
     import_matmul,
-    import_qgemm,
-    import_qlinear_conv,
-    import_qlinear_matmul,
     quantized_constant,
 )
 from .onnx_read import ReadModel, Source
@@ -59,8 +56,6 @@ from .onnx_windows import (
     import_average_pool,
     import_global_average_pool,
     import_max_pool,
-    import_qlinear_average_pool,
-    import_qlinear_global_average_pool,
     import_reduce_mean,
 )
 from .operator_rows import CONTRIBUTED, STANDARD, Row, refuse_unread, row, whole_row
@@ -196,7 +191,7 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         return
     if node.domain not in (*STANDARD, CONTRIBUTED):
         assert writer is not None
-        _import_steps(context, writer(context, node))
+        _import_steps(context, node, writer(context, node))
         return
     ways, importer = WAYS.get(node.op_type, ()), OPERATORS.get(node.op_type)
     rows = rows_of(node.op_type)
@@ -214,7 +209,7 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         return
     taken = importer is not None and importer.takes(node, context.opset)
     if not taken and writer is not None:
-        _import_steps(context, writer(context, node))
+        _import_steps(context, node, writer(context, node))
         return
     if importer is None and rows:
         _refuse_form(context, node)
@@ -250,9 +245,13 @@ def _refuse_form(context: ImportContext, node: OnnxNode) -> NoReturn:
     )
 
 
-def _import_steps(context: ImportContext, steps: list[onnx.NodeProto]) -> None:
-    for index, step in enumerate(steps):
-        import_node(context, read_node(step, index))
+def _import_steps(context: ImportContext, node: OnnxNode, steps: list[onnx.NodeProto]) -> None:
+    """Imports the steps of a node; what is wrong with a step is told of the node."""
+    try:
+        for index, step in enumerate(steps):
+            import_node(context, read_node(step, index))
+    except NodeError as error:
+        raise type(error)(context.source, node.name, node.op_type, error.problem, error.way_out) from None
 
 
 def _behind_function(context: ImportContext, node: OnnxNode) -> bool:
@@ -447,13 +446,6 @@ OPERATORS: Mapping[str, Row[ImportContext, None]] = MappingProxyType(
         # What saturates is a conversion to 8-bit floats.
         "QuantizeLinear": row(_import_quantize, *_QUANTIZATION, idle=["saturate"]),
         "DequantizeLinear": row(_import_dequantize, *_QUANTIZATION),
-        "QLinearConv": row(import_qlinear_conv, *_CONVOLUTION),
-        "QLinearMatMul": row(import_qlinear_matmul),
-        "QGemm": row(import_qgemm, "alpha", "transA", "transB"),
-        "QLinearAveragePool": row(import_qlinear_average_pool, *_POOL, "count_include_pad"),
-        "QLinearGlobalAveragePool": row(import_qlinear_global_average_pool),
-        "QLinearAdd": row(partial(import_qlinear_pairwise, kind="add")),
-        "QLinearMul": row(partial(import_qlinear_pairwise, kind="multiply")),
     }
 )
 """What each operator of a quantized model becomes on every target; see also `WAYS`, `FUNCTIONS` and `qlinear`."""

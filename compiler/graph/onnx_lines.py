@@ -16,7 +16,7 @@ from .onnx_views import line_of, settled
 
 PER_AXIS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
 """Attributes with an entry for each dimension of a window, and what they say of one of size 1."""
-WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "QLinearConv": 3}
+WEIGHTS = {"Conv": 1, "ConvTranspose": 1}
 """Which input holds weights, with a dimension for each of the window's."""
 SIZES = {"Resize": {2: 1.0, 3: 1}}
 """Inputs with an entry for each dimension of the data, and that of one of size 1."""

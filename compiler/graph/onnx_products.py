@@ -1,4 +1,4 @@
-"""Conv, Gemm and MatMul, in QDQ and QOperator form, as pending products."""
+"""Conv, Gemm and MatMul as pending products."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from ..te.blocks import Pair, Window
 from .geometry import window_extent
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode
-from .onnx_emit import emit, plane_operand, real_operand
+from .onnx_emit import plane_operand, real_operand
 from .onnx_multiplied import import_multiplied
-from .onnx_values import Bias, Constant, Integer, Pending, Product, QuantizedConstant, Real, Transposed
-from .onnx_views import Rows, rows_of, settled
+from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Real, Transposed
+from .onnx_views import Rows, rows_of
 from .onnx_window_attributes import convolution_window, transposed_window
 
 CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
@@ -81,14 +81,6 @@ def _without_dilations(weight: np.ndarray, dilations: Pair) -> np.ndarray:
     return wide
 
 
-def import_qlinear_conv(context: ImportContext, node: OnnxNode) -> None:
-    """QLinearConv: x, scale, zero point; w, scale, zero point; y scale, zero point; bias."""
-    data = integer_operand(context, node, 0)
-    weight, scale = weight_operand(context, node, _dequantized(context, node, 3, axis=0), channel_axis=0)
-    pending = convolution(context, node, data, weight, scale, bias_operand(context, node, 8))
-    finish_integer(context, node, pending, scale_index=6)
-
-
 def import_matmul(context: ImportContext, node: OnnxNode) -> None:
     """MatMul of an activation (..., K) with constant weights (K, M), or of two activations."""
     if import_multiplied(context, node):
@@ -103,13 +95,6 @@ def import_matmul(context: ImportContext, node: OnnxNode) -> None:
         view = None if product.view is None else product.view.reshape(product.shape[:-1])
         product = replace(product, shape=product.shape[:-1], view=view)
     context.bind(node, product)
-
-
-def import_qlinear_matmul(context: ImportContext, node: OnnxNode) -> None:
-    """QLinearMatMul: a, scale, zero point; b, scale, zero point; y scale, zero point."""
-    weight, scale = weight_operand(context, node, _dequantized(context, node, 3, axis=1), channel_axis=1)
-    pending = dense(context, node, integer_operand(context, node, 0, viewed=True), weight.T, scale, None)
-    finish_integer(context, node, pending, scale_index=6)
 
 
 def import_gemm(context: ImportContext, node: OnnxNode) -> None:
@@ -128,27 +113,6 @@ def import_gemm(context: ImportContext, node: OnnxNode) -> None:
             bias_operand(context, node, 2),
         ),
     )
-
-
-def import_qgemm(context: ImportContext, node: OnnxNode) -> None:
-    """com.microsoft QGemm: A, scale, zero point; B, scale, zero point; C (int32); y scale, zero point."""
-    transposed = _check_gemm(context, node)
-    axis = 0 if transposed else 1
-    weight, scale = weight_operand(
-        context, node, _dequantized(context, node, 3, axis=axis), channel_axis=axis
-    )
-    rows = weight if transposed else weight.T
-    pending = dense(
-        context,
-        node,
-        integer_operand(context, node, 0, viewed=True),
-        rows,
-        scale,
-        bias_operand(context, node, 6),
-    )
-    if len(node.inputs) < 8 or not node.inputs[7]:
-        context.fail(node, "gives a float result", QUANTIZE)
-    finish_integer(context, node, pending, scale_index=7)
 
 
 def convolution(
@@ -256,33 +220,6 @@ def weight_operand(
     return centred.astype(np.int8, copy=False), scale
 
 
-def integer_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: bool = False) -> Real:
-    """Activation `index` of a QOperator node with its scale and zero point in the two inputs that follow.
-
-    `viewed` as of `real_operand`."""
-    value = context.value(node, index)
-    if not isinstance(value, Integer):
-        return context.refuse_float(node, index, value)
-    quantization = context.quantization(node, index + 1, index + 2)
-    if quantization.dtype != value.dtype:
-        context.refuse(
-            node,
-            f"its input '{node.inputs[index]}' is {value.dtype} but its zero point {quantization.dtype}",
-            "export the model again",
-        )
-    real = context.seen_as(value, quantization)
-    return real if viewed else settled(context, node, real)
-
-
-def finish_integer(context: ImportContext, node: OnnxNode, pending: Pending, *, scale_index: int) -> None:
-    """Rounds the result of a QOperator node with the scale and zero point at `scale_index`."""
-    quantization = context.quantization(node, scale_index, scale_index + 1)
-    real = emit(context, node, pending, node.outputs[0], quantization)
-    context.bind(
-        node, Integer(tensor=real.tensor, shape=real.shape, dtype=quantization.dtype, view=real.view)
-    )
-
-
 def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
     """A product with a constant addend as its bias; None where the addend is not one value per channel."""
     product = pending.operation
@@ -339,26 +276,12 @@ def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
         context.fail(
             node, "transposes its activation (transA = 1)", "transpose it before it enters the model"
         )
-    # The addend of QGemm has no factor.
-    for attribute in ("alpha", "beta") if node.op_type == "Gemm" else ("alpha",):
+    for attribute in ("alpha", "beta"):
         if node.attributes.get(attribute, 1.0) != 1.0:
             context.fail(
                 node, f"has {attribute} = {node.attributes[attribute]}", "fold the factor into the constants"
             )
     return bool(node.integer("transB", 0))
-
-
-def _dequantized(context: ImportContext, node: OnnxNode, index: int, *, axis: int) -> object:
-    """Integer weights of a QOperator node joined with the scale and zero point in the two inputs that
-    follow."""
-    value = context.value(node, index)
-    if not isinstance(value, Constant):
-        return value
-    scale = context.array(node, index + 1, "weight scale")
-    zero_point = context.array(node, index + 2, "weight zero point")
-    if scale is None:
-        context.refuse(node, "its weights have no scale", "export the model again")
-    return quantized_constant(context, node, value.array, scale, zero_point, axis)
 
 
 def quantized_constant(

@@ -1,4 +1,4 @@
-"""MaxPool, AveragePool, GlobalAveragePool and ReduceMean over planes, in QDQ and QOperator form."""
+"""MaxPool, AveragePool, GlobalAveragePool and ReduceMean over planes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ..te.blocks import Pads, Pair, Window
 from .onnx_axes import reduced_axes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
-from .onnx_products import finish_integer, integer_operand
 from .onnx_values import Average, Integer, Maximum, Pending, Real
 from .onnx_views import elements_of, rows_of, seen_as, settled
 from .onnx_window_attributes import pool_window
@@ -109,19 +108,6 @@ def _image_average(
 
 def _units(shape: tuple[int, ...]) -> set[int]:
     return {axis for axis, size in enumerate(shape) if size == 1}
-
-
-def import_qlinear_average_pool(context: ImportContext, node: OnnxNode) -> None:
-    """com.microsoft QLinearAveragePool: x, scale, zero point; y scale, zero point."""
-    finish_integer(
-        context, node, _average_pool(context, node, integer_operand(context, node, 0)), scale_index=3
-    )
-
-
-def import_qlinear_global_average_pool(context: ImportContext, node: OnnxNode) -> None:
-    """com.microsoft QLinearGlobalAveragePool: x, scale, zero point; y scale, zero point."""
-    pending = _global_average_pool(context, node, integer_operand(context, node, 0))
-    finish_integer(context, node, pending, scale_index=3)
 
 
 def _max_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:

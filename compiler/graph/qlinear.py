@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import onnx
 from onnx import helper
@@ -26,6 +26,9 @@ SOFTMAX_HAS_ONE_AXIS = 13
 
 class StepsContext(RowContext, Protocol):
     """What writing steps needs of an import, or of whoever writes them into a model."""
+
+    integer_biases: ClassVar[bool]
+    """Whether products take int32 biases as they are, in steps of the product of both scales."""
 
     def rank(self, node: OnnxNode, index: int) -> int:
         """How many dimensions an input has; fails where that is not known."""
@@ -94,6 +97,8 @@ class _Steps:
         """An int32 input in steps of the product of two scales, where it is given."""
         if not self.input(index):
             return []
+        if self.context.integer_biases:
+            return [self.input(index)]
         step = self.add("Mul", [self.input(scale) for scale in scales])
         return [self.add("DequantizeLinear", [self.input(index), step], axis=0)]
 
@@ -245,6 +250,7 @@ def writer_of(node: OnnxNode) -> Row[StepsContext, list[onnx.NodeProto]] | None:
 class _Writing(NodeErrors):
     """Steps on their way into `model`: `nodes` are those that take the place of its first nodes."""
 
+    integer_biases: ClassVar[bool] = False
     opset: int
     model: onnx.ModelProto
     nodes: list[onnx.NodeProto] = field(default_factory=list)

@@ -16,6 +16,8 @@ import vdla
 from vdla.benchmarks.harness.quantized import vta_with
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import compile_model
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.onnx_import import import_model as import_quantized
 from vdla.compiler.graph.qlinear import write_steps
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 from vdla.compiler.runtime.executor import run
@@ -92,3 +94,33 @@ def test_steps_are_what_onnxruntime_computes(tmp_path: Path) -> None:
         (expected,) = unoptimized(model, feeds).values()
         (ours,) = unoptimized(proto.SerializeToString(), feeds).values()
         np.testing.assert_allclose(ours, expected, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "weight"),
+    [
+        ("QLinearConv", (1, 3, 8, 8), (4, 3, 3, 3)),
+        ("QLinearMatMul", (1, 3), (3, 5)),
+        ("QGemm", (1, 3), (3, 5)),
+    ],
+)
+def test_a_refusal_names_the_node_of_the_file(
+    operator: str, shape: tuple[int, ...], weight: tuple[int, ...]
+) -> None:
+    """Not the step of the node that is refused."""
+    net = FloatNetwork(*shape, opset=17)
+    grid = [net.constant(np.float32(0.05)), net.constant(np.uint8(0))]
+    integers = net.constant(np.full(weight, -128, np.int8))
+    operands = [*grid, integers, net.constant(np.float32(0.1)), net.constant(np.int8(100))]
+    domain = "com.microsoft" if operator == "QGemm" else ""
+    net.add("QuantizeLinear", *grid)
+    net.add(operator, *operands, *([""] if domain else []), *grid, domain=domain)
+    net.add("DequantizeLinear", *grid)
+    model = onnx.load_from_string(net.model())
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    model.graph.node[1].name = "the node"
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(
+        ModelError, match=rf"node 'the node' \({operator}\): its weights minus their zero point"
+    ):
+        import_quantized(model.SerializeToString())

@@ -9,6 +9,8 @@ from typing import Any
 from vdla.compiler.graph import onnx_import, qlinear
 from vdla.compiler.graph.floating import onnx_import as float_import
 
+STANDARD_WRITERS = {name: qlinear.WRITERS[name] for name in ("QLinearConv", "QLinearMatMul")}
+"""Operators on integers that are ONNX's own."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "operators.md"
 BEGINNING = """# Supported operators
 
@@ -29,9 +31,10 @@ def page() -> str:
     """The text of the page."""
     integer = (onnx_import.OPERATORS, onnx_import.WAYS, onnx_import.FUNCTIONS)
     floating = (float_import.CONTROL, float_import.OPERATORS, float_import.BODIES)
+    floating = (*floating, float_import.OTHERWISE, float_import.PLAIN)
     parts = [
         BEGINNING,
-        _table("ONNX", integer, (*floating, float_import.OTHERWISE, float_import.PLAIN)),
+        _table("ONNX", (*integer, STANDARD_WRITERS), (*floating, STANDARD_WRITERS)),
         _table(
             "ONNX Runtime (com.microsoft)",
             (qlinear.WRITERS,),
@@ -50,10 +53,7 @@ def _table(
         "| operator | in quantized networks | in others | attributes |",
         "|---|---|---|---|",
     ]
-    theirs = qlinear.WRITERS.keys() - {"QLinearConv", "QLinearMatMul"}
     for name in sorted({name for table in (*quantized, *others) for name in table}):
-        if title == "ONNX" and name in theirs:
-            continue
         marks = ["yes" if any(name in table for table in tables) else "" for tables in (quantized, others)]
         names: set[str] = set()
         for table in (*quantized, *others):

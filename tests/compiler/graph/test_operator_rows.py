@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx
@@ -521,6 +521,7 @@ def test_rows_of_the_integer_tables_read_what_they_name(monkeypatch: pytest.Monk
 class Writing(NodeErrors):
     """Writes steps of nodes of images."""
 
+    integer_biases: ClassVar[bool] = False
     opset: int
 
     def rank(self, node: OnnxNode, index: int) -> int:
