@@ -16,6 +16,7 @@ from numba import njit
 from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
 
+from .long_compilation import long_compilation
 from .own_folders import check_own_folder
 
 
@@ -35,10 +36,29 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             own = _is_own(Path(folder), Path(function.__code__.co_filename).parent)
             # numba has no word for it.
             kept = getattr(code, "_cache")  # noqa: B009
-            setattr(code, "_cache", _WherePossible(kept, Path(folder)) if own else NullCache())  # noqa: B010
+            setattr(code, "_cache", _WherePossible(kept, Path(folder)) if own else _Nowhere())  # noqa: B010
+        _tell_of_compiling(code)
         return code
 
     return decorate
+
+
+def _tell_of_compiling(code: Any) -> None:
+    inner = code.compile
+
+    def compile(signature: Any) -> Any:
+        with long_compilation.compiling():
+            return inner(signature)
+
+    code.compile = compile
+
+
+class _Nowhere(NullCache):
+    """A cache that keeps nothing."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> None:
+        """What numba calls before it compiles."""
+        long_compilation.begins()
 
 
 class _WherePossible:
@@ -50,6 +70,13 @@ class _WherePossible:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cache, name)
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """What numba calls before it compiles: None where nothing is kept."""
+        found = self._cache.load_overload(signature, target)
+        if found is None:
+            long_compilation.begins()
+        return found
 
     def save_overload(self, signature: Any, data: Any) -> None:
         """What numba calls with code that it compiled."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 import typer
 
 from vdla.util.errors import CodeError, UserError
+from vdla.util.long_compilation import long_compilation
 from vdla.util.printable import printable
 
 from . import (
@@ -31,7 +32,7 @@ from . import (
 )
 from .common_flags import Command, before_a_command, complete, with_flags
 from .compile import compile_model
-from .output import talk
+from .output import note, talk
 from .process import Stopped
 from .run import run
 
@@ -73,6 +74,7 @@ _USAGE_ERROR = cast(type[Exception], typer.BadParameter.__base__)
 def run_command(arguments: Sequence[str]) -> int:
     """Runs `vdla ARGUMENTS`; the exit code. Raises Stopped over a mistake of the user's."""
     talk.quiet = talk.verbose = False
+    long_compilation.tell = note
     if (completed := complete(_command())) is not None:
         return completed
     try:

@@ -14,11 +14,13 @@ HANGS = "VDLA_TEST_HANGS"
 
 
 def wait_for_busy_machines() -> None:
-    """Candidates of the tuner and processes that measure them get `LONG`, and no command says that it takes long."""
+    """Candidates of the tuner and processes that measure them get `LONG`, and nothing says that it takes long."""
     from vdla.codesign.cli import output
     from vdla.compiler.tune.measure import backends, local_workers
+    from vdla.util import long_compilation
 
-    backends.TIMEOUT = local_workers.START_TIMEOUT = output.SILENCE = LONG
+    backends.TIMEOUT = local_workers.START_TIMEOUT = LONG
+    output.SILENCE = long_compilation.SILENCE = LONG
 
 
 def say_that_this_hangs() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numba
 import pytest
 
-from vdla.util import machine_code
+from vdla.util import long_compilation, machine_code
 from vdla.util.machine_code import compiled
 
 TEXT = """
@@ -68,3 +68,49 @@ def test_what_numba_cannot_keep_runs_all_the_same():
     scope: dict[str, object] = {"compiled": compiled}
     exec("double = compiled()(lambda value: 2 * value)", scope)  # of no file
     assert scope["double"](21) == 42  # type: ignore[operator]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is said of compiling; nothing was compiled before."""
+    lines: list[str] = []
+    monkeypatch.setattr(machine_code, "long_compilation", long_compilation.LongCompilation(lines.append))
+    return lines
+
+
+def test_a_long_wait_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]):
+    monkeypatch.setattr(long_compilation, "SILENCE", 0.0)
+    double = imported(tmp_path, monkeypatch).double
+    assert double(21) == 42 and double(0.5) == 1.0
+    assert told == [long_compilation.TEXT]
+
+
+def test_a_short_wait_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]):
+    assert imported(tmp_path, monkeypatch).double(21) == 42
+    assert told == []
+
+
+def test_code_that_is_kept_needs_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]):
+    imported(tmp_path, monkeypatch).double(21)
+    monkeypatch.setattr(long_compilation, "SILENCE", 0.0)
+    assert imported(tmp_path, monkeypatch).double(21) == 42
+    assert told == []
+
+
+def test_code_that_cannot_be_kept_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
+):
+    monkeypatch.setattr(machine_code, "_is_own", lambda *_: False)
+    monkeypatch.setattr(long_compilation, "SILENCE", 0.0)
+    assert imported(tmp_path, monkeypatch).double(21) == 42
+    assert told == [long_compilation.TEXT]
+
+
+def test_python_is_told_and_a_quiet_command_is_not(vdla: Any, capsys: pytest.CaptureFixture[str]):
+    waiting = long_compilation.LongCompilation()
+    waiting.tell("compiling")
+    assert capsys.readouterr().err == "compiling\n"
+    for option, said in (("-q", ""), ("-v", "compiling\n")):
+        vdla("config", "tiny", option)
+        long_compilation.long_compilation.tell("compiling")
+        assert capsys.readouterr().err == said
