@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from importlib import resources
 
 import pytest
 
@@ -15,10 +16,16 @@ from vdla.codesign.explore.evaluate import NetworkFigures, figures_of_machine, f
 from vdla.codesign.explore.metrics import METRICS
 from vdla.codesign.technology.area import basis, described
 from vdla.codesign.technology.cell_model import shipped_cell_model
-from vdla.codesign.technology.components import default_components, load_components, shipped_components
+from vdla.codesign.technology.components import (
+    ComponentsError,
+    default_components,
+    load_components,
+    shipped_components,
+)
 from vdla.codesign.technology.memories import memories_of
 from vdla.codesign.technology.rungs import rungs_of_machine
 from vdla.hw.synthesis.cells.nodes import node_text
+from vdla.hw.synthesis.cells.sram import Scale, memory_figures
 from vdla.isa.config import load_config
 from vdla.isa.extensions import DEFAULT_EXTENSIONS
 
@@ -163,3 +170,16 @@ def test_a_library_has_one_node_everywhere():
     assert all("180 nm" in text for text in told if " nm" in text) and not any("207" in text for text in told)
     assert node_text("osu018_stdcells", 207) == "180 nm" and node_text("mine", 64.6) == "about 65 nm"
     assert basis(default_components())["node"] == "180 nm"
+
+
+def test_the_table_has_the_memories_of_the_syntheses(tmp_path):
+    macro = memory_figures(4096, 64, Scale())
+    assert shipped_components().sram_area(32 << 10) == pytest.approx(macro.area)
+    text = (resources.files("vdla.codesign.technology") / "components.toml").read_text(encoding="utf-8")
+    for written, wanted in (("0.5", 0.5), ('"cacti"', None)):
+        (tmp_path / "own.toml").write_text(text.replace('"cacti-45nm"', written))
+        if wanted is not None:
+            assert load_components(tmp_path / "own.toml").sram_area(1) == 8 * wanted
+            continue
+        with pytest.raises(ComponentsError, match=r"sram: area_um2_per_bit = 'cacti': expected a number"):
+            load_components(tmp_path / "own.toml")
