@@ -113,17 +113,6 @@ def sliced_positions(
     return positions
 
 
-UNUSED_AXES = (-1, 0, 1)
-"""Axes that exporters write, or leave as the default, where there is one scale for all and the axis means nothing."""
-
-
-def check_scale_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> None:
-    """Refuses QuantizeLinear and DequantizeLinear of one scale along an axis that `shape` does not have."""
-    rank, axis = len(shape), node.integer("axis", 1)
-    if not -rank <= axis < rank and axis not in UNUSED_AXES:
-        context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "quantize the model again")
-
-
 def blocks_of_space(
     context: NodeContext, node: OnnxNode, shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -5,8 +5,6 @@ The values stay as they are. Where whole channels of images move, a node says so
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,10 +15,8 @@ from ..te.ops.movement import PAD_MODES
 from .onnx_axes import blocks_of_space, one_axis, sliced_positions, split_sizes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
-from .onnx_joins import import_concat
 from .onnx_values import Integer, Joined, Pending, Real
 from .onnx_views import check_size, elements_of, is_line, rows_of, seen_as, settled
-from .operator_rows import Row, row
 
 
 def _bind_channels(
@@ -41,7 +37,7 @@ def _bind_channels(
     )
 
 
-def _import_slice(context: ImportContext, node: OnnxNode) -> bool:
+def import_slice(context: ImportContext, node: OnnxNode) -> bool:
     """Slice; False for that of a constant."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
@@ -64,7 +60,7 @@ def _is_plain(context: ImportContext, data: Real | Integer | Pending) -> bool:
     return isinstance(data, Real) and data.view is None and data.shape == context.tensors[data.tensor].shape
 
 
-def _import_split(context: ImportContext, node: OnnxNode) -> bool:
+def import_split(context: ImportContext, node: OnnxNode) -> bool:
     """Split; False for that of a constant."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
@@ -85,7 +81,7 @@ def _import_split(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
-def _import_shuffle(context: ImportContext, node: OnnxNode) -> bool:
+def import_shuffle(context: ImportContext, node: OnnxNode) -> bool:
     """Transpose of (N, groups, channels, H, W), which moves channels only; False for any other."""
     data = context.value(node, 0)
     if not isinstance(data, Real) or data.view is not None or node.integers("perm", ()) != (0, 2, 1, 3, 4):
@@ -99,7 +95,7 @@ def _import_shuffle(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
-def _import_gather(context: ImportContext, node: OnnxNode) -> bool:
+def import_gather(context: ImportContext, node: OnnxNode) -> bool:
     """Gather of what a constant names; False for that from a constant."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
@@ -113,7 +109,7 @@ def _import_gather(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
-def _import_expand(context: ImportContext, node: OnnxNode) -> bool:
+def import_expand(context: ImportContext, node: OnnxNode) -> bool:
     """Expand to a constant shape; False for that of a constant."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
@@ -128,7 +124,7 @@ def _import_expand(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
-def _import_cast(context: ImportContext, node: OnnxNode) -> bool:
+def import_cast(context: ImportContext, node: OnnxNode) -> bool:
     """Cast to float32, which quantized tensors stand for; False for any other."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Pending) or node.integer("to", 0) != TensorProto.FLOAT:
@@ -137,7 +133,7 @@ def _import_cast(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
-def _import_blocks(context: ImportContext, node: OnnxNode) -> bool:
+def import_blocks(context: ImportContext, node: OnnxNode) -> bool:
     """DepthToSpace and SpaceToDepth; False for that of a constant."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Integer | Pending):
@@ -148,7 +144,7 @@ def _import_blocks(context: ImportContext, node: OnnxNode) -> bool:
     return True
 
 
-def _import_pad(context: ImportContext, node: OnnxNode) -> bool:
+def import_pad(context: ImportContext, node: OnnxNode) -> bool:
     """Pad with zeros, or with what the tensor itself has; False for that of a constant."""
     data = context.value(node, 0)
     if not isinstance(data, Real | Pending):
@@ -183,22 +179,3 @@ def _import_pad(context: ImportContext, node: OnnxNode) -> bool:
             data = rows_of(context, node, data).data if rows else settled(context, node, data)
     context.bind(node, data)
     return True
-
-
-CHANNELS: Mapping[str, Row[ImportContext, bool]] = MappingProxyType(
-    {
-        "Concat": row(import_concat, "axis"),
-        "Split": row(_import_split, "axis", "num_outputs", "split"),
-        "Slice": row(_import_slice),
-        "Transpose": row(_import_shuffle, "perm"),
-        "Gather": row(_import_gather, "axis"),
-        "Expand": row(_import_expand),
-        # What saturates is a conversion to 8-bit floats.
-        "Cast": row(_import_cast, "to", idle=("round_mode", "saturate")),
-        "DepthToSpace": row(_import_blocks, "blocksize", "mode"),
-        "SpaceToDepth": row(_import_blocks, "blocksize", "mode"),
-        "Pad": row(_import_pad, "mode"),
-    }
-)
-"""What binds a node's outputs if it moves elements of an activation, and says whether it does; a Transpose may do
-something else. Raises ModelError."""

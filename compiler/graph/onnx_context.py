@@ -129,10 +129,10 @@ class ImportContext(NodeErrors):
     views: dict[str, np.ndarray] = field(default_factory=dict)
     masks: dict[FloatInput, Integer] = field(default_factory=dict)
     """Inputs that are float masks, and their tensors."""
-    attended: frozenset[str] = frozenset()
-    """See `onnx_inputs.attended`."""
-    windowed: frozenset[str] = frozenset()
-    """See `onnx_lines.windowed`."""
+    model_nodes: Sequence[OnnxNode] = ()
+    """The nodes of the model."""
+    initializers: frozenset[str] = frozenset()
+    """The tensors that the model gives values."""
     moved: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
     """Tensors that were moved, by the tensor they come from, their shape and the elements' places there."""
 

@@ -19,9 +19,10 @@ from .quantization import Quantization
 BROADCAST = "give both operands the same shape, or one a shape that broadcasts to the other's"
 
 
-def import_pairwise(context: ImportContext, node: OnnxNode, kind: str) -> None:
+def import_pairwise(context: ImportContext, node: OnnxNode) -> None:
     """Add or Mul between DequantizeLinear and QuantizeLinear; a constant added to a product becomes its
     bias."""
+    kind = {"Add": "add", "Mul": "multiply"}[node.op_type]
     first, second = context.value(node, 0), context.value(node, 1)
     if kind == "add":
         for pending, constant in ((first, second), (second, first)):

@@ -48,6 +48,24 @@ def attended(nodes: Sequence[OnnxNode], constants: Collection[str]) -> frozenset
     return frozenset(products - windows)
 
 
+ALIKE = frozenset(
+    (
+        *("QuantizeLinear", "DequantizeLinear", "Identity", "Dropout", "Pad", "Slice", "Split", "Concat"),
+        *("Add", "Sub", "Mul", "Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "BatchNormalization"),
+    )
+)
+"""What gives its result the dimensions of what it reads, in their order."""
+
+
+def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
+    """The tensors that come to an operator with windows as they lie: of rank 3 they are lines, not rows."""
+    found: set[str] = set()
+    for node in reversed(nodes):
+        if node.op_type in WINDOWS or (node.op_type in ALIKE and not found.isdisjoint(node.outputs)):
+            found.update(node.inputs[:1] if node.op_type in WINDOWS else node.inputs)
+    return frozenset(found)
+
+
 def check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> None:
     """Refuses inputs that are neither images nor vectors. Raises ModelError."""
     if len(shape) not in (2, 4):
@@ -67,7 +85,7 @@ def quantized_input(
     if len(shape) == 3 and shape != handed_over:
         # The host transposes what the caller gives, which has other dimensions: rows are images, as they lie.
         natural = (shape[0] * shape[1], shape[2])
-    elif len(shape) == 3 and value.name in context.windowed:
+    elif len(shape) == 3 and value.name in windowed(context.model_nodes):
         natural = (*shape, 1)
     elif len(shape) == 3:
         # Rows of channels: (N, S, C) lies as (N, C, S, 1), transposed by the host.
@@ -75,8 +93,8 @@ def quantized_input(
         permutation = (order[0], order[2], order[1])
         natural = natural_of(shape)
         view = np.arange(prod(shape)).reshape(shape[0], shape[2], shape[1]).swapaxes(1, 2)
-    attends = value.name in context.attended and context.abilities.products
-    if len(shape) == 4 and shape == handed_over and attends:
+    heads_apart = context.abilities.products and shape == handed_over
+    if len(shape) == 4 and heads_apart and value.name in attended(context.model_nodes, context.initializers):
         axes = range(4) if permutation is None else permutation
         permutation = tuple([axes[axis] for axis in (0, 1, 3, 2)])
         batch, heads, length, size = shape

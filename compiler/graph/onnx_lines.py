@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
-from .onnx_inputs import WINDOWS
 from .onnx_values import Constant, Integer, Pending, QuantizedConstant, Real, Value
 from .onnx_views import line_of, settled
 
@@ -20,30 +19,6 @@ WEIGHTS = {"Conv": 1, "ConvTranspose": 1}
 """Which input holds weights, with a dimension for each of the window's."""
 SIZES = {"Resize": {2: 1.0, 3: 1}}
 """Inputs with an entry for each dimension of the data, and that of one of size 1."""
-ALIKE = frozenset(
-    (
-        *("QuantizeLinear", "DequantizeLinear", "Identity", "Dropout", "Pad", "Slice", "Split", "Concat"),
-        *("Add", "Sub", "Mul", "Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "BatchNormalization"),
-    )
-)
-"""What gives its result the dimensions of what it reads, in their order."""
-
-
-def windowed(nodes: Sequence[OnnxNode]) -> frozenset[str]:
-    """The tensors that come to an operator with windows as they lie: of rank 3 they are lines, not rows."""
-    found: set[str] = set()
-    for node in reversed(nodes):
-        if node.op_type in WINDOWS or (node.op_type in ALIKE and not found.isdisjoint(node.outputs)):
-            found.update(node.inputs[:1] if node.op_type in WINDOWS else node.inputs)
-    return frozenset(found)
-
-
-def is_on_line(context: ImportContext, node: OnnxNode) -> bool:
-    """Whether a node works on the planes of an activation that is a line."""
-    if node.op_type not in WINDOWS and node.op_type != "BatchNormalization":
-        return False
-    data = context.value(node, 0)
-    return isinstance(data, Real | Integer | Pending) and len(data.shape) == 3
 
 
 def import_on_line(

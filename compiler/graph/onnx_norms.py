@@ -32,14 +32,6 @@ from .onnx_values import (
 from .onnx_views import is_line, same_view
 
 
-def refuse_statistics(context: ImportContext, node: OnnxNode) -> None:
-    """Fails on a node that reads a number for each row and is no step of a normalization."""
-    for index, name in enumerate(node.inputs):
-        value = context.value(node, index) if name else None
-        if isinstance(value, Statistic):
-            context.refuse_float(node, index, value)
-
-
 def import_norm(context: ImportContext, node: OnnxNode) -> bool:
     """Binds a node that is a step of a normalization; whether it is one."""
     if not node.inputs or (context.abilities.processor and not context.abilities.rows):

@@ -7,6 +7,9 @@ from onnx import TensorProto, helper
 
 from .onnx_context import NodeContext, OnnxNode
 
+UNUSED_AXES = (-1, 0, 1)
+"""Axes that exporters write, or leave as the default, where there is one scale for all and the axis means nothing."""
+
 
 def rounded_type(context: NodeContext, node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
     """The element type of QuantizeLinear's result: that of its zero point or, where it has none (None), its attribute
@@ -30,3 +33,10 @@ def check_real_type(context: NodeContext, node: OnnxNode) -> None:
     if number not in (TensorProto.UNDEFINED, TensorProto.FLOAT):
         name = TensorProto.DataType.Name(number) if number in TensorProto.DataType.values() else number
         context.fail(node, f"has output_dtype {name}", "dequantize to float32, and put a Cast behind it")
+
+
+def check_scale_axis(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> None:
+    """Refuses QuantizeLinear and DequantizeLinear of one scale along an axis that `shape` does not have."""
+    rank, axis = len(shape), node.integer("axis", 1)
+    if not -rank <= axis < rank and axis not in UNUSED_AXES:
+        context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "quantize the model again")

@@ -3,14 +3,11 @@ graph they become a part of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
-from types import MappingProxyType
 
 import numpy as np
 
 from .onnx_context import BindingContext, OnnxNode
-from .operator_rows import Row, row
 
 
 def import_identity(context: BindingContext, node: OnnxNode) -> None:
@@ -48,21 +45,6 @@ def import_view(context: BindingContext, node: OnnxNode) -> None:
     if prod(seen) != prod(shape):
         context.refuse(node, f"reshapes {shape} to {seen}, of another size", "export the model again")
     context.bind_view(node, seen)
-
-
-STRUCTURE: Mapping[str, Row[BindingContext, None]] = MappingProxyType(
-    {
-        "Flatten": row(import_view, "axis"),
-        "Reshape": row(import_view, "allowzero"),
-        "Squeeze": row(import_view, "axes"),
-        "Unsqueeze": row(import_view, "axes"),
-        "Identity": row(import_identity),
-        "Dropout": row(import_identity, idle=("ratio", "seed")),
-        "Shape": row(import_shape, "start", "end"),
-        "Size": row(import_shape),
-    }
-)
-"""These operators by their names, a part of every importer's table."""
 
 
 def _target_shape(context: BindingContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:

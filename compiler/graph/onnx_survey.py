@@ -18,8 +18,6 @@ from .errors import ModelError, NodeError
 from .onnx_context import ImportContext, OnnxNode, read_node
 from .onnx_emit import on_input_grid
 from .onnx_import import bind_input, import_node
-from .onnx_inputs import attended
-from .onnx_lines import windowed
 from .onnx_load import initializer_array, opset_of, static_shapes
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
 from .quantization import Quantization
@@ -82,7 +80,7 @@ def survey_model(
         if info.name not in context.values:
             _bind_if_possible(context, info)
     nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
-    context.attended, context.windowed = attended(nodes, constants), windowed(nodes)
+    context.model_nodes, context.initializers = nodes, constants
     refusals: dict[int, str] = {}
     for index, node in enumerate(nodes):
         try:

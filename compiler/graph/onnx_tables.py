@@ -7,30 +7,17 @@ import numpy as np
 from vdla.isa.arithmetic import dequantize
 
 from .abilities import needs
-from .floating.onnx_pointwise import UNARY
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same
 from .onnx_views import same_view, without_pads
 
 STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
-CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
-"""Operators with nodes of their own, which are functions of one tensor behind one of those, and only then come here."""
-FUNCTIONS = UNARY.keys() - CHAINED | frozenset(
-    (
-        *("Ceil", "Cos", "Floor", "Round", "Sign", "Sin", "ThresholdedRelu"),
-        *("Sub", "Div", "Pow", "Max", "Min", "PRelu"),
-    )
-)
-"""Operators that are functions of one tensor where all other operands are numbers: those of float models, and what only
-a table of 256 values can give."""
 
 
 def import_function(context: ImportContext, node: OnnxNode) -> bool:
     """Binds a node's output if it is a function of one tensor, beside numbers; whether it was. Raises ModelError as the
     others do. ONNX's reference implementation computes the function, of all attributes."""
-    if node.op_type not in FUNCTIONS | CHAINED:
-        return False
     feeds: dict[str, np.ndarray | None] = {}
     data: Real | None = None
     members: tuple[str, ...] = ()

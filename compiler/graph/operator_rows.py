@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar
 
 import onnx
 from onnx import defs
@@ -43,16 +44,48 @@ class RowContext(Protocol):
 
 Context = TypeVar("Context", bound=RowContext, contravariant=True)
 Result = TypeVar("Result", covariant=True)
+Kind = Literal[
+    "quantized", "float", "either", "plain", "steps", "contributed", "control", "integers", "blocked"
+]
+"""What a row makes of a node. quantized: nodes of the integer graph. float: nodes of the float graph. either: another
+name or shape, in both. plain: nodes of the float graph for windows that no template has. steps: nodes of ONNX in its
+place, in the float graph, for what its float row does not take. contributed: the same of ONNX Runtime's operators.
+control: what its bodies make. integers: steps between grids of an operator on integers, in both graphs. blocked: the
+operator on blocks of channels as the plain operator, in both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A function of this package by its place, FILE:NAME. The file is imported when the function is called."""
+
+    place: str
+
+    def found(self) -> Callable[[Any, OnnxNode], Any]:
+        """The function."""
+        module, name = self.place.split(":")
+        return getattr(import_module(f"{__package__}.{module}"), name)
+
+    def __call__(self, context: Any, node: OnnxNode) -> Any:
+        """Calls the function."""
+        return self.found()(context, node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Generic[Context, Result]):
     """What reads a node of an operator. It reads the attributes `reads`, all that the operator's schema has where
-    `reads` is None; the attributes `idle` have no effect on what it computes."""
+    `reads` is None; the attributes `idle` have no effect on what it computes.
 
+    `images`: it takes images (N, C, H, W); lines (N, C, L) become images before, and results lines again. `behind`: it
+    is asked where an input of the node is one of these values (`onnx_values`), pending operations included; empty:
+    always. A row that returns False leaves the node to the next one.
+    """
+
+    kind: Kind
     function: Callable[[Context, OnnxNode], Result]
     reads: frozenset[str] | None
     idle: frozenset[str] = frozenset()
+    images: bool = False
+    behind: frozenset[str] = frozenset()
 
     def __call__(self, context: Context, node: OnnxNode) -> Result:
         """Reads a node. Raises NodeError where the node has an attribute that the row does not read."""
@@ -62,18 +95,6 @@ class Row(Generic[Context, Result]):
     def takes(self, node: OnnxNode, opset: int) -> bool:
         """Whether a node has no attribute but those that the row reads, and default values."""
         return not any(_unread(node, [self], opset))
-
-
-def row(
-    function: Callable[[Context, OnnxNode], Result], *reads: str, idle: Iterable[str] = ()
-) -> Row[Context, Result]:
-    """The row of a function that reads the attributes `reads`; see `Row`."""
-    return Row(function=function, reads=frozenset(reads), idle=frozenset(idle))
-
-
-def whole_row(function: Callable[[Context, OnnxNode], Result]) -> Row[Context, Result]:
-    """The row of a function to which every attribute of the operator's schema matters."""
-    return Row(function=function, reads=None)
 
 
 def refuse_unread(context: RowContext, node: OnnxNode, rows: Iterable[Row[Any, Any]]) -> None:

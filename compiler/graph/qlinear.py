@@ -3,9 +3,9 @@ floats and QuantizeLinear: what they mean, in the operators that ONNX infers sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from functools import wraps
 from typing import Any, ClassVar, Protocol
 
 import onnx
@@ -14,7 +14,8 @@ from onnx import helper
 from .errors import NodeErrors
 from .foreign_domains import BEFORE_OPTIMIZATION
 from .onnx_context import OnnxNode, read_node
-from .operator_rows import CONTRIBUTED, STANDARD, Row, RowContext, row
+from .onnx_table import rows_of
+from .operator_rows import STANDARD, RowContext
 
 AXES_ARE_AN_INPUT = 18
 """The opset from which on ReduceMean has them so."""
@@ -42,6 +43,10 @@ class _Steps:
     context: StepsContext
     node: OnnxNode
     nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+    def operator(self) -> str:
+        """The operator on floats of an operator on integers, by its name."""
+        return self.node.op_type.removeprefix("QLinear")
 
     def input(self, index: int) -> str:
         """The name of an input, "" where it is left out."""
@@ -103,16 +108,37 @@ class _Steps:
         return [self.add("DequantizeLinear", [self.input(index), step], axis=0)]
 
 
-def _conv(steps: _Steps) -> None:
+WriteSteps = Callable[[StepsContext, OnnxNode], list[onnx.NodeProto]]
+
+
+def _written(write: Callable[[_Steps], None]) -> WriteSteps:
+    """The function of a row: the steps that `write` writes for a node."""
+
+    @wraps(write)
+    def nodes(context: StepsContext, node: OnnxNode) -> list[onnx.NodeProto]:
+        steps = _Steps(context, node)
+        write(steps)
+        return steps.nodes
+
+    return nodes
+
+
+@_written
+def convolution_steps(steps: _Steps) -> None:
+    """QLinearConv."""
     operands = [steps.real(0), steps.real(3, axis=0), *steps.bias(8, (1, 4))]
     steps.round(steps.on_planes("Conv", *operands, **steps.attributes("channels_last")), 6)
 
 
-def _matmul(steps: _Steps) -> None:
+@_written
+def matmul_steps(steps: _Steps) -> None:
+    """QLinearMatMul."""
     steps.round(steps.compute("MatMul", [steps.real(0), steps.real(3, axis=1)]), 6)
 
 
-def _gemm(steps: _Steps) -> None:
+@_written
+def gemm_steps(steps: _Steps) -> None:
+    """QGemm."""
     attributes = steps.attributes()
     axis = 0 if attributes.get("transB", 0) else 1
     rounded = bool(steps.input(7))
@@ -122,45 +148,47 @@ def _gemm(steps: _Steps) -> None:
         steps.round(made, 7)
 
 
-def _pair(operator: str) -> Callable[[_Steps], None]:
-    def write(steps: _Steps) -> None:
-        steps.round(steps.compute(operator, [steps.real(0), steps.real(3)]), 6)
-
-    return write
-
-
-def _single(operator: str) -> Callable[[_Steps], None]:
-    def write(steps: _Steps) -> None:
-        steps.round(steps.compute(operator, [steps.real(0)], **steps.attributes()), 3)
-
-    return write
+@_written
+def pair_steps(steps: _Steps) -> None:
+    """QLinearAdd and QLinearMul."""
+    steps.round(steps.compute(steps.operator(), [steps.real(0), steps.real(3)]), 6)
 
 
-def _pool(operator: str) -> Callable[[_Steps], None]:
-    def write(steps: _Steps) -> None:
-        steps.round(steps.on_planes(operator, steps.real(0), **steps.attributes("channels_last")), 3)
+@_written
+def single_steps(steps: _Steps) -> None:
+    """QLinearSigmoid and QLinearLeakyRelu."""
+    steps.round(steps.compute(steps.operator(), [steps.real(0)], **steps.attributes()), 3)
 
-    return write
+
+@_written
+def pool_steps(steps: _Steps) -> None:
+    """QLinearAveragePool and QLinearGlobalAveragePool."""
+    steps.round(steps.on_planes(steps.operator(), steps.real(0), **steps.attributes("channels_last")), 3)
 
 
-def _maximum(steps: _Steps) -> None:
-    """Of integers, which have one scale before and after it."""
+@_written
+def maximum_steps(steps: _Steps) -> None:
+    """NhwcMaxPool of integers, which have one scale before and after it."""
     steps.on_planes("MaxPool", steps.input(0), output=steps.node.outputs[0], **steps.attributes())
 
 
-def _in_blocks(operator: str) -> Callable[[_Steps], None]:
-    """What ONNX Runtime computes in blocks of channels, each by itself: the blocks are seen by nobody else."""
-
-    def write(steps: _Steps) -> None:
-        if operator == "Identity" and steps.node.integer("channels_last", 0):
-            steps.context.fail(steps.node, "reorders channels that are last", BEFORE_OPTIMIZATION)
-        attributes = {} if operator == "Identity" else steps.attributes()
-        steps.compute(operator, [steps.input(0)], steps.node.outputs[0], **attributes)
-
-    return write
+@_written
+def reorder_steps(steps: _Steps) -> None:
+    """ReorderInput and ReorderOutput: nobody else sees the blocks between them."""
+    if steps.node.integer("channels_last", 0):
+        steps.context.fail(steps.node, "reorders channels that are last", BEFORE_OPTIMIZATION)
+    steps.compute("Identity", [steps.input(0)], steps.node.outputs[0])
 
 
-def _convolution_in_blocks(steps: _Steps) -> None:
+@_written
+def blocked_steps(steps: _Steps) -> None:
+    """Pools that ONNX Runtime computes in blocks of channels, each channel by itself."""
+    steps.compute(steps.operator(), [steps.input(0)], steps.node.outputs[0], **steps.attributes())
+
+
+@_written
+def refuse_weights(steps: _Steps) -> None:
+    """Fails: a convolution in blocks of channels has its weights in blocks, too."""
     steps.context.fail(
         steps.node,
         "has weights in blocks of ONNX Runtime's own, which no standard tells",
@@ -168,7 +196,9 @@ def _convolution_in_blocks(steps: _Steps) -> None:
     )
 
 
-def _softmax(steps: _Steps) -> None:
+@_written
+def softmax_steps(steps: _Steps) -> None:
+    """QLinearSoftmax."""
     if steps.node.integer("opset", steps.context.opset) < SOFTMAX_HAS_ONE_AXIS:
         steps.context.fail(
             steps.node, "is a softmax along several axes at once", "export the model for opset 13 or later"
@@ -176,74 +206,26 @@ def _softmax(steps: _Steps) -> None:
     steps.round(steps.compute("Softmax", [steps.real(0)], **steps.attributes("opset")), 3)
 
 
-def _mean(steps: _Steps) -> None:
+@_written
+def mean_steps(steps: _Steps) -> None:
+    """QLinearReduceMean."""
     operands, attributes = [steps.real(0)], steps.attributes()
     if steps.context.opset >= AXES_ARE_AN_INPUT and "axes" in attributes:
         operands.append(steps.add("Constant", [], value_ints=attributes.pop("axes")))
     steps.round(steps.compute("ReduceMean", operands, **attributes), 3)
 
 
-def _concat(steps: _Steps) -> None:
+@_written
+def concat_steps(steps: _Steps) -> None:
+    """QLinearConcat."""
     parts = [steps.real(index) for index in range(2, len(steps.node.inputs), 3)]
     steps.round(steps.compute("Concat", parts, **steps.attributes()), 0)
 
 
-def _where(steps: _Steps) -> None:
+@_written
+def where_steps(steps: _Steps) -> None:
+    """QLinearWhere."""
     steps.round(steps.compute("Where", [steps.input(0), steps.real(1), steps.real(4)]), 7)
-
-
-def _row(write: Callable[[_Steps], None], *reads: str) -> Row[StepsContext, list[onnx.NodeProto]]:
-    def nodes(context: StepsContext, node: OnnxNode) -> list[onnx.NodeProto]:
-        steps = _Steps(context, node)
-        write(steps)
-        return steps.nodes
-
-    return row(nodes, *reads)
-
-
-_CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-_WINDOW = ("auto_pad", "ceil_mode", "kernel_shape", "pads", "strides")
-Writers = Mapping[str, Row[StepsContext, list[onnx.NodeProto]]]
-WRITERS: Writers = MappingProxyType(
-    {
-        "QLinearConv": _row(_conv, *_CONVOLUTION, "channels_last"),
-        "QLinearMatMul": _row(_matmul),
-        "QGemm": _row(_gemm, "alpha", "transA", "transB"),
-        "QLinearAdd": _row(_pair("Add")),
-        "QLinearMul": _row(_pair("Mul")),
-        "QLinearSigmoid": _row(_single("Sigmoid")),
-        "QLinearLeakyRelu": _row(_single("LeakyRelu"), "alpha"),
-        "QLinearSoftmax": _row(_softmax, "axis", "opset"),
-        "QLinearAveragePool": _row(_pool("AveragePool"), *_WINDOW, "channels_last", "count_include_pad"),
-        "QLinearGlobalAveragePool": _row(_pool("GlobalAveragePool"), "channels_last"),
-        "QLinearReduceMean": _row(_mean, "axes", "keepdims"),
-        "QLinearConcat": _row(_concat, "axis"),
-        "QLinearWhere": _row(_where),
-        "NhwcMaxPool": _row(_maximum, *_WINDOW, "dilations"),
-    }
-)
-"""What each operator on integers is in steps: the operator on floats has the node's name."""
-BLOCKED: Writers = MappingProxyType(
-    {
-        "ReorderInput": _row(_in_blocks("Identity"), "channels_last"),
-        "ReorderOutput": _row(_in_blocks("Identity"), "channels", "channels_last"),
-        "MaxPool": _row(_in_blocks("MaxPool"), *_WINDOW, "dilations", "storage_order"),
-        "AveragePool": _row(_in_blocks("AveragePool"), *_WINDOW, "dilations", "count_include_pad"),
-        "GlobalMaxPool": _row(_in_blocks("GlobalMaxPool")),
-        "GlobalAveragePool": _row(_in_blocks("GlobalAveragePool")),
-        "Conv": _row(_convolution_in_blocks, *_CONVOLUTION, "activation", "activation_params"),
-    }
-)
-"""The same of ONNX Runtime's operators on blocks of channels."""
-_TABLES: Mapping[str, Writers] = MappingProxyType(
-    {**dict.fromkeys((*STANDARD, CONTRIBUTED), WRITERS), "com.microsoft.nchwc": BLOCKED}
-)
-"""The tables by domain."""
-
-
-def writer_of(node: OnnxNode) -> Row[StepsContext, list[onnx.NodeProto]] | None:
-    """The row of a node's operator in these tables, if there is one."""
-    return _TABLES.get(node.domain, {}).get(node.op_type)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -285,13 +267,12 @@ def write_steps(label: str, model: onnx.ModelProto) -> bool:
     context = _Writing(source=label, opset=opset, model=model)
     found = False
     for index, proto in enumerate(model.graph.node):
-        node = read_node(proto, index)
-        writer = writer_of(node)
-        found |= writer is not None
+        writers = rows_of(proto.domain, proto.op_type, "integers", "blocked")
+        found |= bool(writers)
         context.nodes.extend(
             [onnx.NodeProto.FromString(proto.SerializeToString())]
-            if writer is None
-            else writer(context, node)
+            if not writers
+            else writers[0](context, read_node(proto, index))
         )
     if found:
         del model.graph.node[:]

@@ -1,20 +1,20 @@
-"""The page of supported operators, made from the importers' tables; run as a script, it writes the page anew."""
+"""The page of supported operators, made from the table of operators; run as a script, it writes the page anew."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from vdla.compiler.graph import onnx_import, qlinear
-from vdla.compiler.graph.floating import onnx_import as float_import
+from vdla.compiler.graph.onnx_table import ROWS, operators
+from vdla.compiler.graph.operator_rows import Kind
 
-STANDARD_WRITERS = {name: qlinear.WRITERS[name] for name in ("QLinearConv", "QLinearMatMul")}
+FLOAT: tuple[Kind, ...] = ("float", "either", "plain", "steps", "contributed", "control", "integers")
+STANDARD = ("QLinearConv", "QLinearMatMul")
 """Operators on integers that are ONNX's own."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "operators.md"
 BEGINNING = """# Supported operators
 
-The importers' tables, as they are in this version; a test compares.
+The table of operators, as it is in this version; a test compares.
 
 Quantized networks have QuantizeLinear and DequantizeLinear, or operators on integers. They run on processors and GPUs,
 and on the accelerator, whose configuration may lack an extension that a node needs. All else runs on processors and
@@ -29,38 +29,30 @@ does not name is refused, unless the attribute has its default value.
 
 def page() -> str:
     """The text of the page."""
-    integer = (onnx_import.OPERATORS, onnx_import.WAYS, onnx_import.FUNCTIONS)
-    floating = (float_import.CONTROL, float_import.OPERATORS, float_import.BODIES)
-    floating = (*floating, float_import.OTHERWISE, float_import.PLAIN)
+    contributed = set(operators("integers", "contributed"))
+    plain = set(operators("quantized", *FLOAT)) - contributed
     parts = [
         BEGINNING,
-        _table("ONNX", (*integer, STANDARD_WRITERS), (*floating, STANDARD_WRITERS)),
-        _table(
-            "ONNX Runtime (com.microsoft)",
-            (qlinear.WRITERS,),
-            (qlinear.WRITERS, float_import.CONTRIBUTED_BODIES),
-        ),
+        _table("ONNX", {*plain, *STANDARD}),
+        _table("ONNX Runtime (com.microsoft)", contributed),
     ]
     return "\n".join(parts)
 
 
-def _table(
-    title: str, quantized: tuple[Mapping[str, Any], ...], others: tuple[Mapping[str, Any], ...]
-) -> str:
+def _table(title: str, names: Iterable[str]) -> str:
     lines = [
         f"## {title}",
         "",
         "| operator | in quantized networks | in others | attributes |",
         "|---|---|---|---|",
     ]
-    for name in sorted({name for table in (*quantized, *others) for name in table}):
-        marks = ["yes" if any(name in table for table in tables) else "" for tables in (quantized, others)]
-        names: set[str] = set()
-        for table in (*quantized, *others):
-            entry = table.get(name, ())
-            for row in entry if isinstance(entry, tuple) else (entry,):
-                names |= (row.reads or set()) | row.idle
-        lines.append(f"| {name} | {marks[0]} | {marks[1]} | {', '.join(sorted(names))} |")
+    for name in sorted(names):
+        rows = ROWS[name]
+        quantized = any(row.kind in ("quantized", "either", "integers") for row in rows)
+        others = any(row.kind in FLOAT for row in rows)
+        marks = ["yes" if mark else "" for mark in (quantized, others)]
+        attributes = {attribute for row in rows for attribute in (row.reads or set()) | row.idle}
+        lines.append(f"| {name} | {marks[0]} | {marks[1]} | {', '.join(sorted(attributes))} |")
     return "\n".join(lines) + "\n"
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from ...ir.expr import Expr, cast, equal, not_equal, select, wrap
 from ...ir.types import DType
@@ -16,19 +14,10 @@ from .onnx_logic import element_type
 from .onnx_pointwise import add_elementwise
 
 _MASKS = {"BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor"}
-BITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        **dict.fromkeys((*_MASKS, "BitwiseNot"), ()),
-        "BitShift": ("direction",),
-        "BitCast": ("to",),
-        "Mod": ("fmod",),
-    }
-)
-"""Operators of integers and bits, and the attributes that each reads."""
 
 
 def import_bits(context: FloatContext, node: OnnxNode) -> None:
-    """A node of `BITS`."""
+    """An operator of integers or bits."""
     count = 1 if node.op_type in ("BitwiseNot", "BitCast") else 2
     tensors = [context.tensor(node, i) for i in range(count)]
     dtype = tensors[0].dtype

@@ -20,8 +20,11 @@ MOST_NODES = 4096
 ImportNode = Callable[[FloatContext, OnnxNode], None]
 
 
-def import_control(context: FloatContext, node: OnnxNode, import_node: ImportNode) -> None:
-    """If, Loop or Scan; `import_node` imports the nodes of its body."""
+def import_control(context: FloatContext, node: OnnxNode) -> None:
+    """If, Loop or Scan."""
+    # It reads the nodes of bodies, and this file's operators by their rows.
+    from .onnx_import import import_node
+
     match node.op_type:
         case "If":
             condition = context.array(node, 0, "condition")

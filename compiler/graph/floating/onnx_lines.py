@@ -18,11 +18,8 @@ _FIRST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, 
 def on_planes(
     context: FloatContext, node: OnnxNode, import_node: Callable[[FloatContext, OnnxNode], None]
 ) -> None:
-    """`import_node`, which takes (N, C, H, W), on data (N, C, W) as (N, C, 1, W); other data as it is."""
+    """`import_node`, which takes (N, C, H, W), on data (N, C, W) as (N, C, 1, W)."""
     data = context.operand(node, 0)
-    if len(data.shape) != 3:
-        import_node(context, node)
-        return
     batch, channels, width = data.shape
     plane = context.view(node, data, (batch, channels, 1, width), output=context.temporary(node, "plane"))
     inputs = [plane, *node.inputs[1:]]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import reduce
-from types import MappingProxyType
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -20,20 +18,10 @@ from .onnx_context import TYPES, FloatContext
 from .onnx_pointwise import add_elementwise
 
 COMPARISONS = frozenset(["Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"])
-JOINS = frozenset(["And", "Or", "Xor", "Not"])
-LOGIC: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        **dict.fromkeys(sorted({*COMPARISONS, *JOINS, "IsNaN", "Where"}), ()),
-        "IsInf": ("detect_negative", "detect_positive"),
-        "Cast": ("round_mode", "saturate", "to"),
-        "CastLike": ("round_mode", "saturate"),
-    }
-)
-"""Operators of truth values, choices and conversions, and the attributes that each reads."""
 
 
 def import_logic(context: FloatContext, node: OnnxNode) -> None:
-    """A node of `LOGIC`."""
+    """An operator of truth values, a choice or a conversion."""
     match node.op_type:
         case "Cast" | "CastLike":
             _cast(context, node)

@@ -43,19 +43,6 @@ _PLAIN: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
 """Operators of one tensor and nothing else."""
 ANY_TYPE = frozenset(["Neg", "Abs", "Sign"])
 """Those that integers and float64 have too."""
-UNARY: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        **dict.fromkeys(sorted({*_PLAIN, *ANY_TYPE, "Reciprocal"}), ()),
-        **dict.fromkeys(("LeakyRelu", "Elu", "Celu", "Swish", "ThresholdedRelu"), ("alpha",)),
-        "Selu": ("alpha", "gamma"),
-        "HardSigmoid": ("alpha", "beta"),
-        "Shrink": ("bias", "lambd"),
-        "Gelu": ("approximate",),
-    }
-)
-"""Operators of one tensor, and the attributes that each reads."""
-NARY = frozenset(["Add", "Sub", "Mul", "Div", "PRelu", "Max", "Min", "Sum"])
-"""Operators of tensors that broadcast against each other."""
 
 
 def import_unary(context: FloatContext, node: OnnxNode) -> None:

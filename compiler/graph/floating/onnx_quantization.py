@@ -14,9 +14,8 @@ from ...ir.types import DType
 from ...te import scalars
 from ...te.scalars import Scalar, argument
 from ..graph import Tensor
-from ..onnx_axes import check_scale_axis
 from ..onnx_context import OnnxNode
-from ..onnx_rounding import check_real_type, rounded_type
+from ..onnx_rounding import check_real_type, check_scale_axis, rounded_type
 from ..operators import Elementwise
 from .onnx_context import FloatContext
 from .onnx_pointwise import as_type

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from ...ir.expr import equal, select
 from ...ir.types import DType
@@ -16,9 +18,27 @@ from ..operators import AveragePool, CumulativeSum, Elementwise, MaxPool, Operat
 from .onnx_choices import import_fold, import_running
 from .onnx_context import FloatContext
 
+REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "ReduceSum": "sum",
+        "ReduceMean": "mean",
+        "ReduceMax": "max",
+        "ReduceMin": "min",
+        "ReduceSumSquare": "sum_square",
+        "ReduceL1": "l1",
+        "ReduceL2": "l2",
+    }
+)
 
-def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
+
+def import_product(context: FloatContext, node: OnnxNode) -> None:
+    """ReduceProd."""
+    import_fold(context, node, "product")
+
+
+def import_reduction(context: FloatContext, node: OnnxNode) -> None:
     """ReduceMean and its like, axes as an attribute or an input."""
+    kind = REDUCTIONS[node.op_type]
     if kind in ("sum", "max", "min") and context.tensor(node, 0).dtype is not DType.FLOAT32:
         import_fold(context, node, kind)
         return

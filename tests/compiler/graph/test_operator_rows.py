@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import onnx
@@ -16,30 +16,32 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 import vdla
 from vdla.compiler.cpu_driver import RECURRENT
-from vdla.compiler.graph import onnx_import, qlinear
+from vdla.compiler.graph import onnx_import, onnx_table
 from vdla.compiler.graph.abilities import EVERYTHING
 from vdla.compiler.graph.errors import ModelError, NodeError, NodeErrors
 from vdla.compiler.graph.floating import onnx_import as float_import
 from vdla.compiler.graph.onnx_context import ImportContext, OnnxNode, read_node
-from vdla.compiler.graph.onnx_structure import STRUCTURE
+from vdla.compiler.graph.onnx_values import Operation, Value
 from vdla.compiler.graph.operator_rows import (
     CONTRIBUTED,
     CONTRIBUTED_DEFAULTS,
     NO_DEFAULT,
+    Kind,
+    Located,
     Row,
     default_value,
 )
 
 OPSET = 26
-INTEGER_TABLES = ("WAYS", "FUNCTIONS", "OPERATORS")
-FLOAT_TABLES = ("CONTROL", "OPERATORS", "PLAIN", "BODIES", "CONTRIBUTED_BODIES", "OTHERWISE")
-INTEGER_OPERATORS = sorted({name for table in INTEGER_TABLES for name in getattr(onnx_import, table)})
-FLOAT_OPERATORS = sorted({name for table in FLOAT_TABLES for name in getattr(float_import, table)})
+FLOAT: tuple[Kind, ...] = ("float", "either", "plain", "steps", "contributed", "control")
+FIRST = onnx_table.ROWS
+WRITTEN = sorted(onnx_table.operators("integers"))
+ON_FLOATS = sorted(onnx_table.operators("quantized", *FLOAT))
+ALL = sorted({*WRITTEN, *ON_FLOATS})
 
 
 def domain_of(operator: str) -> str:
-    theirs = operator in qlinear.WRITERS or operator in float_import.CONTRIBUTED_BODIES
-    return CONTRIBUTED if theirs else ""
+    return CONTRIBUTED if operator in (*WRITTEN, *onnx_table.operators("contributed")) else ""
 
 
 def single(operator: str, domain: str, **attributes: Any) -> onnx.ModelProto:
@@ -55,36 +57,38 @@ def single(operator: str, domain: str, **attributes: Any) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("target", ["llvm", "vdla", "vdla,llvm"])
-@pytest.mark.parametrize("operator", sorted({*INTEGER_OPERATORS, *FLOAT_OPERATORS, *qlinear.WRITERS}))
+@pytest.mark.parametrize("operator", ALL)
 def test_an_invented_attribute_is_refused(operator: str, target: str) -> None:
     model = single(operator, domain_of(operator), invented=3)
     problem = "has the attribute invented"
-    if operator in float_import.CONTRIBUTED_BODIES and target != "llvm":
+    if operator in onnx_table.operators("contributed") and target != "llvm":
         problem = "this operator is not supported" if target == "vdla" else rf"neither target .*{problem}"
     with pytest.raises(vdla.UserError, match=rf"'the node' \({operator}\): {problem}"):
         vdla.compile(model, target=target)
 
 
-def rows(operator: str) -> Iterator[Row[Any, Any]]:
-    yield from onnx_import.rows_of(operator)
-    yield from (
-        getattr(float_import, table)[operator]
-        for table in FLOAT_TABLES
-        if operator in getattr(float_import, table)
-    )
+def test_each_row_names_a_function() -> None:
+    for rows in onnx_table.ROWS.values():
+        for row in rows:
+            assert isinstance(row.function, Located) and callable(row.function.found())
 
 
-@pytest.mark.parametrize("operator", sorted({*INTEGER_OPERATORS, *FLOAT_OPERATORS}))
+def test_rows_name_values_that_there_are() -> None:
+    behind = {name for rows in onnx_table.ROWS.values() for row in rows for name in row.behind}
+    assert behind <= {kind.__name__ for kind in (*get_args(Operation), *get_args(Value))}
+
+
+@pytest.mark.parametrize("operator", ON_FLOATS)
 def test_each_row_refuses_what_it_does_not_read(operator: str) -> None:
     node = read_node(helper.make_node(operator, ["x"], ["y"], "the node", invented=3), 0)
     context = ImportContext(source="model", opset=OPSET, static_shapes={}, abilities=EVERYTHING)
-    for row in rows(operator):
+    for row in onnx_table.ROWS[operator]:
         assert not row.takes(node, OPSET)
         with pytest.raises(NodeError, match=rf"'the node' \({operator}\): has the attribute invented = 3"):
             row(context, node)
 
 
-@pytest.mark.parametrize("operator", sorted({*INTEGER_OPERATORS, *FLOAT_OPERATORS, *qlinear.WRITERS}))
+@pytest.mark.parametrize("operator", ALL)
 def test_default_values_are_taken_everywhere(operator: str) -> None:
     domain = domain_of(operator)
     defaults = dict(CONTRIBUTED_DEFAULTS) if domain else {}
@@ -93,7 +97,7 @@ def test_default_values_are_taken_everywhere(operator: str) -> None:
         defaults = {name: default_value(operator, domain, name, OPSET) for name in names}
     given = {name: value for name, value in defaults.items() if value is not NO_DEFAULT}
     node = read_node(helper.make_node(operator, ["x"], ["y"], "the node", domain=domain, **given), 0)
-    assert all(row.takes(node, OPSET) for row in rows(operator))
+    assert all(row.takes(node, OPSET) for row in onnx_table.ROWS[operator])
 
 
 def test_defaults_of_contributed_operators_are_those_of_onnxruntime() -> None:
@@ -102,7 +106,7 @@ def test_defaults_of_contributed_operators_are_those_of_onnxruntime() -> None:
         for schema in runtime.get_all_operator_schema()
         if schema.domain == CONTRIBUTED
         for name, attribute in schema.attributes.items()
-        if name in CONTRIBUTED_DEFAULTS and schema.name in qlinear.WRITERS
+        if name in CONTRIBUTED_DEFAULTS and schema.name in WRITTEN
     ]
     assert found and set(found) == set(CONTRIBUTED_DEFAULTS.values())
 
@@ -113,8 +117,8 @@ def test_rows_name_attributes_that_there_are() -> None:
         known.setdefault(schema.name, set()).update(schema.attributes)
     for schema in runtime.get_all_operator_schema():
         known.setdefault(schema.name, set()).update(schema.attributes)
-    for operator in {*INTEGER_OPERATORS, *FLOAT_OPERATORS, *qlinear.WRITERS}:
-        for row in rows(operator):
+    for operator in ALL:
+        for row in onnx_table.ROWS[operator]:
             named = {(operator, name) for name in (row.reads or frozenset()) | row.idle}
             # One function reads windows of both.
             there = known[operator].union(
@@ -157,8 +161,8 @@ class Recorded(dict[str, Any]):
         return super().items()
 
 
-Asked = dict[tuple[str, str, int], set[str]]
-"""By table, operator and number among its rows."""
+Asked = dict[tuple[str, int], set[str]]
+"""By operator and number among its rows."""
 
 
 def recorded(row: Row[Any, Any], asked: set[str]) -> Row[Any, Any]:
@@ -168,32 +172,26 @@ def recorded(row: Row[Any, Any], asked: set[str]) -> Row[Any, Any]:
     return replace(row, function=function)
 
 
-def watch(monkeypatch: pytest.MonkeyPatch, module: Any, tables: tuple[str, ...]) -> Asked:
-    """Puts rows that record into the tables; what they record."""
+def watch(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Puts rows that record into the table; what they record."""
     found: Asked = {}
-    for table in tables:
-        watched: dict[str, Any] = {}
-        for operator, entry in getattr(module, table).items():
-            several = entry if isinstance(entry, tuple) else (entry,)
-            made = tuple(
-                recorded(row, found.setdefault((table, operator, number), set()))
-                for number, row in enumerate(several)
-            )
-            watched[operator] = made if isinstance(entry, tuple) else made[0]
-        monkeypatch.setattr(module, table, watched)
+    watched = {
+        operator: tuple(
+            recorded(row, found.setdefault((operator, number), set())) for number, row in enumerate(rows)
+        )
+        for operator, rows in onnx_table.ROWS.items()
+    }
+    monkeypatch.setattr(onnx_table, "ROWS", watched)
     return found
 
 
-def compare(
-    module: Any, tables: tuple[str, ...], asked: Asked, known: Mapping[str, Any] | None = None
-) -> None:
-    """Holds rows to what was recorded, but those in the table `known`."""
+def compare(asked: Asked, *kinds: Kind) -> None:
+    """Holds the rows of these kinds to what was recorded."""
     rows = {
-        (table, operator, number): row
-        for table in tables
-        for operator, entry in getattr(module, table).items()
-        for number, row in enumerate(entry if isinstance(entry, tuple) else (entry,))
-        if row.reads is not None and (known or {}).get(operator) is not row
+        (operator, number): row
+        for operator, entry in onnx_table.ROWS.items()
+        for number, row in enumerate(entry)
+        if row.reads is not None and row.kind in kinds
     }
     unread = {key: sorted(row.reads - asked[key]) for key, row in rows.items()}
     unnamed = {key: sorted(asked[key] - row.reads) for key, row in rows.items()}
@@ -271,6 +269,11 @@ def bodies() -> Iterator[bytes]:
     yield built("Scan", (3,), (2, 3), outputs=2, num_scan_inputs=1, body=step)
 
 
+def of_function(place: str) -> Iterator[str]:
+    """The operators that a function reads, also where rows record."""
+    return (name for name, rows in FIRST.items() if any(row.function == Located(place) for row in rows))
+
+
 def float_models() -> Iterator[bytes]:
     """Models in which every row of the float tables reads all that it reads anywhere."""
     yield from bodies()
@@ -316,7 +319,7 @@ def float_models() -> Iterator[bytes]:
     for name in ("Softmax", "LogSoftmax"):
         yield built(name, (2, 3))
         yield built(name, ("FLOAT16", (2, 3)))
-    for name in sorted(float_import.OPERATORS):
+    for name in sorted(onnx_table.operators("float")):
         if name.startswith("Reduce"):
             yield built(name, (2, 3))
     for name in ("ArgMax", "ArgMin", "Hardmax"):
@@ -333,9 +336,9 @@ def float_models() -> Iterator[bytes]:
     yield built("Mod", (2, 3), (2, 3), fmod=1)
     yield built("Clip", (2, 3), np.float32(0))
     yield built("Pow", (2, 3), np.float32(2))
-    for operator in sorted(float_import.UNARY):
+    for operator in of_function("floating.onnx_pointwise:import_unary"):
         yield built(operator, (2, 3))
-    for operator in sorted(float_import.NARY):
+    for operator in of_function("floating.onnx_pointwise:import_nary"):
         yield built(operator, (2, 3), (2, 3))
     for operator in ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"):
         yield built(operator, (2, 3), (2, 3))
@@ -405,15 +408,13 @@ def float_models() -> Iterator[bytes]:
 
 
 def test_rows_of_the_float_tables_read_what_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {table: getattr(float_import, table) for table in FLOAT_TABLES}
-    asked = watch(monkeypatch, float_import, FLOAT_TABLES)
+    asked = watch(monkeypatch)
     for model in float_models():
         # One output is of integers, which the last step refuses.
         with suppress(ModelError):
             float_import.import_float_model(model, recurrent=RECURRENT)
     monkeypatch.undo()
-    assert before == {table: getattr(float_import, table) for table in FLOAT_TABLES}
-    compare(float_import, FLOAT_TABLES, asked)
+    compare(asked, *FLOAT)
 
 
 def rounded(net: FloatNetwork, dtype: Any = np.uint8) -> FloatNetwork:
@@ -507,14 +508,13 @@ def integer_models() -> Iterator[bytes]:
 
 
 def test_rows_of_the_integer_tables_read_what_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = watch(monkeypatch, onnx_import, INTEGER_TABLES)
+    asked = watch(monkeypatch)
     for model in integer_models():
         # Some of these nodes are refused for what they are.
         with suppress(ModelError):
             onnx_import.import_model(model, abilities=EVERYTHING)
     monkeypatch.undo()
-    # Rows that both importers have, the float tables' test covers.
-    compare(onnx_import, INTEGER_TABLES, asked, STRUCTURE)
+    compare(asked, "quantized")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -528,9 +528,9 @@ class Writing(NodeErrors):
         return 4
 
 
-@pytest.mark.parametrize("operator", sorted(qlinear.WRITERS))
+@pytest.mark.parametrize("operator", WRITTEN)
 def test_steps_read_what_their_rows_name(operator: str) -> None:
-    row, asked = qlinear.WRITERS[operator], set[str]()
+    (row,), asked = onnx_table.ROWS[operator], set[str]()
     assert row.reads is not None
     given = {name: {"kernel_shape": [2, 2], "opset": OPSET}.get(name, 1) for name in row.reads}
     made = helper.make_node(operator, [f"i{k}" for k in range(9)], ["y"], "the node", **given)

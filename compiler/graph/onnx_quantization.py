@@ -1,0 +1,173 @@
+"""QuantizeLinear and DequantizeLinear of a quantized model: the grids of its tensors and constants."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from .onnx_context import ImportContext, OnnxNode
+from .onnx_emit import emit
+from .onnx_inputs import quantized_input
+from .onnx_rounding import check_real_type, check_scale_axis, rounded_type
+from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Same
+from .quantization import Quantization
+
+NARROW = ("int4", "uint4", "int2", "uint2")
+"""Types of constants of fewer than 8 bits: weights, which become int8."""
+
+
+def import_quantize(context: ImportContext, node: OnnxNode) -> None:
+    """QuantizeLinear: rounds a pending result, the model's input, another scale, or a constant."""
+    value = context.value(node, 0)
+    if node.integer("block_size", 0):
+        context.fail(node, "quantizes in blocks", "quantize per tensor or per channel")
+    match value:
+        case Constant() | QuantizedConstant():
+            _quantize_constant(context, node, value)
+            return
+        case FloatInput() | Real() | Pending():
+            zero_point = context.array(node, 2, "zero point")
+            dtype = rounded_type(context, node, None if zero_point is None else zero_point.dtype)
+            quantization = context.quantization(node, 1, 2, dtype)
+        case _:
+            context.refuse_float(node, 0, value)
+    output = node.outputs[0]
+    check_scale_axis(context, node, value.shape)
+    match value:
+        case FloatInput():
+            context.bind(node, quantized_input(context, node, value, output, quantization))
+            return
+        case Real(tensor=stored, shape=shape, view=view):
+            natural = context.tensors[stored].shape
+            same = Pending(
+                name=output,
+                members=(node.name,),
+                operation=Same(data=value),
+                natural=natural,
+                shape=shape,
+                view=view,
+            )
+            tensor = emit(context, node, same, output, quantization).tensor
+        case Pending(shape=shape, view=view):
+            tensor = emit(context, node, value, output, quantization).tensor
+    if view is not None and tensor == output:
+        context.views[tensor] = view
+    context.bind(node, Integer(tensor=tensor, shape=shape, dtype=quantization.dtype, view=view))
+
+
+def _quantize_constant(context: ImportContext, node: OnnxNode, value: Constant | QuantizedConstant) -> None:
+    real = value.real() if isinstance(value, QuantizedConstant) else value.array
+    scale = context.array(node, 1, "scale")
+    zero_point = context.array(node, 2, "zero point")
+    if scale is None or real.dtype.kind != "f":
+        context.fail(node, f"quantizes a constant of {real.dtype}", "give float constants and a scale")
+    dtype = rounded_type(context, node, None if zero_point is None else zero_point.dtype)
+    if dtype.name not in ("int8", "uint8", "int32", *NARROW):
+        context.fail(
+            node, f"quantizes a constant to {dtype}", "quantize weights to 8 bits or fewer and biases to 32"
+        )
+    if scale.size == 1:
+        check_scale_axis(context, node, real.shape)
+    empty = np.zeros(real.shape, dtype)
+    grid = quantized_constant(context, node, empty, scale, zero_point, node.integer("axis", 1))
+    limits = ml_dtypes.iinfo(dtype)
+    rounded = np.rint(real.astype(np.float32) / grid.along_axis(grid.scale)).astype(
+        np.float64
+    ) + grid.along_axis(grid.zero_point)
+    context.bind(node, Constant(array=np.clip(rounded, limits.min, limits.max).astype(dtype)))
+
+
+def import_dequantize(context: ImportContext, node: OnnxNode) -> None:
+    """DequantizeLinear: sees an integer tensor or constant through its scale."""
+    value = context.value(node, 0)
+    if node.integer("block_size", 0):
+        context.fail(node, "dequantizes in blocks", "quantize per tensor or per channel")
+    check_real_type(context, node)
+    match value:
+        case Integer():
+            check_scale_axis(context, node, value.shape)
+            quantization = context.quantization(node, 1, 2)
+            if len(node.inputs) > 2 and node.inputs[2] and quantization.dtype != value.dtype:
+                context.refuse(
+                    node, f"reads {value.dtype} with a {quantization.dtype} zero point", "export it again"
+                )
+            own = Quantization(
+                scale=quantization.scale, zero_point=quantization.zero_point, dtype=value.dtype
+            )
+            context.bind(node, context.seen_as(value, own))
+        case Constant(array=array):
+            scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
+            narrow = array.dtype.name in NARROW
+            if scale is None or not (narrow or array.dtype.name in ("int8", "uint8", "int32")):
+                context.fail(
+                    node,
+                    f"dequantizes a constant of {array.dtype}",
+                    f"use constants of int8, uint8, int32, {', '.join(NARROW)}",
+                )
+            if scale.size == 1:
+                check_scale_axis(context, node, array.shape)
+            integers, axis = array.astype(np.int8) if narrow else array, node.integer("axis", 1)
+            context.bind(node, quantized_constant(context, node, integers, scale, zero_point, axis))
+        case _:
+            context.fail(node, f"its input '{node.inputs[0]}' is already float", "remove it")
+
+
+def quantized_constant(
+    context: ImportContext,
+    node: OnnxNode,
+    integers: np.ndarray,
+    scale: np.ndarray,
+    zero_point: np.ndarray | None,
+    axis: int,
+) -> QuantizedConstant:
+    """Joins integers with scale and zero point, per tensor or along `axis`; fails on sizes that do not match.
+
+    By a negative scale, which ONNX Runtime writes for symmetric weights of 4 bits, integers are mirrored at their zero
+    point: the numbers stay.
+    """
+    negative, narrow = np.asarray(scale) < 0, context.checked_scale(node, np.abs(scale))
+    zeros = np.zeros(narrow.shape, np.int64) if zero_point is None else zero_point.astype(np.int64)
+    if narrow.size == 1:
+        return QuantizedConstant(
+            integers=_mirrored(context, node, integers, zeros.reshape(-1)[0], negative.reshape(-1)[0]),
+            scale=narrow.reshape(()),
+            zero_point=zeros.reshape(-1)[0].reshape(()),
+            axis=None,
+        )
+    if integers.ndim and not -integers.ndim <= axis < integers.ndim:
+        context.refuse(
+            node, f"has axis {axis} for a constant of shape {integers.shape}", "quantize the model again"
+        )
+    axis %= max(integers.ndim, 1)
+    if (
+        narrow.ndim != 1
+        or integers.ndim == 0
+        or narrow.size != integers.shape[axis]
+        or zeros.size not in (1, narrow.size)
+    ):
+        context.fail(
+            node,
+            f"{narrow.size} scales along axis {axis} do not fit a constant of shape {integers.shape}",
+            "quantize per tensor or per channel",
+        )
+    zeros = np.broadcast_to(zeros.reshape(-1), narrow.shape)
+    column = (-1, *[1] * (integers.ndim - 1 - axis))
+    integers = _mirrored(context, node, integers, zeros.reshape(column), negative.reshape(column))
+    return QuantizedConstant(integers=integers, scale=narrow, zero_point=zeros, axis=axis)
+
+
+def _mirrored(
+    context: ImportContext, node: OnnxNode, integers: np.ndarray, zero_point: np.ndarray, where: np.ndarray
+) -> np.ndarray:
+    """Integers, some of them mirrored at their zero point; fails where the type of the integers ends before."""
+    if not where.any():
+        return integers
+    mirrored = np.where(where, 2 * zero_point - integers.astype(np.int64), integers)
+    limits = np.iinfo(integers.dtype)
+    if mirrored.min(initial=0) < limits.min or mirrored.max(initial=0) > limits.max:
+        context.fail(
+            node,
+            f"has a negative scale for {integers.dtype} constants that end at {integers.min()}",
+            "quantize weights with positive scales",
+        )
+    return mirrored.astype(integers.dtype)

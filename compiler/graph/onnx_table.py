@@ -1,0 +1,422 @@
+"""The operators that models may have: one table, whatever graph a model becomes.
+
+Each operator has rows. A row names one function that reads nodes of the operator, and the attributes that the function
+reads. The function's file is imported when a model has the operator. `onnx_import` reads quantized models and
+`floating.onnx_import` all others; both ask the rows of an operator in the order of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from .operator_rows import CONTRIBUTED, STANDARD, Kind, Located, Row
+
+Rows = tuple[Row[Any, Any], ...]
+_CONVOLUTION = "auto_pad dilations group kernel_shape pads strides"
+_POOL = "auto_pad ceil_mode dilations kernel_shape pads strides"
+_GRID_POOL = "auto_pad ceil_mode kernel_shape pads strides"
+_REDUCTION = "axes keepdims noop_with_empty_axes"
+_RECURRENT = "activations clip direction hidden_size layout"
+_NUMBERS = "activation_alpha activation_beta"
+"""Numbers of activations of which there are none here."""
+_QUANTIZATION = "axis block_size output_dtype"
+_RESIZE = "antialias axes coordinate_transformation_mode keep_aspect_ratio_policy mode nearest_mode"
+_CROPS = "cubic_coeff_a exclude_outside extrapolation_value"
+"""Attributes of Resize in modes that are refused: cubic, and crops."""
+_NORMALIZED = "Centred Shared Statistic"
+"""Values that only steps of a normalization read."""
+_BLOCKED = "com.microsoft.nchwc."
+_FOLDERS: Mapping[Kind, str] = MappingProxyType(
+    {"quantized": "onnx_", "either": "onnx_", "integers": "qlinear:", "blocked": "qlinear:"}
+)
+"""How the places of rows' functions begin, by the kind of row; those of other kinds are files of the float importer."""
+
+
+def _row(
+    kind: Kind,
+    place: str,
+    reads: str = "",
+    *,
+    idle: str = "",
+    images: bool = False,
+    behind: str = "",
+    whole: bool = False,
+) -> Row[Any, Any]:
+    """A row; `place` is FILE:FUNCTION without what the kind of row says, lists of names have spaces between."""
+    return Row(
+        kind=kind,
+        function=Located(_FOLDERS.get(kind, "floating.onnx_") + place),
+        reads=None if whole else frozenset(reads.split()),
+        idle=frozenset(idle.split()),
+        images=images,
+        behind=frozenset(behind.split()),
+    )
+
+
+def _alike(operators: str, *rows: Row[Any, Any]) -> dict[str, Rows]:
+    return dict.fromkeys(operators.split(), rows)
+
+
+_quantized = partial(_row, "quantized")
+_float = partial(_row, "float")
+_either = partial(_row, "either")
+_plain = partial(_row, "plain")
+_steps = partial(_row, "steps")
+_contributed = partial(_row, "contributed")
+_control = partial(_row, "control")
+_integers = partial(_row, "integers")
+_blocked = partial(_row, "blocked")
+ROWS: Mapping[str, Rows] = MappingProxyType(
+    {
+        # Products.
+        "Conv": (
+            _quantized("products:import_conv", _CONVOLUTION, images=True),
+            _float("products:import_convolution", _CONVOLUTION, images=True),
+            _plain("plain_windows:import_plain_convolution", _CONVOLUTION),
+        ),
+        "ConvInteger": (_steps("integers:integer_convolution_steps", _CONVOLUTION),),
+        "ConvTranspose": (
+            _quantized(
+                "products:import_conv_transpose", f"{_CONVOLUTION} output_padding output_shape", images=True
+            ),
+            _float(
+                "products:import_transposed_convolution",
+                f"{_CONVOLUTION} output_padding output_shape",
+                images=True,
+            ),
+            _plain("plain_windows:import_plain_transposed", f"{_CONVOLUTION} output_padding output_shape"),
+        ),
+        "DynamicQuantizeMatMul": (_contributed("integers:dynamic_product_steps"),),
+        "Einsum": (_steps("einsum:einsum_steps", "equation"),),
+        "Gemm": (
+            _quantized("products:import_gemm", "alpha beta transA transB"),
+            _float("gemm:import_gemm", "alpha beta transA transB"),
+        ),
+        "MatMul": (
+            _quantized("products:import_matmul"),
+            _float("products:import_matmul"),
+        ),
+        "MatMulInteger": (_steps("integers:integer_product_steps"),),
+        "MatMulIntegerToFloat": (_contributed("integers:scaled_product_steps"),),
+        "MatMulNBits": (
+            _contributed("integers:narrow_product_steps", "K N bits block_size", idle="accuracy_level"),
+        ),
+        # Windows.
+        "AveragePool": (
+            _quantized("windows:import_average_pool", f"{_POOL} count_include_pad", images=True),
+            _float("windows:import_average_pool", f"{_POOL} count_include_pad", images=True),
+            _plain("plain_windows:import_plain_pool", f"{_POOL} count_include_pad"),
+        ),
+        "Col2Im": (_steps("window_steps:column_to_image_steps", "dilations pads strides"),),
+        "GlobalAveragePool": (
+            _quantized("windows:import_global_average_pool", images=True),
+            _float("windows:import_global_pool", images=True),
+            _steps("window_steps:global_pool_steps"),
+        ),
+        "GlobalMaxPool": (
+            _float("windows:import_global_pool", images=True),
+            _steps("window_steps:global_pool_steps"),
+        ),
+        "GridSample": (_float("resize:import_grid_sample", "align_corners mode padding_mode"),),
+        "LpPool": (_float("plain_windows:import_plain_pool", f"{_POOL} p"),),
+        "MaxPool": (
+            _quantized("windows:import_max_pool", _POOL, idle="storage_order", images=True),
+            _float("windows:import_max_pool", _POOL, idle="storage_order", images=True),
+            _plain("plain_windows:import_plain_pool", _POOL, idle="storage_order"),
+            _steps("window_steps:max_pool_steps", f"{_POOL} storage_order"),
+        ),
+        "MaxUnpool": (_steps("window_steps:max_unpool_steps", "kernel_shape pads strides"),),
+        "Resize": (
+            _quantized("resampling:import_resize", _RESIZE, idle=_CROPS, images=True),
+            _float("resize:import_resize", _RESIZE, idle=_CROPS, images=True),
+            _steps(
+                "resize_steps:resize_steps", f"{_RESIZE} cubic_coeff_a exclude_outside extrapolation_value"
+            ),
+        ),
+        # Element by element.
+        **_alike(
+            "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor "
+            "HardSwish Log Mish Neg Round Sigmoid Sign Sin Sinh Softplus Softsign Tan Tanh",
+            _quantized("tables:import_function", whole=True),
+            _float("pointwise:import_unary"),
+        ),
+        "Add": (
+            _quantized("norms:import_norm", behind=_NORMALIZED),
+            _quantized("masks:import_masked"),
+            _quantized("tables:import_function", behind="Function", whole=True),
+            _quantized("elementwise:import_pairwise"),
+            _float("pointwise:import_nary"),
+        ),
+        **_alike(
+            "And Equal Greater GreaterOrEqual Less LessOrEqual Not Or Xor", _float("logic:import_logic")
+        ),
+        "BitCast": (_float("bits:import_bits", "to"),),
+        "BitShift": (_float("bits:import_bits", "direction"),),
+        **_alike("BitwiseAnd BitwiseNot BitwiseOr BitwiseXor", _float("bits:import_bits")),
+        "Cast": (
+            _quantized("norms:import_norm", "to", idle="round_mode saturate", behind=_NORMALIZED),
+            _quantized("channels:import_cast", "to", idle="round_mode saturate"),
+            _float("logic:import_logic", "round_mode saturate to"),
+        ),
+        "CastLike": (_float("logic:import_logic", "round_mode saturate"),),
+        **_alike(
+            "Celu Elu LeakyRelu Swish ThresholdedRelu",
+            _quantized("tables:import_function", whole=True),
+            _float("pointwise:import_unary", "alpha"),
+        ),
+        "Clip": (
+            _quantized("tables:import_function", behind="Function", whole=True),
+            _quantized("elementwise:import_clamp"),
+            _float("pointwise:import_clip"),
+        ),
+        **_alike(
+            "Div Sub",
+            _quantized("norms:import_norm", behind=_NORMALIZED),
+            _quantized("tables:import_function", whole=True),
+            _float("pointwise:import_nary"),
+        ),
+        "Gelu": (
+            _quantized("tables:import_function", whole=True),
+            _float("pointwise:import_unary", "approximate"),
+        ),
+        "HardSigmoid": (
+            _quantized("tables:import_function", whole=True),
+            _float("pointwise:import_unary", "alpha beta"),
+        ),
+        "IsInf": (
+            _quantized("guards:import_guard", idle="detect_negative detect_positive"),
+            _float("logic:import_logic", "detect_negative detect_positive"),
+        ),
+        "IsNaN": (
+            _quantized("guards:import_guard"),
+            _float("logic:import_logic"),
+        ),
+        **_alike(
+            "Max Min PRelu", _quantized("tables:import_function", whole=True), _float("pointwise:import_nary")
+        ),
+        "Mod": (_float("bits:import_bits", "fmod"),),
+        "Mul": (
+            _quantized("norms:import_norm", behind=_NORMALIZED),
+            _quantized("tables:import_function", behind="Function", whole=True),
+            _quantized("elementwise:import_pairwise"),
+            _float("pointwise:import_nary"),
+        ),
+        "Pow": (
+            _quantized("norms:import_norm", behind=_NORMALIZED),
+            _quantized("tables:import_function", whole=True),
+            _float("pointwise:import_power"),
+        ),
+        **_alike(
+            "Reciprocal Sqrt",
+            _quantized("norms:import_norm", behind=_NORMALIZED),
+            _quantized("tables:import_function", whole=True),
+            _float("pointwise:import_unary"),
+        ),
+        "Relu": (
+            _quantized("tables:import_function", behind="Function", whole=True),
+            _quantized("elementwise:import_clamp"),
+            _float("pointwise:import_unary"),
+        ),
+        "Selu": (
+            _quantized("tables:import_function", whole=True),
+            _float("pointwise:import_unary", "alpha gamma"),
+        ),
+        "Shrink": (
+            _quantized("tables:import_function", whole=True),
+            _float("pointwise:import_unary", "bias lambd"),
+        ),
+        "Sum": (_float("pointwise:import_nary"),),
+        "Where": (
+            _quantized("masks:import_masked"),
+            _quantized("guards:import_guard"),
+            _float("logic:import_logic"),
+        ),
+        # Elements moved, picked or known.
+        "Concat": (
+            _quantized("joins:import_concat", "axis"),
+            _float("movement:import_concat", "axis"),
+        ),
+        **_alike("ConstantOfShape MelWeightMatrix Range", _float("known:import_known", whole=True)),
+        **_alike(
+            "DepthToSpace SpaceToDepth",
+            _quantized("channels:import_blocks", "blocksize mode"),
+            _float("movement:import_depth_to_space", "blocksize mode"),
+        ),
+        "Dropout": (_either("structure:import_identity", idle="ratio seed"),),
+        "Expand": (
+            _quantized("channels:import_expand"),
+            _float("movement:import_expand"),
+        ),
+        "EyeLike": (_float("known:import_eye", "dtype k"),),
+        "Flatten": (_either("structure:import_view", "axis"),),
+        "Gather": (
+            _quantized("channels:import_gather", "axis"),
+            _float("movement:import_gather", "axis"),
+        ),
+        "GatherElements": (_float("movement:import_gather_elements", "axis"),),
+        "GatherND": (_float("movement:import_gather_nd", "batch_dims"),),
+        "Identity": (
+            _quantized("norms:import_norm", behind=_NORMALIZED),
+            _either("structure:import_identity"),
+        ),
+        "OneHot": (_float("choices:import_one_hot", "axis"),),
+        "Pad": (
+            _quantized("channels:import_pad", "mode"),
+            _float("movement:import_pad", "mode"),
+        ),
+        "Reshape": (_either("structure:import_view", "allowzero"),),
+        "ReverseSequence": (_steps("steps:reverse_sequence_steps", "batch_axis time_axis"),),
+        "ScatterElements": (_float("choices:import_scatter", "axis reduction"),),
+        "ScatterND": (_float("choices:import_scatter", "reduction"),),
+        "Shape": (_either("structure:import_shape", "end start"),),
+        "Size": (_either("structure:import_shape"),),
+        "Slice": (
+            _quantized("channels:import_slice"),
+            _float("movement:import_slice"),
+        ),
+        "Split": (
+            _quantized("channels:import_split", "axis num_outputs split"),
+            _float("movement:import_split", "axis num_outputs split"),
+        ),
+        **_alike("Squeeze Unsqueeze", _either("structure:import_view", "axes")),
+        "Tile": (_steps("known:tile_steps"),),
+        "Transpose": (
+            _quantized("channels:import_shuffle", "perm"),
+            _quantized("transpose:import_transpose", "perm"),
+            _float("movement:import_transpose", "perm"),
+        ),
+        "Trilu": (_float("movement:import_trilu", "upper"),),
+        # Along axes: reductions, normalizations, running sums.
+        **_alike("ArgMax ArgMin", _float("choices:import_extreme", "axis keepdims select_last_index")),
+        "BatchNormalization": (
+            _quantized("affine:import_batch_norm", "epsilon training_mode", idle="momentum", images=True),
+            _float("products:import_batch_normalization", "epsilon training_mode", idle="momentum"),
+            _steps("steps:batch_normalization_steps", "epsilon training_mode", idle="momentum"),
+        ),
+        "CumProd": (_float("choices:import_running", "exclusive reverse"),),
+        "CumSum": (_float("reductions:import_cumulative_sum", "exclusive reverse"),),
+        "DFT": (_steps("fourier:dft_steps", "axis inverse onesided"),),
+        "Hardmax": (_float("choices:import_hardmax", "axis"),),
+        "InstanceNormalization": (
+            _float("normalizations:import_instance_normalization", "epsilon"),
+            _steps("steps:instance_normalization_steps", "epsilon"),
+        ),
+        "LRN": (_steps("steps:local_response_steps", "alpha beta bias size"),),
+        "LayerNormalization": (
+            _quantized("rows:import_rows", "axis epsilon"),
+            _float("normalizations:import_layer_normalization", "axis epsilon stash_type"),
+        ),
+        "LogSoftmax": (
+            _float("reductions:import_softmax", "axis"),
+            _steps("steps:softmax_steps", "axis"),
+        ),
+        "LpNormalization": (_steps("steps:lp_normalization_steps", "axis p"),),
+        "Mean": (_steps("steps:mean_steps"),),
+        "RMSNormalization": (_quantized("rows:import_rows", "axis epsilon"),),
+        **_alike(
+            "ReduceL1 ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",
+            _float("reductions:import_reduction", _REDUCTION),
+        ),
+        **_alike("ReduceLogSum ReduceLogSumExp", _float("reductions:import_logarithm", _REDUCTION)),
+        "ReduceMean": (
+            _quantized("norms:import_norm", _REDUCTION),
+            _quantized("windows:import_reduce_mean", _REDUCTION),
+            _float("reductions:import_reduction", _REDUCTION),
+        ),
+        "ReduceProd": (_float("reductions:import_product", _REDUCTION),),
+        "STFT": (_steps("fourier:stft_steps", "onesided"),),
+        "Softmax": (
+            _quantized("rows:import_rows", "axis"),
+            _quantized("masks:import_masked_softmax", "axis", behind="Masked"),
+            _float("reductions:import_softmax", "axis"),
+            _steps("steps:softmax_steps", "axis"),
+        ),
+        "TopK": (_float("choices:import_top_k", "axis largest", idle="sorted"),),
+        # Recurrent layers.
+        "DynamicQuantizeLSTM": (
+            _contributed("recurrent_steps:recurrent_steps", f"{_RECURRENT} input_forget", idle=_NUMBERS),
+        ),
+        "GRU": (
+            _float("recurrent:import_recurrent", f"{_RECURRENT} linear_before_reset", idle=_NUMBERS),
+            _steps("recurrent_variants:recurrent_body", f"{_RECURRENT} linear_before_reset", idle=_NUMBERS),
+        ),
+        "LSTM": (
+            _float("recurrent:import_lstm", f"{_RECURRENT} input_forget", idle=_NUMBERS),
+            _steps("recurrent_variants:recurrent_body", f"{_RECURRENT} input_forget", idle=_NUMBERS),
+        ),
+        "RNN": (
+            _float("recurrent:import_recurrent", _RECURRENT, idle=_NUMBERS),
+            _steps("recurrent_variants:recurrent_body", _RECURRENT, idle=_NUMBERS),
+        ),
+        # Bodies of other nodes.
+        "If": (_control("control:import_control", "else_branch then_branch"),),
+        "Loop": (_control("control:import_control", "body"),),
+        "Scan": (
+            _control(
+                "control:import_control",
+                "body num_scan_inputs scan_input_axes scan_input_directions scan_output_axes scan_output_directions",
+            ),
+        ),
+        # Grids.
+        "DequantizeLinear": (
+            _quantized("norms:import_norm", idle=_QUANTIZATION, behind=_NORMALIZED),
+            _quantized("quantization:import_dequantize", _QUANTIZATION),
+            _float("quantization:import_dequantize", _QUANTIZATION),
+            _steps("steps:dequantize_steps", _QUANTIZATION),
+        ),
+        "QuantizeLinear": (
+            _quantized("norms:import_norm", idle=f"{_QUANTIZATION} saturate", behind=_NORMALIZED),
+            _quantized("quantization:import_quantize", _QUANTIZATION, idle="saturate"),
+            _float("quantization:import_quantize", _QUANTIZATION, idle="saturate"),
+            _steps("steps:quantize_steps", f"{_QUANTIZATION} saturate"),
+        ),
+        # Operators on integers, as steps between grids.
+        "QLinearConv": (_integers("convolution_steps", f"{_CONVOLUTION} channels_last"),),
+        "QLinearMatMul": (_integers("matmul_steps"),),
+        "QGemm": (_integers("gemm_steps", "alpha transA transB"),),
+        **_alike("QLinearAdd QLinearMul", _integers("pair_steps")),
+        "QLinearSigmoid": (_integers("single_steps"),),
+        "QLinearLeakyRelu": (_integers("single_steps", "alpha"),),
+        "QLinearSoftmax": (_integers("softmax_steps", "axis opset"),),
+        "QLinearAveragePool": (_integers("pool_steps", f"{_GRID_POOL} channels_last count_include_pad"),),
+        "QLinearGlobalAveragePool": (_integers("pool_steps", "channels_last"),),
+        "QLinearReduceMean": (_integers("mean_steps", "axes keepdims"),),
+        "QLinearConcat": (_integers("concat_steps", "axis"),),
+        "QLinearWhere": (_integers("where_steps"),),
+        "NhwcMaxPool": (_integers("maximum_steps", f"{_GRID_POOL} dilations"),),
+        # ONNX Runtime's operators on blocks of channels, each as the operator that it is.
+        f"{_BLOCKED}ReorderInput": (_blocked("reorder_steps", "channels_last"),),
+        f"{_BLOCKED}ReorderOutput": (_blocked("reorder_steps", "channels channels_last"),),
+        f"{_BLOCKED}MaxPool": (_blocked("blocked_steps", f"{_POOL} storage_order"),),
+        f"{_BLOCKED}AveragePool": (_blocked("blocked_steps", f"{_POOL} count_include_pad"),),
+        **_alike(f"{_BLOCKED}GlobalMaxPool {_BLOCKED}GlobalAveragePool", _blocked("blocked_steps")),
+        f"{_BLOCKED}Conv": (_blocked("refuse_weights", f"{_CONVOLUTION} activation activation_params"),),
+    }
+)
+"""The rows of each operator; those of domains besides ONNX's and ONNX Runtime's have the domain before their names."""
+
+
+def rows_of(domain: str, operator: str, *kinds: Kind) -> Rows:
+    """The rows of these kinds of an operator, in the order of the table."""
+    name = operator if domain in (*STANDARD, CONTRIBUTED) else f"{domain}.{operator}"
+    return tuple(row for row in ROWS.get(name, ()) if row.kind in kinds)
+
+
+def operators(*kinds: Kind) -> Iterator[str]:
+    """The operators that have rows of these kinds."""
+    return (name for name, rows in ROWS.items() if any(row.kind in kinds for row in rows))
+
+
+STRUCTURE = frozenset(operators("either"))
+"""Operators that compute nothing."""
+FUNCTIONS = frozenset(
+    name
+    for name, rows in ROWS.items()
+    if any(row.kind == "quantized" and row.reads is None and not row.behind for row in rows)
+)
+"""Operators that are functions of one quantized tensor where all other operands are numbers."""
+CHAINED = frozenset(name for name, rows in ROWS.items() if any("Function" in row.behind for row in rows))
+"""Operators with nodes of their own, which are functions of one tensor behind one of those."""
