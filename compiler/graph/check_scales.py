@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto
 
 from .errors import invalid_node_error
-from .external_data import tensor_array
-from .serialized_weights import Bytes
+from .serialized_weights import Bytes, tensor_array
 
 _LARGE = 1e36
 """Scales below it leave all numbers of 8 bits finite."""

@@ -6,25 +6,22 @@ the length is what the tensor's shape and type need. The importer and the cache 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 from vdla.util.files import MOST_BYTES, open_file
 from vdla.util.git_lfs import POINTER, is_pointer, pointer_problem
 
 from .errors import ModelError
+from .serialized_weights import tensor_bytes
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -106,52 +103,6 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
     if numbers.get("length", needed) != needed:
         raise refused(f"length {numbers['length']:,} is not the {needed:,} bytes of its shape and type")
     return ExternalTensor(tensor=tensor, path=path, offset=numbers.get("offset", 0), length=needed)
-
-
-def tensor_bytes(tensor: TensorProto) -> int | None:
-    """How many bytes the elements of a tensor take; None for what is no plain number."""
-    bits = _element_bits(tensor.data_type)
-    return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
-
-
-def tensor_array(tensor: TensorProto, data: bytes | memoryview | None = None) -> np.ndarray:
-    """The array of a tensor, read-only; `data` are its bytes where it does not hold them itself, of which it may be a
-    view. Raises ValueError, TypeError or KeyError where they are not one."""
-    dtype = _PLAIN.get(tensor.data_type)
-    if data is None and (dtype is None or not tensor.HasField("raw_data")):
-        return numpy_helper.to_array(tensor)
-    # What most tensors are: a model has hundreds, and ONNX's function asks much of each.
-    if dtype is None:
-        dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type).newbyteorder("<")
-    array = np.frombuffer(tensor.raw_data if data is None else data, dtype).reshape(tuple(tensor.dims))
-    if not array.flags.aligned:  # as elements of more than a byte may lie in a file
-        array = array.copy()
-        array.flags.writeable = False
-    return array
-
-
-_PLAIN: dict[int, np.dtype[Any]] = {
-    TensorProto.FLOAT: np.dtype("<f4"),
-    TensorProto.INT8: np.dtype(np.int8),
-    TensorProto.UINT8: np.dtype(np.uint8),
-    TensorProto.INT32: np.dtype("<i4"),
-    TensorProto.INT64: np.dtype("<i8"),
-}
-"""Types whose elements lie in a tensor's bytes as numpy has them."""
-
-
-@functools.cache
-def _element_bits(data_type: int) -> int | None:
-    if data_type not in TensorProto.DataType.values():
-        return None
-    name = TensorProto.DataType.Name(data_type)
-    if name in ("UNDEFINED", "STRING"):
-        return None
-    if name in ("INT4", "UINT4", "FLOAT4E2M1"):
-        return 4
-    if name in ("INT2", "UINT2"):
-        return 2
-    return 8 * helper.tensor_dtype_to_np_dtype(data_type).itemsize
 
 
 def _read(label: str, places: list[ExternalTensor], use: Callable[[ExternalTensor, bytes], None]) -> None:

@@ -285,6 +285,13 @@ class ImportContext(NodeErrors):
             self.tensors[value.tensor] = replace(tensor, quantization=quantization)
         return Real(tensor=value.tensor, shape=value.shape, quantization=quantization, view=value.view)
 
+    def lies_in_order(self, data: Real) -> bool:
+        """Whether a value's elements lie in their order in a tensor of its shape; lines (N, C, L) in (N, C, L, 1)."""
+        natural = self.tensors[data.tensor].nchw
+        return data.view is None and (
+            len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural
+        )
+
     def store_constant(self, name: str, stored: np.ndarray, quantization: Quantization) -> str:
         """Adds a constant tensor of stored int8 values; returns its name."""
         unique = self.declare(name, stored.shape, quantization)

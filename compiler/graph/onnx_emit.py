@@ -289,7 +289,7 @@ def real_operand(context: ImportContext, node: OnnxNode, index: int, *, viewed: 
             value = context.values[node.inputs[index]] = real
     if not isinstance(value, Real):
         return context.refuse_float(node, index, value)
-    return value if viewed else settled(context, node, value)
+    return value if viewed or context.lies_in_order(value) else settled(context, node, value)
 
 
 def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[int, int]:

@@ -132,7 +132,7 @@ def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | 
         )
     if isinstance(value, Pending):
         value = on_input_grid(context, node, value) or value
-    if isinstance(value, Real | Integer):
+    if isinstance(value, Real | Integer) and value.view is not None:
         value = readable(context, node, value)
     match value:
         case Real(tensor=tensor, shape=shape, quantization=quantization):

@@ -18,14 +18,11 @@ from onnx.defs import onnx_opset_version
 from .budgets import check_shapes
 from .check_scales import check_scales
 from .errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
-from .external_data import tensor_array, tensor_bytes
 from .model_rewrites import convert_opset, first_line, infer_shapes
 from .onnx_attributes import check_attributes
-from .onnx_ceilings import write_ceilings
-from .onnx_ranges import check_ranges
 from .onnx_read import ReadModel, SizedModel, Source, read_model
-from .operator_rows import refuse_unknown
-from .serialized_weights import LEAST_BYTES, Bytes
+from .operator_rows import nodes_of, refuse_unknown
+from .serialized_weights import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
 
 OLDEST_OPSET = 13
 NEWEST_OPSET = onnx_opset_version()
@@ -127,8 +124,7 @@ def load_apart(
     initialized = {initializer.name for initializer in model.graph.initializer}
     check_sizes(label, [info for info in model.graph.input if info.name not in initialized], empty=empty)
     check_attributes(label, model)
-    follow = check_ranges(label, model)
-    write_ceilings(model, partial(shape_inference.infer_shapes, data_prop=follow))
+    follow = _prepare_inference(label, model)
     try:
         model, weights = _with_shapes(model, weights, follow)
     except (shape_inference.InferenceError, ValueError) as error:
@@ -137,6 +133,20 @@ def load_apart(
     check_scales(label, model, weights)
     check_shapes(label, model)
     return LoadedModel(label=label, proto=model, weights=weights)
+
+
+def _prepare_inference(label: str, model: onnx.ModelProto) -> bool:
+    """Checks and changes nodes that ONNX's shape inference would get wrong; whether it may follow values."""
+    follow = True
+    if model.functions or any(node.op_type == "Range" for _, node in nodes_of(model.graph)):
+        from .onnx_ranges import check_ranges
+
+        follow = check_ranges(label, model)
+    if any(entry.name == "ceil_mode" and entry.i for node in model.graph.node for entry in node.attribute):
+        from .onnx_ceilings import write_ceilings
+
+        write_ceilings(model, partial(shape_inference.infer_shapes, data_prop=follow))
+    return follow
 
 
 def _name_outputs_once(model: onnx.ModelProto) -> None:

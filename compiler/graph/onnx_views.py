@@ -127,8 +127,7 @@ def without_pads(context: ImportContext, node: OnnxNode, data: Real) -> Real:
 def settled(context: ImportContext, node: OnnxNode, data: Real) -> Real:
     """A value without a view: a tensor of its shape, with the elements in their order; a line (N, C, L) is one of
     (N, C, L, 1)."""
-    natural = context.tensors[data.tensor].nchw
-    if data.view is None and (len(data.shape) != 4 or data.shape[:2] != natural[:2] or data.shape == natural):
+    if context.lies_in_order(data):
         return data
     if len(data.shape) not in (2, 3, 4):
         context.fail(

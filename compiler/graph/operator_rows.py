@@ -114,7 +114,7 @@ def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
     """Raises the InvalidNodeError, which begins with `label`, of a node of ONNX's own domain with an attribute that the
     operator does not have in the model's opset, also of nodes inside of other nodes' bodies."""
     opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
-    for number, proto in _nodes(model.graph):
+    for number, proto in nodes_of(model.graph):
         names = _schema_attributes(proto.op_type, proto.domain, opset)
         for entry in proto.attribute:
             if names is not None and entry.name not in names:
@@ -167,13 +167,13 @@ def _schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, A
     )
 
 
-def _nodes(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto]]:
+def nodes_of(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto]]:
     """The nodes of a graph and of the bodies in them, each with its place in its graph."""
     for number, node in enumerate(graph.node):
         yield number, node
         for entry in node.attribute:
             for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
-                yield from _nodes(body)
+                yield from nodes_of(body)
 
 
 def _shown(value: Any) -> str:

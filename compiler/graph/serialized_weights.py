@@ -1,4 +1,4 @@
-"""The bytes of large initializers, cut out of a serialized model before protobuf reads it.
+"""The bytes of large initializers, cut out of a serialized model before protobuf reads it; bytes as arrays.
 
 Protobuf copies what it reads, and copies it again for whoever asks; most of a network's file is weights, which nobody
 changes. Here only the lengths of fields are read (protobuf.dev/programming-guides/encoding), and only of those that
@@ -7,9 +7,14 @@ lead to an initializer's `raw_data`. Whatever is not plainly written is left to 
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 Bytes = bytes | memoryview
 LEAST_BYTES = 2**16
@@ -124,3 +129,49 @@ def _encoded(value: int) -> bytes:
         value >>= 7
     found.append(value)
     return bytes(found)
+
+
+def tensor_bytes(tensor: TensorProto) -> int | None:
+    """How many bytes the elements of a tensor take; None for what is no plain number."""
+    bits = _element_bits(tensor.data_type)
+    return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
+
+
+def tensor_array(tensor: TensorProto, data: bytes | memoryview | None = None) -> np.ndarray:
+    """The array of a tensor, read-only; `data` are its bytes where it does not hold them itself, of which it may be a
+    view. Raises ValueError, TypeError or KeyError where they are not one."""
+    dtype = _PLAIN.get(tensor.data_type)
+    if data is None and (dtype is None or not tensor.HasField("raw_data")):
+        return numpy_helper.to_array(tensor)
+    # What most tensors are: a model has hundreds, and ONNX's function asks much of each.
+    if dtype is None:
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type).newbyteorder("<")
+    array = np.frombuffer(tensor.raw_data if data is None else data, dtype).reshape(tuple(tensor.dims))
+    if not array.flags.aligned:  # as elements of more than a byte may lie in a file
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+_PLAIN: dict[int, np.dtype[Any]] = {
+    TensorProto.FLOAT: np.dtype("<f4"),
+    TensorProto.INT8: np.dtype(np.int8),
+    TensorProto.UINT8: np.dtype(np.uint8),
+    TensorProto.INT32: np.dtype("<i4"),
+    TensorProto.INT64: np.dtype("<i8"),
+}
+"""Types whose elements lie in a tensor's bytes as numpy has them."""
+
+
+@functools.cache
+def _element_bits(data_type: int) -> int | None:
+    if data_type not in TensorProto.DataType.values():
+        return None
+    name = TensorProto.DataType.Name(data_type)
+    if name in ("UNDEFINED", "STRING"):
+        return None
+    if name in ("INT4", "UINT4", "FLOAT4E2M1"):
+        return 4
+    if name in ("INT2", "UINT2"):
+        return 2
+    return 8 * helper.tensor_dtype_to_np_dtype(data_type).itemsize
