@@ -1,12 +1,13 @@
-"""Adding nodes to the integer graph: what the functions of `onnx_emit` have in common."""
+"""Adding nodes to the integer graph: the part that all operators share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..te.post import Combination
+from ..te.post import Combination, Post
 from .accumulators import whole_steps
 from .graph import Node
 from .int8_operators import Int8Elementwise, Int8Operator
@@ -15,8 +16,13 @@ from .onnx_values import Bias, Constant, Pending, Real
 from .quantization import Quantization
 from .rescaling import fitted_ratio
 
-Clamp = tuple[int, int]
-"""Bounds of a result in stored integers."""
+
+class RoundingError(Exception):
+    """A pending result that is not rounded: what is wrong, and the way out."""
+
+    def __init__(self, problem: str, way_out: str) -> None:
+        super().__init__(problem)
+        self.way_out = way_out
 
 
 def append(
@@ -40,54 +46,68 @@ def append(
     return output
 
 
-def append_elementwise(
-    context: ImportContext,
-    pending: Pending,
-    inputs: tuple[str, ...],
-    combination: Combination,
-    output: str,
-    result: Quantization,
-) -> str:
-    """Adds an element-wise node for the ONNX nodes of `pending`; returns its output."""
-    tensor = context.declare(output, context.tensors[inputs[0]].shape, result)
-    operator = Int8Elementwise(combination=combination)
-    return append(context, pending, pending.members[-1], operator, inputs, tensor)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounding:
+    """How a pending result becomes a tensor called `output`: on `grid`, clamped to `low`..`high` in stored integers."""
+
+    pending: Pending
+    output: str
+    grid: Quantization
+    low: int
+    high: int
+
+    def post(self) -> Post:
+        """The same for sums of products."""
+        return Post(zero_point=self.grid.stored_zero_point, low=self.low, high=self.high)
+
+    def append(
+        self,
+        context: ImportContext,
+        operator: Int8Operator,
+        inputs: tuple[str, ...],
+        *,
+        name: str = "",
+        output: str = "",
+        shape: tuple[int, ...] = (),
+    ) -> str:
+        """Adds a tensor on the grid, `output` of `shape` where these are given, and the node that computes it, called
+        `name` or after the first ONNX node; returns the tensor's name."""
+        tensor = context.declare(output or self.output, shape or self.pending.natural, self.grid)
+        return append(context, self.pending, name or self.pending.members[0], operator, inputs, tensor)
+
+    def append_elementwise(
+        self, context: ImportContext, inputs: tuple[str, ...], combination: Combination
+    ) -> str:
+        """The same for an element-wise node, called after the last ONNX node."""
+        operator, shape = Int8Elementwise(combination=combination), context.tensors[inputs[0]].shape
+        return self.append(context, operator, inputs, name=self.pending.members[-1], shape=shape)
 
 
-def emit_rescaled(
-    context: ImportContext,
-    pending: Pending,
-    parts: Sequence[Real],
-    output: str,
-    result: Quantization,
-    clamp: Clamp,
-) -> tuple[str, ...]:
-    """`emit_rescale` of each of `parts`, to tensors called after `output` with their numbers."""
+def rescale_all(context: ImportContext, parts: Sequence[Real], to: Rounding) -> tuple[str, ...]:
+    """`rescale` of each of `parts`, to tensors called after the output with their numbers."""
     return tuple(
-        [emit_rescale(context, pending, part, f"{output}.{i}", result, clamp) for i, part in enumerate(parts)]
+        [rescale(context, part, replace(to, output=f"{to.output}.{i}")) for i, part in enumerate(parts)]
     )
 
 
-def emit_rescale(
-    context: ImportContext, pending: Pending, data: Real, output: str, result: Quantization, clamp: Clamp
-) -> str:
-    """Moves `data` to the quantization `result` and clamps it; adds no node where no value can change."""
+def rescale(context: ImportContext, data: Real, to: Rounding) -> str:
+    """Moves `data` to another grid and clamps it; adds no node where no value can change."""
     source = data.quantization
-    if same_integers(source, result):
-        if clamp == (-128, 127):
+    if same_integers(source, to.grid):
+        if (to.low, to.high) == (-128, 127):
             return data.tensor
         ratio = np.float32(1)
     else:
-        ratio = fitted_ratio(source, result)
+        ratio = fitted_ratio(source, to.grid)
     combination = Combination(
         kind="rescale",
         ratio_self=float(ratio),
         zero_point_self=source.stored_zero_point,
-        zero_point=result.stored_zero_point,
-        low=clamp[0],
-        high=clamp[1],
+        zero_point=to.grid.stored_zero_point,
+        low=to.low,
+        high=to.high,
     )
-    return append_elementwise(context, pending, (data.tensor,), combination, output, result)
+    return to.append_elementwise(context, (data.tensor,), combination)
 
 
 def same_integers(a: Quantization, b: Quantization) -> bool:

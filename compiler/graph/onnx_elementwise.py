@@ -7,8 +7,12 @@ from math import prod
 
 import numpy as np
 
+from vdla.isa.arithmetic import add_constants, multiply_ratio
+
+from ..te.post import Combination
 from .abilities import needs
 from .graph import Tensor
+from .onnx_append import Rounding, rescale
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import on_input_grid, real_operand
 from .onnx_products import with_bias
@@ -212,3 +216,49 @@ def _bounds(context: ImportContext, node: OnnxNode) -> tuple[float, float]:
         -np.inf if low is None else float(low.reshape(-1)[0]),
         np.inf if high is None else float(high.reshape(-1)[0]),
     )
+
+
+def round_pairwise(context: ImportContext, pairwise: Pairwise, to: Rounding) -> str:
+    """A sum or product of two tensors in integers."""
+    a, b = pairwise.a.quantization, pairwise.b.quantization
+    unsigned = to.grid.dtype == "uint8"
+    if pairwise.kind == "add":
+        constants = add_constants(
+            a.scale,
+            a.stored_zero_point,
+            b.scale,
+            b.stored_zero_point,
+            to.grid.scale,
+            to.grid.stored_zero_point,
+            unsigned,
+        )
+        combination = Combination(
+            kind="add",
+            ratio_self=float(constants.ratio_a),
+            ratio_operand=float(constants.ratio_b),
+            offset=float(constants.offset),
+            unsigned=unsigned,
+            low=to.low,
+            high=to.high,
+        )
+    else:
+        combination = Combination(
+            kind="multiply",
+            ratio_self=float(multiply_ratio(a.scale, b.scale, to.grid.scale)),
+            zero_point_self=a.stored_zero_point,
+            zero_point_operand=b.stored_zero_point,
+            zero_point=to.grid.stored_zero_point,
+            unsigned=unsigned,
+            low=to.low,
+            high=to.high,
+        )
+    a, b = (context.tensors[operand.tensor] for operand in (pairwise.a, pairwise.b))
+    if a.size < b.size:
+        # What is broadcast is the operand.
+        combination, a, b = combination.of_operand(), b, a
+    return to.append_elementwise(context, (a.name, b.name), combination)
+
+
+def round_same(context: ImportContext, same: Same, to: Rounding) -> str:
+    """The tensor itself, rescaled or clamped."""
+    return rescale(context, same.data, to)

@@ -6,6 +6,8 @@ from math import prod
 
 import numpy as np
 
+from .int8_operators import Channels, Positions
+from .onnx_append import Rounding, rescale_all
 from .onnx_axes import joined_shape
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import real_operand
@@ -156,3 +158,16 @@ def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:
         stored = stored.swapaxes(1, 2)
     tensor = context.store_constant(f"{node.name}.constant", stored.reshape(natural), grid)
     return Real(tensor=tensor, shape=value.shape, quantization=grid, view=view)
+
+
+def round_joined(context: ImportContext, joined: Joined, to: Rounding) -> str:
+    """Channels of tensors, which are rescaled before they become more."""
+    parts = rescale_all(context, joined.parts, to)
+    return to.append(context, Channels(sources=joined.sources), parts)
+
+
+def round_moved(context: ImportContext, moved: Moved, to: Rounding) -> str:
+    """What is moved is rescaled before it becomes more."""
+    parts = rescale_all(context, moved.parts, to)
+    operator = Positions(index=moved.index, fill=to.grid.stored_zero_point)
+    return to.append(context, operator, parts)

@@ -12,13 +12,14 @@ must be of no account beside any of these:
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 
 from vdla.isa.rows import ENTRY_BITS
 
 from .int8_operators import Channels
-from .onnx_append import append
+from .onnx_append import Rounding, RoundingError, append
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_elementwise import pairwise, stored_operand
 from .onnx_emit import emit
@@ -193,3 +194,11 @@ def _with_greatest(context: ImportContext, node: OnnxNode, scores: Real) -> Real
     append(context, pending, tensor, operator, (rows.data.tensor, greatest), tensor)
     view = rows.view(natural)
     return Real(tensor=tensor, shape=view.shape, quantization=scores.quantization, view=view)
+
+
+def refuse_rounding(_: ImportContext, masked: Masked, to: Rounding) -> NoReturn:
+    """Raises RoundingError: the grid between mask and softmax is chosen here."""
+    raise RoundingError(
+        f"rounds '{to.pending.name}', scores to which a float mask was added",
+        "leave what is between mask and softmax float, or quantize the mask",
+    )

@@ -6,8 +6,11 @@ from math import prod
 
 import numpy as np
 
+from vdla.isa.arithmetic import requantize_scale
+
 from .abilities import needs
-from .int8_operators import Group
+from .int8_operators import Group, Products
+from .onnx_append import Rounding
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_matrices import matrices
 from .onnx_values import Multiplied, Pending, Real
@@ -62,3 +65,19 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
         ),
     )
     return True
+
+
+def round_multiplied(context: ImportContext, product: Multiplied, to: Rounding) -> str:
+    """Products of two activations in integers."""
+    a, b = product.a.quantization, product.b.quantization
+    operator = Products(
+        groups=product.groups,
+        rows=product.rows,
+        columns=product.columns,
+        depth=product.depth,
+        zero_points=(a.stored_zero_point, b.stored_zero_point),
+        scale=np.float32(requantize_scale(a.scale, b.scale, to.grid.scale)),
+        post=to.post(),
+    )
+    inputs = (product.a.tensor, product.b.tensor)
+    return to.append(context, operator, inputs)

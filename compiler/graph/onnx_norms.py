@@ -8,11 +8,13 @@ one number for a row to 8 bits, is left out.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 from onnx import TensorProto
 
 from .abilities import needs
+from .onnx_append import Rounding, RoundingError
 from .onnx_axes import reduced_axes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_rows import shared_rows
@@ -181,4 +183,12 @@ def _pending(context: ImportContext, node: OnnxNode, data: Real, operation: Cent
         natural=context.tensors[data.tensor].shape,
         shape=data.shape,
         view=data.view,
+    )
+
+
+def refuse_rounding(_: ImportContext, centred: Centred | Squared, to: Rounding) -> NoReturn:
+    """Raises RoundingError: rows less their mean are no tensor."""
+    raise RoundingError(
+        f"rounds '{to.pending.name}', rows less their mean",
+        "leave what a normalization computes of them float",
     )

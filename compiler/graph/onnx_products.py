@@ -6,8 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from vdla.isa.arithmetic import requantize_scale
+
 from ..te.blocks import Pair, Window
+from .accumulators import fitted_bias
 from .geometry import window_extent
+from .int8_operators import Int8Convolution, Interleave
+from .onnx_append import Rounding, bias_of, bias_step
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode
 from .onnx_emit import plane_operand, real_operand
 from .onnx_multiplied import import_multiplied
@@ -15,6 +20,8 @@ from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Re
 from .onnx_views import Rows, rows_of
 from .onnx_window_attributes import convolution_window, transposed_window
 
+PHASE_CHANNELS = 16
+"""Filters of a phase of a transposed convolution are a multiple of this: whole blocks of channels on any processor."""
 CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
 
 
@@ -282,3 +289,78 @@ def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
                 node, f"has {attribute} = {node.attributes[attribute]}", "fold the factor into the constants"
             )
     return bool(node.integer("transB", 0))
+
+
+def round_product(context: ImportContext, product: Product, to: Rounding) -> str:
+    """A convolution or matrix product in integers."""
+    source = product.data.quantization
+    step = bias_step(source.scale, product.weight_scale)
+    scale = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
+    post = to.post()
+    zero_point = source.stored_zero_point
+    operator = Int8Convolution(
+        weight=product.weight,
+        bias=fitted_bias(bias_of(product.bias, step), product.weight, zero_point, scale, post),
+        scale=scale,
+        window=product.window,
+        groups=product.groups,
+        pad_value=zero_point,
+        post=post,
+    )
+    return to.append(context, operator, (product.data.tensor,))
+
+
+def round_transposed(context: ImportContext, transposed: Transposed, to: Rounding) -> str:
+    """Outputs whose rows and columns leave the same remainder are a convolution; then these are interleaved.
+
+    Row y is y + top = q * stride + r, and sums up the rows q - t of the input with the weights' rows r + stride * t.
+    """
+    product = transposed.product
+    batch, filters, height, width = to.pending.natural
+    channels, *kernel = product.weight.shape[1:]
+    taps = [-(-k // s) for k, s in zip(kernel, product.window.strides, strict=True)]
+    (sy, sx), (top, left) = product.window.strides, product.window.pads[:2]
+    stride = -(-filters // PHASE_CHANNELS) * PHASE_CHANNELS
+    weight = np.zeros((sy * sx, stride, channels, *taps), np.int8)
+    for y in range(sy):
+        for x in range(sx):
+            of_phase = product.weight[:, :, y::sy, x::sx]
+            rows, columns = of_phase.shape[2:]
+            # The last tap reads the same row, the first one the row furthest before it.
+            weight[y * sx + x, :filters, :, taps[0] - rows :, taps[1] - columns :] = of_phase[
+                :, :, ::-1, ::-1
+            ]
+    source = product.data.quantization
+    bias = np.zeros((sy * sx, stride), np.int64)
+    bias[:, :filters] = bias_of(product.bias, bias_step(source.scale, product.weight_scale))
+    scale = np.ones((sy * sx, stride), np.float32)
+    scale[:, :filters] = requantize_scale(source.scale, product.weight_scale, to.grid.scale)
+    scale = scale.reshape(-1)
+    kernels = weight.reshape(-1, channels, *taps)
+    plane = context.tensors[product.data.tensor].nchw[2:]
+    last = ((height - 1 + top) // sy, (width - 1 + left) // sx)
+    behind = [max(0, end - size + 1) for end, size in zip(last, plane, strict=True)]
+    phases = (
+        batch,
+        sy * sx * stride,
+        *[size + pad for size, pad in zip(plane, behind, strict=True)],
+    )
+    convolution = Int8Convolution(
+        weight=kernels,
+        bias=fitted_bias(bias.reshape(-1), kernels, source.stored_zero_point, scale, to.post()),
+        scale=scale,
+        window=Window(kernel=(taps[0], taps[1]), pads=(taps[0] - 1, taps[1] - 1, behind[0], behind[1])),
+        pad_value=source.stored_zero_point,
+        post=to.post(),
+    )
+    between = to.append(
+        context, convolution, (product.data.tensor,), output=f"{to.output}.phases", shape=phases
+    )
+    interleave = Interleave(
+        factors=(sy, sx),
+        before=(top, left),
+        stride=stride,
+        outputs=(filters, height, width),
+        kernel=(kernel[0], kernel[1]),
+    )
+    return to.append(context, interleave, (between,), name=f"{to.pending.members[0]}.interleave")

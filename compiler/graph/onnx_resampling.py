@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from vdla.isa.arithmetic import average_pool_scale
+
 from ..te.ops.resize import axis_table
+from ..te.post import Post
 from .floating.onnx_resize import IN_ORDER, read_resize
 from .graph import Shape
+from .int8_operators import Resample
+from .onnx_append import Rounding, rescale
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_values import Integer, Moved, Operation, Pending, Real, Resampled
 from .onnx_views import check_size, elements_of, seen_as, settled
 from .operators import Resize
+
+MOST_WEIGHT = 127
+"""Weights of neighbours are int8."""
 
 
 def import_resize(context: ImportContext, node: OnnxNode) -> None:
@@ -71,3 +80,53 @@ def moved(data: Real, positions: Sequence[np.ndarray], shape: Shape) -> Moved:
     rows, columns = positions
     images = np.arange(shape[0])[:, None, None] * (shape[2] * shape[3])
     return Moved(parts=(data,), index=images + rows[:, None] * shape[3] + columns)
+
+
+def integer_weights(fractions: np.ndarray) -> np.ndarray:
+    """Weights of both neighbours as int8 (O, 2) of one sum, for what the second one counts, float32 (O,) of 0 to 1.
+
+    The least sum that has them all exactly; where none up to MOST_WEIGHT does, that with the least error.
+    """
+    sums = np.arange(1, MOST_WEIGHT + 1)[:, None]
+    exact = fractions.astype(np.float64) * sums
+    # Float32 places are off by some of their last bits, more for long axes.
+    errors = (np.abs(exact - np.rint(exact)) / sums).max(axis=1)
+    close = np.flatnonzero(errors < 1e-4)
+    chosen = int(close[0] if close.size else np.argmin(errors))
+    second = np.rint(exact[chosen]).astype(np.int8)
+    return np.stack([sums[chosen, 0].astype(np.int8) - second, second], axis=1)
+
+
+def round_resampled(context: ImportContext, resampled: Resampled, to: Rounding) -> str:
+    """Columns, rounded to the input's own grid, and then rows; what stays as it is adds nothing.
+
+    Columns lie side by side, so an accelerator stores fewer of them one by one where rows are made last.
+    """
+    source, tensor = resampled.data.quantization, resampled.data.tensor
+    passes = [
+        (axis, first, integer_weights(fraction))
+        for axis, (first, fraction) in ((1, resampled.columns), (0, resampled.rows))
+        if not np.array_equal(first, np.arange(context.tensors[tensor].nchw[axis + 2])) or fraction.any()
+    ]
+    shape = list(context.tensors[tensor].nchw)
+    for number, (axis, first, weight) in enumerate(passes):
+        last = number == len(passes) - 1
+        grid, total = to.grid if last else source, int(weight[0].sum())
+        shape[axis + 2] = len(first)
+        operator = Resample(
+            axis=axis,
+            first=first,
+            weight=weight,
+            bias=-source.stored_zero_point * total,
+            scale=average_pool_scale(source.scale, grid.scale, total),
+            post=Post(
+                zero_point=grid.stored_zero_point,
+                low=to.low if last else -128,
+                high=to.high if last else 127,
+            ),
+        )
+        name = to.output if last else f"{to.output}.{'columns' if axis else 'rows'}"
+        tensor = replace(to, grid=grid).append(context, operator, (tensor,), output=name, shape=tuple(shape))
+    if not passes:
+        return rescale(context, resampled.data, to)
+    return tensor

@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from vdla.isa.rows import exponentials
+from vdla.isa.rows import FRACTION_BITS, exponentials
 
+from ..te.blocks import Pair
 from .abilities import needs
+from .int8_operators import Rows as IntegerRows
+from .onnx_append import Rounding
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same, Shared, Value
 from .onnx_views import rows_of, settled
+
+LARGEST_BIAS = 1 << 30
+"""A channel whose offset is more of its gain has a larger gain instead: below 2^-14 of the offset."""
 
 
 def import_rows(context: ImportContext, node: OnnxNode) -> bool:
@@ -130,3 +136,45 @@ def _normalization(context: ImportContext, node: OnnxNode, data: Real) -> Shared
         centre=node.op_type == "LayerNormalization",
         epsilon=float(node.attributes.get("epsilon", 1e-5)),
     )
+
+
+def round_shared(context: ImportContext, shared: Shared, to: Rounding) -> str:
+    """A softmax or a normalization in integers."""
+    source = shared.data.quantization
+    step = 2.0**-FRACTION_BITS / float(to.grid.scale)
+    if shared.gain is None or shared.offset is None:
+        operator = IntegerRows(
+            entries=exponentials(float(source.scale)) if shared.entries is None else shared.entries,
+            bias=np.zeros(1, np.int32),
+            scale=np.array([step], np.float32),
+            post=to.post(),
+        )
+    else:
+        bias, scale = parameters_of(shared.gain * step, shared.offset / float(to.grid.scale))
+        operator = IntegerRows(
+            entries=None,
+            bias=bias,
+            scale=scale,
+            post=to.post(),
+            zero_point=source.stored_zero_point,
+            centre=shared.centre,
+            epsilon=epsilon_of(shared.epsilon, float(source.scale), len(bias)),
+        )
+    return to.append(context, operator, (shared.data.tensor,))
+
+
+def parameters_of(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(bias int32, scale float32) with which (share + bias) * scale is share * `scale` + `offset`, float64 (C,).
+
+    Where the bias would not fit, the scale is that of the largest one.
+    """
+    least = np.maximum(np.abs(offset) / LARGEST_BIAS, float(np.finfo(np.float32).tiny))
+    own = np.where(np.abs(scale) < least, np.copysign(least, scale), scale)
+    return np.rint(offset / own).astype(np.int64).astype(np.int32), own.astype(np.float32)
+
+
+def epsilon_of(epsilon: float, scale: float, length: int) -> Pair:
+    """The epsilon of a variance of numbers of `scale` as (mantissa, shift) of what the radicand adds."""
+    whole = round(epsilon * (length / scale) ** 2)
+    shift = max(0, whole.bit_length() - 16)
+    return min(whole >> shift, (1 << 16) - 1), min(shift, 31)

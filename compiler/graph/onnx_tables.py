@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.isa.arithmetic import dequantize
+from vdla.isa.arithmetic import dequantize, quantize
 
 from .abilities import needs
+from .int8_operators import Table
+from .onnx_append import Rounding
 from .onnx_constants import evaluate_node
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same
@@ -72,3 +74,10 @@ def import_function(context: ImportContext, node: OnnxNode) -> bool:
 def real_values(data: Real) -> np.ndarray:
     """What the stored values of a tensor stand for, float32 (256,)."""
     return dequantize(STORED, data.quantization.scale, data.quantization.stored_zero_point)
+
+
+def round_function(context: ImportContext, function: Function, to: Rounding) -> str:
+    """A table of what becomes of each stored value."""
+    real = np.clip(function.values, to.pending.low, to.pending.high)
+    operator = Table(table=quantize(real, to.grid.scale, to.grid.stored_zero_point))
+    return to.append(context, operator, (function.data.tensor,), name=to.pending.members[-1])

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from vdla.isa.arithmetic import average_pool_scale
+
 from ..te.blocks import Pads, Pair, Window
+from .accumulators import average_bias
+from .geometry import average_divisors
+from .int8_operators import Int8AveragePool, Int8MaxPool
+from .onnx_append import Rounding, rescale, same_integers
 from .onnx_axes import reduced_axes
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
@@ -152,3 +159,37 @@ def _window(
     if window.dilations != (1, 1):
         context.fail(node, f"has dilations {window.dilations}", "only pools without dilation are supported")
     return window, pads, shape
+
+
+def round_average(context: ImportContext, average: Average, to: Rounding) -> str:
+    """Averages over windows in integers."""
+    source = average.data.quantization
+    window = average.window
+    bias = average_bias(window.kernel[0] * window.kernel[1], source.stored_zero_point)
+    plane = context.tensors[average.data.tensor].nchw[2:]
+    divisors = average_divisors(plane, window, average.pads, average.count_include_pad)
+    scales = tuple(
+        (int(count), average_pool_scale(source.scale, to.grid.scale, int(count)))
+        for count in np.unique(divisors)
+    )
+    operator = Int8AveragePool(
+        window=window,
+        count_include_pad=average.count_include_pad,
+        pad_value=source.stored_zero_point,
+        bias=bias,
+        divisors=divisors,
+        scale_by_divisor=scales,
+        post=to.post(),
+    )
+    return to.append(context, operator, (average.data.tensor,))
+
+
+def round_maximum(context: ImportContext, maximum: Maximum, to: Rounding) -> str:
+    """Maxima over windows on the grid of their input, which are rescaled where the result has another one."""
+    source = maximum.data.quantization
+    same = same_integers(source, to.grid)
+    pool = replace(to, grid=source, pending=replace(to.pending, members=to.pending.members[:1]))
+    output = to.output if same else f"{to.output}.max"
+    tensor = pool.append(context, Int8MaxPool(window=maximum.window), (maximum.data.tensor,), output=output)
+    data = Real(tensor=tensor, shape=to.pending.shape, quantization=source)
+    return rescale(context, data, to)

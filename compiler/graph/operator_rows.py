@@ -60,14 +60,14 @@ class Located:
 
     place: str
 
-    def found(self) -> Callable[[Any, OnnxNode], Any]:
+    def found(self) -> Callable[..., Any]:
         """The function."""
         module, name = self.place.split(":")
         return getattr(import_module(f"{__package__}.{module}"), name)
 
-    def __call__(self, context: Any, node: OnnxNode) -> Any:
+    def __call__(self, *arguments: Any) -> Any:
         """Calls the function."""
-        return self.found()(context, node)
+        return self.found()(*arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
