@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..te.blocks import Window
 from .onnx_batch_norm import batch_norm_factors
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import real_operand
 from .onnx_values import Constant, Pending, Product, Real
 
@@ -61,6 +61,4 @@ def scaled(
         window=Window(kernel=(1, 1)),
         groups=len(factor),
     )
-    return Pending(
-        name=node.outputs[0], members=(node.name,), operation=product, natural=natural, shape=data.shape
-    )
+    return pending_result(node, product, natural, shape=data.shape)

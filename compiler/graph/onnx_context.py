@@ -14,7 +14,17 @@ from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeErrors
 from .graph import GraphInput, Node, Tensor, quantized_tensor
 from .names import unused
-from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic, Value
+from .onnx_values import (
+    Constant,
+    FloatInput,
+    Integer,
+    Operation,
+    Pending,
+    QuantizedConstant,
+    Real,
+    Statistic,
+    Value,
+)
 from .quantization import ActivationType, Quantization
 
 QUANTIZE = (
@@ -62,6 +72,28 @@ def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:
         outputs=tuple(proto.output),
         attributes={entry.name: onnx.helper.get_attribute_value(entry) for entry in proto.attribute},
         proto=proto,
+    )
+
+
+def pending_result(
+    node: OnnxNode,
+    operation: Operation,
+    natural: tuple[int, ...],
+    *,
+    shape: tuple[int, ...] | None = None,
+    view: np.ndarray | None = None,
+    before: tuple[str, ...] = (),
+) -> Pending:
+    """The result of a node, which waits for its QuantizeLinear (see `Pending`). `before` are other nodes that it
+    includes; the shape is that of the view, or `natural`, where none is given."""
+    seen = natural if view is None else view.shape
+    return Pending(
+        name=node.outputs[0],
+        members=(*before, node.name),
+        operation=operation,
+        natural=natural,
+        shape=seen if shape is None else shape,
+        view=view,
     )
 
 

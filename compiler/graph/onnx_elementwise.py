@@ -13,7 +13,7 @@ from ..te.post import Combination
 from .abilities import needs
 from .graph import Tensor
 from .onnx_append import Rounding, rescale
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import on_input_grid, real_operand
 from .onnx_products import with_bias
 from .onnx_values import Constant, Integer, Maximum, Pairwise, Pending, QuantizedConstant, Real, Same
@@ -78,14 +78,7 @@ def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real
         context.fail(node, *needs("broadcast"))
     operation = Pairwise(kind=kind, a=a, b=b)
     whole, natural = (a, first) if first.size >= second.size else (b, second)
-    return Pending(
-        name=node.outputs[0],
-        members=(node.name,),
-        operation=operation,
-        natural=natural.shape,
-        shape=whole.shape,
-        view=whole.view,
-    )
+    return pending_result(node, operation, natural.shape, shape=whole.shape, view=whole.view)
 
 
 def _one_for_each_channel(first: Tensor, second: Tensor) -> bool:

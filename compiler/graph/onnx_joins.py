@@ -9,9 +9,9 @@ import numpy as np
 from .int8_operators import Channels, Positions
 from .onnx_append import Rounding, rescale_all
 from .onnx_axes import joined_shape
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import real_operand
-from .onnx_values import Joined, Moved, Operation, Pending, QuantizedConstant, Real
+from .onnx_values import Joined, Moved, Operation, QuantizedConstant, Real
 from .onnx_views import arranged, elements_of, natural_of, seen_as
 from .quantization import Quantization
 
@@ -24,7 +24,7 @@ def import_concat(context: ImportContext, node: OnnxNode) -> bool:
     if whole and len(shape) in (2, 4) and axis == 1:
         sources = [(i, channel) for i, part in enumerate(parts) for channel in range(part.shape[1])]
         operation = Joined(parts=parts, sources=tuple(sources))
-        context.values[node.outputs[0]] = _pending(node, operation, shape, shape, None)
+        context.values[node.outputs[0]] = pending_result(node, operation, shape)
         return True
     first = parts[0]
     if all((part.tensor, part.quantization) == (first.tensor, first.quantization) for part in parts):
@@ -68,7 +68,7 @@ def _bind_joined(
             start += images * positions
         operation = Moved(parts=moved, index=index[..., None])
     view = None if np.array_equal(placed.reshape(-1), np.arange(placed.size)) else placed
-    context.bind(node, _pending(node, operation, natural, shape, view))
+    context.bind(node, pending_result(node, operation, natural, shape=shape, view=view))
 
 
 def _channel_axes(context: ImportContext, parts: tuple[Real, ...], rank: int) -> list[int]:
@@ -122,23 +122,6 @@ def _own_tensor(context: ImportContext, node: OnnxNode, part: Real, order: list[
         if (channels, height * width) == wanted[1:3]:
             return part
     return arranged(context, node, part, elements.reshape(wanted))
-
-
-def _pending(
-    node: OnnxNode,
-    operation: Operation,
-    natural: tuple[int, ...],
-    shape: tuple[int, ...],
-    view: np.ndarray | None,
-) -> Pending:
-    return Pending(
-        name=node.outputs[0],
-        members=(node.name,),
-        operation=operation,
-        natural=natural,
-        shape=shape,
-        view=view,
-    )
 
 
 def _part(context: ImportContext, node: OnnxNode, index: int) -> Real:

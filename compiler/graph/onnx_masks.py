@@ -20,7 +20,7 @@ from vdla.isa.rows import ENTRY_BITS
 
 from .int8_operators import Channels
 from .onnx_append import Rounding, RoundingError, append
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_elementwise import pairwise, stored_operand
 from .onnx_emit import emit
 from .onnx_inputs import quantized_input
@@ -70,13 +70,13 @@ def import_masked(context: ImportContext, node: OnnxNode) -> bool:
     members = scores.members if isinstance(scores, Pending) else ()
     context.bind(
         node,
-        Pending(
-            name=node.outputs[0],
-            members=(*members, node.name),
-            operation=Masked(data=data, step=step, mask=mask),
-            natural=context.tensors[data.tensor].shape,
+        pending_result(
+            node,
+            Masked(data=data, step=step, mask=mask),
+            context.tensors[data.tensor].shape,
             shape=data.shape,
             view=data.view,
+            before=members,
         ),
     )
     return True

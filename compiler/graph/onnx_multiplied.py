@@ -11,9 +11,9 @@ from vdla.isa.arithmetic import requantize_scale
 from .abilities import needs
 from .int8_operators import Group, Products
 from .onnx_append import Rounding
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_matrices import matrices
-from .onnx_values import Multiplied, Pending, Real
+from .onnx_values import Multiplied, Real
 from .onnx_views import elements_of, seen_as
 
 
@@ -55,14 +55,7 @@ def import_multiplied(context: ImportContext, node: OnnxNode) -> bool:
     operation = Multiplied(a=a, b=b, groups=groups, rows=rows, columns=columns, depth=depth)
     context.bind(
         node,
-        Pending(
-            name=node.outputs[0],
-            members=(node.name,),
-            operation=operation,
-            natural=natural,
-            shape=view.shape,
-            view=view,
-        ),
+        pending_result(node, operation, natural, view=view),
     )
     return True
 

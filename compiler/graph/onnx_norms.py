@@ -16,7 +16,7 @@ from onnx import TensorProto
 from .abilities import needs
 from .onnx_append import Rounding, RoundingError
 from .onnx_axes import reduced_axes
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_rows import shared_rows
 from .onnx_tables import real_values
 from .onnx_values import (
@@ -176,13 +176,8 @@ def _same(a: Real, b: Real) -> bool:
 
 
 def _pending(context: ImportContext, node: OnnxNode, data: Real, operation: Centred) -> Pending:
-    return Pending(
-        name=node.outputs[0],
-        members=(node.name,),
-        operation=operation,
-        natural=context.tensors[data.tensor].shape,
-        shape=data.shape,
-        view=data.view,
+    return pending_result(
+        node, operation, context.tensors[data.tensor].shape, shape=data.shape, view=data.view
     )
 
 

@@ -13,7 +13,7 @@ from .accumulators import fitted_bias
 from .geometry import window_extent
 from .int8_operators import Int8Convolution, Interleave
 from .onnx_append import Rounding, bias_of, bias_step
-from .onnx_context import QUANTIZE, ImportContext, OnnxNode
+from .onnx_context import QUANTIZE, ImportContext, OnnxNode, pending_result
 from .onnx_emit import plane_operand, real_operand
 from .onnx_multiplied import import_multiplied
 from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Real, Transposed
@@ -55,13 +55,7 @@ def import_conv_transpose(context: ImportContext, node: OnnxNode) -> None:
     )
     context.bind(
         node,
-        Pending(
-            name=node.outputs[0],
-            members=(node.name,),
-            operation=Transposed(product=product),
-            natural=shape,
-            shape=shape,
-        ),
+        pending_result(node, Transposed(product=product), shape),
     )
 
 
@@ -137,7 +131,7 @@ def convolution(
         window=window,
         groups=groups,
     )
-    return Pending(name=node.outputs[0], members=(node.name,), operation=product, natural=shape, shape=shape)
+    return pending_result(node, product, shape)
 
 
 def dense(
@@ -166,7 +160,7 @@ def dense(
         window=Window(kernel=(height, width)),
     )
     shape = (batch, rows.shape[0])
-    return Pending(name=node.outputs[0], members=(node.name,), operation=product, natural=shape, shape=shape)
+    return pending_result(node, product, shape)
 
 
 def _dense_rows(
@@ -183,14 +177,7 @@ def _dense_rows(
     )
     natural = (batch, rows.shape[0], height, width)
     view = data.view(natural)
-    return Pending(
-        name=node.outputs[0],
-        members=(node.name,),
-        operation=product,
-        natural=natural,
-        shape=view.shape,
-        view=view,
-    )
+    return pending_result(node, product, natural, view=view)
 
 
 def weight_operand(
@@ -248,13 +235,13 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
         return None
     real = constant.real() if isinstance(constant, QuantizedConstant) else constant.array
     bias = Constant(array=np.broadcast_to(real.astype(np.float32).reshape(-1), (channels,)))
-    return Pending(
-        name=node.outputs[0],
-        members=(*pending.members, node.name),
-        operation=replace(product, bias=bias),
-        natural=pending.natural,
+    return pending_result(
+        node,
+        replace(product, bias=bias),
+        pending.natural,
         shape=pending.shape,
         view=pending.view,
+        before=pending.members,
     )
 
 

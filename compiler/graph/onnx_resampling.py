@@ -15,7 +15,7 @@ from .floating.onnx_resize import IN_ORDER, read_resize
 from .graph import Shape
 from .int8_operators import Resample
 from .onnx_append import Rounding, rescale
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_values import Integer, Moved, Operation, Pending, Real, Resampled
 from .onnx_views import check_size, elements_of, seen_as, settled
@@ -70,9 +70,7 @@ def _resized_image(
     )
     if not (rows.weight.any() or columns.weight.any()):
         operation = moved(data, (rows.first, columns.first), data.shape)
-    return Pending(
-        name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape
-    )
+    return pending_result(node, operation, shape)
 
 
 def moved(data: Real, positions: Sequence[np.ndarray], shape: Shape) -> Moved:

@@ -10,7 +10,7 @@ from .abilities import needs
 from .int8_operators import Table
 from .onnx_append import Rounding
 from .onnx_constants import evaluate_node
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_values import Constant, Function, Pending, QuantizedConstant, Real, Same
 from .onnx_views import same_view, without_pads
 
@@ -59,13 +59,13 @@ def import_function(context: ImportContext, node: OnnxNode) -> bool:
         return False
     if not context.abilities.tables:
         context.fail(node, *needs("table"))
-    pending = Pending(
-        name=node.outputs[0],
-        members=(*members, node.name),
-        operation=Function(data=data, values=result.astype(np.float32)),
-        natural=context.tensors[data.tensor].shape,
+    pending = pending_result(
+        node,
+        Function(data=data, values=result.astype(np.float32)),
+        context.tensors[data.tensor].shape,
         shape=seen.shape,
         view=seen.view,
+        before=members,
     )
     context.bind(node, pending)
     return True

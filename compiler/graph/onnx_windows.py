@@ -15,7 +15,7 @@ from .geometry import average_divisors
 from .int8_operators import Int8AveragePool, Int8MaxPool
 from .onnx_append import Rounding, rescale, same_integers
 from .onnx_axes import reduced_axes
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, OnnxNode, pending_result
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_values import Average, Integer, Maximum, Pending, Real
 from .onnx_views import elements_of, rows_of, seen_as, settled
@@ -120,18 +120,14 @@ def _units(shape: tuple[int, ...]) -> set[int]:
 def _max_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
     window, _, shape = _window(context, node, data)
     operation = Maximum(data=data, window=window)
-    return Pending(
-        name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape
-    )
+    return pending_result(node, operation, shape)
 
 
 def _average_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
     window, pads, shape = _window(context, node, data)
     counted = bool(node.integer("count_include_pad", 0))
     operation = Average(data=data, window=window, pads=pads, count_include_pad=counted)
-    return Pending(
-        name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape
-    )
+    return pending_result(node, operation, shape)
 
 
 def _global_average_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
@@ -145,9 +141,7 @@ def _plane_average(
 ) -> Pending:
     """Averages over whole rows, columns or planes, (N, C, OH, OW) `natural`, seen as `shape`."""
     operation = Average(data=data, window=Window(kernel=kernel))
-    return Pending(
-        name=node.outputs[0], members=(node.name,), operation=operation, natural=natural, shape=shape
-    )
+    return pending_result(node, operation, natural, shape=shape)
 
 
 def _window(
