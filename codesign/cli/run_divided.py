@@ -76,8 +76,6 @@ def run_divided(
         SharedKernels() as kernels,
         steps() as progress,
     ):
-        progress.begin(LOADING)
-        load_simulator()
         progress.begin(f"compiling {model.name} for {machine.name} and {processor.cpu}")
         division = compile_heterogeneous(
             model,
@@ -91,6 +89,9 @@ def run_divided(
             kernels=kernels,
         )
         with division.network as network:
+            # Behind the compiler, which refuses in a moment what cannot be run.
+            progress.begin(LOADING)
+            load_simulator()
             from ..evaluate import join_launches, load_launches
             from ..samples import index_limits
 

@@ -1,9 +1,11 @@
 """Models that ask for more than a machine has: refused by node, tensor and bytes, before anything is made of them."""
 
+import gc
 import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import archives
 import numpy as np
@@ -11,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from vdla.codesign import network_run
 from vdla.compiler.graph import budgets
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.floating import onnx_control
@@ -21,8 +24,8 @@ from vdla.compiler.runtime.archive import CONSTANTS, HEADER, LIBRARY, write_arch
 from vdla.compiler.te.ops.movement import Run, pad_runs
 from vdla.util import machine_memory
 
-MOST_SECONDS = 60.0
-"""Of processor time that a refusal may take: it takes a tenth of one, and what computes on such sizes does not end."""
+MOST_SECONDS = 0.1
+"""Of processor time that a refusal may take: the longest takes 0.006, and what computes on such sizes does not end."""
 FLOAT = TensorProto.FLOAT
 OP = helper.make_node
 RUN = ("run", "--device", "cpu")
@@ -147,15 +150,26 @@ def models(size: int) -> Mapping[str, tuple[bytes, str]]:
     }
 
 
+def refusal(vdla: Any, *arguments: str | Path) -> str:
+    """The one line of a command that is refused; the second time, when all modules are imported, in MOST_SECONDS."""
+    vdla(*arguments).message()
+    gc.disable()  # what other tests left is not this one's time
+    try:
+        started = time.process_time()
+        message = vdla(*arguments).message()
+        assert time.process_time() - started < MOST_SECONDS
+    finally:
+        gc.enable()
+    return message
+
+
 @pytest.mark.parametrize("name", models(2))
 def test_a_refusal_comes_at_once(vdla, tmp_path: Path, name: str) -> None:
     path = tmp_path / "net.onnx"
     for size in SIZES:
         data, named = models(size)[name]
         path.write_bytes(data)
-        started = time.process_time()
-        message = vdla("run", path, "--device", "cpu", "--no-cache").message()
-        assert time.process_time() - started < MOST_SECONDS
+        message = refusal(vdla, "run", path, "--device", "cpu", "--no-cache")
         assert str(path) in message and named in message, message
         told = ("bytes, more than", "elements, more than", "numbers, more than", "overflow", "beyond 64 bits")
         assert any(words in message for words in told), message
@@ -175,15 +189,17 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("name", ["dimension", "pads", "constant of shape", "range"])
-def test_every_command_refuses(vdla, tmp_path: Path, command: tuple[str, ...], name: str) -> None:
+def test_every_command_refuses(
+    vdla, tmp_path: Path, command: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Once a minute on a fresh installation: the simulator was compiled first.
+    monkeypatch.setattr(network_run, "load_simulator", lambda: pytest.fail("waits for the simulator"))
     path = tmp_path / "net.onnx"
     data, named = models(2**40)[name]
     path.write_bytes(data)
     np.savez(tmp_path / "IN", x=np.zeros((1, 4), np.float32))
     places = {"IN": tmp_path / "IN.npz", "OUT": tmp_path / "out"}
-    started = time.process_time()
-    message = vdla(command[0], path, *(places.get(item, item) for item in command[1:])).message()
-    assert time.process_time() - started < MOST_SECONDS
+    message = refusal(vdla, command[0], path, *(places.get(item, item) for item in command[1:]))
     assert str(path) in message and named in message
 
 
@@ -212,9 +228,7 @@ def test_many_activations_at_a_time(vdla, tmp_path: Path) -> None:
     constants = {f"k{i}": np.float32(i) for i in range(count)}
     path = tmp_path / "net.onnx"
     path.write_bytes(model(nodes, [1, MOST_TENSOR_BYTES // 4], 2, **constants))
-    started = time.process_time()
-    message = vdla(*RUN[:1], path, *RUN[1:]).message()
-    assert time.process_time() - started < MOST_SECONDS
+    message = refusal(vdla, *RUN[:1], path, *RUN[1:])
     assert str(path) in message and "bytes, more than" in message
 
 
