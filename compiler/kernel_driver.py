@@ -275,6 +275,7 @@ def _kernels(
         if (known := kernels.get(lowered.key)) is not None:
             if known.values is not None and recorded is not None:
                 lowered = recorded.lower(known.values)
+            lowered = _with_parameters_of(lowered, known.lowered)
             yield replace(known, lowered=lowered, dump=_dumped(lowered, known.schedule, folder))
             continue
         build = partial(_compiled, target=target, folder=folder, maker=maker, number=len(kernels))
@@ -289,6 +290,23 @@ def _kernels(
                 raise maker.refused(lowered, error) from None
         kernels[lowered.key] = kernel
         yield kernels[lowered.key]
+
+
+def _with_parameters_of(
+    lowered: LoweredNode[Target, Any], known: LoweredNode[Target, Any]
+) -> LoweredNode[Target, Any]:
+    """A node that has the kernel of another one, with its tensors by the names of the kernel's parameters: programs of
+    equal keys may call parameters otherwise, as which operand an epilogue reads gives some of them their names."""
+    ours, theirs = ([p.name for p in node.program.parameters] for node in (lowered, known))
+    if ours == theirs:
+        return lowered
+    names = dict(zip(ours, theirs, strict=True))
+    return replace(
+        lowered,
+        program=known.program,
+        tensors={names[parameter]: tensor for parameter, tensor in lowered.tensors.items()},
+        constants={names[parameter]: array for parameter, array in lowered.constants.items()},
+    )
 
 
 def _settled(

@@ -9,19 +9,42 @@ import numpy as np
 from ...ir.expr import Const, Expr
 from ...ir.types import DType
 from ...ir.visit import substitute_expr
+from ...te.merge import broadcast
 from ...te.scalars import argument, argument_types
-from ..graph import Graph, Node
-from ..operators import Elementwise
+from ..graph import Graph, Node, Tensor, with_tensors
+from ..names import unused
+from ..operators import Elementwise, Reshape
 
 
 def inline_scalars(graph: Graph) -> Graph:
-    """Element-wise operators of tensors and numbers, without inputs for the numbers. NaN stays an input."""
-    nodes = tuple(_inlined(graph, node) for node in graph.nodes)
-    same = all(a is b for a, b in zip(nodes, graph.nodes, strict=True))
-    return graph if same else replace(graph, nodes=nodes)
+    """Element-wise operators of tensors and numbers, without inputs for the numbers. NaN stays an input.
+
+    An input that such an expression does not read, as behind a known condition, is left out, or becomes zeros where the
+    shape of the result comes from it: so no kernel is fused with others whose results it does not use. A result that is
+    one number becomes a constant, and so do views of it.
+    """
+    constants = dict(graph.constants)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        made = _without_unread(graph, constants, _inlined(graph, node))
+        tensor = graph.tensors[node.output]
+        match made.operator:
+            case Elementwise(body=Const(value=value)):
+                constants[node.output] = np.full(tensor.shape, value, tensor.dtype.numpy)
+            case Reshape(offset=0) if node.inputs[0] in constants:
+                constants[node.output] = constants[node.inputs[0]].reshape(tensor.shape)
+            case _:
+                nodes.append(made)
+    if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+        return graph
+    added = [
+        Tensor(name=name, shape=array.shape) for name, array in constants.items() if name not in graph.tensors
+    ]
+    return with_tensors(replace(graph, nodes=tuple(nodes), constants=constants), *added)
 
 
 def _inlined(graph: Graph, node: Node) -> Node:
+    """The node with numbers for its constants of one element; itself where it has none."""
     if not isinstance(node.operator, Elementwise):
         return node
     values: dict[str, Expr] = {}
@@ -35,7 +58,25 @@ def _inlined(graph: Graph, node: Node) -> Node:
         else:
             values[argument(i).name] = argument(len(kept), dtype)
             kept.append(name)
-    if len(kept) == len(node.inputs) or not kept:
+    if len(kept) == len(node.inputs):
         return node
     body = substitute_expr(node.operator.body, values)
     return replace(node, operator=Elementwise(body=body), inputs=tuple(kept))
+
+
+def _without_unread(graph: Graph, constants: dict[str, np.ndarray], node: Node) -> Node:
+    """The node without inputs that its body does not read; zeros in place of them come to the `constants`."""
+    if not isinstance(node.operator, Elementwise):
+        return node
+    body, shape = node.operator.body, graph.tensors[node.output].shape
+    types = argument_types(body)
+    read = [i for i in range(len(node.inputs)) if argument(i).name in types]
+    if len(read) == len(node.inputs) or isinstance(body, Const):
+        return node
+    inputs = [node.inputs[i] for i in read]
+    if broadcast([graph.tensors[name].shape for name in inputs]) != shape:
+        zeros = unused(f"{node.output}.zeros", graph.tensors, constants)
+        constants[zeros] = np.zeros(shape, np.float32)
+        inputs.append(zeros)
+    values = {argument(i).name: argument(place, types[argument(i).name]) for place, i in enumerate(read)}
+    return replace(node, operator=Elementwise(body=substitute_expr(body, values)), inputs=tuple(inputs))
