@@ -12,6 +12,7 @@ from .budgets import item_bytes, too_large_constant
 from .errors import NodeErrors
 from .model_rewrites import means_standard, standard_node
 from .onnx_context import OnnxNode
+from .operator_rows import STANDARD
 
 LOOPED = frozenset(
     (
@@ -26,10 +27,51 @@ SHAPE_ELEMENTS = 1024
 _OUTSIDE = "fold it when exporting the model"
 
 
+_ALWAYS = frozenset(
+    ("AveragePool", "ConvTranspose", "GlobalMaxPool", "GridSample", "LRN", "LpPool", "MaxPool")
+)
+_ALONG_ONE_AXIS = frozenset(("Hardmax", "LogSoftmax", "Softmax"))
+_ONE_AXIS_SINCE = 13
+
+
+def reference_is_mistaken(node: OnnxNode, opset: int) -> bool:
+    """Whether ONNX's reference implementation (1.23) computes another thing than ONNX says.
+
+    LRN goes over as many channels as there are samples; pools place windows, and ConvTranspose groups, otherwise;
+    GridSample has its own cubic border. Recurrent layers leave out lengths, activations and clips, LpNormalization with
+    p = 1 the signs, ConvInteger the axis of the weights' zero points, ReduceSumSquare the type, Resize one meaning of
+    scales with aligned corners, and softmaxes all axes but one before opset 13.
+    """
+    if node.domain not in STANDARD:
+        return False
+    match node.op_type:
+        case "RNN" | "GRU" | "LSTM":
+            own = {"activations", "clip", "input_forget"} & node.attributes.keys()
+            return bool(own) or (len(node.inputs) > 4 and bool(node.inputs[4]))
+        case "LpNormalization":
+            return node.integer("p", 2) == 1
+        case "ConvInteger":
+            return len(node.inputs) > 3 and bool(node.inputs[3])
+        case "Resize":
+            return node.text("coordinate_transformation_mode", "half_pixel") == "align_corners"
+        case "ReduceSumSquare":
+            return True
+    return node.op_type in _ALWAYS or (node.op_type in _ALONG_ONE_AXIS and opset < _ONE_AXIS_SINCE)
+
+
 def evaluate_node(
     context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
 ) -> dict[str, np.ndarray]:
     """The outputs of a node by name, by ONNX's reference implementation; ModelError where it cannot tell."""
+    if reference_is_mistaken(node, opset):
+        context.fail(
+            node,
+            "depends on constants only, and the reference that folds constants is mistaken on it",
+            _OUTSIDE,
+        )
+    if node.op_type in ("Squeeze", "Unsqueeze"):
+        # The reference implementation has the form of one opset, and takes axes in their order.
+        return {node.outputs[0]: _with_unit_axes(context, node, feeds)}
     if node.op_type == "GatherElements":
         # The reference implementation has only some of the shapes that ONNX allows.
         return {node.outputs[0]: _gather_elements(context, node, feeds)}
@@ -38,6 +80,7 @@ def evaluate_node(
         context.fail(node, "depends on constants only, but holds a graph of its own", _OUTSIDE)
     if node.domain and means_standard(node.domain, node.op_type):
         node = replace(node, domain="", proto=standard_node(node.proto))
+    opset = _opset_of_form(node, opset)
     _check_size(context, node, feeds, opset)
     # All of ONNX's operators, which few models need: 50 ms of imports.
     from onnx.reference import ReferenceEvaluator
@@ -97,6 +140,35 @@ def _check_size(
         for name, array in feeds.items():
             if array is not None and (problem := too_large_constant(array.shape, 1, looped=True)):
                 context.fail(node, f"its input '{name}' {problem}", _OUTSIDE)
+
+
+def _opset_of_form(node: OnnxNode, opset: int) -> int:
+    """The model's opset, or the newest for a node that has more inputs than the operator had then: steps that stand for
+    an operator are written as today."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+    except onnx.defs.SchemaError:
+        return opset
+    return opset if len(node.inputs) <= schema.max_input else onnx.defs.onnx_opset_version()
+
+
+def _with_unit_axes(
+    context: NodeErrors, node: OnnxNode, feeds: Mapping[str, np.ndarray | None]
+) -> np.ndarray:
+    """Squeeze or Unsqueeze by axes that are an input or an attribute."""
+    data, *given = (feeds.get(name) for name in node.inputs if name)
+    if data is None:
+        context.refuse(node, "has no data", "export the model again")
+    axes = given[0] if given else node.attributes.get("axes")
+    if axes is None and node.op_type == "Unsqueeze":
+        context.refuse(node, "has no axes", "export the model again")
+    places = None if axes is None else tuple(int(axis) for axis in np.asarray(axes).reshape(-1))
+    try:
+        return np.expand_dims(data, places or ()) if node.op_type == "Unsqueeze" else np.squeeze(data, places)
+    except ValueError as error:
+        context.refuse(
+            node, f"has axes {places} for a tensor of shape {data.shape}: {error}", "export it again"
+        )
 
 
 def _gather_elements(
