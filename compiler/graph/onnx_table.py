@@ -299,6 +299,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "CumProd": (_float("choices:import_running", "exclusive reverse"),),
         "CumSum": (_float("reductions:import_cumulative_sum", "exclusive reverse"),),
         "DFT": (_steps("fourier:dft_steps", "axis inverse onesided"),),
+        "GroupNormalization": (_steps("norm_steps:group_normalization_steps", "epsilon num_groups stash_type"),),
         "Hardmax": (_float("choices:import_hardmax", "axis"),),
         "InstanceNormalization": (
             _float("normalizations:import_instance_normalization", "epsilon"),
@@ -308,6 +309,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "LayerNormalization": (
             _quantized("rows:import_rows", "axis epsilon"),
             _float("normalizations:import_layer_normalization", "axis epsilon stash_type"),
+            _steps("norm_steps:layer_normalization_steps", "axis epsilon stash_type"),
         ),
         "LogSoftmax": (
             _float("reductions:import_softmax", "axis"),
@@ -315,6 +317,7 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         ),
         "LpNormalization": (_steps("steps:lp_normalization_steps", "axis p"),),
         "Mean": (_steps("steps:mean_steps"),),
+        "MeanVarianceNormalization": (_steps("norm_steps:mean_variance_steps", "axes"),),
         "RMSNormalization": (_quantized("rows:import_rows", "axis epsilon"),),
         **_alike(
             "ReduceL1 ReduceL2 ReduceMax ReduceMin ReduceSum ReduceSumSquare",

@@ -14,7 +14,7 @@ from ..errors import ModelError, NodeError
 from ..foreign_domains import foreign, unsupported
 from ..graph import Graph, GraphInput, GraphOutput, Tensor, plain_input, plain_output
 from ..model_rewrites import means_standard
-from ..onnx_constants import evaluate_node
+from ..onnx_constants import evaluate_node, reference_is_mistaken
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import input_shape, load_apart, opset_of, static_shapes, type_name
 from ..onnx_read import ReadModel, Source
@@ -162,7 +162,8 @@ def import_node(context: FloatContext, node: OnnxNode) -> None:
     if control := rows_of("", node.op_type, "control"):
         control[0](context, node)
         return
-    if all(context.resolve(name) in context.constants for name in node.inputs if name):
+    known = all(context.resolve(name) in context.constants for name in node.inputs if name)
+    if known and not reference_is_mistaken(node, context.opset):
         feeds = {name: context.constants[context.resolve(name)] for name in node.inputs if name}
         # The reference implementation has these two, and integers of 4 bits, in later opsets, where they mean the same.
         oldest = 21 if node.op_type in ("QuantizeLinear", "DequantizeLinear") else 0
@@ -264,7 +265,10 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
             known = not any(node.inputs[2:]) or context.is_constant(node, 2)
             zero_point = context.tensor(node, 2).dtype.numpy if any(node.inputs[2:]) else None
             plain = known and rounded_type(context, node, zero_point) in (np.int8, np.uint8)
-            return not (plain and context.is_constant(node, 1)) or bool(node.integer("block_size", 0))
+            # Of 16-bit floats the quotient is one as well.
+            halves = half_type(context, node) is not None
+            known_scale = context.is_constant(node, 1)
+            return not (plain and known_scale) or halves or bool(node.integer("block_size", 0))
         case "DequantizeLinear":
             return context.resolve(node.inputs[0]) not in context.quantized
         case "Clip":
@@ -280,7 +284,7 @@ TYPED = STRUCTURE | frozenset(
         *("Cast", "CastLike", "BitCast", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
         *("Transpose", "DepthToSpace", "SpaceToDepth", "Concat", "Split", "Slice", "Gather"),
         *("GatherElements", "GatherND", "Trilu", "Expand", "Max", "Min", "OneHot", "ScatterElements"),
-        *("ScatterND", "ArgMax", "ArgMin", "TopK", "Neg", "Abs"),
+        *("ScatterND", "ArgMax", "ArgMin", "TopK", "Neg", "Abs", "EyeLike"),
     )
 )
 """Operators whose importers take 16-bit floats as they are."""

@@ -295,6 +295,9 @@ def float_models() -> Iterator[bytes]:
     yield built("BatchNormalization", (1, 2, 3, 3), f(2), f(2), f(2), f(2))
     yield built("BatchNormalization", (1, 2, 3, 3), (2,), (2,), (2,), (2,))
     yield built("LayerNormalization", (2, 3), f(3), f(3))
+    yield built("LayerNormalization", (2, 3), (3,), (3,))
+    yield built("GroupNormalization", (1, 4, 3, 3), f(4), f(4), num_groups=2)
+    yield built("MeanVarianceNormalization", (1, 4, 3, 3))
     yield built("InstanceNormalization", (1, 2, 3, 3), f(2), f(2))
     yield built("InstanceNormalization", (1, 2, 3, 3), (2,), (2,))
     for name in ("GlobalMaxPool", "GlobalAveragePool"):
