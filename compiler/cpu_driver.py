@@ -241,10 +241,8 @@ class CpuLowering:
                 )
             except NodeError as error:
                 # Constants behind scales, and operators on integers, are the other importer's: it knows what is wrong.
-                same = isinstance(refusal, NodeError) and refusal.node == error.node
-                if refusal is not None and (
-                    error.op_type.startswith("QLinear") or (same and error.op_type == "DequantizeLinear")
-                ):
+                theirs = error.op_type.startswith("QLinear") or error.op_type == "DequantizeLinear"
+                if theirs and isinstance(refusal, NodeError) and refusal.node == error.node:
                     raise refusal from None
                 raise
         return Imported(graph=graph, label=read.label, quantized=converted_inputs(graph))

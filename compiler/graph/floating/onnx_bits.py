@@ -46,7 +46,7 @@ def _body(
         case "BitShift":
             direction = node.text("direction", "")
             if direction not in ("LEFT", "RIGHT"):
-                context.refuse(node, f"shifts to '{direction}'", "there are LEFT and RIGHT")
+                context.refuse(node, f"shifts in the direction '{direction}'", "there are LEFT and RIGHT")
             return scalars.of_bits(f"shift_{direction.lower()}", x, rest[0])
         case "Mod":
             truncated = bool(node.integer("fmod", 0))

@@ -38,7 +38,10 @@ def held_type(context: FloatContext, node: OnnxNode) -> DType | None:
 def in_float32(
     context: FloatContext, node: OnnxNode, half: DType, importer: Callable[[FloatContext, OnnxNode], None]
 ) -> None:
-    """Imports a node whose 16-bit floats become float32 and whose float32 results become 16-bit floats again."""
+    """Imports a node whose 16-bit floats become float32 and whose float32 results become 16-bit floats again, unless
+    its first input is float32: results have the type of that."""
+    if context.tensor(node, 0).dtype is DType.FLOAT32:
+        half = DType.FLOAT32
     inputs: list[str] = []
     for index, name in enumerate(node.inputs):
         resolved = context.resolve(name)
@@ -59,7 +62,7 @@ def in_float32(
         resolved = context.resolve(wide)
         if resolved in context.constants and resolved not in context.tensors:
             context.constants[name] = context.constants[resolved]
-        elif context.tensors[resolved].dtype is DType.FLOAT32:
+        elif context.tensors[resolved].dtype is DType.FLOAT32 and half is not DType.FLOAT32:
             tensor = context.tensors[resolved]
             body = cast(argument(0), half)
             context.add(node, Elementwise(body=body), (resolved,), tensor.shape, output=name, dtype=half)

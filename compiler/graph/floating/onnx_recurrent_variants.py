@@ -76,7 +76,9 @@ def _transposed(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
             inputs[index] = s.add("Transpose", s.input(index), perm=[1, 0, 2])
     outputs = [f"{node.name}/{name}" if name else "" for name in node.outputs]
     attributes = {name: value for name, value in node.attributes.items() if name != "layout"}
-    s.nodes.append(helper.make_node(node.op_type, inputs, outputs, name=node.name, **attributes))
+    # Its own steps are named after it, and must not be called as those here.
+    name = f"{node.name}/{node.op_type}"
+    s.nodes.append(helper.make_node(node.op_type, inputs, outputs, name=name, **attributes))
     for index, (inner, output) in enumerate(zip(outputs, node.outputs, strict=True)):
         if output:
             s.add("Transpose", inner, output=output, perm=[2, 0, 1, 3] if index == 0 else [1, 0, 2])

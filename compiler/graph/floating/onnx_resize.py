@@ -147,8 +147,10 @@ def import_grid_sample(context: FloatContext, node: OnnxNode) -> None:
     if mode is None or outside is None or rank not in (2, 3) or not fits or (mode == "cubic" and rank == 3):
         context.fail(
             node,
-            f"samples {data.shape} at {grid.shape} in mode {node.text('mode', 'linear')}",
-            "give it (N, C, H, W) or (N, C, D, H, W), and nearest, linear or, of two dimensions, cubic",
+            f"samples {data.shape} at {grid.shape} by mode {node.text('mode', 'linear')} and padding_mode "
+            f"{node.text('padding_mode', 'zeros')}",
+            "give it (N, C, H, W) or (N, C, D, H, W); a mode of nearest, linear or, of two dimensions, cubic; and a "
+            f"padding_mode of {', '.join(outsides)}",
         )
     outputs = grid.shape[1:-1]
     program = grid_sample(

@@ -78,6 +78,9 @@ def resize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
             f"has coordinates {coordinates} in mode {mode}, which mean other elements to ONNX Runtime than to ONNX",
             DISPUTED[coordinates, mode],
         )
+    if mode != "nearest" and context.tensor(node, 0).dtype.is_integer:
+        # Who rounds how is nowhere written.
+        context.operand(node, 0)
     data, outside = s.input(0), []
     for axis in _axes(context, node):
         places, beyond = _places(axis, coordinates)

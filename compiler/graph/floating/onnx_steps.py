@@ -211,9 +211,9 @@ def quantize_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
         if not (np.isfinite(known).all() and (known > 0).all()):
             context.fail(node, "its scale is not a positive finite number", "calibrate the model again")
     scale = _beside(s, 1)
-    quotient = s.add(
-        "Div", s.add("Cast", s.input(0), to=TensorProto.FLOAT), s.add("Cast", scale, to=TensorProto.FLOAT)
-    )
+    # The quotient has the type of the scale, also where that has 16 bits.
+    quotient = s.add("Div", s.add("CastLike", s.input(0), scale), scale)
+    quotient = s.add("Cast", quotient, to=TensorProto.FLOAT)
     kind = helper.np_dtype_to_tensor_dtype(to.numpy)
     if to not in RANGES:
         if not to.is_code:

@@ -40,6 +40,12 @@ def max_pool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
     rounded_up = bool(node.integer("ceil_mode", 0))
     windows = read_windows(context, node, shape[2:], node.integers("kernel_shape", ()), rounded_up=rounded_up)
     outputs, places = _places(windows, shape[2:])
+    if not places.size:
+        context.fail(
+            node,
+            f"windows of {tuple(windows.kernel)} do not fit into {tuple(shape[2:])}",
+            "use a larger input",
+        )
     size, rows = prod(shape[2:]), prod(shape[:2])
     if problem := too_large((rows, *places.shape), 8):
         context.fail(node, f"a tensor of all elements of its windows {problem}", SMALLER)
@@ -85,7 +91,7 @@ def _places(windows: Windows, sizes: tuple[int, ...]) -> tuple[list[int], np.nda
         place = place * size + at
         inside = inside & (at >= 0) & (at < size)
     whole = np.where(inside, place, prod(sizes))
-    return outputs, whole.reshape(prod(outputs), -1)
+    return outputs, whole.reshape(prod(outputs), prod(windows.kernel))
 
 
 def max_unpool_steps(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto]:
