@@ -3,6 +3,8 @@
     python benchmarks/fuzz.py [--kinds models programs ...] [--count 10000] [--seed 0] [--workers 2] [--write]
     python benchmarks/fuzz.py --kinds models --seed 0 --case 4711        one case alone, with all that it says
 
+Kinds float_graphs, qdq_graphs and attributes draw valid graphs over every operator of the importers' tables; how often
+each operator occurs, and which share of its cases is refused for one of its nodes, is printed and written as well.
 A case must be refused in one line, or run and be right (`vdla run` holds outputs against ONNX Runtime or the
 interpreter). Tracebacks, crashes, cases that take longer than 20 s or all memory, and wrong numbers are failures: each
 is printed with the command that repeats it, and the exit code is 1. Without --count each kind has its own. With
@@ -26,6 +28,9 @@ from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 NAME = "fuzz"
 COUNTS = {
     "models": 10_000,
+    "float_graphs": 10_000,
+    "qdq_graphs": 10_000,
+    "attributes": 10_000,
     "configurations": 1_000,
     "programs": 2_000,
     "archives": 500,
@@ -63,6 +68,8 @@ def main() -> None:
         failed += len(row["failures"])
         counts = ", ".join(f"{row[verdict]} {verdict}" for verdict in VERDICTS if row[verdict])
         print(f"{kind}: {row['cases']} cases in {row['seconds']:.0f} s: {counts}", flush=True)
+        if options.case is None and row["operators"]:
+            print(_refusals(row["operators"]), flush=True)
         if options.write and row["cases"] >= COUNTS[kind]:
             _write(row)
         elif options.write:
@@ -76,10 +83,14 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
     failures: list[dict[str, Any]] = []
     slowest = 0.0
     counts: Counter[str] = Counter()
+    operators: Counter[str] = Counter()
+    blamed: Counter[str] = Counter()
 
     def done(result: Result) -> None:
         nonlocal slowest
         counts[result.outcome.verdict] += 1
+        operators.update(result.outcome.operators)
+        blamed.update(result.outcome.blamed)
         slowest = max(slowest, result.seconds)
         if result.outcome.verdict in FAILURES:
             again = f"python benchmarks/fuzz.py --kinds {kind} --seed {seed} --case {result.index}"
@@ -102,7 +113,20 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
         "slowest_seconds": round(slowest, 1),
         "seconds": round(time.monotonic() - started, 1),
         "failures": failures,
+        "operators": {name: [operators[name], blamed[name]] for name in sorted(operators)},
     }
+
+
+def _refusals(operators: dict[str, list[int]]) -> str:
+    """How many operators occurred, and the share of each one's cases that were refused for it."""
+    least = min(operators, key=lambda name: operators[name][0])
+    lines = [f"  {len(operators)} operators, {least} the fewest times: {operators[least][0]}"]
+    lines += [
+        f"  {name:40} refused {refused / cases:6.1%} of {cases}"
+        for name, (cases, refused) in sorted(operators.items(), key=lambda item: -item[1][1] / item[1][0])
+        if refused
+    ]
+    return "\n".join(lines)
 
 
 def _write(row: dict[str, Any]) -> None:

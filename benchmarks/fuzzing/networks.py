@@ -12,23 +12,12 @@ import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
 
 from .drawing import TEXTS, Draw
+from .graphs import tables
 
-OPERATORS = (
-    "Abs", "Add", "And", "ArgMax", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Celu", "Clip",
-    "Concat", "ConstantOfShape", "Conv", "ConvTranspose", "Cos", "CumSum", "DepthToSpace",
-    "DequantizeLinear", "Div", "Dropout", "Elu", "Equal", "Erf", "Exp", "Expand", "Flatten", "Floor",
-    "GRU", "Gather", "GatherElements", "GatherND", "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool",
-    "Greater", "GreaterOrEqual", "HardSigmoid", "HardSwish", "Identity", "InstanceNormalization",
-    "IsInf", "IsNaN", "LSTM", "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log",
-    "LogSoftmax", "LpPool", "MatMul", "Max", "MaxPool", "Mean", "Min", "Mish", "Mod", "Mul", "Neg",
-    "Not", "OneHot", "Or", "PRelu", "Pad", "Pow", "QLinearConv", "QLinearMatMul", "QuantizeLinear",
-    "Range", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
-    "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "Reshape",
-    "Resize", "Round", "Selu", "Shape", "Sigmoid", "Sign", "Sin", "Slice", "Softmax", "Softplus",
-    "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "ThresholdedRelu",
-    "Tile", "Transpose", "Trilu", "Unsqueeze", "Where", "Xor",
-)  # fmt: skip
-"""Those of networks, supported here or not."""
+OPERATORS = tuple(
+    dict.fromkeys(operator.name for operator in tables.OPERATORS.values() if not operator.domain)
+)
+"""ONNX's own, of the importers' tables."""
 
 
 def _value_info(name: str, shape: tuple[int, ...], dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:

@@ -27,10 +27,15 @@ REFUSALS = (2, 3)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A verdict, and what it rests on: the line of a refusal, the end of a traceback, or nothing."""
+    """A verdict, and what it rests on: the line of a refusal, the end of a traceback, or nothing.
+
+    Of random graphs also the `operators` of the graph, and those whose nodes a refusal is about: `blamed`.
+    """
 
     verdict: Verdict
     detail: str = ""
+    operators: Sequence[str] = ()
+    blamed: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,7 +299,9 @@ ROWS: Mapping[str, Rows] = MappingProxyType(
         "CumProd": (_float("choices:import_running", "exclusive reverse"),),
         "CumSum": (_float("reductions:import_cumulative_sum", "exclusive reverse"),),
         "DFT": (_steps("fourier:dft_steps", "axis inverse onesided"),),
-        "GroupNormalization": (_steps("norm_steps:group_normalization_steps", "epsilon num_groups stash_type"),),
+        "GroupNormalization": (
+            _steps("norm_steps:group_normalization_steps", "epsilon num_groups stash_type"),
+        ),
         "Hardmax": (_float("choices:import_hardmax", "axis"),),
         "InstanceNormalization": (
             _float("normalizations:import_instance_normalization", "epsilon"),

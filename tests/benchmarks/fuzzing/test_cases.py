@@ -5,11 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from vdla.benchmarks.fuzzing.graphs.tables import float_operators, quantized_operators
 from vdla.benchmarks.fuzzing.kinds import KINDS
 from vdla.benchmarks.fuzzing.outcome import FAILURES
 from vdla.benchmarks.fuzzing.runner import CaseProcess
 
-CASES = dict.fromkeys(KINDS, 100) | {"kills": 2, "streams": 3, "interrupts": 4}
+GRAPHS = {"float_graphs": len(float_operators()), "qdq_graphs": len(quantized_operators())}
+"""Every operator once: case i begins with operator i."""
+CASES = dict.fromkeys(KINDS, 100) | {"kills": 2, "streams": 3, "interrupts": 4} | GRAPHS
+VALID = (*GRAPHS, "attributes")
+"""Kinds whose graphs are valid: few are refused, or all of them should be."""
 LIMIT = 120.0
 """Seconds: other tests run beside. The campaign's limit is 20."""
 SEED = 1000
@@ -31,4 +36,6 @@ def test_nothing_breaks(process: CaseProcess, kind: str) -> None:
     # Nothing holds what an archive computes against another result: its model is not there.
     few = CASES[kind] < 100
     assert counts["right"] + counts["unchecked"] >= (1 if few else 5), counts
-    assert few or kind == "records" or counts["refused"] >= 5, counts
+    assert few or kind in ("records", *VALID) or counts["refused"] >= 5, counts
+    if kind in VALID:
+        assert counts["unchecked"] <= CASES[kind] / 10 and counts["right"] >= CASES[kind] * 0.7, counts

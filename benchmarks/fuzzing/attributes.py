@@ -1,0 +1,112 @@
+"""Kind "attributes": a valid random graph, one node of which gets a wrong attribute.
+
+The attribute is one that the operator does not have, or has a text that it may not have. Each is refused by the names
+of node, operator and attribute; none is ignored.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+from onnx import defs, helper
+
+import vdla
+from vdla.compiler.graph.errors import ContradictionError
+from vdla.util.errors import UserError
+
+from .drawing import Draw
+from .float_graphs import outputs_of, random_float_graph
+from .graphs.builder import Builder
+from .graphs.compared import operator_text, refused, traced
+from .graphs.tables import OPERATORS, Operator, rows_of
+from .outcome import Outcome
+from .qdq_graphs import random_qdq_graph
+
+RANDOM = ("foo", "axis_", "Alpha", "kernel", "mode2", "channels_last_", "x", "padding")
+"""Attributes that no operator has."""
+TEXTS = ("foo", "", "NEAREST", "cubic ", "vAlid", "tanh2")
+"""Texts that no attribute may have."""
+
+
+def attribute_case(seed: int, index: int, folder: Path) -> Outcome:
+    """One graph for the processor, or for the accelerator."""
+    draw = Draw("attributes", seed, index)
+    quantized = draw.chance(0.3)
+    builder = random_qdq_graph(draw, index) if quantized else random_float_graph(draw, index)
+    if builder is None:
+        return Outcome("unchecked", "nothing was drawn")
+    model = builder.model(outputs_of(builder))
+    plain = model.SerializeToString()
+    node = draw.of(model.graph.node)
+    wanted = _change(draw, builder, node)
+    operators = (operator_text(node),)
+    options = {"target": "vdla", "config": "tiny"} if quantized and draw.chance(0.5) else {"target": "llvm"}
+    try:
+        vdla.compile(model.SerializeToString(), cache=False, **options)  # pyright: ignore[reportArgumentType]
+    except UserError as error:
+        outcome = refused(error, operators)
+        if outcome.verdict != "refused":
+            return outcome
+        text = str(error)
+        named = node.name in text and node.op_type in text
+        # A text that ONNX's own inference takes for another one contradicts the shapes that the model says.
+        if named and (
+            any(word in text for word in wanted) or (wanted[1:] and isinstance(error, ContradictionError))
+        ):
+            # What was asked for has been done.
+            return Outcome("right", text, operators)
+        try:
+            vdla.compile(plain, cache=False, **options)  # pyright: ignore[reportArgumentType]
+        except UserError:
+            return outcome
+        return Outcome(
+            "wrong", f"its refusal does not name {' or '.join(wanted)} of {node.name}: {text}", operators
+        )
+    except Exception:
+        return Outcome("traceback", traced(), operators)
+    return Outcome("wrong", f"{wanted[0]} of node '{node.name}' ({node.op_type}) is ignored", operators)
+
+
+def _change(draw: Draw, builder: Builder, node: onnx.NodeProto) -> tuple[str, ...]:
+    """Changes the node; the name of the attribute that is wrong now, or the text that it has."""
+    texts = [
+        entry
+        for entry in node.attribute
+        if entry.type == onnx.AttributeProto.STRING and entry.name in ENUMERATED
+    ]
+    if texts and draw.chance(0.4):
+        entry = draw.of(texts)
+        entry.s = draw.of(TEXTS).encode()
+        return entry.name, repr(entry.s.decode()), entry.s.decode() or entry.name
+    known = _known(Operator(node.domain, node.op_type), builder.opset)
+    there = {entry.name for entry in node.attribute}
+    others = sorted(name for name in _all_names() if name not in known and name not in there)
+    name = draw.of(others) if draw.chance(0.7) else draw.of(RANDOM)
+    value = draw.of((1, 2, -1, 0.5, "NOTSET", [1, 2], [0.5]))
+    node.attribute.append(helper.make_attribute(name, value))
+    return (name,)
+
+
+ENUMERATED = frozenset(
+    (
+        *("auto_pad", "mode", "padding_mode", "coordinate_transformation_mode", "nearest_mode", "direction"),
+        *("approximate", "reduction", "keep_aspect_ratio_policy"),
+    )
+)
+"""Attributes that have one of a few texts."""
+
+
+def _known(operator: Operator, opset: int) -> set[str]:
+    """The attributes that an operator has in an opset, or that a row of it reads."""
+    names: set[str] = set()
+    for row in rows_of(operator):
+        names |= (row.reads or set()) | row.idle
+    if not operator.domain:
+        names |= set(defs.get_schema(operator.name, opset, "").attributes)
+    return names
+
+
+def _all_names() -> set[str]:
+    """The attributes of all rows."""
+    return {name for operator in OPERATORS.values() for row in rows_of(operator) for name in row.reads or ()}

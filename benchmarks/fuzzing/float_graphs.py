@@ -1,0 +1,90 @@
+"""Kind "float_graphs": random valid graphs over every operator of the importers' tables, compiled for this processor.
+
+The values that a graph should have are those of its nodes, one after the other, from ONNX Runtime or, where that has no
+kernel, from ONNX's reference implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import onnx
+
+from .drawing import Draw
+from .graphs.builder import Builder
+from .graphs.compared import compiled_outcome
+from .graphs.drawings.table import drawing_of
+from .graphs.tables import Operator, float_operators
+from .outcome import Outcome
+
+OLDEST_OPSET = 7
+ATTEMPTS = 60
+"""Drawings of the first operator of a graph, of which at least one must be valid."""
+LENGTHS = (1, 1, 1, 2, 2, 3, 4, 6, 8, 11)
+"""Nodes of a graph, at least."""
+
+
+def float_graph_case(seed: int, index: int, folder: Path) -> Outcome:
+    """One graph on this processor."""
+    draw = Draw("float_graphs", seed, index)
+    builder = random_float_graph(draw, index)
+    if builder is None:
+        return Outcome("unchecked", "nothing was drawn")
+    model = builder.model(outputs_of(builder))
+    return compiled_outcome(builder, model, "llvm")
+
+
+def random_float_graph(draw: Draw, index: int) -> Builder | None:
+    """A graph that begins with operator `index` of all, in turn; None where no drawing of it was valid."""
+    operators = float_operators()
+    first = operators[index % len(operators)]
+    for _ in range(4):
+        builder = Builder(draw, random_opset(draw, since(first)))
+        if any(drawn(builder, first) for _ in range(ATTEMPTS // 4)):
+            grow(builder, operators, draw.of(LENGTHS))
+            return builder
+    return None
+
+
+def random_opset(draw: Draw, oldest: int = OLDEST_OPSET) -> int:
+    """From the oldest to the newest, those of today's exporters oftener."""
+    newest = onnx.defs.onnx_opset_version()
+    usual = [opset for opset in (13, 17, 18, 20, 21, 22, 23) if opset >= oldest]
+    if usual and draw.chance(0.5):
+        return draw.of(usual)
+    return oldest + draw.below(newest - oldest + 1)
+
+
+@cache
+def since(operator: Operator) -> int:
+    """The first opset, from the oldest supported one, that has an operator."""
+    if operator.domain:
+        return OLDEST_OPSET
+    versions = [
+        s.since_version
+        for s in onnx.defs.get_all_schemas_with_history()
+        if s.name == operator.name and not s.domain
+    ]
+    return max(OLDEST_OPSET, min(versions))
+
+
+def grow(builder: Builder, operators: Sequence[Operator], length: int) -> None:
+    """Draws nodes until the graph has so many."""
+    for _ in range(4 * length):
+        if len(builder.nodes) >= length:
+            return
+        drawn(builder, builder.draw.of(operators))
+
+
+def drawn(builder: Builder, operator: Operator) -> bool:
+    """Whether a drawing of an operator made valid nodes."""
+    return builder.drawn(lambda: drawing_of(operator)(builder, operator))
+
+
+def outputs_of(builder: Builder) -> list[str]:
+    """What no node reads, and some of what nodes read, too."""
+    made = [value.name for value in builder.made()]
+    left = [name for name in made if name not in builder.reads]
+    return [name for name in made if name in left or builder.draw.chance(0.15)] or made[-1:]

@@ -1,0 +1,312 @@
+"""Graphs under construction, node after node: each tensor has a value and a spread of right values around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import defs, helper, numpy_helper
+
+from ..drawing import Draw
+from .oracle import IR_VERSION, Engine, NoValueError, element_type, node_run
+from .spread import Spread, UnstableError, spread_of
+from .tables import Operator
+from .values import SHAPES, fresh_array
+
+MOST_ELEMENTS = 2048
+"""Of a tensor."""
+Fit = Callable[[np.ndarray], bool]
+Given = str | np.ndarray | Sequence[str] | None
+"""An input of a node: a tensor's name, a parameter's value, several names, or left out."""
+
+
+class UnfitError(Exception):
+    """A drawing that makes no valid node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """A tensor. Another right value of it may be `spread` away, element by element. `held`: it is only for whoever
+    names it."""
+
+    name: str
+    array: np.ndarray
+    spread: Spread
+    constant: bool
+    engine: Engine | None = None
+    held: bool = False
+
+
+class Builder:
+    """A graph that is valid after each node."""
+
+    def __init__(self, draw: Draw, opset: int) -> None:
+        self.draw = draw
+        self.opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        self.opset = opset
+        self.nodes: list[onnx.NodeProto] = []
+        self.values: dict[str, Value] = {}
+        self.inputs: list[str] = []
+        self.reads: set[str] = set()
+
+    # --- tensors
+
+    def tensor(
+        self,
+        dtypes: Sequence[str] = ("float32",),
+        *,
+        shape: Sequence[int] | None = None,
+        ranks: Sequence[int] = (0, 1, 2, 3, 4),
+        fit: Fit = lambda array: True,
+        constant: float = 0.2,
+        old: float = 0.65,
+    ) -> str:
+        """The name of a tensor of one of the types and ranks: one that is there with probability `old`, or a new one,
+        which is a constant with probability `constant`. `shape` is its whole shape. Raises UnfitError where no value
+        fits."""
+        if self.draw.chance(old):
+            names = [
+                value.name
+                for value in self.values.values()
+                if not value.held
+                and not value.constant
+                and value.array.dtype.name in dtypes
+                and (value.array.ndim in ranks if shape is None else value.array.shape == tuple(shape))
+                and fit(value.array)
+            ]
+            if names:
+                # The last ones oftener, so that graphs get deep.
+                return names[-1] if self.draw.chance(0.4) else self.draw.of(names)
+        dtype = self.draw.of(dtypes)
+        for _ in range(8):
+            array = fresh_array(
+                self.draw, dtype, self.draw.of(SHAPES[self.draw.of(ranks)]) if shape is None else shape
+            )
+            if fit(array):
+                return self.new(array, constant=self.draw.chance(constant))
+        raise UnfitError("no new value fits")
+
+    def new(self, array: np.ndarray | np.generic, *, constant: bool, held: bool = False) -> str:
+        """A new constant or input of the model of this value."""
+        array = np.asarray(array)
+        if array.size > MOST_ELEMENTS:
+            raise UnfitError(f"{array.size} elements")
+        name = f"{'c' if constant else 'x'}{len(self.values)}"
+        if not constant:
+            self.inputs.append(name)
+        self.values[name] = Value(
+            name=name, array=array, spread=Spread.none(array), constant=constant, held=held or constant
+        )
+        return name
+
+    def parameter(self, array: np.ndarray | np.generic, *, run_time: float = 0.03) -> str:
+        """A tensor that says what to compute, a constant mostly."""
+        return self.new(array, constant=not self.draw.chance(run_time), held=True)
+
+    def array(self, name: str) -> np.ndarray:
+        """The value of a tensor."""
+        return self.values[name].array
+
+    # --- nodes
+
+    def schema(self, name: str) -> defs.OpSchema:
+        """The schema of one of ONNX's own operators. Raises UnfitError where the opset does not have it."""
+        try:
+            schema = defs.get_schema(name, self.opset, "")
+        except defs.SchemaError:
+            raise UnfitError(f"opset {self.opset} has no {name}") from None
+        if schema.deprecated:
+            raise UnfitError(f"{name} is deprecated")
+        return schema
+
+    def types(self, name: str, formal: int | str) -> list[str]:
+        """The types that an input of an operator may have, as numpy calls them."""
+        for index, entry in enumerate(self.schema(name).inputs):
+            if formal in (index, entry.name):
+                return type_names(entry.types)
+        raise UnfitError(f"{name} has no input {formal}")
+
+    def apply(
+        self, operator: Operator, formals: Mapping[str, Given], *, outputs: int = 1, **attributes: Any
+    ) -> list[str]:
+        """A node of one of ONNX's own operators. `formals` are its inputs by the names of the newest schema; those that
+        the opset has as attributes become attributes, with the same names. Returns the names of its outputs.
+
+        Raises UnfitError.
+        """
+        schema = self.schema(operator.name)
+        names: list[str] = []
+        left = dict(formals)
+        for formal in schema.inputs:
+            given = left.pop(formal.name, None)
+            if given is None:
+                if formal.option == defs.OpSchema.FormalParameterOption.Single:
+                    raise UnfitError(f"opset {self.opset} wants {formal.name}")
+                names.append("")
+            elif isinstance(given, str):
+                names.append(given)
+            elif isinstance(given, np.ndarray):
+                names.append(self.parameter(given))
+            else:
+                names.extend(given)
+        for name, given in left.items():
+            if given is None:
+                continue
+            if name not in schema.attributes or not isinstance(given, np.ndarray):
+                raise UnfitError(f"opset {self.opset} has no {name}")
+            attributes[name] = given.tolist()
+        return self.node(operator, names, outputs=outputs, **attributes)
+
+    def node(
+        self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
+    ) -> list[str]:
+        """A node on tensors by their places; attributes that are None are left out. Raises UnfitError."""
+        given = list(inputs)
+        while given and not given[-1]:
+            given.pop()
+        if not operator.domain:
+            # ONNX Runtime has some operators in opsets before their own.
+            self.schema(operator.name)
+        if any(isinstance(value, list) and not value for value in attributes.values()):
+            raise UnfitError("an attribute of no elements has no type")
+        number = len(self.nodes)
+        names = [f"t{number}_{i}" for i in range(outputs)]
+        node = helper.make_node(
+            operator.name,
+            given,
+            names,
+            f"n{number}_{operator.name}",
+            domain=operator.domain,
+            **{name: value for name, value in attributes.items() if value is not None},
+        )
+        return self.add(node)
+
+    def add(self, node: onnx.NodeProto) -> list[str]:
+        """The node itself. Raises UnfitError."""
+        read = [name for name in dict.fromkeys((*node.input, *outer_names(node))) if name]
+        if any(name not in self.values for name in read):
+            raise UnfitError("reads what is not there")
+        feeds = {name: self.values[name] for name in read}
+        constant = all(value.constant for value in feeds.values())
+        if constant and feeds and not self.draw.chance(0.1):
+            raise UnfitError("has constants alone")
+        arrays = {name: value.array for name, value in feeds.items()}
+        try:
+            run = node_run(node, self.opsets, arrays)
+            results = run(arrays)
+        except NoValueError as error:
+            raise UnfitError(str(error)) from None
+        outputs = [name for name in node.output if name]
+        if len(results) != len(outputs) or any(array.size > MOST_ELEMENTS for array in results):
+            raise UnfitError("makes too much")
+        empty = not all(array.size for array in results)
+        if empty and not self.draw.chance(0.05):
+            raise UnfitError("makes nothing")
+        finite = all(np.isfinite(a.astype(np.float64)).all() for a in results if is_float(a.dtype))
+        if not finite and not self.draw.chance(0.15):
+            raise UnfitError("makes what is not finite")
+        try:
+            spreads = spread_of(
+                run, node, {name: (value.array, value.spread) for name, value in feeds.items()}, results
+            )
+        except UnstableError as error:
+            raise UnfitError(str(error)) from None
+        for name, array, spread in zip(outputs, results, spreads, strict=True):
+            self.values[name] = Value(
+                name=name, array=array, spread=spread, constant=constant, engine=run.engine, held=empty
+            )
+        self.reads.update(read)
+        self.nodes.append(node)
+        return outputs
+
+    def drawn(self, attempt: Callable[[], object]) -> bool:
+        """Whether a drawing made valid nodes; of one that did not nothing is left."""
+        nodes, values, inputs, reads = len(self.nodes), dict(self.values), len(self.inputs), set(self.reads)
+        try:
+            attempt()
+        except UnfitError:
+            del self.nodes[nodes:], self.inputs[inputs:]
+            self.values, self.reads = values, reads
+            return False
+        return True
+
+    # --- the model
+
+    def model(self, outputs: Sequence[str]) -> onnx.ModelProto:
+        """The model with these outputs, and without what no node reads."""
+        constants = [
+            v for v in self.values.values() if v.name in self.reads and v.constant and self._is_leaf(v.name)
+        ]
+        inputs = [self.values[name] for name in self.inputs if name in self.reads]
+        graph = helper.make_graph(
+            self.nodes,
+            "drawn",
+            [_info(value) for value in inputs],
+            [_info(self.values[name]) for name in outputs],
+            [numpy_helper.from_array(value.array, value.name) for value in constants],
+        )
+        return helper.make_model(graph, opset_imports=self.opsets, ir_version=IR_VERSION)
+
+    def feeds(self) -> dict[str, np.ndarray]:
+        """The arrays of the model's inputs."""
+        return {name: self.array(name) for name in self.inputs if name in self.reads}
+
+    def made(self) -> list[Value]:
+        """What nodes make and no constants decide, in their order."""
+        names = [name for node in self.nodes for name in node.output if name]
+        return [self.values[name] for name in names]
+
+    def _is_leaf(self, name: str) -> bool:
+        return name.startswith("c")
+
+
+def _info(value: Value) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(value.name, element_type(value.array.dtype), value.array.shape)
+
+
+def outer_names(node: onnx.NodeProto) -> list[str]:
+    """The tensors around a node that the bodies in it read."""
+    found: list[str] = []
+    for entry in node.attribute:
+        for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
+            own = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
+            for inner in body.node:
+                found.extend(name for name in (*inner.input, *outer_names(inner)) if name and name not in own)
+                own.update(inner.output)
+            found.extend(info.name for info in body.output if info.name not in own)
+    return found
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is one of floats, those of ml_dtypes included."""
+    if dtype.kind == "f":
+        return True
+    try:
+        ml_dtypes.finfo(dtype)
+    except ValueError:
+        return False
+    return True
+
+
+def type_names(types: Sequence[str] | set[str]) -> list[str]:
+    """The tensor types of a schema as numpy calls them, sorted; without texts and complex numbers."""
+    found = set()
+    for entry in types:
+        inner = entry.removeprefix("tensor(").removesuffix(")")
+        if entry.startswith("tensor(") and inner in NUMPY_NAMES:
+            found.add(NUMPY_NAMES[inner])
+    return sorted(found)
+
+
+NUMPY_NAMES: Mapping[str, str] = {
+    "float": "float32", "double": "float64", "float16": "float16", "bfloat16": "bfloat16", "bool": "bool",
+    **{name: name for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")},
+    **{name: name for name in ("int4", "uint4", "int2", "uint2")},
+    "float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2",
+    "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2fnuz": "float8_e5m2fnuz",
+}  # fmt: skip
+"""ONNX's names of types and numpy's."""

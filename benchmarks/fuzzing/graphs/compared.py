@@ -1,0 +1,85 @@
+"""What a compiled graph came to, against the values of its nodes."""
+
+from __future__ import annotations
+
+import traceback
+
+import numpy as np
+import onnx
+
+import vdla
+from vdla.compiler.graph.errors import NodeError, NodesError
+from vdla.util.errors import UserError
+
+from ..outcome import Outcome
+from .builder import Builder, outer_names
+from .oracle import NoValueError, node_run
+from .spread import distance
+
+
+def compiled_outcome(builder: Builder, model: onnx.ModelProto, target: str, **options: object) -> Outcome:
+    """A graph's `model` compiled for a target, and its outputs held against the graph's values."""
+    operators = tuple(dict.fromkeys(operator_text(node) for node in builder.nodes))
+    try:
+        network = vdla.compile(model.SerializeToString(), target=target, cache=False, **options)  # pyright: ignore
+        got = network.run(builder.feeds())
+    except UserError as error:
+        return refused(error, operators)
+    except MemoryError:
+        return Outcome("memory", traced(), operators)
+    except Exception:
+        return Outcome("traceback", traced(), operators)
+    for info in model.graph.output:
+        value = builder.values[info.name]
+        problem = distance(np.asarray(got[info.name]), value.array, value.spread)
+        if problem is not None:
+            if (node := disputed(builder)) is not None:
+                return Outcome("unchecked", f"the oracles disagree on {node}", operators)
+            return Outcome("wrong", f"output '{info.name}' ({value.array.dtype}): {problem}", operators)
+    return Outcome("right", "", operators)
+
+
+def operator_text(node: onnx.NodeProto) -> str:
+    """An operator as counts have it."""
+    return f"{node.domain}:{node.op_type}" if node.domain else node.op_type
+
+
+def refused(error: UserError, operators: tuple[str, ...]) -> Outcome:
+    """A refusal, and the operators whose nodes it names."""
+    text = str(error)
+    lines = text.splitlines()
+    if not all(line.isprintable() for line in lines) or (
+        len(lines) > 1 and not isinstance(error, NodesError)
+    ):
+        return Outcome("wrong", f"refused in {len(lines)} lines: {text[:300]!r}", operators)
+    parts = error.parts if isinstance(error, NodesError) else (error,)
+    names = {part.op_type for part in parts if isinstance(part, NodeError)}
+    # Of a node that a step stands for, the step's own operator is not in the graph.
+    blamed = tuple(name for name in operators if name.rpartition(":")[2] in names)
+    return Outcome("refused", text, operators, blamed)
+
+
+def disputed(builder: Builder) -> str | None:
+    """The first node on which ONNX's reference implementation differs from ONNX Runtime, if there is one."""
+    for node in builder.nodes:
+        outputs = [name for name in node.output if name]
+        if builder.values[outputs[0]].engine != "onnxruntime":
+            continue
+        read = [name for name in dict.fromkeys((*node.input, *outer_names(node))) if name]
+        feeds = {name: builder.array(name) for name in read}
+        try:
+            results = node_run(node, builder.opsets, feeds, "reference")(feeds)
+        except NoValueError:
+            continue
+        for name, other in zip(outputs, results, strict=True):
+            value = builder.values[name]
+            if distance(other, value.array, value.spread) is not None:
+                return f"{node.name}"
+    return None
+
+
+def traced() -> str:
+    """The exception that is being handled, and where it was raised."""
+    lines = traceback.format_exc().strip().splitlines()
+    places = [line.strip() for line in lines if line.strip().startswith("File ")]
+    return f"{lines[-1]} at {places[-1]}"

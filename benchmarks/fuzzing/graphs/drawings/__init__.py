@@ -1,0 +1,1 @@
+"""How nodes of each operator are drawn."""

@@ -1,0 +1,89 @@
+"""The drawing of each operator: what is not in the table is drawn by its schema alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from ..builder import Builder
+from ..tables import Operator
+from . import control, moves, pointwise, products, quantized, recurrent, reductions, windows
+
+Drawing = Callable[[Builder, Operator], None]
+"""Adds one node of an operator, and what it needs. Raises UnfitError where that is not valid."""
+
+DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
+    {
+        **dict.fromkeys(("CumSum", "CumProd"), pointwise.with_operands("axis")),
+        **dict.fromkeys(("Cast", "CastLike", "BitCast"), pointwise.cast),
+        "Clip": pointwise.clip,
+        "Dropout": pointwise.dropout,
+        "Pow": pointwise.power,
+        **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), reductions.reduction),
+        **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"), reductions.reduction),
+        **dict.fromkeys(("ReduceSum", "ReduceSumSquare"), reductions.reduction),
+        "TopK": reductions.top_k,
+        "OneHot": reductions.one_hot,
+        "BatchNormalization": reductions.batch_normalization,
+        **dict.fromkeys(("LayerNormalization", "RMSNormalization"), reductions.layer_normalization),
+        "InstanceNormalization": reductions.instance_normalization,
+        "GroupNormalization": reductions.group_normalization,
+        "MeanVarianceNormalization": reductions.mean_variance,
+        "LRN": reductions.local_response,
+        **dict.fromkeys(("Conv", "ConvTranspose"), windows.convolution),
+        "ConvInteger": windows.integer_convolution,
+        **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), windows.pool),
+        **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), windows.global_pool),
+        "MaxUnpool": windows.max_unpool,
+        "Col2Im": windows.column_to_image,
+        "Resize": windows.resize,
+        "GridSample": windows.grid_sample,
+        "MatMul": products.matmul,
+        "Gemm": products.gemm,
+        "MatMulInteger": products.integer_product,
+        "Einsum": products.einsum,
+        "DFT": products.fourier,
+        "STFT": products.short_fourier,
+        **dict.fromkeys(("DynamicQuantizeMatMul", "MatMulIntegerToFloat"), products.dynamic_product),
+        "MatMulNBits": products.narrow_product,
+        "MelWeightMatrix": products.mel_weights,
+        "Reshape": moves.reshape,
+        **dict.fromkeys(("Squeeze", "Unsqueeze"), moves.squeeze),
+        "Transpose": moves.transpose,
+        "Concat": moves.concat,
+        "Split": moves.split,
+        "Slice": moves.cut,
+        **dict.fromkeys(("Gather", "GatherElements", "GatherND"), moves.gather),
+        **dict.fromkeys(("ScatterElements", "ScatterND"), moves.scatter),
+        "Expand": moves.expand,
+        "Tile": moves.tile,
+        "Pad": moves.pad,
+        **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), moves.blocks),
+        "Trilu": moves.trilu,
+        "ReverseSequence": moves.reverse_sequence,
+        **dict.fromkeys(("Shape", "Size"), moves.shape),
+        "EyeLike": moves.eye,
+        **dict.fromkeys(("Range", "ConstantOfShape"), moves.counted),
+        **dict.fromkeys(("LSTM", "GRU", "RNN", "DynamicQuantizeLSTM"), recurrent.recurrent),
+        "If": control.branches,
+        "Loop": control.loop,
+        "Scan": control.scan,
+        "QuantizeLinear": quantized.quantize,
+        "DequantizeLinear": quantized.dequantize,
+        "QLinearConv": quantized.qlinear_convolution,
+        **dict.fromkeys(("QLinearMatMul", "QGemm"), quantized.qlinear_product),
+        **dict.fromkeys(("QLinearAdd", "QLinearMul"), quantized.qlinear_pair),
+        **dict.fromkeys(("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), quantized.qlinear_single),
+        **dict.fromkeys(("QLinearAveragePool", "QLinearGlobalAveragePool"), quantized.qlinear_single),
+        "QLinearReduceMean": quantized.qlinear_single,
+        "QLinearConcat": quantized.qlinear_concat,
+        "QLinearWhere": quantized.qlinear_where,
+        "NhwcMaxPool": quantized.channels_last_pool,
+    }
+)  # fmt: skip
+"""Drawings by the names of operators, of whatever domain."""
+
+
+def drawing_of(operator: Operator) -> Drawing:
+    """The drawing of an operator."""
+    return DRAWINGS.get(operator.name, pointwise.pointwise)

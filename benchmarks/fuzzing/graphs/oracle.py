@@ -1,0 +1,112 @@
+"""The values of one node: ONNX Runtime's, or those of ONNX's reference implementation where ONNX Runtime has none."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from vdla.compiler.graph.onnx_constants import reference_is_mistaken
+from vdla.compiler.graph.onnx_context import read_node
+
+IR_VERSION = 10
+"""That of all models here: the first that has integers of 4 bits."""
+Engine = Literal["onnxruntime", "reference"]
+
+
+class NoValueError(Exception):
+    """A node that an engine refuses."""
+
+
+@dataclass(slots=True)
+class NodeRun:
+    """One node, which runs on arrays by the names of tensors; `engine` is what the values are from."""
+
+    node: onnx.NodeProto
+    opsets: Sequence[onnx.OperatorSetIdProto]
+    engine: Engine
+    _run: Callable[[Mapping[str, np.ndarray]], Any] = field(repr=False)
+
+    def __call__(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The node's outputs, without those that have no name. Raises NoValueError."""
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                return [np.asarray(array) for array in self._run(feeds)]
+            except Exception as error:
+                raise NoValueError(str(error)) from None
+
+
+def node_run(
+    node: onnx.NodeProto,
+    opsets: Sequence[onnx.OperatorSetIdProto],
+    feeds: Mapping[str, np.ndarray],
+    engine: Engine | None = None,
+) -> NodeRun:
+    """How a node is run on arrays of the types and shapes of `feeds`: by `engine`, else by ONNX Runtime if it can.
+
+    Raises NoValueError where no engine takes the node.
+    """
+    model = node_model(node, opsets, feeds)
+    makers: dict[Engine, Callable[[onnx.ModelProto], Callable[[Mapping[str, np.ndarray]], Any]]] = {
+        "onnxruntime": _by_onnxruntime,
+        "reference": _by_reference,
+    }
+    reasons: list[str] = []
+    opset = max(entry.version for entry in opsets if not entry.domain)
+    for name in makers if engine is None else (engine,):
+        if name == "reference" and reference_is_mistaken(read_node(node, 0), opset):
+            continue
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                run = NodeRun(node, opsets, name, makers[name](model))
+                run(feeds)
+            except Exception as error:
+                reasons.append(f"{name}: {str(error).strip().partition(chr(10))[0]}")
+                continue
+            return run
+    raise NoValueError("; ".join(reasons))
+
+
+def node_model(
+    node: onnx.NodeProto, opsets: Sequence[onnx.OperatorSetIdProto], feeds: Mapping[str, np.ndarray]
+) -> onnx.ModelProto:
+    """A model of one node, whose inputs are the arrays that it and the bodies in it read."""
+    inputs = [
+        helper.make_tensor_value_info(name, element_type(array.dtype), array.shape)
+        for name, array in feeds.items()
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = helper.make_graph([node], "node", inputs, outputs)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+def element_type(dtype: np.dtype[Any]) -> int:
+    """ONNX's number of a type."""
+    return helper.np_dtype_to_tensor_dtype(dtype)
+
+
+def _by_onnxruntime(model: onnx.ModelProto) -> Callable[[Mapping[str, np.ndarray]], Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return lambda feeds: session.run(None, dict(feeds))
+
+
+def _by_reference(model: onnx.ModelProto) -> Callable[[Mapping[str, np.ndarray]], Any]:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(model)
+    return lambda feeds: evaluator.run(None, dict(feeds))

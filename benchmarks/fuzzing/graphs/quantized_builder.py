@@ -1,0 +1,167 @@
+"""Graphs whose tensors are quantized where they arise: a pair of QuantizeLinear and DequantizeLinear behind each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..drawing import Draw
+from .builder import Builder, Fit, UnfitError
+from .tables import Operator
+from .values import SHAPES
+
+PAIRED = 0.92
+"""Share of results that are quantized; the others are islands of floats."""
+QUANTIZE, DEQUANTIZE = Operator("", "QuantizeLinear"), Operator("", "DequantizeLinear")
+
+
+class QuantizedBuilder(Builder):
+    """A graph of float operators on dequantized tensors, as static quantizers write it.
+
+    `kind` is the type of activations. `scales` has the scale of each dequantized tensor, by its name.
+    """
+
+    def __init__(self, draw: Draw, opset: int) -> None:
+        super().__init__(draw, opset)
+        self.kind = draw.of(("uint8", "int8"))
+        self.scales: dict[str, str] = {}
+
+    def tensor(
+        self,
+        dtypes: Sequence[str] = ("float32",),
+        *,
+        shape: Sequence[int] | None = None,
+        ranks: Sequence[int] = (0, 1, 2, 3, 4),
+        fit: Fit = lambda array: True,
+        constant: float = 0.2,
+        old: float = 0.65,
+    ) -> str:
+        """A dequantized tensor where one of float32 is asked for: a result, an input or a constant."""
+        if "float32" not in dtypes:
+            return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)
+        dtypes = ("float32",)
+        if any(v.array.dtype == np.float32 and not v.held for v in self.values.values()) and self.draw.chance(
+            old + 0.2
+        ):
+            try:
+                return self._old(dtypes, shape, ranks, fit)
+            except UnfitError:
+                pass
+        known = [1, 2, 3, 4] if shape is None else []
+        usable = [rank for rank in ranks if rank in known] or [4]
+        size = self.draw.of(SHAPES[self.draw.of(usable)]) if shape is None else tuple(shape)
+        for _ in range(8):
+            name = self.weight(size) if self.draw.chance(constant) else self.input_pair(size)
+            if fit(self.array(name)):
+                return name
+        raise UnfitError("no new value fits")
+
+    def _old(self, dtypes: Sequence[str], shape: Sequence[int] | None, ranks: Sequence[int], fit: Fit) -> str:
+        names = [
+            v.name
+            for v in self.values.values()
+            if not v.held
+            and not v.constant
+            and v.array.dtype.name in dtypes
+            and (v.array.ndim in ranks if shape is None else v.array.shape == tuple(shape))
+            and fit(v.array)
+        ]
+        if not names:
+            raise UnfitError("nothing fits")
+        return names[-1] if self.draw.chance(0.5) else self.draw.of(names)
+
+    def input_pair(self, shape: Sequence[int]) -> str:
+        """A new float input of the model behind a pair, or a new integer input that is dequantized."""
+        if self.draw.chance(0.15):
+            limits = np.iinfo(self.kind)
+            integers = self.draw.rng.integers(limits.min, limits.max + 1, tuple(shape)).astype(self.kind)
+            scale, zero = self._grid(1.0)
+            name = self.new(integers, constant=False, held=True)
+            (made,) = super().node(DEQUANTIZE, [name, scale, zero])
+            self.scales[made] = scale
+            return made
+        name = self.new(self.draw.rng.normal(size=tuple(shape)).astype(np.float32), constant=False, held=True)
+        return self.pair(name)
+
+    def pair(self, name: str) -> str:
+        """QuantizeLinear and DequantizeLinear of a tensor."""
+        largest = float(np.abs(self.array(name)).max(initial=0)) or 1.0
+        scale, zero = self._grid(largest)
+        (integers,) = super().node(QUANTIZE, [name, scale, zero])
+        (made,) = super().node(DEQUANTIZE, [integers, scale, zero])
+        self.values[integers] = replace(self.values[integers], held=True)
+        self.scales[made] = scale
+        return made
+
+    def weight(self, shape: Sequence[int], *, channel: int | None = None, spread: float = 1.0) -> str:
+        """Constant int8 weights behind DequantizeLinear, with a scale for each of an axis or for all."""
+        many = () if channel is None or self.opset < 13 else (shape[channel],)
+        scales = self.draw.rng.uniform(0.005, 0.01, many).astype(np.float32) * np.float32(spread)
+        kind = "int8" if self.kind == "int8" or self.draw.chance(0.85) else "uint8"
+        limits = np.iinfo(kind)
+        integers = self.draw.rng.integers(max(limits.min, -127), limits.max + 1, tuple(shape)).astype(kind)
+        zeros = np.zeros(many, kind) if kind == "int8" else np.full(many, 128, kind)
+        names = [self.new(array, constant=True) for array in (integers, scales, zeros)]
+        self.scales[names[0]] = names[1]
+        attributes = {"axis": channel} if many else {}
+        return self.constants_alone(DEQUANTIZE, names, scale=names[1], **attributes)
+
+    def bias(self, data: str, weights: str, count: int) -> str:
+        """Constant int32 biases in steps of the product of two scales."""
+        first, second = self.scales.get(data), self.scales.get(weights)
+        if first is None or second is None:
+            return self.new(self.draw.rng.normal(size=count).astype(np.float32), constant=True)
+        scales = self.array(first) * self.array(second)
+        integers = self.draw.rng.integers(-400, 400, count).astype(np.int32)
+        many = scales.ndim and scales.size > 1
+        names = [self.new(integers, constant=True), self.new(np.asarray(scales, np.float32), constant=True)]
+        return self.constants_alone(DEQUANTIZE, names, scale=names[1], **({"axis": 0} if many else {}))
+
+    def constants_alone(
+        self, operator: Operator, names: Sequence[str], *, scale: str, **attributes: Any
+    ) -> str:
+        """A node of constants, which a graph has as its weights."""
+        for _ in range(200):
+            try:
+                (made,) = super().node(operator, names, **attributes)
+            except UnfitError as error:
+                if "constants alone" not in str(error):
+                    raise
+                continue
+            self.scales[made] = scale
+            self.values[made] = replace(self.values[made], held=True)
+            return made
+        raise UnfitError("of constants alone")
+
+    def _grid(self, largest: float) -> tuple[str, str]:
+        limits = np.iinfo(self.kind)
+        middle = 128 if self.kind == "uint8" else 0
+        zero = (
+            middle if self.draw.chance(0.5) else self.draw.below(120) + (60 if self.kind == "uint8" else -60)
+        )
+        scale = largest / 110 * self.draw.rng.uniform(0.7, 1.4)
+        if self.kind == "int8" and self.draw.chance(0.5):
+            zero = 0
+        assert limits.min <= zero <= limits.max
+        return (
+            self.new(np.asarray(scale, np.float32), constant=True),
+            self.new(np.asarray(zero, self.kind), constant=True),
+        )
+
+    def node(
+        self, operator: Operator, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any
+    ) -> list[str]:
+        """A node, and a pair behind each float result that is to have one."""
+        names = super().node(operator, inputs, outputs=outputs, **attributes)
+        if operator in (QUANTIZE, DEQUANTIZE):
+            return names
+        for name in names:
+            array = self.values[name].array
+            usable = array.dtype == np.float32 and bool(array.size) and bool(np.isfinite(array).all())
+            if usable and self.draw.chance(PAIRED):
+                self.pair(name)
+                self.values[name] = replace(self.values[name], held=True)
+        return names

@@ -1,0 +1,204 @@
+"""How far a right value of a tensor may be from the oracle's, element by element.
+
+A result that is rounded otherwise, or sums that are added up in another order, may move every element behind it. How
+far is found by running the node on inputs that are moved as much, in random directions. Elements that only move, and
+what integers give, have no spread. A node whose result jumps with its inputs is unstable, and no graph gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+
+from .oracle import NodeRun, NoValueError
+
+TRIES = 4
+"""Runs on moved inputs."""
+UNITS: Mapping[str, float] = {
+    "float64": 2.0**-22,
+    "float32": 2.0**-22,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+}
+"""Relative size of a rounding of the types: of float32 four, as functions such as exp are not exact to the last bit."""
+MOST: Mapping[str, float] = {"float64": 2e-3, "float32": 2e-3, "float16": 0.06, "bfloat16": 0.3}
+"""Largest spread, over the largest element, that still tells something."""
+_JUMP = 1e-2
+"""Change of a result, over its largest element, that a few roundings of the inputs do not make unless it jumps."""
+
+
+class UnstableError(Exception):
+    """A result that says nothing: another right one may be anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Absolute distances, float64, of the shape of the tensor."""
+
+    array: np.ndarray
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any."""
+        return bool(self.array.any())
+
+    @staticmethod
+    def none(of: np.ndarray) -> Spread:
+        """None at all."""
+        return Spread(np.zeros(of.shape))
+
+
+def is_real(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is one of floats that operators compute in."""
+    return dtype.name in UNITS
+
+
+def spread_of(
+    run: NodeRun,
+    node: onnx.NodeProto,
+    feeds: Mapping[str, tuple[np.ndarray, Spread]],
+    results: Sequence[np.ndarray],
+) -> list[Spread]:
+    """The spreads of a node's `results` from its inputs and theirs. Raises UnstableError."""
+    rng = np.random.default_rng(len(feeds) + 7 * len(node.output))
+    moved = all(_moved(array, [given for given, _ in feeds.values()]) for array in results)
+    spread = any(s.any for _, s in feeds.values())
+    changes = [np.zeros(array.shape) for array in results]
+    if spread:
+        _widen(changes, run, feeds, results, 0.0, rng)
+    if not moved and any(is_real(array.dtype) for array in results):
+        rounding = [np.zeros(array.shape) for array in results]
+        _widen(rounding, run, feeds, results, 1.0, rng)
+        for index, array in enumerate(results):
+            largest = _largest(array)
+            if (
+                is_real(array.dtype)
+                and rounding[index].max(initial=0)
+                <= _JUMP * largest * (UNITS[array.dtype.name] / UNITS["float32"]) ** 0.5
+            ):
+                changes[index] = np.maximum(changes[index], rounding[index])
+    spreads: list[Spread] = []
+    for array, change in zip(results, changes, strict=True):
+        name = array.dtype.name
+        if is_real(array.dtype):
+            if node.op_type in ROUNDED_INSIDE:
+                change = np.maximum(change, ROUNDED_INSIDE[node.op_type] * _largest(array))
+            if not moved:
+                with np.errstate(all="ignore"):
+                    size = np.nan_to_num(np.abs(array.astype(np.float64)), nan=0.0, posinf=0.0)
+                change = 2 * change + UNITS[name] * (size + 0.25 * _largest(array))
+            if change.max(initial=0) > max(MOST[name], 4 * ROUNDED_INSIDE.get(node.op_type, 0.0)) * max(
+                _largest(array), 1e-30
+            ):
+                raise UnstableError("its result jumps")
+        elif node.op_type in FIXED_POINT:
+            change = np.maximum(change, 1.0)
+        elif change.any() and not (node.op_type in ROUNDED and change.max() <= 4):
+            raise UnstableError("its integers depend on roundings")
+        spreads.append(Spread(change))
+    return spreads
+
+
+ROUNDED_INSIDE: Mapping[str, float] = {"DynamicQuantizeLSTM": 0.01, "DynamicQuantizeMatMul": 0.01}
+"""Operators that round their inputs to 256 steps, and how far one such step of a few moves the largest result."""
+FIXED_POINT = frozenset(("QLinearSoftmax",))
+"""Operators that ONNX Runtime computes by tables of integers, one step beside their definition."""
+ROUNDED = frozenset(("QuantizeLinear", "QLinearConv", "DynamicQuantizeLinear"))
+"""Operators whose integers are roundings: one that is next to another is right, too."""
+
+
+def _widen(
+    changes: list[np.ndarray],
+    run: NodeRun,
+    feeds: Mapping[str, tuple[np.ndarray, Spread]],
+    results: Sequence[np.ndarray],
+    roundings: float,
+    rng: np.random.Generator,
+) -> None:
+    """Takes into `changes` how `results` change with inputs that are moved by their spreads and some roundings."""
+    for attempt in range(TRIES):
+        given = {
+            name: _pushed(array, spread, roundings, rng, attempt) for name, (array, spread) in feeds.items()
+        }
+        try:
+            others = run(given)
+        except NoValueError:
+            raise UnstableError("is not defined beside its inputs") from None
+        for index, (array, other) in enumerate(zip(results, others, strict=True)):
+            if other.shape != array.shape:
+                raise UnstableError("its shape depends on roundings")
+            with np.errstate(all="ignore"):
+                change = np.abs(other.astype(np.float64) - array.astype(np.float64))
+            same = (other == array) | ((other != other) & (array != array))
+            change = np.where(same, 0, change)
+            if not np.isfinite(change).all():
+                raise UnstableError("is not finite beside its inputs")
+            changes[index] = np.maximum(changes[index], change)
+
+
+def _pushed(
+    array: np.ndarray, spread: Spread, roundings: float, rng: np.random.Generator, attempt: int
+) -> np.ndarray:
+    if is_real(array.dtype):
+        size = np.nan_to_num(np.abs(array.astype(np.float64)), nan=0.0, posinf=0.0)
+        distance = np.maximum(spread.array, roundings * UNITS[array.dtype.name] * size)
+        signs = _signs(rng, array.shape, attempt)
+        with np.errstate(all="ignore"):
+            pushed = array.astype(np.float64) + signs * distance
+        return np.asarray(pushed).astype(array.dtype)
+    if not spread.any:
+        return array
+    limits = ml_dtypes.iinfo(array.dtype)
+    signs = _signs(rng, array.shape, attempt)
+    pushed = array.astype(np.float64) + signs * spread.array
+    return np.clip(pushed, int(limits.min), int(limits.max)).astype(array.dtype)
+
+
+def _signs(rng: np.random.Generator, shape: tuple[int, ...], attempt: int) -> np.ndarray | float:
+    """All up, all down, then each at random."""
+    return rng.choice((-1.0, 1.0), shape) if attempt > 1 else (1.0, -1.0)[attempt]
+
+
+def _moved(array: np.ndarray, given: Sequence[np.ndarray]) -> bool:
+    """Whether all elements are elements of the inputs, but for signs, or of what is not there."""
+    if not is_real(array.dtype):
+        return False
+    known = [np.abs(other.astype(np.float64)).reshape(-1) for other in given if other.dtype == array.dtype]
+    values = np.abs(array.astype(np.float64)).reshape(-1)
+    values = values[~np.isnan(values)]
+    return bool(np.isin(values, np.concatenate([*known, [0.0, np.inf]])).all())
+
+
+def _largest(array: np.ndarray) -> float:
+    with np.errstate(all="ignore"):
+        size = np.abs(array.astype(np.float64))
+    return float(size[np.isfinite(size)].max(initial=0.0))
+
+
+def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float = 0.0) -> str | None:
+    """How a result differs from what is wanted, if it does: in shape, type or more than its spread. Of 8-bit integers
+    `steps` are allowed everywhere."""
+    if got.shape != wanted.shape:
+        return f"has shape {got.shape}, not {wanted.shape}"
+    if got.dtype != wanted.dtype:
+        return f"is {got.dtype}, not {wanted.dtype}"
+    with np.errstate(all="ignore"):
+        ours, theirs = got.astype(np.float64), wanted.astype(np.float64)
+        allowed = 4 * spread.array
+        if is_real(wanted.dtype):
+            allowed = allowed + UNITS[wanted.dtype.name] * 0.25 * np.nan_to_num(np.abs(theirs), posinf=0.0)
+        else:
+            allowed = np.where(allowed > 0, np.maximum(spread.array, 1.0), 0.0) + steps
+        near = (np.abs(ours - theirs) <= allowed) | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    if near.all():
+        return None
+    at = tuple(np.argwhere(~near)[0].tolist()) if near.ndim else ()
+    return (
+        f"{int((~near).sum())} of {near.size} elements differ, the first at {at}: {got[at]}, not {wanted[at]} "
+        f"within {float(np.asarray(allowed)[at]) if np.ndim(allowed) else float(allowed):.3g}"
+    )

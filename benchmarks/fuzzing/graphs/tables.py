@@ -1,0 +1,67 @@
+"""The operators of the importers' table: all that a graph may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from vdla.compiler.graph import onnx_table
+from vdla.compiler.graph.operator_rows import CONTRIBUTED, Kind, Row
+
+
+class Operator(NamedTuple):
+    """An operator: its domain ("" for ONNX's own) and its name."""
+
+    domain: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.domain}:{self.name}" if self.domain else self.name
+
+
+QUANTIZED: tuple[Kind, ...] = ("quantized", "either", "integers")
+"""Kinds of rows of quantized networks."""
+FLOATING: tuple[Kind, ...] = ("float", "either", "plain", "steps", "contributed", "control")
+"""Kinds of rows of all other networks."""
+_THEIRS: tuple[Kind, ...] = ("integers", "contributed")
+"""Kinds of rows of ONNX Runtime's own operators, but for `_BOTH`."""
+_BOTH = ("QLinearConv", "QLinearMatMul")
+"""Operators on integers that are ONNX's own as well."""
+WITHOUT_ORACLE = frozenset(
+    (Operator(CONTRIBUTED, "QLinearMatMul"), Operator(CONTRIBUTED, "QLinearReduceMean"))
+)
+"""Operators that ONNX Runtime (1.32) has no kernel for on processors, nor ONNX a reference."""
+
+
+def float_operators() -> tuple[Operator, ...]:
+    """The operators of networks that are not quantized, sorted."""
+    return _with_oracle(_operators(FLOATING))
+
+
+def quantized_operators() -> tuple[Operator, ...]:
+    """The operators of quantized networks, sorted."""
+    return _with_oracle(_operators(QUANTIZED))
+
+
+def rows_of(operator: Operator) -> tuple[Row[Any, Any], ...]:
+    """Every row of an operator."""
+    return onnx_table.rows_of(operator.domain, operator.name, *QUANTIZED, *FLOATING)
+
+
+def _operators(kinds: tuple[Kind, ...]) -> list[Operator]:
+    theirs = set(onnx_table.operators(*_THEIRS))
+    names = set(onnx_table.operators(*kinds))
+    found = {Operator(CONTRIBUTED, name) for name in names & theirs}
+    found |= {Operator("", name) for name in names if name not in theirs or name in _BOTH}
+    return sorted(found)
+
+
+def _with_oracle(operators: Iterable[Operator]) -> tuple[Operator, ...]:
+    return tuple(operator for operator in operators if operator not in WITHOUT_ORACLE)
+
+
+OPERATORS: Mapping[str, Operator] = MappingProxyType(
+    {str(operator): operator for kinds in (FLOATING, QUANTIZED) for operator in _operators(kinds)}
+)
+"""All of them by their texts, `WITHOUT_ORACLE` included."""

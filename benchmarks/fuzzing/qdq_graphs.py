@@ -1,0 +1,116 @@
+"""Kind "qdq_graphs": random quantized graphs over every operator of the importers' tables of quantized networks.
+
+Each runs on the accelerator, on accelerator and processor, or on the processor alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+
+from vdla.isa.config import Config, load_config
+
+from .drawing import Draw
+from .float_graphs import outputs_of, random_opset, since
+from .graphs.builder import Builder
+from .graphs.compared import compiled_outcome
+from .graphs.drawings.quantized_layers import layer
+from .graphs.drawings.table import Drawing, drawing_of
+from .graphs.quantized_builder import QuantizedBuilder
+from .graphs.tables import Operator, float_operators, quantized_operators
+from .outcome import FAILURES, Outcome
+
+LENGTHS = (1, 1, 2, 2, 3, 4, 6)
+"""Operators of a graph, without those that quantize."""
+ATTEMPTS = 40
+OLDEST_OPSET = 10
+"""The first that has QuantizeLinear."""
+ISLANDS = 0.12
+"""Share of operators that are drawn from the tables of other networks."""
+
+
+def qdq_graph_case(seed: int, index: int, folder: Path) -> Outcome:
+    """One graph on each of its targets; the first failure counts, else the first that was right."""
+    draw = Draw("qdq_graphs", seed, index)
+    builder = random_qdq_graph(draw, index)
+    if builder is None:
+        return Outcome("unchecked", "nothing was drawn")
+    model = builder.model(outputs_of(builder))
+    found: list[Outcome] = []
+    for target, config in targets(draw):
+        options = {} if config is None else {"config": config}
+        outcome = compiled_outcome(builder, model, target, **options)
+        detail = (
+            outcome.detail if outcome.verdict in ("right", "unchecked") else f"{target}: {outcome.detail}"
+        )
+        found.append(Outcome(outcome.verdict, detail, outcome.operators, outcome.blamed))
+        if outcome.verdict in FAILURES:
+            return found[-1]
+    order = ("right", "unchecked", "refused")
+    return min(found, key=lambda outcome: order.index(outcome.verdict))
+
+
+def targets(draw: Draw) -> list[tuple[str, Config | None]]:
+    """The targets of a case: the accelerator of one of two small machines, mostly with the processor beside it, and the
+    processor."""
+    machine = load_config("tiny") if draw.chance(0.6) else small_machine()
+    chosen: list[tuple[str, Config | None]] = [("vdla", machine)]
+    chosen.append(("vdla,llvm", machine) if draw.chance(0.5) else ("llvm", None))
+    return chosen
+
+
+def small_machine() -> Config:
+    """Of another shape than `tiny`: twice as many outputs, a smaller buffer of inputs."""
+    return replace(load_config("tiny"), name="fuzz", block_in=4, block_out=8, inp_buffer_bytes=2048)
+
+
+def random_qdq_graph(draw: Draw, index: int) -> Builder | None:
+    """A graph that begins with operator `index` of all, in turn; None where no drawing of it was valid."""
+    operators = quantized_operators()
+    first = operators[index % len(operators)]
+    for _ in range(4):
+        builder = QuantizedBuilder(
+            draw, max(OLDEST_OPSET, random_opset(draw, max(OLDEST_OPSET, since(first))))
+        )
+        if any(_drawn(builder, first) for _ in range(ATTEMPTS // 4)):
+            _grow(builder, operators, draw.of(LENGTHS))
+            return builder
+    return None
+
+
+def _grow(builder: QuantizedBuilder, operators: Sequence[Operator], length: int) -> None:
+    others = float_operators()
+    weighted = [*operators, *[operator for operator in operators if operator.name in LAYERS] * 4]
+    done = 1
+    for _ in range(4 * length):
+        if done >= length:
+            return
+        done += _drawn(builder, builder.draw.of(others if builder.draw.chance(ISLANDS) else weighted))
+
+
+def _drawn(builder: QuantizedBuilder, operator: Operator) -> bool:
+    drawing = quantized_drawing(builder, operator)
+    return builder.drawn(lambda: drawing(builder, operator))
+
+
+LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators with weights."""
+
+
+def quantized_drawing(builder: Builder, operator: Operator) -> Drawing:
+    """The drawing of an operator in a quantized graph."""
+    if operator.name in LAYERS and builder.draw.chance(0.8):
+        return layer
+    return drawing_of(operator)
+
+
+def shown(seed: int, index: int) -> tuple[Builder, onnx.ModelProto, Outcome]:
+    """A case in parts, for whoever looks at it."""
+    draw = Draw("qdq_graphs", seed, index)
+    builder = random_qdq_graph(draw, index)
+    assert builder is not None
+    model = builder.model(outputs_of(builder))
+    return builder, model, qdq_graph_case(seed, index, Path())

@@ -1,0 +1,101 @@
+"""Random graphs: every operator of the importers' tables is drawn; what is wrong is told."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import vdla
+from vdla.benchmarks.fuzzing import attributes
+from vdla.benchmarks.fuzzing.attributes import attribute_case
+from vdla.benchmarks.fuzzing.drawing import Draw
+from vdla.benchmarks.fuzzing.float_graphs import outputs_of, random_float_graph, random_opset, since
+from vdla.benchmarks.fuzzing.graphs.builder import Builder, UnfitError
+from vdla.benchmarks.fuzzing.graphs.compared import compiled_outcome
+from vdla.benchmarks.fuzzing.graphs.drawings.table import DRAWINGS, drawing_of
+from vdla.benchmarks.fuzzing.graphs.quantized_builder import QuantizedBuilder
+from vdla.benchmarks.fuzzing.graphs.tables import OPERATORS, WITHOUT_ORACLE, Operator
+from vdla.benchmarks.fuzzing.qdq_graphs import random_qdq_graph
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_every_operator_of_the_tables_has_a_drawing(name: str) -> None:
+    operator = OPERATORS[name]
+    if operator in WITHOUT_ORACLE:
+        return
+    draw = Draw("graphs", 0, sorted(OPERATORS).index(name))
+    for _ in range(60):
+        builder = Builder(draw, random_opset(draw, since(operator)))
+        if builder.drawn(lambda builder=builder: drawing_of(operator)(builder, operator)):
+            assert any(
+                node.op_type == operator.name and node.domain == operator.domain for node in builder.nodes
+            )
+            onnx.checker.check_model(builder.model(outputs_of(builder)))
+            return
+    pytest.fail(f"{name} is a row of the importers and has no drawing: add one to drawings/table.py")
+
+
+def test_drawings_are_of_operators_of_the_tables() -> None:
+    assert {operator.name for operator in OPERATORS.values()} >= DRAWINGS.keys()
+
+
+def test_equal_numbers_give_equal_graphs() -> None:
+    for kind, random_graph in (("float_graphs", random_float_graph), ("qdq_graphs", random_qdq_graph)):
+        graphs = [random_graph(Draw(kind, 3, 5), 5) for _ in range(2)]
+        models = [graph.model(outputs_of(graph)) for graph in graphs if graph is not None]
+        assert len(models) == 2 and models[0] == models[1]
+
+
+def test_graphs_branch_and_share_tensors() -> None:
+    sizes, shared = [], 0
+    for index in range(40):
+        graph = random_float_graph(Draw("float_graphs", 5, index), index)
+        assert graph is not None
+        sizes.append(len(graph.nodes))
+        read = [name for node in graph.nodes for name in set(node.input) if name.startswith("t")]
+        shared += len(read) > len(set(read))
+    assert min(sizes) == 1 and max(sizes) >= 10 and shared >= 3, (sizes, shared)
+
+
+def test_values_that_are_wrong_are_told() -> None:
+    builder = Builder(Draw("graphs", 0, 0), 17)
+    x = builder.new(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), constant=False)
+    (y,) = builder.node(Operator("", "Sigmoid"), [x])
+    model = builder.model([y])
+    assert compiled_outcome(builder, model, "llvm").verdict == "right"
+    value = builder.values[y]
+    builder.values[y] = replace(value, array=value.array + np.float32(1e-5))
+    outcome = compiled_outcome(builder, model, "llvm")
+    assert outcome.verdict in ("wrong", "unchecked") and outcome.operators == ("Sigmoid",)
+
+
+def test_integers_that_depend_on_roundings_are_no_graphs() -> None:
+    builder = Builder(Draw("graphs", 0, 0), 17)
+    x = builder.new(np.float32([0.3, 1.5, 2.5, 7.0]), constant=False)
+    # log(exp(x)) is x but for roundings, so that 7.0 may be 6 as well.
+    (e,) = builder.node(Operator("", "Exp"), [x])
+    (same,) = builder.node(Operator("", "Log"), [e])
+    with pytest.raises(UnfitError, match="depend on roundings"):
+        builder.node(Operator("", "Cast"), [same], to=onnx.TensorProto.INT32)
+    builder.node(Operator("", "Cast"), [x], to=onnx.TensorProto.INT32)
+
+
+def test_quantized_results_may_be_a_step_away_where_they_are_close_to_a_half() -> None:
+    builder = QuantizedBuilder(Draw("graphs", 0, 1), 17)
+    x = builder.new(np.float32([0.25, 0.2]), constant=False)
+    (e,) = Builder.node(builder, Operator("", "Exp"), [x])
+    (same,) = Builder.node(builder, Operator("", "Log"), [e])
+    grid = [builder.new(np.float32(0.1), constant=True), builder.new(np.uint8(3), constant=True)]
+    (q,) = builder.node(Operator("", "QuantizeLinear"), [same, *grid])
+    assert builder.values[q].spread.array.tolist() in ([1.0, 0.0], [0.0, 0.0])
+
+
+def test_an_attribute_that_is_ignored_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    outcome = attribute_case(0, 0, tmp_path)
+    assert outcome.verdict == "right" and "which" in outcome.detail
+    monkeypatch.setattr(attributes.vdla, "compile", lambda *given, **options: None)
+    assert vdla.compile("") is None
+    outcome = attribute_case(0, 0, tmp_path)
+    assert outcome.verdict == "wrong" and "is ignored" in outcome.detail
