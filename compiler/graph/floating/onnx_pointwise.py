@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from types import MappingProxyType
@@ -19,28 +20,17 @@ from ..onnx_context import OnnxNode
 from ..operators import Elementwise
 from .onnx_context import FloatContext
 
-_PLAIN: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
+_NAMED: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
     {
-        "Relu": scalars.relu,
-        "Sigmoid": scalars.sigmoid,
-        "Tanh": scalars.tanh,
-        "Exp": scalars.exp,
-        "Log": scalars.log,
-        "Sqrt": scalars.sqrt,
-        "Erf": scalars.erf,
         "Neg": scalars.negative,
         "Abs": scalars.absolute,
-        "HardSwish": scalars.hard_swish,
-        "Softsign": scalars.softsign,
-        "Softplus": scalars.softplus,
-        "Mish": scalars.mish,
         **{name.capitalize(): partial(scalars.in_double, name) for name in scalars.DOUBLES},
         "Floor": partial(scalars.whole, "floor"),
         "Ceil": partial(scalars.whole, "ceil"),
         "Round": partial(scalars.whole, "round_even"),
     }
 )
-"""Operators of one tensor and nothing else."""
+"""Functions of operators of one tensor that are not called as the operator is (HardSwish: `scalars.hard_swish`)."""
 ANY_TYPE = frozenset(["Neg", "Abs", "Sign"])
 """Those that integers and float64 have too."""
 
@@ -62,11 +52,9 @@ def import_unary(context: FloatContext, node: OnnxNode) -> None:
             )
             return
         case "Floor" | "Ceil" | "Round" if dtype is DType.FLOAT64:
-            body = _PLAIN[node.op_type](argument(0, dtype))
+            body = _NAMED[node.op_type](argument(0, dtype))
             add_elementwise(context, node, body, [context.tensor(node, 0).name])
             return
-        case name if name in _PLAIN:
-            body = _PLAIN[name](x)
         case "Swish":
             alpha = attribute("alpha", 1.0)
             body = x * scalars.sigmoid(x if alpha == 1.0 else x * alpha)
@@ -97,8 +85,10 @@ def import_unary(context: FloatContext, node: OnnxNode) -> None:
             if form not in ("none", "tanh"):
                 context.fail(node, f"has the approximation '{form}'", "there are none and tanh")
             body = scalars.gelu_tanh(x) if form == "tanh" else scalars.gelu(x)
-        case _:
-            raise AssertionError(node.op_type)
+        case name if name in _NAMED:
+            body = _NAMED[name](x)
+        case name:
+            body = getattr(scalars, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())(x)
     _add(context, node, body, 1)
 
 
