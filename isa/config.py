@@ -23,7 +23,7 @@ from .extensions import EXTENSION_TABLE, EXTENSIONS, SWEPT, TAPS, ByShape, suite
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 from .parameters import check_declared, is_power_of_two, later_defaults, parameter, short_repr
 from .rows import FACTOR_BITS, PLANES, SHIFT_BITS, SUM_BITS, VALUE_BITS
-from .timing import STORE_BYTES, STORES_IN_FLIGHT
+from .timing import PATCH_WINDOW_BYTES, STORE_BYTES, STORES_IN_FLIGHT
 from .widths import SRAM_BASE_BITS, instruction_bytes, uop_bytes
 
 CLOCK_IS = "assumed"
@@ -624,7 +624,7 @@ class Config:
             listing["parameter table"] = self.par_buffer_bytes
             listing["operand FIFO"] = self.fifo_bytes("operand")
         if self.has("patch"):
-            listing["patch window"] = 256
+            listing["patch window"] = PATCH_WINDOW_BYTES
         if self.has("taps"):
             # Behind the banks, and an element of the other vectors at each further multiplier.
             position, lanes = self.inp_bytes * self.position_inputs, self.batch * self.block_out
