@@ -169,6 +169,20 @@ def steps() -> FloatNetwork:
     return net
 
 
+def blocks() -> FloatNetwork:
+    """Operands in blocks of two sizes, in blocks of another shape, and in none."""
+    net = FloatNetwork(1, 48, 6, 7)
+    wide = net.convolution(48, (1, 1))
+    net.add("Sigmoid", inputs=[wide])
+    narrow = net.convolution(48, (3, 3), group=12, pads=[1, 1, 1, 1])
+    net.add("Mul", inputs=[wide, narrow])
+    both = net.add("Exp")
+    means = net.add("GlobalAveragePool", inputs=[narrow])
+    net.add("Max", inputs=[means, "x"])
+    net.add("Min", inputs=[net.last, both])
+    return net
+
+
 def products() -> FloatNetwork:
     """Products that are large enough for tensor cores, and one of a row."""
     net = FloatNetwork(2, 32, 14, 14)
@@ -211,6 +225,7 @@ def integers() -> MixedNetwork:
 FLOAT_NETWORKS: Mapping[str, Callable[[], FloatNetwork]] = {
     "images": images,
     "pictures": pictures,
+    "blocks": blocks,
     "rows": rows,
     "steps": steps,
     "integers": integers,
@@ -396,8 +411,10 @@ def texts() -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:
                 f"{network}-{name}",
                 lambda make=make, target=target: kernel_text(CpuLowering(target), make().model()),
             )
-        gpus = GPUS if network in ("images", "rows") else {"sm_90": GPUS["sm_90"]}
-        for name, target in gpus.items():
+        for name in {"images": ("sm_90", "opencl"), "rows": ("sm_90", "opencl"), "blocks": ()}.get(
+            network, ("sm_90",)
+        ):
+            target = GPUS[name]
             yield (
                 f"{network}-{name}",
                 lambda make=make, target=target: kernel_text(GpuLowering(target), make().model()),

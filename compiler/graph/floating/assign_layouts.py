@@ -210,7 +210,7 @@ def _with_operands(
 def _place_elementwise(state: _State, node: Node, operator: Elementwise) -> None:
     output = state.tensors[node.output]
     tensors = [state.tensors[name] for name in node.inputs]
-    blocks = {t.block for t in tensors if t.shape == output.shape and t.block > 1}
+    blocks = {tensor.block for tensor in tensors if tensor.shape == output.shape}
     block = max(blocks, default=1)
     if block > 1:
         placed = [_operand_in_blocks(state, tensor, output, block) for tensor in tensors]
