@@ -4,11 +4,15 @@
 
 The mutants are drawn, and a clone of HEAD is tested once with coverage by test of the mutants' files (twenty minutes
 on two cores; `--covering` keeps that data in a file, or reads it from there). Then each mutant is written into a clone
-of its own, and the tests that execute its line run, the fastest first, for at most LIMIT seconds, until one fails. A
-mutant whose tests hang for as long is noticed.
-Coverage sees no line that numba compiles or that another process executes: for such a line the tests of the mutant's
-own folder run. Survivors are listed with their lines; only a reader can tell which of them mean the same as the
-original. With `--write` the result goes to benchmarks/results/python_mutants.json.
+of its own, and the tests that execute its line run until one fails: the fastest first, those of the mutant's own folder
+earlier, as many as take LIMIT seconds together without a mutant. A mutant whose tests take several times as long as
+they do without it hangs, and is noticed.
+
+A line that runs once, when its module is imported, is tried by the tests that execute lines where the names that it
+sets are read, or any line of the file. Coverage sees no line that numba compiles or that another process executes: for
+such a line the tests of the mutant's own folder and those of networks run. Survivors are listed with their lines; only
+a reader can tell which of them mean the same as the original. With `--write` the result goes to
+benchmarks/results/python_mutants.json.
 """
 
 from __future__ import annotations
@@ -19,26 +23,46 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 
-from vdla.benchmarks.harness.python_mutants import Mutant, draw
+from vdla.benchmarks.harness.python_mutants import Mutant, draw, readers_of
 from vdla.benchmarks.harness.results import ROOT, write_results
 
 RESULTS_NAME = "python_mutants"
-TESTS_AT_MOST = 400
-"""Tests of one mutant: those beyond are slower than all of these."""
+FIRST = 60
+"""Tests that run in a process of their own before all others: most mutants go no further."""
+NETWORKS = ("tests/compiler/test_networks.py", "tests/compiler/test_cpu_networks.py")
+OWN_EARLIER = 4
+"""A test of the mutant's own folder comes before others that take no less than a share of its time."""
+SLOWER, START = 3, 120
+"""A mutant hangs if its tests take so many times as long as without it, and so many seconds more."""
 
-Covering = Mapping[str, Mapping[str, Sequence[str]]]
-"""By file and line, the tests that execute the line."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covering:
+    """By file and line, the tests that execute the line; `seconds` of every test without a mutant."""
+
+    lines: Mapping[str, Mapping[str, Sequence[str]]]
+    seconds: Mapping[str, float]
+
+    @classmethod
+    def read(cls, path: Path) -> Covering:
+        """From a file that `write` made."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    def write(self, path: Path) -> None:
+        """As JSON."""
+        path.write_text(json.dumps({"lines": self.lines, "seconds": self.seconds}), encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a mutant's tests ended: "noticed", "hung" (noticed too) or "survived"."""
+    """How a mutant's tests ended: "noticed", "hung" (noticed too), "survived", or "untried" where pytest does not find
+    them without the mutant either."""
 
     mutant: Mutant
     text: str
@@ -58,8 +82,8 @@ def clone_of_head(folder: Path) -> Path:
     return folder
 
 
-def measure_covering(paths: Sequence[str], jobs: int) -> dict[str, dict[str, list[str]]]:
-    """Runs all tests of a clone and tells which execute which line of these files, the fastest test first.
+def measure_covering(paths: Sequence[str], jobs: int) -> Covering:
+    """Runs all tests of a clone and tells which execute which line of these files.
 
     Coverage of all files would take three times as long.
     """
@@ -68,86 +92,103 @@ def measure_covering(paths: Sequence[str], jobs: int) -> dict[str, dict[str, lis
         data, times, settings = clone / ".coverage", clone / "times.xml", clone / "coverage.ini"
         included = "".join(f"\n    {clone / path}" for path in sorted(set(paths)))
         settings.write_text(f"[run]\ninclude = {included}\n", encoding="utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-n",
-            str(jobs),
-            "--dist",
-            "worksteal",
-            f"--junitxml={times}",
-        ]
+        command = [sys.executable, "-m", "pytest", "-q", "-n", str(jobs), "--dist", "worksteal"]
+        command += [f"--junitxml={times}", "-o", "junit_family=xunit1"]
         command += ["--cov", f"--cov-config={settings}", "--cov-context=test", "--cov-report="]
         subprocess.run(command, cwd=clone, env=environment(clone), check=False)
-        return _covering(clone, data, _seconds(times))
+        return Covering(lines=_covering(clone, data), seconds=seconds_of(times))
 
 
-def _seconds(junit: Path) -> dict[str, float]:
-    """Seconds by the test's file and name, from pytest's report."""
+def seconds_of(junit: Path) -> dict[str, float]:
+    """Seconds of each test that passed, from pytest's report; classes are left out, of which no test here has any."""
     from xml.etree import ElementTree
 
     return {
-        f"{case.get('classname')}.{case.get('name')}": float(case.get("time", 0))
+        f"{case.get('file')}::{case.get('name')}": float(case.get("time", 0))
         for case in ElementTree.parse(junit).iter("testcase")
+        if case.find("failure") is None and case.find("error") is None and case.find("skipped") is None
     }
 
 
-def _covering(clone: Path, data: Path, seconds: Mapping[str, float]) -> dict[str, dict[str, list[str]]]:
+def _covering(clone: Path, data: Path) -> dict[str, dict[str, list[str]]]:
     from coverage import CoverageData
 
     measured = CoverageData(str(data))
     measured.read()
-
-    def slowness(test: str) -> float:
-        file, _, name = test.partition("::")
-        return seconds.get(f"{file.removesuffix('.py').replace('/', '.')}.{name.replace('::', '.')}", 0.0)
-
     found: dict[str, dict[str, list[str]]] = {}
     for path in measured.measured_files():
-        by_line = measured.contexts_by_lineno(path)
         name = Path(path).relative_to(clone.resolve()).as_posix()
         found[name] = {
-            str(line): sorted({test.partition("|")[0] for test in tests if test}, key=slowness)
-            for line, tests in by_line.items()
+            str(line): sorted({test.partition("|")[0] for test in tests if test})
+            for line, tests in measured.contexts_by_lineno(path).items()
         }
     return found
 
 
-def tests_of(mutant: Mutant, covering: Covering) -> list[str]:
-    """Tests that execute the mutant's statement, the fastest first; the folder's tests where none is known to."""
-    lines = covering.get(mutant.path, {})
-    tests: dict[str, None] = {}
-    for line in range(mutant.line, mutant.statement - 1, -1):
-        tests.update(dict.fromkeys(lines.get(str(line), ())))
-    if tests:
-        return list(tests)[:TESTS_AT_MOST]
-    parts = Path(mutant.path).parent.parts
-    for depth in range(len(parts), 0, -1):
-        folder = Path("tests", *parts[:depth])
-        if (ROOT / folder).is_dir():
-            return [folder.as_posix()]
-    return ["tests"]
+def tests_of(mutant: Mutant, source: str, covering: Covering, limit: float = float("inf")) -> list[str]:
+    """The tests that try a mutant, in their order; together they take `limit` seconds, or one of them more."""
+    lines = covering.lines.get(mutant.path, {})
+
+    def at(numbers: Iterable[int]) -> set[str]:
+        return {test for number in numbers for test in lines.get(str(number), ()) if test in covering.seconds}
+
+    own = _folder_of(mutant.path)
+    found = (
+        at(range(mutant.statement, mutant.line + 1))
+        or at(readers_of(source, mutant.statement))
+        or at(map(int, lines))
+        or {test for test in covering.seconds if test.startswith((f"{own}/", *NETWORKS))}
+    )
+
+    def turn(test: str) -> tuple[float, str]:
+        seconds = covering.seconds[test]
+        return seconds / OWN_EARLIER if test.startswith(f"{own}/") else seconds, test
+
+    chosen: list[str] = []
+    for test in sorted(found, key=turn):
+        limit -= covering.seconds[test]
+        if limit < 0 and chosen:
+            break
+        chosen.append(test)
+    return chosen
+
+
+def _folder_of(path: str) -> str:
+    """The folder of tests nearest to a source's."""
+    parts = Path(path).parent.parts
+    folders = (Path("tests", *parts[:depth]) for depth in range(len(parts), 0, -1))
+    return next((folder.as_posix() for folder in folders if (ROOT / folder).is_dir()), "tests")
 
 
 def try_mutant(clone: Path, mutant: Mutant, covering: Covering, limit: float) -> Outcome:
     """Runs the mutant's tests in a clone, whose file is as before afterwards."""
     path = clone / mutant.path
     source = path.read_text(encoding="utf-8")
-    tests = tests_of(mutant, covering)
+    tests = tests_of(mutant, source, covering, limit)
+    ended = "survived"
     path.write_text(mutant.apply(source), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    try:
+        for some in (tests[:FIRST], tests[FIRST:]):
+            if some and ended == "survived":
+                ended = _run(clone, some, START + SLOWER * sum(covering.seconds[test] for test in some))
+    finally:
+        # Its time is another than before: code that numba kept of the mutant is older than its source.
+        path.write_text(source, encoding="utf-8")
+    if ended == "not found":
+        ended = "noticed" if _run(clone, tests, START, "--collect-only") == "survived" else "untried"
+    return Outcome(mutant, mutant.describe(source), ended, len(tests))
+
+
+def _run(clone: Path, tests: Sequence[str], seconds: float, *more: str) -> str:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *more, *tests]
     try:
         done = subprocess.run(
-            command, cwd=clone, env=environment(clone), capture_output=True, timeout=limit, check=False
+            command, cwd=clone, env=environment(clone), capture_output=True, timeout=seconds, check=False
         )
-        ended = "survived" if done.returncode == 0 else "noticed"
     except subprocess.TimeoutExpired:
-        ended = "hung" if len(tests) < TESTS_AT_MOST else "survived"
-    finally:
-        path.write_text(source, encoding="utf-8")
-    return Outcome(mutant, mutant.describe(source), ended, len(tests))
+        return "hung"
+    # 1: a test failed; 2: a module of tests was not imported; others: among them, a test was not found.
+    return {0: "survived", 1: "noticed", 2: "noticed"}.get(done.returncode, "not found")
 
 
 def campaign(mutants: Sequence[Mutant], covering: Covering, jobs: int, limit: float) -> list[Outcome]:
@@ -176,20 +217,20 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=240, help="seconds of one mutant's tests")
+    parser.add_argument("--limit", type=float, default=240, help="seconds of one mutant's tests, without it")
     parser.add_argument("--covering", type=Path, help="file of the coverage by test: read, or made")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     mutants = draw(ROOT, arguments.count, arguments.seed)
     if arguments.covering and arguments.covering.exists():
-        covering = json.loads(arguments.covering.read_text(encoding="utf-8"))
+        covering = Covering.read(arguments.covering)
     else:
         covering = measure_covering([mutant.path for mutant in mutants], arguments.jobs)
         if arguments.covering:
-            arguments.covering.write_text(json.dumps(covering), encoding="utf-8")
+            covering.write(arguments.covering)
     outcomes = campaign(mutants, covering, arguments.jobs, arguments.limit)
     survivors = [outcome for outcome in outcomes if outcome.ended == "survived"]
-    noticed = len(outcomes) - len(survivors)
+    noticed = sum(outcome.ended in ("noticed", "hung") for outcome in outcomes)
     print(f"{noticed} of {len(outcomes)} one-line mutants noticed; {len(survivors)} survived")
     if arguments.write:
         figures = {"seed": arguments.seed, "mutants": len(outcomes), "noticed": noticed}

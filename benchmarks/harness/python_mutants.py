@@ -64,7 +64,11 @@ class Mutant:
 
 
 def mutants_of(path: str, source: str) -> list[Mutant]:
-    """Every mutant of a file, in the order of its lines. Annotations, docstrings and imports have none."""
+    """Every mutant of a file, in the order of its lines.
+
+    Annotations, docstrings and imports have none, nor has what only another tool reads or what states a belief:
+    `if TYPE_CHECKING`, `assert`, and `strict=True` of `zip`.
+    """
     lines = source.splitlines()
     found: list[Mutant] = []
     for statement, node in _expressions(ast.parse(source)):
@@ -97,13 +101,44 @@ def _expressions(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
             if name in ("annotation", "returns", "decorator_list", "type_comment"):
                 continue
             for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.Import | ast.ImportFrom) or not isinstance(child, ast.AST):
+                if not isinstance(child, ast.AST) or _states_no_more(child):
                     continue
                 first = child.lineno if isinstance(child, ast.stmt) else statement
                 yield first, child
                 yield from walk(child, first)
 
     return walk(tree, 1)
+
+
+def _states_no_more(node: ast.AST) -> bool:
+    """Whether a right program does the same without this part."""
+    match node:
+        case ast.Import() | ast.ImportFrom() | ast.Assert() | ast.keyword(arg="strict"):
+            return True
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return True
+        case _:
+            return False
+
+
+def readers_of(source: str, statement: int) -> list[int]:
+    """Lines that read a name which the statement at this line sets; none where no assignment begins there."""
+    tree = ast.parse(source)
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno == statement:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {
+                part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)
+            }
+    return sorted(
+        {
+            node.lineno
+            for node in ast.walk(tree)
+            if (isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load))
+            or (isinstance(node, ast.Attribute) and node.attr in names)
+        }
+    )
 
 
 def _changes(node: ast.AST, lines: Sequence[str]) -> Iterator[tuple[int, int, int, str]]:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from vdla.benchmarks.harness.python_mutants import draw, mutants_of
+from vdla.benchmarks.harness.python_mutants import Mutant, draw, mutants_of, readers_of
+from vdla.benchmarks.python_mutants import NETWORKS, Covering, seconds_of, try_mutant
 from vdla.benchmarks.python_mutants import tests_of as covering_tests
 
 ROOT = Path(__file__).parents[2]
@@ -44,8 +45,78 @@ def test_drawn_mutants_are_other_programs_and_the_same_again() -> None:
         assert len(differing) == 1
 
 
+SOURCE = """from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import a
+MOST = 3
+
+
+def few(x):
+    return x < MOST
+
+
+def both(a, b):
+    assert len(a) == len(b)
+    return list(zip(a, b, strict=True))
+"""
+
+
+def test_what_a_right_program_does_not_need_has_no_mutants() -> None:
+    assert {mutant.line for mutant in mutants_of("isa/f.py", SOURCE)} == {5, 9}
+
+
+def mutant_at(line: int) -> Mutant:
+    return next(mutant for mutant in mutants_of("isa/f.py", SOURCE) if mutant.line == line)
+
+
 def test_tests_that_execute_the_statement_come_first() -> None:
-    mutant = draw(ROOT, 1, 3, ["isa"])[0]
-    covering = {mutant.path: {str(mutant.line): ["tests/a.py::fast", "tests/a.py::slow"]}}
-    assert covering_tests(mutant, covering) == ["tests/a.py::fast", "tests/a.py::slow"]
-    assert covering_tests(mutant, {})[0].startswith("tests")
+    seconds = {
+        "tests/isa/a.py::own": 3.0,
+        "tests/b.py::slow": 1.0,
+        "tests/b.py::fast": 0.1,
+        "tests/isa/a.py::other": 9.0,
+    }
+    executed = {"9": list(seconds)[:3], "13": ["tests/isa/a.py::other"]}
+    covering = Covering(lines={"isa/f.py": executed}, seconds=seconds)
+    chosen = ["tests/b.py::fast", "tests/isa/a.py::own", "tests/b.py::slow"]
+    assert covering_tests(mutant_at(9), SOURCE, covering) == chosen
+    # A constant is tried where it is read.
+    assert readers_of(SOURCE, 5) == [9] and covering_tests(mutant_at(5), SOURCE, covering) == chosen
+    assert covering_tests(mutant_at(9), SOURCE, covering, limit=3.2) == chosen[:2]
+    assert covering_tests(mutant_at(9), SOURCE, covering, limit=0) == chosen[:1]
+    # Tests of the folder, and of networks, where none is known to execute the file.
+    unseen = Covering(lines={}, seconds=seconds | {f"{NETWORKS[0]}::a": 2.0})
+    assert covering_tests(mutant_at(9), SOURCE, unseen) == [
+        "tests/isa/a.py::own",
+        f"{NETWORKS[0]}::a",
+        "tests/isa/a.py::other",
+    ]
+
+
+def test_seconds_of_tests_that_pass(tmp_path: Path) -> None:
+    path = tmp_path / "times.xml"
+    path.write_text(
+        '<testsuites><testsuite><testcase file="tests/a.py" name="x[1]" time="0.5"/>'
+        '<testcase file="tests/a.py" name="y" time="1"><failure/></testcase></testsuite></testsuites>'
+    )
+    assert seconds_of(path) == {"tests/a.py::x[1]": 0.5}
+
+
+def test_a_mutant_is_tried_and_taken_back(tmp_path: Path) -> None:
+    """In a folder that is no clone: one test notices, another does not."""
+    (tmp_path / "made_up").mkdir()
+    (tmp_path / "made_up" / "f.py").write_text("def less(a):\n    return a < 3\n")
+    tests = "def test_it():\n    assert less(2) and not less(3)\n\n\ndef test_no():\n    pass\n"
+    (tmp_path / "test_f.py").write_text(f"from made_up.f import less\n\n\n{tests}")
+    source = (tmp_path / "made_up" / "f.py").read_text()
+    found = {mutant.text: mutant for mutant in mutants_of("made_up/f.py", source)}
+
+    def ended(text: str, test: str) -> str:
+        covering = Covering(lines={"made_up/f.py": {"2": [test]}}, seconds={test: 0.1})
+        return try_mutant(tmp_path, found[text], covering, 10).ended
+
+    assert ended("<=", "test_f.py::test_it") == "noticed"
+    assert ended("<=", "test_f.py::test_no") == "survived"
+    assert ended("<=", "test_f.py::test_gone") == "untried"
+    assert (tmp_path / "made_up" / "f.py").read_text() == source
