@@ -23,6 +23,8 @@ HALF = X.astype(np.float16)
 WHOLE = RNG.integers(-9, 9, (2, 5, 3)).astype(np.int8)
 DIVISORS = np.where(WHOLE == 0, 3, WHOLE[::-1]).astype(np.int8)
 DIVISORS[DIVISORS == 0] = -2
+CUBE = RNG.standard_normal((2, 5, 4, 3)).astype(np.float32)
+FACTORS, ADDENDS = RNG.standard_normal((2, 5)).astype(np.float32)
 GATES = RNG.standard_normal((1, 16, 3)).astype(np.float32)
 PLACES = RNG.integers(-5, 5, (2, 4, 3))
 CASES: dict[str, tuple[str, list[Any], dict[str, Any], dict[str, Any]]] = {
@@ -81,6 +83,42 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], dict[str, Any]]] = {
         {"mode": "cubic", "padding_mode": "reflection"},
         {},
     ),
+    **{
+        f"power {exponent}": ("Pow", [np.abs(X) + 0.1], {}, {"z": np.float32(exponent)})
+        for exponent in (0.37, 0.5, -0.5, -1, 0, 1, 2, 3, 4, 7, -2.5)
+    },
+    "powers by column": ("Pow", [np.abs(X)], {}, {"z": np.array([0.37, 2, 3], np.float32)}),
+    "power of more dimensions": ("Pow", [np.abs(X[0])], {}, {"z": np.full((1, 1, 1), 0.37, np.float32)}),
+    "instances of run time": ("InstanceNormalization", [CUBE, FACTORS, ADDENDS], {"epsilon": 0.2}, {}),
+    "instances": ("InstanceNormalization", [CUBE], {"epsilon": 0.2}, {"s": FACTORS, "b": ADDENDS}),
+    "batches of run time": (
+        "BatchNormalization",
+        [CUBE, FACTORS, ADDENDS, FACTORS[::-1].copy(), ADDENDS**2 + 0.1],
+        {"epsilon": 0.2},
+        {},
+    ),
+    "batches": (
+        "BatchNormalization",
+        [CUBE],
+        {"epsilon": 0.2},
+        {"s": FACTORS, "b": ADDENDS, "m": FACTORS[::-1].copy(), "v": ADDENDS**2 + 0.1},
+    ),
+    "layers of run time": ("LayerNormalization", [X, FACTORS[:3], ADDENDS[:3]], {"epsilon": 0.2}, {}),
+    **{
+        f"{size} neighbours": (
+            "LRN",
+            [CUBE],
+            {"size": size, "alpha": 0.7, "beta": 0.6, "bias": 1.3},
+            {},
+        )
+        for size in (1, 3, 5)
+    },
+    **{
+        f"norm {p} along {axis}": ("LpNormalization", [X * (TIES != 0)], {"p": p, "axis": axis}, {})
+        for p, axis in ((1, 1), (2, 2))
+    },
+    "mean of three": ("Mean", [X, X[:1], TIES], {}, {}),
+    "backwards": ("ReverseSequence", [X, np.array([4, 1])], {"time_axis": 1, "batch_axis": 0}, {}),
     "nothing": ("ReduceSum", [X[:, :0]], {"keepdims": 0}, {"axes": np.array([1])}),
 }
 BY_REFERENCE = {"shift", "scatter_nd", "scatter", "nothing"}
@@ -129,6 +167,20 @@ def test_what_gpus_have_no_code_for_is_refused_by_node(monkeypatch: pytest.Monke
         UserError, match=r"node 'raise' has no code for cuda: function power .* on a processor"
     ):
         cuda_driver.compile_cuda(made.SerializeToString(), parse_target("cuda -arch=sm_80"))
+
+
+def test_an_even_number_of_neighbours() -> None:
+    """The channel and the one behind it: ONNX Runtime has no kernel, and ONNX's reference sums too few channels."""
+    attributes = {"size": 2, "alpha": 0.7, "beta": 0.6, "bias": 1.3}
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, CUBE.shape) for name in ("x", "y")]
+    graph = helper.make_graph(
+        [helper.make_node("LRN", ["x"], ["y"], **attributes)], "one", ends[:1], ends[1:]
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    sums = CUBE**2
+    sums[:, :-1] += CUBE[:, 1:] ** 2
+    expected = CUBE / (1.3 + 0.7 / 2 * sums) ** 0.6
+    np.testing.assert_allclose(vdla.compile(made, target="llvm").run({"x": CUBE})["y"], expected, rtol=2e-6)
 
 
 def test_turns_of_a_body() -> None:

@@ -49,6 +49,12 @@ def test_reports_and_networks(small: Path) -> None:
     assert all(f">{layer.cycles:,}<" in html and layer.name in html for layer in report.network.layers)
     raw = vdla.simulate(network.program)
     assert repr(raw) == f"<Report on tiny: {report.cycles:,} cycles>" and "compute" in raw._repr_html_()
+    with pytest.raises(
+        vdla.UserError, match="a program without layers has nothing to plot; `timeline` draws it"
+    ):
+        raw.plot()
+    with pytest.raises(vdla.UserError, match='plot "bars": there are "layers" and "roofline"'):
+        report.plot("bars")
     text = network.source("instructions")
     assert np.array_equal(
         assemble(
