@@ -106,7 +106,7 @@ def program(
     image, regions = random_image(config, rng)
     start = len(image)
     image = np.concatenate([image, rng.integers(0, 256, config.inp_depth * config.inp_bytes, np.uint8)])
-    image.resize(-(-len(image) // config.wgt_bytes) * config.wgt_bytes)
+    image = np.pad(image, (0, -len(image) % config.wgt_bytes))
     weights = len(image)
     image = np.concatenate([image, rng.integers(0, 256, config.wgt_depth * config.wgt_bytes, np.uint8)])
     trace = start_trace(config, image)
