@@ -12,7 +12,7 @@ import onnx
 from onnx import defs, helper, inliner, numpy_helper, shape_inference
 
 from .errors import InvalidModelError, ModelError
-from .operator_rows import CONTRIBUTED, STANDARD
+from .onnx_attributes import CONTRIBUTED, STANDARD
 
 CONTRIBUTED_STANDARD = frozenset(("QuantizeLinear", "DequantizeLinear"))
 """Operators of that domain that mean what ONNX's operators of the same names mean: models of opsets below 21 have them

@@ -1,16 +1,30 @@
-"""Attributes that nobody else checks: what they say is looked at before ONNX's shape inference relies on it.
+"""Attributes of operators: which there are, by ONNX's schemas, their default values, and checks of a model's.
 
-Some say yes or no by an integer, and what 2 or -1 means depends on who reads it. A Split that promises fewer outputs
-than it has ends the process inside of ONNX (1.22).
+Some attributes say yes or no by an integer, and what 2 or -1 means depends on who reads it. A Split that promises fewer
+outputs than it has ends the process inside of ONNX (1.22) in shape inference.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
 import onnx
+from onnx import defs
 
 from .errors import invalid_node_error
 from .onnx_context import read_node
 
+STANDARD = ("", "ai.onnx")
+"""The names of ONNX's own domain."""
+CONTRIBUTED = "com.microsoft"
+"""The domain of ONNX Runtime's own operators, of which ONNX has no schemas."""
+CONTRIBUTED_DEFAULTS: Mapping[str, Any] = MappingProxyType({"channels_last": 0})
+"""Default values of attributes of ONNX Runtime's own operators, beside those that rows read."""
+NO_DEFAULT = object()
+"""What an attribute that has no default value equals: nothing."""
 FLAGS = frozenset(
     {
         "allowzero",
@@ -64,3 +78,56 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
                     f"{attribute.name} is {attribute.i}, and it says yes or no",
                     "write 1 or 0",
                 )
+
+
+def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
+    """Raises the InvalidNodeError, which begins with `label`, of a node of ONNX's own domain with an attribute that the
+    operator does not have in the model's opset, also of nodes inside of other nodes' bodies."""
+    opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
+    for number, proto in nodes_of(model.graph):
+        names = schema_attributes(proto.op_type, proto.domain, opset)
+        for entry in proto.attribute:
+            if names is not None and entry.name not in names:
+                node = read_node(proto, number)
+                raise invalid_node_error(
+                    label,
+                    node.name,
+                    node.op_type,
+                    f"has the attribute {entry.name}, which the operator does not have in opset {opset}",
+                    "remove the attribute, or export the model again",
+                )
+
+
+def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any:
+    """The default value of an operator's attribute in a version of the standard, as Python has it; `NO_DEFAULT` where
+    the operator, or a default of the attribute, is not known."""
+    if domain == CONTRIBUTED and schema_attributes(operator, domain, opset) is None:
+        return CONTRIBUTED_DEFAULTS.get(attribute, NO_DEFAULT)
+    return (schema_attributes(operator, domain, opset) or {}).get(attribute, NO_DEFAULT)
+
+
+@cache
+def schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, Any] | None:
+    """The attributes that an operator has in a version of the standard, with their default values; None for an operator
+    that the standard does not have."""
+    try:
+        schema = defs.get_schema(operator, opset, "" if domain in STANDARD else domain)
+    except defs.SchemaError:
+        return None
+    return MappingProxyType(
+        {
+            name: onnx.helper.get_attribute_value(attribute.default_value)
+            if attribute.default_value.name
+            else NO_DEFAULT
+            for name, attribute in schema.attributes.items()
+        }
+    )
+
+
+def nodes_of(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto]]:
+    """The nodes of a graph and of the bodies in them, each with its place in its graph."""
+    for number, node in enumerate(graph.node):
+        yield number, node
+        for entry in node.attribute:
+            for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
+                yield from nodes_of(body)

@@ -11,8 +11,8 @@ import onnx
 from .budgets import item_bytes, too_large_constant
 from .errors import NodeErrors
 from .model_rewrites import means_standard, standard_node
+from .onnx_attributes import STANDARD
 from .onnx_context import OnnxNode
-from .operator_rows import STANDARD
 
 LOOPED = frozenset(
     (

@@ -19,6 +19,7 @@ from .abilities import PLAIN, Abilities
 from .errors import ModelError, NodeError
 from .foreign_domains import foreign, unsupported
 from .graph import Graph, GraphInput, GraphOutput, quantized_tensor
+from .onnx_attributes import CONTRIBUTED, STANDARD
 from .onnx_constants import evaluate_node
 from .onnx_context import MERGE_PATTERN, QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_emit import on_input_grid
@@ -28,7 +29,7 @@ from .onnx_read import ReadModel, Source
 from .onnx_table import Rows, operators, rows_of
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Statistic
 from .onnx_views import readable
-from .operator_rows import CONTRIBUTED, STANDARD, Row, refuse_unread
+from .operator_rows import Row, refuse_unread
 from .quantization import Quantization
 from .refused_nodes import RefusedNodes
 

@@ -16,12 +16,10 @@ from onnx import TensorProto, checker, shape_inference
 from onnx.defs import onnx_opset_version
 
 from .budgets import check_shapes
-from .check_scales import check_scales
 from .errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
 from .model_rewrites import convert_opset, first_line, infer_shapes
-from .onnx_attributes import check_attributes
-from .onnx_read import ReadModel, SizedModel, Source, read_model
-from .operator_rows import nodes_of, refuse_unknown
+from .onnx_attributes import check_attributes, nodes_of, refuse_unknown
+from .onnx_read import ReadModel, SizedModel, Source, quantizes, read_model
 from .serialized_weights import LEAST_BYTES, Bytes, tensor_array, tensor_bytes
 
 OLDEST_OPSET = 13
@@ -130,7 +128,10 @@ def load_apart(
     except (shape_inference.InferenceError, ValueError) as error:
         reason = first_line(error)
         raise ContradictionError(label, reason) from None
-    check_scales(label, model, weights)
+    if quantizes(model.graph):
+        from .check_scales import check_scales
+
+        check_scales(label, model, weights)
     check_shapes(label, model)
     return LoadedModel(label=label, proto=model, weights=weights)
 

@@ -94,7 +94,12 @@ def is_quantized(source: Source | ReadModel) -> bool:
     Raises ModelError as `read_model` does.
     """
     model = source if isinstance(source, ReadModel) else read_model(source)
-    operators = {node.op_type for node in model.bare.graph.node}
+    return quantizes(model.bare.graph)
+
+
+def quantizes(graph: onnx.GraphProto) -> bool:
+    """Whether an operator of a graph quantizes, or takes quantized tensors."""
+    operators = {node.op_type for node in graph.node}
     return any(name in QUANTIZED or name.startswith(("QLinear", "DynamicQuantize")) for name in operators)
 
 

@@ -12,7 +12,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from .operator_rows import CONTRIBUTED, STANDARD, Kind, Located, Row
+from .onnx_attributes import CONTRIBUTED, STANDARD
+from .operator_rows import Kind, Located, Row
 
 Rows = tuple[Row[Any, Any], ...]
 _CONVOLUTION = "auto_pad dilations group kernel_shape pads strides"

@@ -6,27 +6,13 @@ operator. So an attribute that nobody reads changes nothing, or is refused by it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar
 
-import onnx
-from onnx import defs
-
-from .errors import invalid_node_error
-from .onnx_context import OnnxNode, read_node
-
-STANDARD = ("", "ai.onnx")
-"""The names of ONNX's own domain."""
-CONTRIBUTED = "com.microsoft"
-"""The domain of ONNX Runtime's own operators, of which ONNX has no schemas."""
-CONTRIBUTED_DEFAULTS: Mapping[str, Any] = MappingProxyType({"channels_last": 0})
-"""Default values of attributes of ONNX Runtime's own operators, beside those that rows read."""
-NO_DEFAULT = object()
-"""What an attribute that has no default value equals: nothing."""
+from .onnx_attributes import NO_DEFAULT, default_value, schema_attributes
+from .onnx_context import OnnxNode
 
 
 class RowContext(Protocol):
@@ -110,70 +96,17 @@ def refuse_unread(context: RowContext, node: OnnxNode, rows: Iterable[Row[Any, A
         )
 
 
-def refuse_unknown(label: str, model: onnx.ModelProto) -> None:
-    """Raises the InvalidNodeError, which begins with `label`, of a node of ONNX's own domain with an attribute that the
-    operator does not have in the model's opset, also of nodes inside of other nodes' bodies."""
-    opset = max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=0)
-    for number, proto in nodes_of(model.graph):
-        names = _schema_attributes(proto.op_type, proto.domain, opset)
-        for entry in proto.attribute:
-            if names is not None and entry.name not in names:
-                node = read_node(proto, number)
-                raise invalid_node_error(
-                    label,
-                    node.name,
-                    node.op_type,
-                    f"has the attribute {entry.name}, which the operator does not have in opset {opset}",
-                    "remove the attribute, or export the model again",
-                )
-
-
-def default_value(operator: str, domain: str, attribute: str, opset: int) -> Any:
-    """The default value of an operator's attribute in a version of the standard, as Python has it; `NO_DEFAULT` where
-    the operator, or a default of the attribute, is not known."""
-    if domain == CONTRIBUTED and _schema_attributes(operator, domain, opset) is None:
-        return CONTRIBUTED_DEFAULTS.get(attribute, NO_DEFAULT)
-    return (_schema_attributes(operator, domain, opset) or {}).get(attribute, NO_DEFAULT)
-
-
 def _unread(node: OnnxNode, rows: Iterable[Row[Any, Any]], opset: int) -> Iterator[str]:
     """The attributes of a node that none of `rows` reads, and whose values are not the operator's defaults."""
     if not node.attributes:
         return
-    known = _schema_attributes(node.op_type, node.domain, opset)
+    known = schema_attributes(node.op_type, node.domain, opset)
     read: set[str] = set()
     for one in rows:
         read |= one.idle | (frozenset(known or ()) if one.reads is None else one.reads)
     for name, value in node.attributes.items():
         if name not in read and value != default_value(node.op_type, node.domain, name, opset):
             yield name
-
-
-@cache
-def _schema_attributes(operator: str, domain: str, opset: int) -> Mapping[str, Any] | None:
-    """The attributes that an operator has in a version of the standard, with their default values; None for an operator
-    that the standard does not have."""
-    try:
-        schema = defs.get_schema(operator, opset, "" if domain in STANDARD else domain)
-    except defs.SchemaError:
-        return None
-    return MappingProxyType(
-        {
-            name: onnx.helper.get_attribute_value(attribute.default_value)
-            if attribute.default_value.name
-            else NO_DEFAULT
-            for name, attribute in schema.attributes.items()
-        }
-    )
-
-
-def nodes_of(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto]]:
-    """The nodes of a graph and of the bodies in them, each with its place in its graph."""
-    for number, node in enumerate(graph.node):
-        yield number, node
-        for entry in node.attribute:
-            for body in (*([entry.g] if entry.HasField("g") else ()), *entry.graphs):
-                yield from nodes_of(body)
 
 
 def _shown(value: Any) -> str:

@@ -13,9 +13,10 @@ from onnx import helper
 
 from .errors import NodeErrors
 from .foreign_domains import BEFORE_OPTIMIZATION
+from .onnx_attributes import STANDARD
 from .onnx_context import OnnxNode, read_node
 from .onnx_table import rows_of
-from .operator_rows import STANDARD, RowContext
+from .operator_rows import RowContext
 
 AXES_ARE_AN_INPUT = 18
 """The opset from which on ReduceMean has them so."""

@@ -19,8 +19,8 @@ from vdla.compiler.graph.errors import NodeError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.graph.onnx_attributes import CONTRIBUTED
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.operator_rows import CONTRIBUTED
 
 TARGETS = ("llvm", "vdla", "vdla,llvm")
 

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from vdla.compiler.graph import onnx_table
-from vdla.compiler.graph.operator_rows import CONTRIBUTED, Kind, Row
+from vdla.compiler.graph.onnx_attributes import CONTRIBUTED
+from vdla.compiler.graph.operator_rows import Kind, Row
 
 
 class Operator(NamedTuple):

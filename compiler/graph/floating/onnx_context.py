@@ -24,7 +24,7 @@ TYPES = (
 """Element types of tensors in the graph."""
 MOST_PARAMETERS = 64
 """Elements of an input whose values a network may be compiled for."""
-HALVES = (DType.FLOAT16, DType.BFLOAT16)
+HALVES = frozenset((DType.FLOAT16, DType.BFLOAT16))
 """Floats whose operators are computed in float32 and rounded once, but those that only move or compare."""
 
 
@@ -151,6 +151,20 @@ class FloatContext(NodeErrors):
             )
         self.tensors[name] = Tensor(name=name, shape=array.shape, dtype=DType(array.dtype.name))
         return self.tensors[name]
+
+    def types(self, node: OnnxNode) -> list[DType]:
+        """The types of those inputs that are known and held in tensors, in the order of the inputs."""
+        found: list[DType] = []
+        for name in map(self.resolve, filter(None, node.inputs)):
+            if name in self.tensors:
+                found.append(self.tensors[name].dtype)
+            elif name in self.constants and self.constants[name].dtype.name in TYPES:
+                found.append(DType(self.constants[name].dtype.name))
+        return found
+
+    def half_type(self, node: OnnxNode) -> DType | None:
+        """The 16-bit float among the types of a node's inputs, if there is one."""
+        return next((dtype for dtype in self.types(node) if dtype in HALVES), None)
 
     def store(self, name: str, array: np.ndarray) -> str:
         """Adds a constant made at import; returns its name, with a number behind it where it is taken."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,27 +12,8 @@ from ...ir.types import DType
 from ...te.scalars import argument
 from ..onnx_context import OnnxNode
 from ..operators import Elementwise
-from .onnx_context import HALVES, TYPES, FloatContext
+from .onnx_context import HALVES, FloatContext
 from .onnx_pointwise import as_type
-
-
-def _types(context: FloatContext, node: OnnxNode) -> Iterator[DType]:
-    """The types of those inputs that are known and held in tensors."""
-    for name in map(context.resolve, filter(None, node.inputs)):
-        if name in context.tensors:
-            yield context.tensors[name].dtype
-        elif name in context.constants and context.constants[name].dtype.name in TYPES:
-            yield DType(context.constants[name].dtype.name)
-
-
-def half_type(context: FloatContext, node: OnnxNode) -> DType | None:
-    """The 16-bit float among the types of a node's inputs, if there is one."""
-    return next((dtype for dtype in _types(context, node) if dtype in HALVES), None)
-
-
-def held_type(context: FloatContext, node: OnnxNode) -> DType | None:
-    """The type among those of a node's inputs that is only held, if there is one."""
-    return next((dtype for dtype in _types(context, node) if dtype.is_code), None)
 
 
 def in_float32(

@@ -23,8 +23,6 @@ from ..onnx_table import STRUCTURE, operators, rows_of
 from ..operator_rows import Row, refuse_unread
 from ..refused_nodes import RefusedNodes
 from .onnx_context import TYPES, FloatContext
-from .onnx_halves import half_type, held_type, in_float32
-from .onnx_quantization import as_integers, with_integers
 
 OLDEST_OPSET = 11
 _NAMES = {
@@ -131,6 +129,8 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
             f"{context.source}: output '{info.name}' is computed by no node; remove it from the model's outputs"
         )
     if name in context.quantized:
+        from .onnx_quantization import as_integers
+
         maker = OnnxNode(
             name=info.name,
             op_type="Cast",
@@ -174,7 +174,11 @@ def import_node(context: FloatContext, node: OnnxNode) -> None:
             # The reference implementation has not all operators for what holds nothing.
             if all(array.size for array in feeds.values()):
                 raise
-    node, integers = with_integers(context, node)
+    integers = ""
+    if context.quantized:
+        from .onnx_quantization import with_integers
+
+        node, integers = with_integers(context, node)
     _import_operator(context, node)
     if integers and node.op_type not in ("DequantizeLinear", "Shape"):
         context.quantized.update((context.resolve(name), integers) for name in node.outputs if name)
@@ -197,13 +201,16 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
         context.fail(node, *unsupported(SUPPORTED))
     plain = rows_of("", node.op_type, "plain")
     importer = plain[0] if plain and _is_plain(context, node) else rows[0]
-    if node.op_type not in HELD and (held := held_type(context, node)) is not None:
+    held = next((dtype for dtype in context.types(node) if dtype.is_code), None)
+    if node.op_type not in HELD and held is not None:
         context.fail(
             node, f"works on {held}, which is only held and moved", "put a Cast to float32 before it"
         )
     if importer.images:
         importer = partial(_on_images, importer=importer)
-    if node.op_type not in TYPED and (half := half_type(context, node)) is not None:
+    if node.op_type not in TYPED and (half := context.half_type(node)) is not None:
+        from .onnx_halves import in_float32
+
         in_float32(context, node, half, importer)
         return
     importer(context, node)
@@ -228,10 +235,8 @@ def _function_body(context: FloatContext, node: OnnxNode) -> list[onnx.NodeProto
 
 def _is_plain(context: FloatContext, node: OnnxNode) -> bool:
     """Whether windows are none of the templates'."""
-    if node.op_type in ("Conv", "ConvTranspose"):
-        from .onnx_plain_windows import is_plain
-
-        return is_plain(context, node)
+    if node.op_type in ("Conv", "ConvTranspose") and not context.is_constant(node, 1):
+        return True
     return len(context.tensor(node, 0).shape) > 4
 
 
@@ -245,7 +250,7 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
             return any(node.outputs[1:]) or not constants
         case "Softmax" | "LogSoftmax":
             # Rounded after each step, as whoever computes in 16 bits has it.
-            return half_type(context, node) is not None and context.opset >= 13
+            return context.half_type(node) is not None and context.opset >= 13
         case "LSTM" | "GRU" | "RNN":
             from .onnx_recurrent_variants import in_steps_since
 
@@ -266,7 +271,7 @@ def _is_more(context: FloatContext, node: OnnxNode) -> bool:
             zero_point = context.tensor(node, 2).dtype.numpy if any(node.inputs[2:]) else None
             plain = known and rounded_type(context, node, zero_point) in (np.int8, np.uint8)
             # Of 16-bit floats the quotient is one as well.
-            halves = half_type(context, node) is not None
+            halves = context.half_type(node) is not None
             known_scale = context.is_constant(node, 1)
             return not (plain and known_scale) or halves or bool(node.integer("block_size", 0))
         case "DequantizeLinear":

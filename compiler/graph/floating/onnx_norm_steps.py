@@ -14,7 +14,6 @@ from onnx import TensorProto
 
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
-from .onnx_halves import half_type
 from .onnx_steps import Steps
 
 MEAN_VARIANCE_EPSILON = 1e-9
@@ -32,7 +31,7 @@ def layer_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onn
     axis %= len(shape)
     epsilon = float(node.attributes.get("epsilon", 1e-5))
     if any(node.outputs[1:]):
-        half = half_type(context, node)
+        half = context.half_type(node)
         data = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
         axes = s.axes(*range(axis, len(shape)))
         mean = s.add("ReduceMean", data, axes, keepdims=1)
@@ -58,7 +57,7 @@ def group_normalization_steps(context: FloatContext, node: OnnxNode) -> list[onn
         context.refuse(node, f"has {groups} groups for a tensor of shape {shape}", "export the model again")
     if node.integer("stash_type", 1) != 1:
         context.fail(node, "computes in another type than float32", "give it the stash_type 1")
-    half = half_type(context, node)
+    half = context.half_type(node)
     data = s.add("Cast", s.input(0), to=TensorProto.FLOAT) if half else s.input(0)
     rows = s.add("Reshape", data, s.axes(shape[0], groups, prod(shape[1:]) // groups))
     ones, zeros = (s.constant(np.full(groups, value), np.float32) for value in (1, 0))

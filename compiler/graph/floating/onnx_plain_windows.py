@@ -30,11 +30,6 @@ class Windows:
     after: Shape
 
 
-def is_plain(context: FloatContext, node: OnnxNode) -> bool:
-    """Whether a Conv or ConvTranspose is none of the templates'."""
-    return not context.is_constant(node, 1) or len(context.tensor(node, 0).shape) > 4
-
-
 def import_plain_convolution(context: FloatContext, node: OnnxNode) -> None:
     """Conv."""
     data, weight = context.operand(node, 0), context.operand(node, 1)

@@ -20,17 +20,10 @@ from vdla.compiler.graph import onnx_import, onnx_table
 from vdla.compiler.graph.abilities import EVERYTHING
 from vdla.compiler.graph.errors import ModelError, NodeError, NodeErrors
 from vdla.compiler.graph.floating import onnx_import as float_import
+from vdla.compiler.graph.onnx_attributes import CONTRIBUTED, CONTRIBUTED_DEFAULTS, NO_DEFAULT, default_value
 from vdla.compiler.graph.onnx_context import ImportContext, OnnxNode, read_node
 from vdla.compiler.graph.onnx_values import Operation, Value
-from vdla.compiler.graph.operator_rows import (
-    CONTRIBUTED,
-    CONTRIBUTED_DEFAULTS,
-    NO_DEFAULT,
-    Kind,
-    Located,
-    Row,
-    default_value,
-)
+from vdla.compiler.graph.operator_rows import Kind, Located, Row
 
 OPSET = 26
 FLOAT: tuple[Kind, ...] = ("float", "either", "plain", "steps", "contributed", "control")
