@@ -1,7 +1,7 @@
 """The instruction set: configuration, encodings, programs, reference semantics and the static checker.
 
-The single source of truth: everything that the simulator, the compiler and the RTL know of the machine is derived
-from here. isa/README.md says what the instructions mean.
+The single source of truth: the simulator, the compiler and the RTL derive every property of the machine from here.
+isa/README.md says what the instructions mean.
 """
 
 from importlib import import_module

@@ -1,12 +1,12 @@
-"""Which elements of which shared memory an instruction touches, exactly, and whether that is in bounds.
+"""Exact sets of elements that an instruction touches in each shared memory, and checks of their bounds.
 
-Only what another unit can see matters here: the input and weight scratchpads (written by load, read by compute),
+Covered are the memories that several units access: the input and weight scratchpads (written by load, read by compute),
 the accumulators (written by compute, read by store), the chain memory (written by store, read by compute) and DRAM
-(written by store, read by all). Micro-op memory
-and the tables of parameters and of functions belong to one unit each, configuration registers too, so their order is
-the unit's own.
+(written by store, read by all). Micro-op memory and the tables of parameters and of functions belong to one unit each,
+configuration registers too, so their order is the unit's own.
 
-`Trace` follows registers and micro-op memory through a program; `accesses` answers for the next instruction.
+`Trace` follows registers and micro-op memory through a program; `accesses` gives the accesses of the next
+instruction.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ Elements = slice | Indices
 class Resource(Enum):
     """A memory that units share.
 
-    DRAM elements are granules of `Config.out_bytes`, the unit of stores; those of the chain memory of `chain_granule`.
+    DRAM elements are granules of `Config.out_bytes`, the unit of stores; chain memory elements are granules of
+    `Config.chain_granule` bytes.
     """
 
     INP = "inp"
@@ -62,9 +63,11 @@ class UnknownMicroOps(AccessError):
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """What program order has left in the registers and in micro-op memory; `image` is the initial DRAM.
+    """State of registers and micro-op memory after the instructions so far, in program order; `image` is the initial
+    DRAM.
 
-    `unknown_uop` marks micro-ops loaded from DRAM that an earlier store wrote, `written` those DRAM granules.
+    `unknown_uop` marks micro-ops loaded from DRAM that an earlier store wrote, `written` the DRAM granules that stores
+    wrote.
     """
 
     config: Config
@@ -91,7 +94,7 @@ def start_trace(
 
 
 def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
-    """What the next instruction, of format `name`, touches in the shared memories. Changes nothing.
+    """The accesses of the next instruction, of format `name`, to the shared memories. `trace` stays unchanged.
 
     Raises AccessError for an access out of bounds, UnknownMicroOps where the micro-ops cannot be known.
     """
@@ -432,7 +435,8 @@ def _row_entries(trace: Trace, values: Values) -> None:
 
 
 def _read_accumulators(trace: Trace, values: Values) -> Access:
-    """What a STORE.POST or ROWS of some vectors reads, by registers ADDRESS and WINDOW."""
+    """The accumulators that a STORE.POST or ROWS reads: vectors by register ADDRESS, a window of each by register
+    WINDOW."""
     config, address, window = trace.config, trace.registers["ADDRESS"], trace.registers["WINDOW"]
     loops = (
         (values["y_size"], address["y_stride"]),
@@ -464,7 +468,7 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
 
 
 def _chained(config: Config, values: Values) -> Access:
-    """What a store to the chain memory writes there."""
+    """The granules of the chain memory that a STORE.POST with chain = 1 writes."""
     rows, columns, pitch = values["y_size"], values["x_size"], values["x_stride"]
     vectors = config.chain_buffer_bytes // config.out_bytes
     last = values["dram_base"] + (rows - 1) * pitch + columns - 1

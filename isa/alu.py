@@ -37,8 +37,8 @@ class AluOpcode(IntEnum):
 class AluOperation:
     """`compute(left, right)` gives the result of int32 operands held as int64, of which the low 32 bits count.
 
-    `extra_cycles` is what the arithmetic adds to the operation's one issue cycle. `extension` is the optional hardware
-    (`Config.extensions`) that it belongs to, None for those of every machine.
+    `extra_cycles`: cycles that the arithmetic adds to the operation's one issue cycle. `extension` is the optional
+    hardware (`Config.extensions`) that it belongs to, None if every machine has the operation.
     """
 
     compute: Callable[[Lanes, Lanes], Lanes]

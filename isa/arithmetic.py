@@ -183,7 +183,7 @@ def dequantize(values: NDArray[np.int8], scale: ArrayLike, zero_point: ArrayLike
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddConstants:
-    """What `combine_add` needs: two float32 ratios, one float32 offset, and the model's signedness."""
+    """Constants of `combine_add`: two float32 ratios, one float32 offset, and the model's signedness."""
 
     ratio_a: np.float32
     ratio_b: np.float32

@@ -190,7 +190,7 @@ def _line(words: list[str], config: Config) -> int:
 
 
 def assemble_line(line: str, config: Config) -> tuple[int, ...]:
-    """The 64-bit words of one line of text. Raises EncodingError naming field and what is allowed."""
+    """The 64-bit words of one line of text. Raises EncodingError naming the field and its allowed values."""
     words = line.partition("#")[0].split()
     if not words:
         raise EncodingError("the line holds no instruction")
@@ -198,7 +198,7 @@ def assemble_line(line: str, config: Config) -> tuple[int, ...]:
 
 
 def assemble(text: str, config: Config, where: str = "assembly") -> NDArray[np.uint64]:
-    """(n, words) instructions of `text`. Raises EncodingError naming `where`, line, field and what is allowed."""
+    """(n, words) instructions of `text`. Raises EncodingError naming `where`, line, field and allowed values."""
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.partition("#")[0].strip():
@@ -227,7 +227,7 @@ def disassemble_uops(words: NDArray[np.unsignedinteger], config: Config) -> str:
 
 
 def assemble_uops(text: str, config: Config, where: str = "micro-ops") -> NDArray[np.unsignedinteger]:
-    """Micro-ops (`uop_dtype`) of `text`. Raises EncodingError naming `where`, line, field and what is allowed."""
+    """Micro-ops (`uop_dtype`) of `text`. Raises EncodingError naming `where`, line, field and allowed values."""
     fields = uop_fields(config)
     result = []
     for number, line in enumerate(text.splitlines(), 1):

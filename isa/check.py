@@ -1,4 +1,4 @@
-"""The static checker: what can be said of a program without running it.
+"""The static checker: finds errors of a program without running it.
 
 `check` lists findings; `require_clean` raises the first errors as one ProgramError. A program without errors
 stays inside its memories, runs to FINISH whatever the timing, and computes what `run_reference` computes.

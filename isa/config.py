@@ -374,10 +374,10 @@ class Config:
 
     @property
     def inp_step_vectors(self) -> int:
-        """Most input vectors that a step of LOAD.INP writes: one, or with `wide_loads` those of a bus word.
+        """Most input vectors that a step of LOAD.INP writes: one, or with `wide_loads` as many as a bus word holds.
 
-        The banks of `taps` take so many neighbours wherever the first one lies: all banks hold four vectors of equal
-        words; of longer ones, which may begin inside of one, half as many as they hold.
+        The banks of `taps` must take that many neighbours from any first vector on: TAPS vectors if `position_inputs`
+        is 1, else half the vectors in one word of each bank, as the first may lie inside a word.
         """
         if not self.has("wide_loads"):
             return 1
@@ -438,7 +438,8 @@ class Config:
     def sweep_rows(self) -> int:
         """Rows of weights from one group of a sweep to the next.
 
-        Those of `swept` x TAPS positions, and enough for a number of a row to say the part of a vector and to hold.
+        The rows of `swept` x TAPS positions, at least 2 x `position_outputs`: a row number then encodes the part of a
+        vector and whether to hold.
         """
         return max(TAPS * self.swept * self.position_inputs, 2 * self.position_outputs)
 
@@ -667,7 +668,8 @@ class Config:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes this machine slower than its bus: one line each for FIFOs and outstanding bursts, or nothing."""
+        """One warning for each FIFO or number of outstanding bursts that makes this machine slower than its bus; may be
+        empty."""
         return tuple(starved(self))
 
     @property

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 IDENTITY = 0x56444C41
-"""What register ID holds: "VDLA"."""
+"""Value of register ID: "VDLA" in ASCII."""
 VERSION = 1
 REGISTERS = {
     "ID": 0x000,

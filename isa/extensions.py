@@ -35,8 +35,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """One extension: what it adds, its block of the data path, whether a machine that names none has it, and the
-    extension that it needs."""
+    """One extension: its meaning in words, its block of the data path, whether it belongs to machines that name no
+    extensions, and the extension that it needs."""
 
     meaning: str
     block: Callable[[Config], Block]
@@ -254,12 +254,12 @@ EXTENSIONS = tuple(EXTENSION_TABLE)
 """The names of all extensions."""
 
 DEFAULT_EXTENSIONS = tuple(name for name, item in EXTENSION_TABLE.items() if item.default)
-"""Those of a machine that names none."""
+"""Names of the extensions of a machine that names none."""
 
 
 class ByShape(tuple[str, ...]):
-    """Extensions that nobody named: `suited` finds those of each machine, and finds them anew for one that
-    `dataclasses.replace` makes of it."""
+    """Extensions derived from a machine's shape by `suited`, as its configuration names none; `dataclasses.replace`
+    derives them anew."""
 
     __slots__ = ()
 
@@ -278,7 +278,7 @@ def suited(config: Config) -> ByShape:
 
 
 def with_what_they_need(extensions: Collection[str]) -> tuple[str, ...]:
-    """Those of some extensions whose own needs are among them."""
+    """`extensions` without each one whose needed extension is missing, in the same order."""
     kept = tuple([name for name in extensions if EXTENSION_TABLE[name].needs in (None, *extensions)])
     return kept if len(kept) == len(extensions) else with_what_they_need(kept)
 

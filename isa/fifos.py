@@ -43,9 +43,10 @@ than they load, so half of the bus is too little for stores.
 """
 
 JITTER = 0.75
-"""The part of the largest random latency that counts: reads are served in order, so the slowest of a few decides.
+"""Effective random latency as a part of its maximum: reads are served in order, so the slowest of a few decides.
 
-On the simulator no other of 0.5, 0.6, ..., 1 told which of 1,344 machines keep a bus 95% busy without an error.
+None of 0.5, 0.6, ..., 1 predicted as well, on the simulator, which of 1,344 machines keep a bus 95% busy: 0.75 without
+an error.
 """
 
 BUSY = {"load": 0.95, "compute": 0.5, "operand": 0.5, "store": 0.45}
@@ -53,10 +54,11 @@ BUSY = {"load": 0.95, "compute": 0.5, "operand": 0.5, "store": 0.45}
 
 
 def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) -> float:
-    """The part of the time that reads into a FIFO of `words` bus words keep the bus busy, relative to what memory can.
+    """Share of the time in which reads into a FIFO of `words` bus words keep the bus busy, relative to the memory's
+    best.
 
-    For one long run of bytes that the writer takes at the speed of the bus, `outstanding` reads at a time. Random
-    latency counts as JITTER of its maximum, random stalls count as their mean.
+    Assumes one long run of bytes, a writer as fast as the bus, and `outstanding` reads at a time. Random latency counts
+    as JITTER of its maximum, random stalls count as their mean.
     """
     burst = longest_burst(words, READ_BURST_BEATS)
     moved = burst + memory.stall / 2
@@ -101,9 +103,9 @@ def _rate(config: Config, fifo: str) -> Callable[..., float]:
 
 
 def starved(config: Config) -> Iterator[str]:
-    """One line for each given FIFO and number of outstanding bursts with which `config` cannot keep its own bus busy.
+    """One warning for each FIFO size and number of outstanding bursts with which `config` cannot keep its own bus busy.
 
-    A line names field, value, the part of the bus that can be busy, and what it would take.
+    A warning names the field, its value, the reachable share of busy cycles, and a value that suffices.
     """
     memory, bus = config.memory, config.memory.bus_bytes
     fifos = [fifo for fifo in FIFOS if fifo != "operand" or config.has("post")]

@@ -107,9 +107,10 @@ def waits_for_stores(name: str, values: Mapping[str, int]) -> bool:
 
 
 def unseen_store(last: LastAccess, touched: tuple[Access, ...], waited: int) -> Conflict | None:
-    """The latest store that writes what a LOAD.PAR reads, if it may be in flight then.
+    """The latest store that writes an element that a LOAD.PAR reads, if the store may still be in flight; else None.
 
-    `waited` is the last instruction of the store unit that waited for all before it, or -1.
+    `touched`: accesses of the LOAD.PAR. `waited`: the store unit's last instruction that waited for all earlier ones,
+    or -1.
     """
     for item in touched:
         for found in _latest(last.writes[item.resource], "RAW", item, Unit.STORE):

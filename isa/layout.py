@@ -85,7 +85,7 @@ FLAG_BITS = {item.name: item.low for item in _COMMON if item.name in FLAGS}
 _MEMORY = (*_COMMON, Field("memory_type", 7, 3), *_pack(10, ("sram_base", 16), ("dram_base", 32)))
 _SIZES = _pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
-"""The fields of a load that say how much is filled around what it moves, 4 bits each from bit 112 on."""
+"""The padding fields of a load: elements filled around the moved ones, 4 bits each from bit 112 on."""
 _PADS = _pack(112, *((name, 4) for name in PADS))
 _POST = _pack(
     112,
@@ -122,7 +122,8 @@ def _loops(config: Config) -> tuple[tuple[str, int], ...]:
 
 
 def _factors(config: Config, *widths: tuple[str, int]) -> tuple[Field, ...]:
-    """In the upper half of the instruction: its second word, as VTA has them, or its last two."""
+    """Loop factors in the upper half of an instruction: its second word (128 bits, as in VTA) or its last two (256
+    bits)."""
     items = ((f"{name}_factor_{loop}", width) for name, width in widths for loop in ("out", "in"))
     return _pack(4 * config.instruction_bytes, *items)
 
@@ -152,7 +153,7 @@ class Instruction:
 
     Groups: `load`, `store` (names LOAD.ELEMENT, STORE.ELEMENT), `matrix` (one operation of the array a cycle, fields of
     GEMM), `vector` (ALU), `rows`, `control`. `unit` is None where a field names it. `extension` is the optional
-    hardware (`Config.extensions`) that it needs, None for what every machine has.
+    hardware (`Config.extensions`) that it needs, None if every machine has the instruction.
     """
 
     name: str
@@ -213,7 +214,8 @@ def extension_of(name: str, values: Mapping[str, int]) -> str | None:
 
 
 def lacking(config: Config, name: str, values: Mapping[str, int]) -> str | None:
-    """What `config` has not, but an instruction of format `name` needs, and the way out; None where it has all."""
+    """The feature that an instruction of format `name` needs and `config` lacks, with the way out; None if nothing is
+    lacking."""
     extension = extension_of(name, values)
     if extension is not None and not config.has(extension):
         return f"needs the extension {extension!r}, which configuration {config.name!r} lacks; add it to `extensions`"
@@ -271,8 +273,8 @@ def uop_fields(config: Config) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One configuration register of a unit; all are zero at launch. `extension` is the optional hardware that has it,
-    None for what every machine has or, where its readers are missing, ignores."""
+    """One configuration register of a unit; all are zero at launch. `extension` is the optional hardware that has it;
+    None if every machine has it, or ignores it for want of readers."""
 
     name: str
     unit: Unit

@@ -20,7 +20,7 @@ Clock = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What ordering needs of one instruction: its unit and the numbers of the TOKEN_QUEUES it pops and pushes."""
+    """The ordering of one instruction: its unit and the numbers of the TOKEN_QUEUES it pops and pushes."""
 
     unit: Unit
     pops: tuple[int, ...]

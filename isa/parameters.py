@@ -86,7 +86,8 @@ def is_power_of_two(value: int) -> bool:
 
 
 def short_repr(values: Any, usual: Any, leave_out: Collection[str] = ()) -> str:
-    """The expression that makes the dataclass `values`, of the fields that differ from those of `usual`."""
+    """The constructor call of the dataclass `values` as text, with only the fields that differ from those of
+    `usual`."""
     parts = [
         f"{item.name}={getattr(values, item.name)!r}"
         for item in dataclasses.fields(values)

@@ -1,4 +1,4 @@
-"""A program: instructions, the initial DRAM image and what its parts are called; its binary file form.
+"""A program: instructions, the initial DRAM image and the names of its segments; its binary file form.
 
 The text form is in `program_text.py`. Both forms hold everything, so each round-trips: saving what was loaded
 gives the same bytes.

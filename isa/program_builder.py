@@ -1,4 +1,4 @@
-"""A program built instruction by instruction so that it cannot race or deadlock, whatever comes in.
+"""A program built instruction by instruction that cannot race or deadlock, whatever instructions are appended.
 
     build = start_builder(config, image)
     append(build, "LOAD.INP", {"y_size": 1, "x_size": 4, "x_stride": 4, "push_next": 1})
@@ -33,7 +33,7 @@ from .program import Program, bare_program
 _OPERATIONS = names_of("matrix", "vector")
 
 CARRIERS = {Unit.LOAD: "LOAD.INP", Unit.COMPUTE: "LOAD.UOP", Unit.STORE: "STORE.OUT"}
-"""With x_size = 0 these do nothing but carry tokens."""
+"""The token carriers: each unit's instruction that, with x_size = 0, only pops and pushes tokens."""
 
 Instruction = tuple[str, dict[str, int]]
 """Format name and field values."""
@@ -41,7 +41,7 @@ Instruction = tuple[str, dict[str, int]]
 
 @dataclass(slots=True, kw_only=True)
 class ProgramBuilder:
-    """The program so far, what its registers and micro-ops hold, and what its tokens order."""
+    """The program so far, the contents of its registers and micro-op memory, and the order that its tokens enforce."""
 
     config: Config
     trace: Trace
@@ -143,7 +143,8 @@ def push(build: ProgramBuilder, queue: int) -> bool:
 
 
 def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
-    """About how many cycles the next instruction is busy beyond what its place in the scratchpads allows anyway."""
+    """Estimated cycles that the next instruction is busy, for instructions whose loops the scratchpads' sizes do not
+    bound; else 0."""
     registers = build.trace.registers
     match name:
         case _ if name in _OPERATIONS:

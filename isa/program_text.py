@@ -77,7 +77,7 @@ class _Parts:
 def from_text(text: str, where: str, config: Config | None = None) -> Program:
     """The program in `text`; `where` names it in messages. `config` serves where the text has no .config.
 
-    Raises ProgramError naming `where`, the line and what is allowed there.
+    Raises ProgramError naming `where`, the line and the directives or values allowed there.
     """
     parts = _Parts(config=config)
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""The semantics of every instruction in plain Python and numpy: slow, obviously right, everyone's oracle.
+"""The semantics of every instruction in plain Python and numpy: slow, obviously right, the oracle of all engines.
 
 Instructions execute one after the other in program order; tokens and timing play no part. A race-free
 program gives the same memory on any engine, so this is the only statement of what a program computes. The
@@ -39,7 +39,7 @@ Values = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceResult:
-    """What a program leaves behind.
+    """Memory and scratchpads after a program.
 
     `memory` uint8 (size,); `uop` (uop_depth,) of `layout.uop_dtype`; `inp` int8 (inp_depth, batch, block_in); `wgt`
     int8 (wgt_depth, columns, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
@@ -361,8 +361,8 @@ def _neighbour_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64
 
 
 def _swept_products(machine: _Machine, s: int, row: int) -> NDArray[np.int64]:
-    """TAPS positions from that of input vector `s` on, and those of the operations of sweeps before, with the weight
-    rows of the group of `row`; their sum."""
+    """Sum of products of one sweep: TAPS positions from input vector `s` on and the positions that earlier operations
+    left in `machine.swept`, with the weight rows of the group of `row`."""
     config = machine.config
     machine.check("wgt", row, config.wgt_depth * config.tile_rows, "weight row")
     inputs, narrow, part = (

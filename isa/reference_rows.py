@@ -37,7 +37,7 @@ class _Machine(Protocol):
 
 
 def row_table(config: Config, table: NDArray[np.int8]) -> NDArray[np.int64]:
-    """The 256 entries of the rows' table: the PLANES tables behind those of look-ups, the low bytes first."""
+    """The 256 entries of the rows' table: the PLANES tables behind the look-up tables, low bytes first."""
     planes = table[config.tables : config.tables + PLANES].view(np.uint8).astype(np.int64)
     return np.asarray(sum(plane << (8 * place) for place, plane in enumerate(planes)))
 
@@ -79,7 +79,8 @@ def row_statistics(
 
 
 def row_shares(machine: _Machine, x: int, reduced: NDArray[np.int64], is_last: bool) -> NDArray[np.int64]:
-    """What STORE.POST with `rows` makes of the lanes of a vector of row x, (1, block_out): int32, held as int64."""
+    """Shares of a vector of row x, as STORE.POST with `rows` computes them: (1, block_out) int32 values, held as
+    int64."""
     register, row = machine.registers["ROWS"], machine.rows[_entry(machine, x)]
     value = signed_value(int(row[1]))
     if register["look_up"]:

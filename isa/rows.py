@@ -1,10 +1,11 @@
-"""Statistics of rows and what STORE.POST makes of them: the one definition, in integers, for every engine.
+"""Statistics of rows and the shares that STORE.POST computes from them: the one definition, in integers, for every
+engine.
 
 A row is the elements of one position: lanes of `y_size` accumulator vectors, up to MOST_ELEMENTS of them. Of the last
 vector only the first `lanes` may be elements (`elements_of_last`); the share of the others is 0. An element is a 9-bit
-difference d = x - c, or what a table of 256 entries has at d mod 256. The machine keeps an entry for each of some rows:
-a *value* (the row's largest x, or the sum of its d) and a *factor* (what one over the sum of table entries, or one
-over the root of the sum of squares, is), with which
+difference d = x - c, or entry d mod 256 of a table of 256 entries. The machine keeps an entry for each of some rows: a
+*value* (the row's largest x, or the sum of its d) and a *factor* (1 / sum of table entries, or 1 / root of the sum of
+squares), with which
 
     apply(w, factor) = round(w * factor), FRACTION_BITS binary places kept
 
@@ -41,10 +42,10 @@ SUM_BITS = 37
 FACTOR_BITS = 17
 SHIFT_BITS = 6
 FRACTION_BITS = 16
-"""Binary places of what `apply` gives."""
+"""Binary places of the results of `apply`."""
 
 TOTAL_BITS = 48
-"""Bits of what a factor is made of."""
+"""Bits of the integer that a factor is the reciprocal (root) of."""
 MANTISSA_BITS = 24
 QUOTIENT_SHIFT = 56
 """A mantissa's reciprocal is floor(2^QUOTIENT_SHIFT / mantissa)."""
@@ -93,7 +94,7 @@ def reciprocal_root(total: int) -> int:
 
 
 def radicand(length: int, squares: int, total: int, centre: bool, epsilon: int) -> int:
-    """What the root of is taken: length * squares - total^2 (only if `centre`) + epsilon, not below zero."""
+    """Radicand of a normalization's factor: length * squares - total^2 (only if `centre`) + epsilon, at least 0."""
     return max(0, length * squares - (total * total if centre else 0) + epsilon)
 
 
@@ -125,14 +126,15 @@ def planes_of(entries: Int64Array) -> NDArray[np.int8]:
 
 
 def softmax_shares(rows: NDArray[Any], entries: Int64Array) -> NDArray[np.int32]:
-    """What the machine makes of int8 `rows` (any number of rows, elements) with a rows' table: int32 of their shape."""
+    """The machine's softmax of int8 `rows` (any number of rows, elements) with a rows' table: int32 of their shape."""
     x = rows.astype(np.int64)
     w = entries[difference(x, 0) - x.max(axis=1, keepdims=True) & 255]
     return np.stack([apply(own, reciprocal(int(own.sum()))) for own in w])
 
 
 def normalized_shares(rows: NDArray[Any], zero_point: int, centre: bool, epsilon: int) -> NDArray[np.int32]:
-    """What the machine makes of int8 `rows` (any number of rows, n elements) without a table, with `length` n."""
+    """The machine's normalization of int8 `rows` (any number of rows, n elements), with `length` n: int32 of their
+    shape."""
     d = difference(rows.astype(np.int64), zero_point)
     n = d.shape[1]
     total, squares = d.sum(axis=1), (d * d).sum(axis=1)

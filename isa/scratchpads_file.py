@@ -23,10 +23,11 @@ def scratchpads_bytes(contents: Contents) -> bytes:
 
 
 def read_scratchpads(path: Path, config: Config) -> dict[str, NDArray[np.uint8]]:
-    """The contents in the file at `path` for `config`: by memory uint8 (its bytes,); what it does not name is zero.
+    """The contents in the file at `path` for `config`: by memory uint8 (its bytes,); memories that it does not name are
+    zero.
 
-    Raises FileError, naming the file, if it cannot be read, is no such archive, holds what `config` does not have (in
-    that size) or scales that are not finite.
+    Raises FileError, naming the file, if it cannot be read, is no .npz archive of uint8 arrays, holds a memory that
+    `config` lacks or has in another size, or scales that are not finite.
     """
     data = read_whole(path, "scratchpads")
     try:

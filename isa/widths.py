@@ -20,9 +20,9 @@ WORD_BITS = 64
 VTA_UOP_BYTES = 4
 VTA_INSTRUCTION_BYTES = 16
 _FACTOR_BITS = 64
-"""Of a GEMM's six factors in an instruction of 128 bits: its upper word."""
+"""Bits of the six factors of a GEMM in an instruction of 128 bits: its upper word."""
 _ALU_FACTOR_BITS = 44
-"""Of an ALU instruction's four: what alu_opcode leaves of the same word."""
+"""Bits of the four factors of an ALU instruction: the rest of the same word beside alu_opcode."""
 _UOP_INDEX_BITS = 13
 """uop_bgn, uop_end, two loop counts and the overwrite bit share the lower word with opcode, flags and reset."""
 

@@ -14,7 +14,8 @@ Array = NDArray[np.int64]
 
 
 class Program(NamedTuple):
-    """What the program says: `rows` of instructions and the `registers` they see, `order[unit]` of each unit's.
+    """A program as arrays: `rows` of instructions, the `registers` that each instruction sees, and `order[unit]`, the
+    instructions of each unit.
 
     `sizes` are element bytes by kind; B and `kept` tell which accumulator bank an operation reads (`ports.py`).
     """

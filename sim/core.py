@@ -1,9 +1,9 @@
-"""The main loop. Everything but memory follows in closed form from what is known, so only memory needs a clock.
+"""The main loop. All times but those of memory follow in closed form from earlier times, so only memory needs a clock.
 
-All times are sums and maxima of earlier times, with two exceptions: which client's address is accepted and which
-burst the data slot serves depend on who asks at that moment, and the store unit reads accumulators when compute
-does not. So: derive all that can be derived; then let memory take its next decision, in the order of time. A
-fact not derivable yet depends on a decision still to come, and lies at least one cycle behind it.
+All times are sums and maxima of earlier times, with two exceptions: which client's address is accepted and which burst
+the data slot serves depend on the requests of that moment, and the store unit reads accumulators when compute does not.
+The loop derives all times that it can, then lets memory take its next decision, in the order of time. A time not
+derivable yet depends on a later decision, and is at least one cycle after it.
 """
 
 from __future__ import annotations

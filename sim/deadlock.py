@@ -1,4 +1,4 @@
-"""Who waits for what, in words, when a run does not finish."""
+"""The message of a run that does not finish: each waiting unit and the event that it waits for."""
 
 from __future__ import annotations
 

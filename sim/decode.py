@@ -264,7 +264,7 @@ def kind_sizes(config: Config) -> NDArray[np.int64]:
 def _lacking(
     config: Config, rows: NDArray[np.int64], present: NDArray[np.int64]
 ) -> Iterator[tuple[int, str]]:
-    """(first instruction, what it needs) of every kind, ALU operation and place of stores that `config` lacks."""
+    """(first instruction, missing feature as text) of every feature that `rows` use and `config` lacks."""
     chained = (rows[:, KIND] == STORE_POST) & (rows[:, CHAIN] == 1)
     if chained.any() and not config.chain_buffer_bytes:
         yield int(np.argmax(chained)), "a chain memory (chain = 1)"

@@ -1,4 +1,4 @@
-"""What ends a simulation before FINISH retires; the command line exits with 3."""
+"""Errors that end a simulation before FINISH retires; the command line exits with 3."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from vdla.util.errors import CodeError
 
 
 class SimulationError(CodeError):
-    """The program, as it is, does not run to its end on this machine."""
+    """The program does not run to its end on this machine."""
 
 
 class DeadlockError(SimulationError):

@@ -1,4 +1,4 @@
-"""What a program computes: instructions in program order, on scratchpads laid out for speed.
+"""Executes a program's instructions in program order, on scratchpads laid out for speed.
 
 Inputs are held widened to int16, weight tiles a second time as int16 pairs (`kernels.multiply_tile`); results are
 those of `isa.reference`, bit for bit.

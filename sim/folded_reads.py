@@ -1,4 +1,4 @@
-"""Which operations of an array that folds add to accumulators although their GEMM overwrites."""
+"""Finds the operations of a folding array that add to accumulators although their GEMM overwrites."""
 
 from __future__ import annotations
 

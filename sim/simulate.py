@@ -29,7 +29,7 @@ DEFAULT_CYCLE_LIMIT = 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What one kind of transfer moved over the bus: requested data bytes, and beats."""
+    """Bus traffic of one kind of transfer: requested data bytes, and beats."""
 
     bytes: int
     beats: int
@@ -37,7 +37,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCounters:
-    """Cycles of one unit by what it did and by why it stalled; both together are the run's cycles.
+    """Cycles of one unit by activity and by cause of stall; both together are the run's cycles.
 
     `busy` has the single key `busy` for load and store, and gemm, alu, load_uop, load_acc, other, drain for
     compute. Categories with no cycle are left out.
@@ -63,12 +63,12 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulationResult:
-    """What a run took and, with data, what it left.
+    """Cycles and traffic of a run and, if it simulated data, memory and scratchpads at its end.
 
-    `cycles` is the total of hw/README.md. `begin` and `end` are (n,) int64 cycles of each instruction, -1 if it
-    never began (those behind FINISH); the end of a STORE is its last write response. `dispatch` is (n,) int64, the
-    cycle in which fetch moves each instruction to its command queue, -1 for those it never does. `traffic` is by kind
-    (`sim.TRAFFIC`). `memory` (uint8) and `scratchpads` are None in timing alone.
+    `cycles` is the total of hw/README.md. `begin` and `end` are (n,) int64 cycles of each instruction, -1 if it never
+    began (instructions after FINISH); the end of a STORE is its last write response. `dispatch` is (n,) int64, the
+    cycle in which fetch moves each instruction to its command queue, -1 for instructions never dispatched. `traffic` is
+    by kind (`sim.TRAFFIC`). `memory` (uint8) and `scratchpads` are None in a run of timing alone.
     """
 
     config: Config
@@ -114,7 +114,7 @@ def timeline(result: SimulationResult, unit: Unit) -> Timeline:
 
 
 def compute_timeline(result: SimulationResult) -> Timeline:
-    """The compute unit's intervals: what a layer's cycles are split by."""
+    """The compute unit's intervals, which a layer's cycles are split by."""
     return timeline(result, Unit.COMPUTE)
 
 

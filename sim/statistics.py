@@ -1,8 +1,8 @@
-"""How data change from one step of a unit to the next: what switching depends on, besides counts.
+"""Counts of bits that change from one step of a unit to the next: the part of switching that depends on data.
 
 The program runs with its data, instruction by instruction as `execute.py` does, and every unit's registers are followed
 in program order (`toggles_compute.py`, `toggles_store.py`, `toggles_bus.py`): bits that differ between what a register
-holds and what it held before. When an operation happens is not looked at.
+holds and what it held before. The cycle of an operation plays no part.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .toggles_compute import (
 from .toggles_store import STORE_MEASURED, observe_begin, observe_store, operands_of, start_store
 
 MEASURED: tuple[str, ...] = (*COMPUTE_MEASURED, *STORE_MEASURED, *BUS_MEASURED)
-"""What is counted; each of the three modules says what its own are."""
+"""Names of the counters; each of the three modules describes its own."""
 
 _STORE_AT = len(COMPUTE_MEASURED)
 _BUS_AT = _STORE_AT + len(STORE_MEASURED)
@@ -109,7 +109,7 @@ def _immediates(config: Config, instructions: NDArray[np.uint64]) -> NDArray[np.
 
 
 SAMPLED = ("weights", "digits", "partial_products", "carries", "products", "sums")
-"""What is counted for a share of the array's operations."""
+"""Counters that sample a share of the array's operations."""
 
 
 @compiled()

@@ -137,7 +137,7 @@ def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
 
 @timing_code
 def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
-    """The same for a LOAD.PATCH; `patch` is its register, `row_bytes` what a row reads from DRAM."""
+    """The same for a LOAD.PATCH; `patch` is its register, `row_bytes` the bytes that a row reads from DRAM."""
     if C[c, C_ACTIVE] == 0:
         _enter(C, c, begin + PATCH_STEP_DELAY)
     bus, block = P[P_BUS], P[P_BLOCK_IN]

@@ -1,4 +1,4 @@
-"""Where a unit's cycles went: busy and stalled intervals without gaps (hw/README.md section 9).
+"""Timeline of a unit: busy and stalled intervals without gaps (hw/README.md section 9).
 
 An interval [start, stop) stands for the cycles start + 1 .. stop, so intervals from 0 to the total cover the run's
 cycles 1 .. total.
@@ -46,7 +46,7 @@ CATEGORIES = (
     "unit",
     "begin",
 )
-"""What an interval is spent on: seven kinds of being busy, then the causes of stalls."""
+"""Categories of intervals: seven kinds of being busy, then the causes of stalls."""
 
 BUSY_CATEGORIES = CATEGORIES[:7]
 _BUSY, _GEMM, _ALU, _LOAD_UOP, _LOAD_ACC, _OTHER, _DRAIN, _INSTRUCTION = range(8)

@@ -41,8 +41,9 @@ def tree_size(block_in, folds):  # type: ignore[no-untyped-def]
 
 @compiled()
 def fill_tree(vector, tile, alone, shift, lanes, groups, tree):  # type: ignore[no-untyped-def]
-    """Products, and every level of sums; with `alone` the sums of row o take the products of its lanes only, those of
-    all `lanes` that are o modulo the rows; that of lane j is of element j + `shift`. Sums of `groups` stay apart."""
+    """Fills `tree` with the products and every level of sums. With `alone` the sums of row o take only the products of
+    its lanes: the lanes that are o modulo the rows, lane j's product being of element j + `shift`. Sums of `groups`
+    stay apart."""
     columns, block_in = tile.shape
     folds = lanes // columns
     for b in range(len(vector)):

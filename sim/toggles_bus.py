@@ -36,7 +36,7 @@ _FETCHED, _LOADED, _COMPUTE, _STORE, _WRITTEN = range(5)
 
 @compiled()
 def _bytes(memory, begin, end, beat, which, totals):  # type: ignore[no-untyped-def]
-    """Beats of the bus for bytes begin .. end; `beat` is what it carried last."""
+    """Counts changed bits of the bus while it carries bytes begin .. end; `beat` holds the last beat."""
     bus = len(beat)
     found = 0
     for first in range(begin // bus * bus, end, bus):

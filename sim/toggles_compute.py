@@ -49,10 +49,10 @@ COMPUTE_MEASURED = (
     *ARRAY_MEASURED, "results", "reads", "seen", "rights", "drained", "shifted", "multiplied", "micro_ops", "places",
     "loaded", "loaded_lanes",
 )  # fmt: skip
-"""Of the array what `toggles_array.py` says. Of the lanes: bits that change of results, of accumulators as a bank reads
-them, of those that the store unit's port shows as well, of the second operand of ALU operations; ones of the first and
-last result of an instruction; of shifts the operands and results, of multiplications the digits times operand. Of
-micro-ops, and of the addresses that follow from them. Of accumulators that loads write, and their lanes."""
+"""Counters of the compute unit. Array: see `toggles_array.py`. Lanes: changed bits of results, of accumulators as a
+bank reads them, of accumulators that the store unit's port shows as well, of the second operand of ALU operations; ones
+of the first and last result of an instruction; operands and results of shifts; digits times operand of multiplications.
+Changed bits of micro-ops and of the addresses that follow from them. Accumulators that loads write, and their lanes."""
 
 (
     _RESULTS, _READS, _SEEN, _RIGHTS, _DRAINED, _SHIFTED, _MULTIPLIED, _UOPS, _PLACES, _LOADED, _LANES,
@@ -63,10 +63,11 @@ _SHR, _MUL = int(AluOpcode.SHR), int(AluOpcode.MUL)
 
 
 class ComputeState(NamedTuple):
-    """What registers held last: an input vector, a tile, a row of it, trees (products, then every level) of two
-    operations, the result, the read of each bank, an ALU operation's second operand, a shift's first and a product's
-    two, a load's vector; micro-op and addresses, and behind them the depth of a bank and the groups that the array's
-    rows worked in. The vector is what the rows take: where they fold, a part of an input vector for every group."""
+    """Last contents of the compute unit's registers: an input vector, a tile, a row of it, trees (products, then every
+    level) of two operations, the result, the read of each bank, an ALU operation's second operand, a shift's first and
+    a product's two, a load's vector; micro-op and addresses, and behind them the depth of a bank and the groups that
+    the array's rows worked in. `vector` is as the rows take it: where they fold, a part of an input vector for every
+    group."""
 
     vector: NDArray[np.int64]
     tile: NDArray[np.int64]
@@ -170,9 +171,9 @@ def observe_operations(  # type: ignore[no-untyped-def]
 ):
     """Executes GEMM, DEPTHWISE, TAPS or ALU operation by operation; -1 if one reaches outside a scratchpad.
 
-    The array's part of a TAPS counts as that of as many DEPTHWISE one after the other, as if it had their multipliers;
-    so does that of a sweep, whose older positions are no input vectors that change. What the array holds is looked at
-    without the zero points of register ZERO.
+    The array's toggles of a TAPS count like those of a sequence of DEPTHWISE on its positions; likewise of a sweep,
+    whose older positions add no changes of input vectors. The array's contents count without the zero points of
+    register ZERO.
     """
     if row[KIND] == ALU:
         return _observe_alu(row, here, widths, pads, state, shown, totals)

@@ -52,8 +52,8 @@ between them, of their products. Of the bytes stored. Of an instruction's flags,
 
 
 class StoreState(NamedTuple):
-    """What registers held last: by lane of the vector (reduction, output, sum as far as it goes on, bias), and by lane
-    of the arithmetic (`_KEPT`). `table` are the look-up tables."""
+    """Last contents of the store unit's registers: by lane of the vector (reduction, output, sum as far as it goes on,
+    bias), and by lane of the arithmetic (`_KEPT`). `table` are the look-up tables."""
 
     reduced: NDArray[np.int64]
     biases: NDArray[np.int64]
@@ -200,7 +200,8 @@ def observe_begin(row, here, state, totals):  # type: ignore[no-untyped-def]
 
 @compiled()
 def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
-    """(y, x or 1, lanes) what a STORE.POST will combine, before its results take the same places; else no rows."""
+    """The operands that a STORE.POST will combine, (y, x or 1, lanes) int8, read before its results overwrite them;
+    else no rows."""
     if row[KIND] != STORE_POST or row[OPERAND] == 0:
         return np.empty((0, 1, lanes), np.int8)
     first, pitch, columns = operand_shape(row, here[5])
@@ -215,7 +216,7 @@ def operands_of(row, here, memory, lanes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def observe_store(row, here, memory, operands, pads, compute, bank_depth, state, totals):  # type: ignore[no-untyped-def]
-    """What a store has just read and written; `operands` are `operands_of` before."""
+    """Counts the changed bits of a store that has just executed; `operands` are from `operands_of` before it."""
     acc, par = pads.acc, pads.par
     lanes, block_out = acc.shape[1] * acc.shape[2], acc.shape[2]
     flat, width = acc.reshape(-1, lanes), len(state.kept)

@@ -1,1 +1,1 @@
-"""What every floor uses and no floor owns: files, caches, processes, and the error that stands for a user's mistake."""
+"""Modules that every layer of the toolkit uses: files, caches, processes, and the error for a user's mistake."""

@@ -28,12 +28,12 @@ _NUMBERS: Mapping[type, tuple[type, ...]] = {
     float: (int, float, np.integer, np.floating),
     bool: (bool, np.bool_),
 }
-"""What Python's numbers may be given as."""
+"""Classes of values that pass where an annotation names one of Python's numbers."""
 
 
 class _Late:
-    """What an annotation names but the function's module imports for type checkers alone: `path` in it, as
-    ("onnx", "ModelProto"). It is imported only for a value of no class of that name."""
+    """A class that the function's module imports under TYPE_CHECKING only. `path`: its dotted name, as ("onnx",
+    "ModelProto"). Checking a value imports the class only if no class of the value has that name."""
 
     def __init__(self, function: Callable[..., Any], path: tuple[str, ...]) -> None:
         self.function, self.path = function, path
@@ -96,7 +96,8 @@ def checked(function: Callable[P, R], name: str) -> Callable[P, R]:
 
 
 def _kind(annotation: Any, function: Callable[..., Any]) -> Any:
-    """What the annotation of a parameter of `function` stands for."""
+    """The kind (class, tuple of a union's members, `_Container` or `_Late`) that a parameter's annotation stands
+    for."""
     if not isinstance(annotation, str):
         return Any if annotation is inspect.Parameter.empty else annotation
     names: Mapping[str, Any] = function.__globals__  # type: ignore[attr-defined]
@@ -129,17 +130,17 @@ def _kind(annotation: Any, function: Callable[..., Any]) -> Any:
 
 
 class _Container:
-    """`origin[items]`, as `Mapping[str, float]`."""
+    """The kind `origin[items]`, as `Mapping[str, float]`."""
 
     def __init__(self, origin: Any, items: Sequence[Any]) -> None:
         self.origin, self.items = origin, items
 
 
 def _unfit(kind: Any, value: object, place: str) -> str | None:
-    """Why a value at `place` is none of `kind`; None where it is one."""
+    """The message about a value at `place` that is not of `kind`; None where it is."""
     if _fits(kind, value):
         return None
-    # The items of what is a container of the right kind are told one by one.
+    # If the container has the right kind, the message names the first item that does not fit.
     for option in _options(kind):
         if isinstance(option, _Container) and _fits(option.origin, value):
             for at, item, wanted in _items(option, value):
@@ -176,7 +177,7 @@ def _fits(kind: Any, value: object) -> bool:
 
 
 def _items(kind: _Container, value: Any) -> list[tuple[str, object, Any]]:
-    """The items of a sequence or mapping: where each is, the item, and what it should be."""
+    """The items of a sequence or mapping: (place as text, item, wanted kind) of each."""
     if isinstance(value, Mapping) and len(kind.items) == 2:
         pairs = list(value.items())[:_MOST_ITEMS]
         keys = [(f" ({reprlib.repr(key)})", key, kind.items[0]) for key, _ in pairs]

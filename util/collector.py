@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Inside of the block, or of a function that it decorates, nothing looks for cycles of objects.
+    """Pauses Python's collector of cyclic garbage in a block, or in a function that it decorates.
 
-    What is made there must not be many cycles: they stay until the end. The loop IR is trees, and looking through them
-    again and again took 3% of a compilation, a third of one where all objects of the process were looked at.
+    The block must not make many cycles: they stay until its end. The loop IR is trees; collections took 3% of a
+    compilation, a third of it where the collector visited all objects of the process.
     """
     if not gc.isenabled():  # by a caller, who will turn it on again
         yield

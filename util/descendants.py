@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 
 
 def descendants(of: Iterable[int] | None = None) -> dict[int, int]:
-    """Those of this process, or of other ones: their numbers, and when each began (in ticks), which tells it from a
-    later one of the same number. Empty where the system has no /proc.
+    """Descendants of this process, or of the processes `of`: process number to start time (ticks), which distinguishes
+    a later process of the same number. Empty where the system has no /proc.
 
-    Without the one that Python's multiprocessing starts to tidy up semaphores: it ends by itself, after its work.
+    Multiprocessing's resource tracker is left out: it ends by itself after removing semaphores.
     """
     parents: dict[int, tuple[int, int]] = {}
     with contextlib.suppress(OSError):
@@ -34,7 +34,7 @@ def descendants(of: Iterable[int] | None = None) -> dict[int, int]:
 
 
 def end(processes: Mapping[int, int]) -> None:
-    """Kills those of `descendants` that are still there."""
+    """Kills the processes of `descendants`'s result that still run."""
     for number, start in processes.items():
         found = _parent_and_start(number)
         if found is not None and found[1] == start:

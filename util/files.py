@@ -1,4 +1,4 @@
-"""Reading what a user names: bounded, so that no file, pipe or device takes all memory or all time."""
+"""Reads files that a user names, within bounds, so that no file, pipe or device takes all memory or all time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import stat
 from pathlib import Path
 
 MOST_BYTES = 2**31 - 1
-"""Of one file that is read whole; ONNX's container format holds no more either."""
+"""Largest file that is read whole; ONNX's container format holds no more either."""
 MOST_TEXT_BYTES = 2**20
-"""Of a configuration, which people write by hand."""
+"""Largest configuration file, which people write by hand."""
 
 
 def read_file(path: str | Path, *, most: int = MOST_BYTES, pipes: bool = False) -> bytes:

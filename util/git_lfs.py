@@ -12,5 +12,5 @@ def is_pointer(data: bytes | bytearray | memoryview) -> bool:
 
 
 def pointer_problem(what: str) -> str:
-    """What is wrong with a pointer that stands where `what` should be, and the way out."""
+    """The message about a pointer of Git LFS in the place of `what`, with the way out."""
     return f"is a pointer of Git LFS, not {what} itself; fetch the file with `git lfs pull`, or download it"

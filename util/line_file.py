@@ -16,7 +16,7 @@ from .errors import UserError
 from .files import read_file
 
 PATIENCE = 1.0
-"""Seconds to wait for a file's lock: what a killed writer started may hold it until it sees that the writer is gone."""
+"""Seconds to wait for a file's lock: a process that a killed writer started may hold it until it notices the end."""
 SYNC_INTERVAL = 1.0
 """Seconds between two fsyncs at least. A kill loses nothing that was written; a power cut loses what came since."""
 _BLOCK = 1 << 16
@@ -31,10 +31,11 @@ Made = TypeVar("Made")
 
 
 def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list[Made]:
-    """What `make` makes of each line of JSON in a file, none where there is no file.
+    """The result of `make` for each line of JSON in a file; empty if there is no file.
 
-    Half a line that a killed process left at the end is left out. RecordError where the system refuses, and for a line
-    for which `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError: it is no record of `what`.
+    An incomplete last line, from a killed process, is skipped. Raises RecordError for errors of the system, and for a
+    line for which `make` raises KeyError, TypeError, ValueError, OverflowError or AttributeError: it is no record of
+    `what`.
     """
     try:
         data = read_file(path)
@@ -56,8 +57,9 @@ def whole_records(path: Path, make: Callable[[Any], Made], *, what: str) -> list
 class LineFile:
     """Appends lines to a file of records, which is made where there is none; a context manager, which closes it.
 
-    Each line is one write at the end of the file. One process at a time has the file: RecordError for the second, and
-    where the system refuses. What a killed writer left of a line stays alone on that line or, with `cut`, goes.
+    Each line is one write at the end of the file. One process at a time has the file: RecordError for a second process
+    and for errors of the system. The incomplete last line of a killed writer stays as a line of its own or, with `cut`,
+    is removed.
     """
 
     def __init__(self, path: Path, *, cut: bool = False) -> None:

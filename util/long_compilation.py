@@ -1,4 +1,4 @@
-"""A line on standard error while numba compiles, where that takes long: who waits is told once what for."""
+"""A message on standard error, once in a process, when compilation by numba takes long."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TEXT = "compiling the simulator, which takes about a minute the first time ..."
 
 
 def print_it(text: str) -> None:
-    """The line on standard error: what a Python session gets."""
+    """Prints the message on standard error, the default for Python sessions."""
     print(text, file=sys.stderr, flush=True)
 
 
 class LongCompilation:
-    """Of one process: how long numba has compiled, and whether a line has said so.
+    """One process's time in numba's compiler, and whether the message about it was printed.
 
-    `tell` gets the line, from another thread; the command line puts its own there, which is silent with -q.
+    `tell` prints the message, called from another thread; the command line sets its own, which is silent with -q.
     """
 
     def __init__(self, tell: Callable[[str], object] = print_it) -> None:
@@ -35,7 +35,8 @@ class LongCompilation:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Around what may compile, also around what calls itself anew for the functions that a function calls."""
+        """Context for a call that may compile; may be nested, as numba compiles called functions within their
+        caller."""
         with self._lock:
             self._depth += 1
         try:
@@ -49,7 +50,8 @@ class LongCompilation:
                     self._spent += time.monotonic() - self._began
 
     def begins(self) -> None:
-        """Nothing was kept, and what is around compiles from here on."""
+        """Starts the timer of the message: numba found no cached code, so the call in the context compiles from here
+        on."""
         with self._lock:
             if self._told or not self._depth or self._timer is not None:
                 return
@@ -70,4 +72,4 @@ class LongCompilation:
 
 
 long_compilation = LongCompilation()
-"""Of this process."""
+"""The process's only instance."""

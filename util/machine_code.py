@@ -1,7 +1,7 @@
-"""Functions that numba compiles, and keeps on disk only where no other user can put code.
+"""Functions compiled by numba, with their machine code cached on disk only where no other user can write.
 
-numba keeps what it compiled beside the source, where that can be written, and else in a folder of caches. Its files
-there hold pickles and machine code, and it believes what it finds.
+numba caches machine code beside the source if that folder is writable, else in a folder of caches. Its files hold
+pickles and machine code, which it loads without a check.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Nowhere(NullCache):
     """A cache that keeps nothing."""
 
     def load_overload(self, sig: Any, target_context: Any) -> None:
-        """What numba calls before it compiles."""
+        """Called by numba before it compiles; there is no cached code."""
         long_compilation.begins()
 
 
@@ -72,14 +72,14 @@ class _WherePossible:
         return getattr(self._cache, name)
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """What numba calls before it compiles: None where nothing is kept."""
+        """Called by numba before it compiles: the cached machine code, None if there is none."""
         found = self._cache.load_overload(signature, target)
         if found is None:
             long_compilation.begins()
         return found
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        """What numba calls with code that it compiled."""
+        """Called by numba with code that it compiled: writes the code to the cache."""
         try:
             self._cache.save_overload(signature, data)
         except OSError as error:

@@ -24,5 +24,5 @@ def _cell(value: object) -> str:
 
 
 def html_text(text: str) -> str:
-    """Text as it stands, in a font of equal widths."""
+    """Text in HTML, unchanged, in a font of equal widths."""
     return f"<pre>{escape(text)}</pre>"

@@ -1,7 +1,7 @@
-"""Arrays in .npz files, whose headers are looked at before any of the data.
+"""Arrays in .npz files; callers can check the headers before any data is read.
 
-A file of a few megabytes may stand for gigabytes of zeros. So the shapes come first, for whoever knows what they should
-be; the data follow. Pickled objects are never read.
+A file of a few megabytes may decompress to gigabytes of zeros, so shapes and dtypes are available first. Pickled
+objects are never read.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What zipfile, its decompressors and numpy's parser of headers raise for damaged bytes."""
+"""Exceptions of zipfile, its decompressors and numpy's parser of headers for damaged bytes."""
 
 
 class NpzError(Exception):
-    """What is no .npz archive of plain arrays, or one of more than the machine holds; the message says which."""
+    """A file is no .npz archive of plain arrays, or holds more than the machine's memory; the message says which."""
 
 
 class StoredArrays:

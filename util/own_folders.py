@@ -29,7 +29,7 @@ def make_own_folder(folder: Path) -> None:
 
 
 def check_own_folder(folder: Path) -> None:
-    """Raises OSError, whose `strerror` says why, unless what lies in a folder can only come from this user.
+    """Raises OSError, whose `strerror` says why, unless only this user can have written the files of a folder.
 
     The folder is this user's, no link, and closed to other writers. Those above it, through all links that lead there,
     are this user's or root's and closed too, or let each user remove only what is their own, as /tmp does.

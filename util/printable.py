@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MOST_CHARACTERS = 2000
-"""Of a line that is printed: some names are megabytes long."""
+"""Longest printed line; some names are megabytes long."""
 _LAST = 500
 """Characters of a longer line that are its end, where messages say what to do."""
 

@@ -1,8 +1,8 @@
-"""What is made once and kept for this user: one builder at a time for each entry, whichever processes ask for it.
+"""A cache of this user's built files and folders: one process at a time builds an entry, all others wait for it.
 
-Entries hold machine code, so they are believed only where they come from this user: the folders belong to the user
-alone (`isa.own_folders`), and each entry has a seal (`cache_seal`), kept in its lock file and written when it was
-built. An entry whose seal does not match counts as none and is built again.
+Entries hold machine code, so they are used only if this user made them: the folders belong to the user alone
+(`isa.own_folders`), and each entry has a seal (`cache_seal`), written to its lock file after the build. An entry whose
+seal does not match is built again.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class CacheError(UserError):
 
 
 def cache_directory(part: str) -> Path:
-    """Where `part` of the toolkit keeps its entries: $XDG_CACHE_HOME/vdla/`part`, by default in ~/.cache."""
+    """The folder of the entries of `part`: $XDG_CACHE_HOME/vdla/`part`, by default in ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vdla" / part
 
 
 def cached(
     part: str, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool] = Path.exists
 ) -> Path:
-    """The path of entry `name` of `part`; `build` makes it, a file or a folder, at the path it is given.
+    """The path of entry `name` of `part`; `build` makes it, a file or a folder, at the path in its argument.
 
-    An entry that this function made and nobody changed, and that is `valid`, is not built again. Of several processes
-    that ask at once, one builds and the others wait. The lock belongs to the builder's process, so a builder that dies
+    An entry that this function made and nobody changed, and that is `valid`, is not built again. If several processes
+    call at once, one builds and the others wait. The lock belongs to the builder's process, so a builder that dies
     leaves none behind. Raises CacheError when the directory cannot be used, and what `build` raises; the entry is then
     as it was before.
     """
@@ -49,9 +49,10 @@ def cached(
 def cached_or_made(
     part: str, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool] = Path.exists
 ) -> Path:
-    """As `cached`; where the user's cache cannot be used, the entry is built for this process alone.
+    """The path of an entry as from `cached`; if the user's cache cannot be used, the entry is built for this process
+    alone.
 
-    A line on standard error says so, once in a process.
+    A warning on standard error, once in a process, says that it is not cached.
     """
     try:
         return cached(part, name, build, valid)
@@ -61,9 +62,9 @@ def cached_or_made(
 
 
 def other_tools_cache(part: str, *, make: bool = False) -> Path | None:
-    """A folder for what tools of others keep, in place of a cache of theirs that cannot be used.
+    """A folder that replaces the unusable cache of another tool, such as numba.
 
-    It goes when this process ends. None unless it was made, now or before.
+    It is removed when this process ends. None unless this or an earlier call made it.
     """
     if not make and not _for_this_process.cache_info().currsize:
         return None
@@ -127,7 +128,7 @@ def _cached_in(
                     raise OSError(error.errno, error.reason) from None
                 finally:
                     _remove(partial)
-                # Between these two steps the entry is not believed.
+                # Between these two steps the entry has no valid seal and is not used.
                 os.pwrite(lock, seal_of(key, directory.name, target) or b"", 0)
     return target
 
@@ -136,7 +137,7 @@ def _cached_in(
 def _opened(directory: Path) -> Iterator[bytes]:
     """The key to the entries of a directory, which is made if it is not there.
 
-    What the system refuses inside of the block is raised as CacheError, and so is a directory that others may write.
+    Raises CacheError for an OSError inside of the block, and for a directory that others may write.
     """
     try:
         make_own_folder(directory.parent)

@@ -56,7 +56,7 @@ def _check_file(path: Path, inputs: Sequence[Path | None]) -> None:
 
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """What the system refuses of a path to be written, such as a name that is too long, as FileError."""
+    """Turns an OSError about a path to be written, such as a name that is too long, into FileError."""
     try:
         yield
     except OSError as error:

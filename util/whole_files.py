@@ -15,7 +15,7 @@ from .errors import UserError
 from .files import open_file
 
 _COPY_BYTES = 2**22
-"""Of a file that is copied, at a time."""
+"""Bytes copied at a time."""
 
 
 class WriteError(UserError):
@@ -30,10 +30,10 @@ class WriteError(UserError):
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write in a `with` block. It lies beside `path`, and takes its place when the block ends without error.
+    """A temporary file beside `path` to write in a `with` block; replaces `path` when the block ends without error.
 
-    A link stays one, and so does what is no file (a pipe, /dev/null): that gets the data as it is. Raises WriteError,
-    naming `path`, when the system refuses.
+    A link stays a link. A pipe or device (/dev/null) is written directly. Raises WriteError, naming `path`, when the
+    system refuses.
     """
     path = Path(path)
     temporary = None

@@ -87,8 +87,8 @@ def _layers(config: Config, rng: np.random.Generator) -> Program:
 
 
 def _graph(config: Config, rng: np.random.Generator) -> Graph:
-    """One to three layers with blocks' worth of channels; for arrays that fold also with as few as they have columns,
-    so that rows work in groups."""
+    """One to three layers with blocks' worth of channels; for arrays that fold, also as few channels as they have
+    columns, so that rows work in groups."""
 
     def pick(*choices: int) -> int:
         return int(rng.choice(choices))

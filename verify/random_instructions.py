@@ -41,10 +41,10 @@ _SHAPES = 0.2
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """Where random numbers come from and what they must fit: the machine, its image and its registers by now.
+    """The random generator and its constraints: the machine, its image and the current registers.
 
     `wide`: fields take values from all over their range, so that an instruction may take thousands of cycles.
-    `uops_at`: the micro-ops of the image lie there too, in micro-op memory.
+    `uops_at`: a second place in micro-op memory that holds the micro-ops of the image.
     """
 
     config: Config
@@ -333,7 +333,7 @@ def rows(source: Source) -> dict[str, int]:
 
 
 def to_chain(source: Source, values: dict[str, int]) -> dict[str, int]:
-    """Where `values`, fields of a STORE.POST, go in the chain memory: cut so that all of it fits."""
+    """The fields that send a STORE.POST of `values` to the chain memory, with rows and columns cut so that they fit."""
     vectors = source.config.chain_buffer_bytes // source.config.out_bytes
     rows, columns, pitch = values["y_size"], min(values["x_size"], vectors), values["x_stride"]
     if (rows - 1) * pitch + columns > vectors:

@@ -48,7 +48,7 @@ def tie(rng: np.random.Generator) -> np.float32:
 
 
 def special(rng: np.random.Generator) -> np.float32:
-    """A zero, a subnormal number, a power of two, or one near the ends of what the machine takes."""
+    """A zero, a subnormal number, a power of two, or a number near the ends of the machine's range."""
     return np.float32(
         rng.choice(
             (

@@ -49,7 +49,7 @@ _MOST_IDLE = 2200
 """Instructions that do nothing before the others, in few programs: more than ten bits count."""
 
 _SEQUENCE = 8
-"""A sequence counts as no more instructions than that, so that long ones leave room for others."""
+"""Most instructions that a sequence counts as, so that long ones leave room for others."""
 
 _MOST_TOKENS = 64
 """Queues up to this depth are filled now and then."""
@@ -145,7 +145,8 @@ def _samples(kind: type, seed: int) -> dict[str, Any]:
 
 
 def _generator(seed: int, name: str) -> np.random.Generator:
-    """Random numbers for what is called `name`: those of others do not change when one more is drawn."""
+    """A generator for the part called `name`; drawing one number more there leaves the numbers of other parts
+    unchanged."""
     return np.random.default_rng((seed, zlib.crc32(name.encode())))
 
 
@@ -202,8 +203,8 @@ def random_program(
 ) -> Program:
     """A program of about `length` instructions besides those that only carry tokens, ending in FINISH.
 
-    `uop` (uop_depth,) is the micro-op memory at launch, zero unless given. See the module's docstring for what is in
-    it and what it promises.
+    `uop` (uop_depth,) is the micro-op memory at launch, zero unless given. The module's docstring describes contents
+    and guarantees.
     """
     rng = np.random.default_rng((seed, 2))
     image, regions = random_image(config, rng, far=rng.random() < _FAR)

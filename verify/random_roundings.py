@@ -25,7 +25,7 @@ _STORES = 6
 
 _MANY = 160
 _SERIES = 0.12
-"""How often there are many of them: what a last bit decides takes many tries."""
+"""Probability of `_MANY` stores of one set of totals instead of `_STORES`: errors in a last bit take many tries."""
 
 
 def near_ties(source: Source) -> list[Instruction]:
@@ -61,7 +61,7 @@ def near_ties(source: Source) -> list[Instruction]:
 
 
 def _mode(source: Source) -> dict[str, int]:
-    """Which arithmetic stage B does: most often the one with most roundings."""
+    """A random arithmetic of stage B: most often the one with most roundings."""
     values = {
         "combine": 1,
         "operand": 1,
@@ -131,7 +131,7 @@ def _worst(source: Source, values: dict[str, int], first: dict[str, int], entry:
 
 
 def _results(source: Source, entry: int, first: dict[str, int]) -> NDArray[np.int8]:
-    """What stage A makes of the totals of `entry`: (TOTALS, batch, block_out)."""
+    """Results of stage A for the totals of `entry`: (TOTALS, batch, block_out)."""
     config, regions, image = source.config, source.regions, source.trace.image
     at = regions.totals + TOTALS * entry * config.acc_bytes
     totals = image[at : at + TOTALS * config.acc_bytes].view(np.int32)

@@ -23,7 +23,7 @@ _ENDS = 10
 """Instructions that end together; a pipeline of a GEMM has no room for more."""
 
 _ALIKE = 16
-"""Most stores in a row that are alike, more than can be in flight."""
+"""Most equal stores in a row, more than can be in flight."""
 
 _ROWS = 1500
 """Most rows of a store of many."""
@@ -91,7 +91,7 @@ def _chain(source: Source) -> list[Instruction]:
 
 
 def _through_chain_memory(source: Source) -> list[Instruction]:
-    """A store to the chain memory, perhaps with an operand from DRAM, and products of what lies there."""
+    """A store to the chain memory, perhaps with an operand from DRAM, and products of the stored vectors."""
     config, regions = source.config, source.regions
     instructions: list[Instruction] = []
     if source.chance(0.8):

@@ -25,7 +25,7 @@ from vdla.compiler.te.post import Combination, Post
 from vdla.isa.rows import exponentials
 
 QUANTIZATION = Quantization(scale=np.float32(0.05), zero_point=0, dtype="int8")
-"""Of every tensor."""
+"""Quantization of every tensor."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class NetworkBuilder:
         return self.add(context, (shared, values), (1, width, rows, 1))
 
     def graph(self, name: str, inputs: tuple[str, ...], last: str) -> Graph:
-        """What was built, from `inputs` to the tensor `last`."""
+        """The graph of the operators built so far, from `inputs` to the tensor `last`."""
         result = self.tensors[last]
         return Graph(
             name=name,

@@ -152,7 +152,8 @@ def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> n
 def _lost(
     rng: np.random.Generator, mantissas: NDArray[np.int64], shift: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """What the conversion to float32 drops of totals that are `mantissas` << `shift` and a rest, ties included."""
+    """A random rest that the conversion to float32 rounds off of totals `mantissas` << `shift` plus the rest, ties
+    included."""
     half = (1 << shift) // 2
     tie = np.where(mantissas % 2 == 0, half, half - 1)
     rest = rng.integers(-half, half + 1)
@@ -160,7 +161,8 @@ def _lost(
 
 
 def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
-    """What a product of `length` bits must be modulo 2^`places`, if the places are its fraction: T, or nearly."""
+    """The value that a product of `length` bits must have modulo 2^`places`, its fraction: the threshold T, or
+    nearly."""
     half_unit = 1 << length - _MANTISSA - 1 if length > _MANTISSA else 0
     target = (1 << places - 1) + half_unit * int(rng.choice((-1, -1, 0, 1, 1)))
     if half_unit > 1 and rng.random() < 0.7:

@@ -1,1 +1,1 @@
-"""Co-simulation: the same programs on the simulator and on the Verilated RTL, everything that both know compared."""
+"""Co-simulation: runs the same programs on the simulator and on the Verilated RTL and compares all results of both."""

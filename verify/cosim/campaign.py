@@ -23,7 +23,7 @@ from .observe import Bin
 from .work import CaseResult, Failure, build, minimize_case, run_cases, start_worker
 
 _LAST_SECONDS = 5.0
-"""What a worker that is ended may take; a moment is enough."""
+"""Seconds granted to a worker to end; a moment is enough."""
 _CHUNK = 6
 """Cases that a process runs before it reports."""
 
@@ -34,7 +34,7 @@ def _ignore(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Who hears of a campaign while it runs: of each library built, each case run, and the failure minimized."""
+    """Callbacks of a campaign: after each library built, each case run, and the failure minimized."""
 
     built: Callable[[Config, float], None] = _ignore
     ran: Callable[[CaseResult], None] = _ignore
@@ -43,7 +43,7 @@ class Listener:
 
 @dataclass(slots=True, kw_only=True)
 class Campaign:
-    """What came of all cases. `failure` is the first mismatch, minimized; `lengths` are instructions by program."""
+    """Results of all cases. `failure` is the first mismatch, minimized; `lengths` are instructions by program."""
 
     machines: tuple[Config, ...]
     seed: int
@@ -114,7 +114,7 @@ def run_campaign(
 ) -> Campaign:
     """Run `programs` cases over `machines` in `jobs` processes.
 
-    Raises what a worker raises: BuildError where a tool is missing, ModuleNotFoundError without the RTL's packages.
+    Raises the errors of workers: BuildError where a tool is missing, ModuleNotFoundError without the RTL's packages.
     """
     listener = Listener() if listener is None else listener
     started = time.perf_counter()
@@ -130,9 +130,9 @@ def run_campaign(
 
 @contextlib.contextmanager
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that are gone, with what they were doing, when the block ends early."""
+    """A pool of worker processes; if the block ends early, kills them and their children."""
     context = multiprocessing.get_context("spawn")
-    # Of this process, as a worker that is ended removes nothing.
+    # This process removes the folder, as a killed worker removes nothing.
     with tempfile.TemporaryDirectory(prefix="vdla-cosim-", ignore_cleanup_errors=True) as place:
         pool = ProcessPoolExecutor(
             max_workers=jobs, mp_context=context, initializer=start_worker, initargs=(place,)
@@ -160,7 +160,8 @@ def _work(
     campaign: Campaign,
     listener: Listener,
 ) -> Iterator[CaseResult]:
-    """Every case's result as it comes. A machine's cases follow its library; at most `jobs` are in the making."""
+    """Every case's result as it comes. A machine's cases start when its library is built; at most `jobs` libraries are
+    in the making."""
     unbuilt = [group for group in groups if group]
     building: dict[Future[float], list[Case]] = {}
     running: set[Future[list[CaseResult]]] = set()

@@ -1,4 +1,4 @@
-"""Which programs a co-simulation runs: each a case that its seed determines, on any computer and in any order."""
+"""The programs of a co-simulation: each is a case that its seed determines, on any computer and in any order."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What a person needs to find the case again."""
+        """A name with which a person finds the case again: machine, seed and number."""
         return f"{self.machine.name} / seed {self.campaign} / number {self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launch:
-    """What both engines start from; `scratchpads` None means zeros, `random_state` None registers at their reset.
+    """The start of both engines; `scratchpads` None means zeros, `random_state` None means registers at their reset
+    values.
 
     `place`: the RTL runs the program moved (`places.surround`); None: as it is.
     """

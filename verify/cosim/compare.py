@@ -1,4 +1,4 @@
-"""One launch on both engines, and every difference between what they tell."""
+"""Runs one launch on both engines and lists every difference between their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _LIMIT = 200_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """What both engines say of a launch; `differences` is empty where they agree. None stands for no result at all."""
+    """Results of both engines for a launch, None for an engine without a result; `differences` is empty where they
+    agree."""
 
     simulated: SimulationResult | None
     rtl: RtlResult | None

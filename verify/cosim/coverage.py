@@ -72,7 +72,8 @@ class Coverage:
         return [item for item in self.unreachable if self.hits.get(item)]
 
     def document(self) -> dict[str, object]:
-        """The shape of the JSON object: totals, every bin with its count by group, and what is empty or cannot be."""
+        """The coverage as a JSON object: totals, every bin with its count by group, empty bins, and unreachable bins
+        with reasons."""
         groups: dict[str, dict[str, int]] = {}
         for (group, name), count in self.hits.items():
             if (group, name) not in self.unreachable:

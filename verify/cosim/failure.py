@@ -1,4 +1,4 @@
-"""What a person gets of a mismatch: files to run again, and both timelines around the first difference."""
+"""Reports a mismatch: files to run again, and both timelines around the first difference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .compare import Outcome
 
 PROGRAM, SCRATCHPADS = "program.txt", "scratchpads.npz"
-"""What holds all that a run needs."""
+"""Names of the files that together determine a run."""
 
 AROUND = 6
 """Instructions shown before and behind the first that differs."""
@@ -70,7 +70,7 @@ def timelines(config: Config, launch: Launch, outcome: Outcome) -> str:
 
 
 def commands(folder: Path, launch: Launch) -> str:
-    """What to call to run a launch again whose files are in `folder`, a line an engine."""
+    """The commands that run a launch again from the files in `folder`, one line for each engine."""
     call = ["vdla", "sim", "--insns", str(folder / PROGRAM)]
     if launch.scratchpads is not None:
         call += ["--scratchpads", str(folder / SCRATCHPADS)]
@@ -84,7 +84,8 @@ def commands(folder: Path, launch: Launch) -> str:
 
 
 def report_text(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> str:
-    """All of a failure that fits on a page: what differs, the timelines, and how to run again what is in `folder`."""
+    """A failure on one page: the differences (at most 20), the timelines, and the commands that run the files in
+    `folder` again."""
     lines = [title, ""]
     lines += [f"  {item}" for item in outcome.differences[:20]]
     if len(outcome.differences) > 20:

@@ -65,7 +65,8 @@ def touched(
     words: NDArray[np.unsignedinteger],
     accumulators: NDArray[np.int64],
 ) -> Touched:
-    """What the matrix instruction does to `accumulators`, those of its operations, with the micro-ops `words`."""
+    """The lanes that each operation of a matrix instruction writes in `accumulators`, and whether it adds; `words` are
+    its micro-ops."""
     count = len(accumulators)
     lanes = np.full(count, (1 << config.tile_parts) - 1, np.int64)
     adds = np.full(count, not values["reset"] and not values["overwrite"])
@@ -90,7 +91,7 @@ def _tiles(
 def shapes(
     registers: Mapping[str, Mapping[str, int]], name: str, values: Mapping[str, int], found: Touched
 ) -> Iterator[tuple[str, str]]:
-    """The bins of register FOLD and what a GEMM does with `overwrite`."""
+    """The coverage bins of register FOLD and of a GEMM's `overwrite`."""
     if name != "GEMM" or values["reset"]:
         return
     groups = 1 << registers["FOLD"]["shape"]

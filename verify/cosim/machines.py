@@ -1,4 +1,4 @@
-"""The machines that co-simulation covers unless told otherwise, and the memories that each is tried with.
+"""The machines that co-simulation covers by default, and the memory timings that each is run with.
 
 A fixed list, so that their libraries are built once. Together: blocks from 4 to 128, square and not, batch 1 to 8,
 instructions of 128 and 256 bits, micro-ops of 32 and 64, memories of any depth,
@@ -21,7 +21,7 @@ from vdla.isa.extensions import DEFAULT_EXTENSIONS, EXTENSION_TABLE, EXTENSIONS,
 from vdla.isa.parameters import declared
 
 TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
-"""What memory does with a program, one of these; latencies are short, as configured or long."""
+"""Kinds of memory timing; latencies are short, as configured or long."""
 
 _LONG = 4
 _JITTER = (7, 50)
@@ -548,9 +548,9 @@ def default_machines() -> tuple[Config, ...]:
 def _covering(*machines: Config) -> tuple[Config, ...]:
     """The machines, so that every declared field of the RTL takes its `samples` and every extension is there.
 
-    A field that all of `machines` leave at its default is dealt to those that are no presets, one sample after another;
-    an extension that machines have only where they name it goes to every second of them, if it has what that needs;
-    those of the post-processing store apart.
+    A field that all of `machines` leave at its default gets one sample after another on the machines that are no
+    presets. An extension that is off by default goes to every second of these machines, if they have the extension that
+    it needs; extensions that need "post" or "table" are excepted.
     """
     others = [number for number, item in enumerate(machines) if item.name not in PRESETS]
     changes: dict[int, dict[str, Any]] = {number: {} for number in others}

@@ -1,8 +1,8 @@
-"""From a launch on which the engines differ to a small one: fewer instructions, smaller fields, a plainer start.
+"""Shrinks a launch on which the engines differ: fewer instructions, smaller fields, a plainer start.
 
 Delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002) over instructions:
-ever smaller pieces are left out as long as the rest still differs. What is left out is repaired (`mutate.repair`), so
-that every candidate is a program that the static checker accepts. Fields follow, one at a time.
+ever smaller pieces are left out as long as the rest still differs. The rest is repaired (`mutate.repair`), so that
+every candidate is a program that the static checker accepts. Fields follow, one at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .cases import Launch
 from .mutate import repair
 
 MOST_RUNS = 600
-"""Runs of both engines after which minimizing ends with what it has."""
+"""Most runs of both engines before minimizing stops with the smallest launch so far."""
 
 Differs = Callable[[Config, Launch], bool]
 
@@ -72,7 +72,7 @@ class _Search:
 
 
 def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:
-    """The smallest launch reached from `launch` on which `differs` holds, as it does on `launch` itself."""
+    """The smallest launch reached from `launch` on which `differs` holds; it must hold on `launch` itself."""
     search = _Search(differs=differs, config=config, launch=launch)
     _plainer_start(search)
     before = -1
@@ -120,7 +120,7 @@ def _sound(config: Config, launch: Launch) -> bool:
 
 
 def _candidate(search: _Search, instructions: list[Instruction]) -> Launch:
-    """The launch of `instructions` and FINISH as they are if that is sound, else repaired."""
+    """The launch of `instructions` and FINISH, unchanged if the static checker accepts it, else repaired."""
     config, launch = search.config, search.launch
     plain = _as_they_are(search, instructions)
     if _sound(config, plain):

@@ -88,7 +88,7 @@ def repair(
 
 
 def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
-    """Whether a parameter load brings in what the program wrote: scales that need not be finite."""
+    """Whether a parameter load reads DRAM that the program wrote: its scales need not be finite."""
     shape = {item.name: 0 for item in formats(build.config)["LOAD.PAR"].fields} | values
     if not shape["x_size"]:
         return False

@@ -1,10 +1,9 @@
-"""Small networks, compiled: what mutated programs are made from.
+"""Small compiled networks, the base of mutated programs.
 
 The graphs are of the kinds that compilers meet (convolutions, depthwise and grouped ones, pools, sums, dense layers,
 blocks that expand and reduce channels, attention where a machine has it); two are shipped models. Machines that the
-compiler does not serve (no `post`, or blocks that differ) get programs compiled for a sibling of equal depths and
-carried over instruction by instruction: what they compute means nothing, which is all the same to a comparison of
-engines.
+compiler does not support (no `post`, or blocks that differ) get programs compiled for a sibling of equal depths and
+translated instruction by instruction: their results mean nothing, which does not matter to a comparison of engines.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ SOURCES = (*GRAPHS, "small_cnn", "mlp")
 
 _HEAD = 16
 _ROWS, _KEYS = 32, 48
-"""Of attention: channels of queries, keys and values, and how many rows each has; enough to be one kernel on machines
-with a chain memory."""
+"""Attention's channels of queries, keys and values, and the rows of each; enough to be one kernel on machines with a
+chain memory."""
 
 
 def _graph(source: str, config: Config) -> Graph:
@@ -128,7 +127,8 @@ def compiled(config: Config, source: str, virtual_threads: int) -> Program | Non
 
 
 def carried_over(program: Program, config: Config, *words: int) -> Instruction:
-    """One instruction of `program` as `config` has it: what the machine lacks becomes what is nearest to it."""
+    """One instruction of `program` translated for `config`; an instruction that the machine lacks becomes the nearest
+    one."""
     name, values = decode_one(program.config, *words)
     if program.config is config:
         return name, values

@@ -1,6 +1,6 @@
-"""What a run exercised: the coverage bins that one program on one machine hits, from the simulator's result.
+"""The coverage bins that one program on one machine hits, from the simulator's result.
 
-A bin is a pair of names, group and bin; `coverage.py` says which there are and which of them can be hit at all.
+A bin is a pair of names, group and bin; `coverage.py` lists all bins and those that a machine can hit.
 """
 
 from __future__ import annotations
@@ -139,17 +139,17 @@ def _operation(name: str, values: Values) -> Iterator[Bin]:
 
 
 def matrix_mode(values: Values) -> str:
-    """What becomes of the accumulator: reset, overwrite or accumulate."""
+    """The treatment of the accumulator: "reset", "overwrite" or "accumulate"."""
     return "reset" if values["reset"] else "overwrite" if values["overwrite"] else "accumulate"
 
 
 def zero_points(zero: Values) -> str:
-    """What register ZERO takes something off."""
+    """The bin of the operands from which register ZERO subtracts a zero point."""
     return ZERO_POINTS[(zero["inp_zero"] != 0) + 2 * (zero["wgt_zero"] != 0)]
 
 
 def post_mode(values: Values) -> str:
-    """What follows requantization in a STORE.POST."""
+    """The bin of the operation after requantization in a STORE.POST."""
     if not values["combine"]:
         return "requantize"
     if not values["operand"]:

@@ -1,4 +1,4 @@
-"""What worker processes do: build a machine's library, run cases, minimize a failure. Results are plain values."""
+"""Functions of worker processes: build a machine's library, run cases, minimize a failure. Results are plain values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Failure:
 
 
 def start_worker(temporary: str) -> None:
-    """Leaves Ctrl-C to the parent, which ends the workers in order; compilers that they started do hear it.
+    """Ignores Ctrl-C in the worker, as the parent ends the workers in order; compilers that they started get the
+    signal.
 
     Temporary files go to the folder `temporary`.
     """
@@ -79,7 +80,7 @@ def run_cases(items: list[Case]) -> list[CaseResult]:
 
 
 def minimize_case(item: Case) -> Failure:
-    """The smallest launch on which the engines differ as they do on `item`."""
+    """The smallest launch, reached from that of `item`, on which the engines differ."""
     start = launch(item)
 
     def differs(config: Config, candidate: Launch) -> bool:

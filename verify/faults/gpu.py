@@ -57,16 +57,16 @@ from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 ROWS, COLUMNS, DEPTH = 70, 50, 44
 """Sizes with a rest in every tile, and more steps along the depth than stages."""
 WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
-"""Of the kernel with copies of a whole block, whose rows are multiples of 16 bytes; it multiplies float16."""
+"""Columns and depth of the kernel with copies of a whole block, whose rows are multiples of 16 bytes; float16."""
 TOLERANCE = 1e-5
-"""Of the greatest product: what float32 sums of that depth in any order stay below."""
+"""Bound on errors of float32 sums of that depth in any order, relative to the greatest product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """`change` makes a faulty program of the prepared kernel with so many `stages`; `breaks` says what is wrong.
 
-    `whole`: of the kernel in which a block copies as a whole.
+    `whole`: the fault is in the kernel in which a block copies as a whole.
     """
 
     name: str
@@ -78,10 +78,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a fault came to: the check that refused it and why, and what the numbers showed with checks switched off.
+    """Result of a fault: the check that refused it, its message, and the verdict on the numbers with checks switched
+    off.
 
-    `check` and `message` are empty if no check did. `numbers`: "wrong", "NaN" (something undefined was used), "refused"
-    where the code could leave an array, so that it is not run; empty if the results were right.
+    `check` and `message` are empty if no check refused it. `numbers`: "wrong", "NaN" (an undefined value was used),
+    "refused" (not run, as the code could leave an array), or empty if the results were right.
     """
 
     check: str
@@ -103,7 +104,7 @@ def kernel(stages: int, target: CudaTarget, *, whole: bool = False) -> Program:
 
 
 def run_fault(fault: Fault) -> Verdict:
-    """What the checks, and without them the numbers, say of a fault."""
+    """Runs the checks on a fault and, without them, the kernel."""
     target = cuda_target(ARCHITECTURE) if fault.whole else cuda_target()
     faulty = fault.change(kernel(fault.stages, target, whole=fault.whole))
     check, message = "", ""
@@ -117,7 +118,7 @@ def run_fault(fault: Fault) -> Verdict:
 
 
 def numbers(program: Program) -> str:
-    """What the results of an emulated kernel are: "" (right), "wrong", "NaN" or "refused"."""
+    """The verdict on the results of an emulated kernel: "" (right), "wrong", "NaN" or "refused"."""
     rng = np.random.default_rng(0)
     arrays = {p.name: rng.standard_normal(p.shape).astype(p.dtype.numpy) for p in program.parameters}
     arrays["Y"] = np.full_like(arrays["Y"], np.nan)
@@ -138,7 +139,8 @@ Pick = Callable[[Stmt], bool]
 
 
 def _edit(node: N, pick: Pick, new: Callable[[Stmt], Stmt], nth: int = 0) -> N:
-    """A tree with the `nth` statement that is picked replaced; what is picked is not entered. LookupError if none."""
+    """A tree with the `nth` statement that `pick` accepts replaced; accepted statements are not searched. LookupError
+    if there is none."""
     count = -1
 
     def visit(statement: Stmt) -> Stmt:
@@ -233,7 +235,7 @@ def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Ca
 
 
 def _halved(position: int) -> Callable[[tuple[Var, ...], Expr], Expr]:
-    """In an index, half of the variable of an axis (0, 1: blocks, 2, 3: threads) in its place."""
+    """A change of an index: half of the variable of an axis (0, 1: blocks, 2, 3: threads) in place of the variable."""
     return lambda loops, index: substitute_expr(index, {loops[position].name: loops[position] // 2})
 
 
@@ -254,7 +256,7 @@ def _multiplies(node: Stmt) -> bool:
 
 
 def _others_registers(phase: For) -> Stmt:
-    """Sums are those of the thread with x and y exchanged."""
+    """The fault that a thread uses the sums of the thread with x and y exchanged."""
     y, x = phase_at(phase).threads[:2]
 
     def swap(node: Stmt) -> Stmt:

@@ -27,7 +27,7 @@ class FaultError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultVerdict:
-    """What co-simulation says with a fault.
+    """Result of co-simulation with a fault.
 
     `program` is the number of the first program that differs and `difference` how; both None if none does.
     """

@@ -44,7 +44,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of a mutation.
+    """Result of co-simulation with a mutation.
 
     `program` is the number of the first program that differs and `difference` how; None for a survivor.
     """
@@ -55,7 +55,7 @@ class Verdict:
 
     @property
     def caught(self) -> bool:
-        """Whether any program told the mutant from the design."""
+        """Whether any program gave another result on the mutant than on the design."""
         return self.program is not None
 
 
@@ -117,7 +117,7 @@ def _differences(machine: Machine, item: Expected) -> list[str]:
 
 
 def _error_differs(machine: Machine, item: Expected) -> str | None:
-    """What is wrong if memory answers with an error at the first instruction."""
+    """The problem, if any, with the mutant's behaviour when memory answers with an error at the first instruction."""
     image = item.launch.program.image
     try:
         machine.run(item.words, image, failing_address=instruction_address(len(image)), cycle_limit=100_000)
