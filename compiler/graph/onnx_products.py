@@ -15,7 +15,6 @@ from .int8_operators import Int8Convolution, Interleave
 from .onnx_append import Rounding, bias_of, bias_step
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, pending_result
 from .onnx_emit import plane_operand, real_operand
-from .onnx_multiplied import import_multiplied
 from .onnx_values import Bias, Constant, Pending, Product, QuantizedConstant, Real, Transposed
 from .onnx_views import Rows, rows_of
 from .onnx_window_attributes import convolution_window, transposed_window
@@ -84,9 +83,12 @@ def _without_dilations(weight: np.ndarray, dilations: Pair) -> np.ndarray:
 
 def import_matmul(context: ImportContext, node: OnnxNode) -> None:
     """MatMul of an activation (..., K) with constant weights (K, M), or of two activations."""
-    if import_multiplied(context, node):
-        return
     value, vector = context.value(node, 1), False
+    if isinstance(value, Real):
+        from .onnx_multiplied import import_multiplied
+
+        if import_multiplied(context, node):
+            return
     if isinstance(value, QuantizedConstant) and value.integers.ndim == 1 and value.axis is None:
         value, vector = replace(value, integers=value.integers[:, None]), True
     weight, scale = weight_operand(context, node, value, channel_axis=1)

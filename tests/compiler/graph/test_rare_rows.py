@@ -1,0 +1,62 @@
+"""Files of rare operators are imported by models that have the operators, and by no others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from float_networks import FloatNetwork
+
+IMPORT = """
+import sys
+from vdla.compiler.graph.{module} import {function}
+{function}(open(sys.argv[1], "rb").read())
+print(*(name.rsplit(".", 1)[1] for name in sys.modules if name.startswith("vdla.compiler.graph.")))
+"""
+
+
+def imported(folder: Path, model: bytes, module: str, function: str) -> set[str]:
+    """The files of `compiler/graph` that are imported by a process that imports a model."""
+    (folder / "model.onnx").write_bytes(model)
+    program = IMPORT.format(module=module, function=function)
+    made = subprocess.run(
+        [sys.executable, "-c", program, folder / "model.onnx"], check=True, capture_output=True, text=True
+    )
+    return set(made.stdout.split())
+
+
+def test_a_quantized_convolution_meets_no_rare_operator(tmp_path: Path) -> None:
+    files = imported(tmp_path, convolution(), "onnx_import", "import_model")
+    rare = "affine channels guards joins lines masks matrices multiplied norms ranges ceilings resampling rows tables"
+    assert files.isdisjoint({*(f"onnx_{name}" for name in rare.split()), "qlinear"})
+    assert {"onnx_products", "onnx_quantization"} <= files
+
+
+@pytest.mark.parametrize(("operator", "file"), [("Conv", "onnx_products"), ("Relu", "onnx_pointwise")])
+def test_a_float_operator_meets_its_own_file(operator: str, file: str, tmp_path: Path) -> None:
+    net = FloatNetwork(1, 4, 6, 6)
+    if operator == "Conv":
+        net.convolution(3, (3, 3))
+    else:
+        net.add(operator)
+    files = imported(tmp_path, net.model(), "floating.onnx_import", "import_float_model")
+    rare = "halves quantization lines recurrent control resize steps choices functions movement plain_windows"
+    assert file in files
+    assert files.isdisjoint({*(f"onnx_{name}" for name in rare.split()), "qlinear", "check_scales"})
+
+
+def convolution() -> bytes:
+    """A convolution between grids."""
+    net = FloatNetwork(1, 4, 6, 6, opset=21)
+    grid = [net.constant(np.float32(0.05)), net.constant(np.int8(0))]
+    net.add("QuantizeLinear", *grid)
+    data = net.add("DequantizeLinear", *grid)
+    weights = net.add("DequantizeLinear", inputs=[net.constant(np.ones((3, 4, 3, 3), np.int8)), *grid])
+    net.add("Conv", inputs=[data, weights])
+    net.add("QuantizeLinear", *grid)
+    net.add("DequantizeLinear", *grid)
+    net.shape = (1, 3, 4, 4)
+    return net.model()
