@@ -1,1 +1,1 @@
-"""Where trials run and what they cost: in this process, in worker processes, on other machines."""
+"""Trials and the backends that run them: this process, worker processes, other machines."""

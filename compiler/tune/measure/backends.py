@@ -1,7 +1,7 @@
-"""Where trials run: what a search knows of it, and the plainest such place, this process.
+"""Backends that run trials: the protocol that a search uses, and the simplest backend, this process.
 
-`local_workers.py` has processes of this machine, `dask_workers.py` other machines. All give the same results for the
-same candidates, where costs are cycles.
+`local_workers.py` runs trials in processes of this machine, `dask_workers.py` on other machines. Where costs are
+cycles, all backends give the same results for the same candidates.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .descriptions import Description, Measure, canonical, load
 from .trial import Result
 
 TIMEOUT = 30.0
-"""Seconds for one candidate, unless told: a hundred times what the slowest ones take on a quiet machine. Read when
-workers are made: tests, which run beside other work, give candidates more."""
+"""Default time-out of one candidate in seconds: a hundred times the slowest candidates' time on an idle machine. Read
+when workers are made: tests, which run beside other work, set a longer one."""
 
 
 class BackendError(UserError):
-    """Trials cannot go on: workers that do not start, a scheduler that is gone. What was finished has its results."""
+    """Trials cannot go on: workers do not start, or the scheduler is gone. Finished trials keep their results."""
 
 
 class Backend(Protocol):
@@ -34,9 +34,9 @@ class Backend(Protocol):
     ) -> Iterator[tuple[int, Result]]:
         """The index of each of `points` with its result, once each, in the order in which they finish.
 
-        A candidate that fails has a result that says why, whatever it does to its process. To end the iteration
-        early gives the others up. Raises UserError for a description that is no task, BackendError where trials
-        cannot go on.
+        A candidate that fails has a result that says why, whatever it does to its process. Ending the iteration early
+        abandons the remaining candidates. Raises UserError for a description that is no task, BackendError where
+        trials cannot go on.
         """
         ...
 
@@ -59,9 +59,9 @@ class Backend(Protocol):
 
 
 class InProcess(Backend):
-    """Trials one after the other in this process, which a candidate that crashes or hangs takes along.
+    """Trials one after the other in this process: a candidate that crashes or hangs takes the process with it.
 
-    `load` makes what measures a task of its description.
+    `load` turns a task's description into the function that measures its candidates.
     """
 
     def __init__(self, load: Callable[[Description], Measure] = load) -> None:

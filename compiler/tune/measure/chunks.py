@@ -1,16 +1,16 @@
-"""Trials in chunks: how many one worker is handed at a time."""
+"""Chunks of trials: how many trials one worker gets at a time."""
 
 from __future__ import annotations
 
 CHUNK_SECONDS = (0.05, 1.0)
-"""A chunk takes about so long at least, if there are trials enough, since client, scheduler and worker spend 5 to 10
-CPU milliseconds on each, and at most, which is what is lost with its worker."""
+"""Least and most seconds of a chunk. Least, if there are enough trials: client, scheduler and worker spend 5 to 10 CPU
+milliseconds on each chunk. Most: a chunk is lost with its worker."""
 _FIRST_CHUNK = (1, 8)
-"""Trials of a chunk, at least and at most, as long as it is unknown how long they take."""
+"""Least and most trials of a chunk while the time of a trial is unknown."""
 
 
 def chunk_limits(seconds: float | None) -> tuple[int, int]:
-    """How many trials a chunk has at least and at most, of so many seconds each (None: unknown yet)."""
+    """Least and most trials of a chunk, for trials of `seconds` each (None: not known yet)."""
     if seconds is None:
         return _FIRST_CHUNK
     least, most = (max(1, round(limit / max(seconds, 1e-4))) for limit in CHUNK_SECONDS)
@@ -18,11 +18,11 @@ def chunk_limits(seconds: float | None) -> tuple[int, int]:
 
 
 def chunks(count: int, workers: int, limits: tuple[int, int]) -> list[range]:
-    """`count` trials in chunks, within `limits` as far as they go: to every worker half of its share of what is left,
-    and so on; what would be too small then is shared evenly.
+    """`count` trials in chunks, within `limits` where possible: each round gives every worker half of its share of the
+    remaining trials; a remainder too small for that is shared evenly.
 
-    So the first are large, and the last small enough that all workers end at about the same time (factoring: Hummel,
-    Schonberg and Flynn, Communications of the ACM 35(8), 1992).
+    So the first chunks are large, and the last are small enough that all workers end at about the same time
+    (factoring: Hummel, Schonberg and Flynn, Communications of the ACM 35(8), 1992).
     """
     least, most = limits
     found, start = [], 0

@@ -1,7 +1,7 @@
-"""Trials on a GPU: many processes compile candidates, one has the device, checks their results and times them.
+"""Trials on a GPU: many processes compile candidates; one process owns the device, checks their results and times them.
 
-The device's process is one of `local_workers.py` like the others: it is killed when a kernel hangs, and ends by itself
-after one that broke the device; the candidate has failed then, and the next one gets another process.
+All processes are workers of `local_workers.py`. The device's process is killed when a kernel hangs, and ends by itself
+after a kernel that broke the device; the candidate then has failed, and the next candidate gets a new process.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .trial import Result
 from .trial_cuda import candidate_name
 
 KEPT = 8
-"""Compiled candidates of a task that are kept, the fastest: they are what is measured again in the end."""
+"""Number of a task's compiled candidates that stay on disk, the fastest: a run measures them again at its end."""
 
 
 class CudaWorkers(Backend):
     """Measures tasks of the kind "cuda": `compilers` compile them, `timer` times them on GPU number `ordinal`.
 
-    Both are closed with it. `timer` is asked for one candidate at a time.
+    `close` closes both. `timer` gets one candidate at a time.
     """
 
     def __init__(self, compilers: Backend, timer: Backend, *, ordinal: int = 0) -> None:
@@ -46,7 +46,7 @@ class CudaWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results as they come; where points come again, which are compiled once, in the order of `points`."""
+        """The results as they finish; in the order of `points` if a point occurs twice (it is compiled once)."""
         task = self._task(description)
         names = [candidate_name(values) for values in points]
         first = {name: index for index, name in reversed(list(enumerate(names)))}
@@ -96,12 +96,12 @@ class CudaWorkers(Backend):
 
 
 _NO_WORK = Result(cost=0.0)
-"""Of a candidate that was compiled before."""
+"""The compilation result of a candidate that was compiled before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Task:
-    """A task's folder, the descriptions of its two steps, and what stays in the folder, with its seconds."""
+    """A task's folder, the descriptions of its two steps, and `kept`: seconds of each candidate that stays in it."""
 
     folder: Path
     code: Description
@@ -109,7 +109,7 @@ class _Task:
     kept: dict[str, float] = field(default_factory=dict)
 
     def keep(self, name: str, seconds: float) -> None:
-        """Keeps a candidate if it is one of the fastest, instead of the slowest of these."""
+        """Keeps a candidate if it is one of the `KEPT` fastest, in place of the slowest of them."""
         if not math.isfinite(seconds):
             self.kept.pop(name, None)
             return
@@ -118,7 +118,7 @@ class _Task:
             del self.kept[max(self.kept, key=lambda other: self.kept[other])]
 
     def discard(self, names: Sequence[str]) -> None:
-        """Removes candidates that are not kept, and those that no longer are."""
+        """Removes the files of `names`, and of all candidates that are not, or no longer, among the kept ones."""
         for path in self.folder.iterdir():
             if path.stem in names or path.stem not in self.kept:
                 path.unlink(missing_ok=True)

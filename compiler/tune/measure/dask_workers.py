@@ -5,9 +5,9 @@
     vdla tune ... --scheduler tcp://HOST:8786
 
 A chunk is measured by a process of the worker's own (`local_workers.py`), one for each of its threads, so that a
-candidate that crashes or hangs costs one trial there too. What is submitted is `measure_chunk` with JSON, and JSON
-comes back; a worker that dies has its chunks measured by others. Scheduler and workers need the package as it is here,
-and each chunk asks for that.
+candidate that crashes or hangs costs one trial there too. Each task of dask is a call of `measure_chunk`, JSON in and
+JSON out; chunks of a worker that dies are measured by others. Scheduler and workers need the same version of the
+package as this process; each chunk checks it.
 
 Tasks may read files, such as networks: a worker that lacks one says so, and gets the chunk once more with all of them.
 """
@@ -53,9 +53,9 @@ CONNECT_SECONDS = 10.0
 STALL_SECONDS = 900.0
 """Seconds without any result after which trials are given up: workers may start late, but not never."""
 _LOOK_SECONDS = 1.0
-"""Between looks at the connection."""
+"""Seconds between checks of the connection."""
 _LOSSES = 3
-"""Times that a chunk is handed in again after the scheduler gave it up because too many of its workers had died."""
+"""Times that a chunk is submitted again after the scheduler gave it up because too many of its workers had died."""
 
 
 class MissingExtraError(UserError):
@@ -63,11 +63,10 @@ class MissingExtraError(UserError):
 
 
 def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str:
-    """On a worker: {"package", "module", "task", "files", "points", "timeout"} to {"results": [...], "seconds": of them
-    all}.
+    """Measures a chunk on a worker. Request: {"package", "module", "task", "files", "points", "timeout"}.
 
-    Where the package is another one it is {"package", "host", "pid"}, and where the task reads `files` by name that
-    are not here yet, {"missing": their names}.
+    Answer: {"results": [...], "seconds": for all of them}; {"package", "host", "pid"} where the worker has another
+    version of the package; {"missing": names} where the task reads files that the worker lacks.
     """
     parts = json.loads(request)
     if parts["package"] != package_identity():
@@ -89,25 +88,26 @@ def measure_chunk(request: str, files: Mapping[str, bytes] | None = None) -> str
 
 @functools.cache
 def _process_of_thread(thread: int, module: str, timeout: float) -> LocalWorkers:
-    """Stays from chunk to chunk, its tasks loaded; it ends with the worker."""
+    """The measuring process of a worker's thread: it lives from chunk to chunk with its tasks loaded, and ends with
+    the worker."""
     return LocalWorkers(1, timeout=timeout, command=command_of(module))
 
 
 @functools.cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Where the files that tasks read lie on this worker, as long as it runs."""
+    """The temporary folder of files that tasks read on this worker; removed when the worker ends."""
     return tempfile.TemporaryDirectory(prefix="vdla-trials-")
 
 
 def _ignore(_: str) -> None:
-    """Nobody listens."""
+    """Default of `notify`: drops the message."""
 
 
 class DaskWorkers(Backend):
     """The workers of the scheduler at `address`, however many there are at the time; `timeout` is for one candidate.
 
-    `module` is that of the processes that measure. `files` are what its tasks read: they find them by these names in
-    the "folder" of their description. `notify` gets a line on what is waited for when nothing has finished for a while.
+    `module` is run by the processes that measure. `files` maps names to contents of the files that tasks read, from
+    the "folder" of their description. `notify` gets a line on the pending work when nothing has finished for a while.
     Raises MissingExtraError without dask.distributed, BackendError if nothing answers at the address within `connect`
     seconds.
     """
@@ -136,7 +136,7 @@ class DaskWorkers(Backend):
         self._trial_seconds: float | None = None
 
     def close(self) -> None:
-        """Leaves the scheduler, which goes on without."""
+        """Disconnects from the scheduler, which keeps running."""
         with contextlib.suppress(OSError):
             self._client.close(timeout=2)
 
@@ -155,12 +155,12 @@ class DaskWorkers(Backend):
                 if results:
                     batch.progress = time.monotonic()
         finally:
-            # Given up early: what has begun ends by itself, what has not never does.
+            # Abandoned early: chunks that have begun end by themselves, the others never begin.
             for future in batch.running:
                 future.release()
 
     def _ask(self, name: str, batch: _Batch) -> dict[str, Any]:
-        """What the scheduler answers to a question by workers. Raises BackendError where it does not."""
+        """The scheduler's answer to the question `name`, by worker. BackendError if it does not answer."""
         if self._client.status != "running":
             raise self._lost(batch)
         try:
@@ -184,14 +184,14 @@ class DaskWorkers(Backend):
             )
             for indices in parts
         ]
-        # Every chunk has a name of its own: two that look alike are two, whatever was measured before.
+        # Every chunk has a key of its own, so that dask never takes an equal chunk's earlier result for it.
         keys = [(self._name, self._submitted + k) for k in range(len(parts))]
         self._submitted += len(parts)
         if self._client.status != "running":
             raise self._lost(batch)
         given = [self._files if files else None for _ in parts]
         with warnings.catch_warnings():
-            # Of large messages: files go to each worker that lacks them, once.
+            # The warning is about large messages: files go to each worker that lacks them, once.
             warnings.filterwarnings("ignore", message="Sending large graph")
             futures = self._client.map(measure_chunk, requests, given, key=keys, pure=False)
         for future, indices in zip(futures, parts, strict=True):
@@ -199,7 +199,7 @@ class DaskWorkers(Backend):
             future.add_done_callback(batch.done.put)
 
     def _wait(self, batch: _Batch) -> Future:
-        """The next future that is done, whatever became of it."""
+        """The next future that is done: finished, failed or cancelled."""
         told = time.monotonic()
         while True:
             now = time.monotonic()
@@ -214,7 +214,7 @@ class DaskWorkers(Backend):
                 return batch.done.get(timeout=_LOOK_SECONDS)
 
     def _results(self, batch: _Batch, future: Future, indices: Sequence[int]) -> list[tuple[int, Result]]:
-        """What a future that is done brings; nothing if its chunk has to be measured again."""
+        """Trial indices and results of a future that is done; empty if its chunk has to be measured again."""
         from distributed import KilledWorker
 
         if future.cancelled():
@@ -222,7 +222,7 @@ class DaskWorkers(Backend):
         try:
             answer = json.loads(future.result(timeout=PATIENCE))
         except TimeoutError:
-            # It was there, and its worker died before it was handed over: the scheduler has it measured again.
+            # The worker died before it handed over its result: the scheduler has the chunk measured again.
             batch.running[future] = indices
             future.add_done_callback(batch.done.put)
             return []
@@ -277,8 +277,8 @@ class DaskWorkers(Backend):
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """The trials of one call: futures that run with the indices of their trials, those that are done, and when
-    anything was last heard.
+    """The trials of one call: running futures with the indices of their trials, finished futures, and the time of the
+    last result.
     """
 
     description: Description
@@ -301,7 +301,7 @@ def _connect(address: str, seconds: float) -> Client:
         raise MissingExtraError(
             f"trials on other machines need dask.distributed ({error.name} is missing): pip install 'vdla[tune]'"
         ) from None
-    # A connection that fails or breaks is told in our words, not in tracebacks of its parts.
+    # A connection that fails or breaks is reported by BackendError, not by tracebacks of dask's parts.
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:

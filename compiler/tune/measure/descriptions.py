@@ -5,10 +5,10 @@
     {"kind": "cuda", "target": the fields of a CudaTarget, "workload": CudaWorkload.to_dict()}
 
 Other kinds of `runtime.gpus.GPUS` are described as "cuda" is. Tasks on a GPU are measured in two steps
-(`cuda_workers.py`), by tasks of the kinds "cuda code", which compiles, with a "folder", and "cuda device", which times
-what lies there, with the "device"'s number besides.
+(`cuda_workers.py`), as two tasks: "cuda code" compiles candidates into a "folder", "cuda device" times the candidates
+of the folder on the GPU of number "device".
 
-`load` makes of a description the function that measures its candidates, wherever that is.
+`load` turns a description into the function that measures its candidates, in any process.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from .trial_cuda import Compile, DeviceTrials
 
 Description: TypeAlias = Mapping[str, Any]
-"""A task as a JSON object; "kind" says who reads the rest."""
+"""A task as a JSON object; "kind" decides which function reads the other fields."""
 Measure: TypeAlias = Callable[[Values | None], Result]
 """Measures a candidate of one task; None is the template's own choice."""
 
 
 CODE, DEVICE = "code", "device"
-"""What the kinds of the two steps of tasks on GPUs end with, behind the kind of GPU."""
+"""Second words of the two kinds of tasks on a GPU, behind the kind of GPU: "cuda code", "cuda device"."""
 _PARTS = {"kind", "target", "workload"}
 
 
@@ -64,24 +64,24 @@ def describe_cuda(target: CudaTarget, workload: CudaWorkload) -> dict[str, Any]:
 
 
 def describe_cuda_code(task: Description, folder: Path) -> dict[str, Any]:
-    """That of compiling the candidates of a task on a GPU into a folder."""
+    """The description of the step that compiles candidates of a task on a GPU into a folder."""
     return {**task, "kind": f"{task['kind']} {CODE}", "folder": str(folder)}
 
 
 def describe_cuda_device(task: Description, folder: Path, ordinal: int) -> dict[str, Any]:
-    """That of timing what lies in the folder on the GPU of a number."""
+    """The description of the step that times the folder's candidates on GPU number `ordinal`."""
     return {**task, "kind": f"{task['kind']} {DEVICE}", "folder": str(folder), "device": ordinal}
 
 
 def canonical(description: Description) -> str:
-    """The text of a description, in which equal ones are equal."""
+    """The text of a description: equal descriptions have equal texts."""
     return json.dumps(description, sort_keys=True)
 
 
 def load(description: Description) -> Measure:
     """The function that measures candidates of the task.
 
-    Raises UserError for a description that is none: TaskError, or what its configuration or workload raise.
+    Raises UserError for an invalid description: TaskError, or the error of its configuration or workload.
     """
     match description:
         case {"kind": "vdla", "config": dict(config), "workload": dict(workload), **rest} if not rest:
@@ -111,7 +111,7 @@ def _load_gpu(description: Description, kind: str) -> Measure:
 
 
 def load_cuda_code(description: Description, compile: Compile | None = None) -> Measure:
-    """What compiles candidates of a task on a GPU, as its kind does unless told; raises as `load` does."""
+    """The function that compiles candidates of a task on a GPU (default: by its kind's compiler); raises as `load`."""
     from .trial_cuda import compile_candidate
 
     match description:
@@ -125,7 +125,7 @@ def load_cuda_code(description: Description, compile: Compile | None = None) -> 
 
 
 def load_cuda_device(description: Description, trials: Callable[[int], DeviceTrials]) -> Measure:
-    """What times candidates of a task on the GPU whose `trials` they are, by its number; raises as `load` does."""
+    """The function that times candidates of a task on a GPU; `trials` opens a GPU by number. Raises as `load` does."""
     match description:
         case {"device": int(ordinal), "folder": str(folder), **task} if task.keys() == _PARTS:
             target, workload = _gpu_task(task)
@@ -146,7 +146,7 @@ def _gpu_task(task: Mapping[str, Any]) -> tuple[CudaTarget, CudaWorkload]:
 
 
 def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measure:
-    # The simulator and all templates: processes that never measure do without.
+    # Imported here: the simulator and all templates, which processes that never measure need not load.
     from vdla.isa.program import config_from_dict
 
     from ...templates.vdla.read_workload import workload_from_dict

@@ -1,8 +1,9 @@
-"""Trials in processes of this machine, of which none can take the search along.
+"""Trials in worker processes of this machine: a crash or hang of a worker never ends the search.
 
-Every wait has an end: a process has `START_TIMEOUT` to start and to load a task, and the time-out of a candidate for
-each. One that takes longer is killed and replaced, and the candidate failed; so did one whose process ended twice (once
-may have been anybody's doing). The candidates that waited behind it go elsewhere. Tasks stay loaded between calls.
+Every wait has a limit: a process has `START_TIMEOUT` to start and to load a task, and the time-out of a candidate for
+each candidate. A process that takes longer is killed and replaced, and its candidate has failed; so has a candidate
+whose process ended twice (once may have another cause). The candidates queued behind it go to other processes. Tasks
+stay loaded between calls.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ START_TIMEOUT = 300.0
 """Seconds for a process to start and to load a task: code that is compiled on first use takes a minute on a busy
 machine."""
 PATIENCE = 10.0
-"""Seconds without an answer after which `notify` hears who waits for what, again and again."""
+"""Seconds without an answer after which `notify` gets a line on what each process is doing, repeatedly."""
 _ENDS = 2
-"""Times that a process may end over one candidate before the candidate is to blame."""
+"""Number of processes ended by one candidate after which the candidate has failed."""
 _STARTS = 3
-"""Processes in a row that may end before they measure anything."""
+"""Number of processes in a row that end before they measure anything, after which trials cannot go on."""
 
 
 class _Other(Enum):
@@ -40,7 +41,7 @@ class _Other(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """A worker and the answers that it owes, in their order: trials by their index; the first since `since`."""
+    """A worker and the answers it owes, in order: trials by index, starts and loads; the first is due since `since`."""
 
     process: WorkerProcess
     owes: deque[int | _Other] = field(default_factory=lambda: deque([_Other.START]))
@@ -58,14 +59,14 @@ class _Seat:
 
 
 def _ignore(_: str) -> None:
-    """Nobody listens."""
+    """Default of `notify`: drops the message."""
 
 
 class LocalWorkers(Backend):
-    """`count` processes, started when they are needed; `timeout` are wall seconds for one candidate,
-    `backends.TIMEOUT` unless told, `start_timeout` those for a process to start and to load a task, `START_TIMEOUT`.
+    """`count` processes, started when they are needed. `timeout`: wall seconds for one candidate, default
+    `backends.TIMEOUT`. `start_timeout`: for a process to start and to load a task, default `START_TIMEOUT`.
 
-    `notify` gets a line on what is waited for when nothing has finished for a while. `command` starts a worker.
+    `notify` gets a line on the pending work when nothing has finished for a while. `command` starts a worker.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class LocalWorkers(Backend):
     def finished(
         self, description: Description, points: Sequence[Values | None]
     ) -> Iterator[tuple[int, Result]]:
-        """The results as they come; while nobody asks for the next one, processes have a trial each to go on with."""
+        """The results as they finish; while the caller handles one, each process has a further trial to work on."""
         batch = _Batch(canonical(description), points)
         try:
             while batch.left:
@@ -101,7 +102,7 @@ class LocalWorkers(Backend):
                 self._hand_out(batch)
                 yield from self._results(batch)
         finally:
-            # Given up, by whoever iterates or by Ctrl-C: these answers must not arrive in the place of others.
+            # Abandoned by the caller or by Ctrl-C: late answers must not be taken for those of the next call.
             for seat in [seat for seat in self._seats if seat.owes]:
                 self._dismiss(seat)
 
@@ -116,7 +117,7 @@ class LocalWorkers(Backend):
 
     def _hand_out(self, batch: _Batch) -> None:
         able = [seat for seat in self._seats if len(seat.trials) == len(seat.owes)]
-        # A second trial for each bridges the time until its answer is read; the last ones go to whoever is free.
+        # A second trial for each process bridges the time until its answer is read; the last go to idle processes.
         for most in (1, 2):
             for seat in able:
                 enough = 1 if most == 1 else len(self._seats) + 1
@@ -128,12 +129,12 @@ class LocalWorkers(Backend):
                     seat.expect(index)
 
     def _results(self, batch: _Batch) -> Iterator[tuple[int, Result]]:
-        """Waits until something happens, and says what came of it."""
+        """Waits for an answer, the end of a process or a time-out; yields the results that follow from it."""
         now = time.monotonic()
         busy = [seat for seat in self._seats if seat.owes]
         wait = min([PATIENCE, *(self._deadline(seat) - now for seat in busy)])
         with selectors.DefaultSelector() as selector:
-            # Idle ones too: one that has been killed meanwhile must not get a trial.
+            # Idle processes too: one that was killed meanwhile must not get a trial.
             for seat in self._seats:
                 selector.register(seat.process, selectors.EVENT_READ, seat)
             ready = [key.data for key, _ in selector.select(max(0.0, wait))]
@@ -142,7 +143,7 @@ class LocalWorkers(Backend):
             yield from self._answers(batch, seat)
         if not ready and wait == PATIENCE:
             self._notify(self._waited_for(batch))
-        # Who had said nothing at that time is late, however long results were not asked for before or since.
+        # Late: processes without an answer at that time, however long the caller paused before or since.
         for seat in [seat for seat in busy if seat not in ready and looked >= self._deadline(seat)]:
             yield from self._late(batch, seat)
 
@@ -210,7 +211,7 @@ class LocalWorkers(Backend):
 
 
 class _Batch:
-    """The trials of one call: which wait, over which processes ended, how many have no result yet."""
+    """The trials of one call: `waiting` indices, `ends` of processes by trial, `left` trials without a result."""
 
     def __init__(self, task: str, points: Sequence[Values | None]) -> None:
         self.task = task

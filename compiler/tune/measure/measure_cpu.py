@@ -1,6 +1,6 @@
-"""Candidates on this processor one by one, with what each cost: for those who search without a session.
+"""Candidates measured on this processor one by one, with the seconds of each step: for searches without a session.
 
-The processes are those of `local_workers.py`, as for any other backend.
+The processes are workers of `local_workers.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .worker_process import COMMAND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTrial:
-    """A measured candidate; `asking_seconds` of CPU time went by in this process meanwhile."""
+    """A measured candidate; `asking_seconds`: CPU time of this process while it waited for the result."""
 
     result: Result
     asking_seconds: float
@@ -38,17 +38,17 @@ class CpuTrial:
 
     @property
     def compile_seconds(self) -> float:
-        """From knobs to machine code."""
+        """Thread CPU seconds from knobs to machine code."""
         return self.result.compile_seconds
 
     @property
     def measure_seconds(self) -> float:
-        """Its inputs, the check of its results, and its runs."""
+        """Thread CPU seconds of making inputs, checking results and running."""
         return self.result.seconds - self.result.compile_seconds
 
     @property
     def overhead_seconds(self) -> float:
-        """Everything else in both processes, the start of a new one included."""
+        """All other CPU seconds of both processes, the start of a new one included."""
         return self.result.overhead_seconds + self.asking_seconds
 
 

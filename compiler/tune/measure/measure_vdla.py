@@ -25,22 +25,22 @@ from ...templates.vdla.workload import Workload
 from .trial import Result
 
 VIRTUAL_THREADS = 2
-"""Copies of each buffer in a template's own choice, at most, and of the parameter table in all candidates."""
+"""Most copies of each buffer in a template's own choice, and copies of the parameter table in all candidates."""
 ACTIVATIONS = frozenset("XRY")
 """The parameters of a kernel that are tensors of a network; the others are constants."""
 SCHEDULES = 256
 """Scheduled programs that a task keeps: most candidates of a search are cut like one of the last few hundred."""
 
 NOT_LOWERED = (LegalityError, EmissionError, PlacementError, EmptySpaceError, ValueError)
-"""What is raised for a candidate that cannot be lowered."""
+"""Exceptions that say that a candidate cannot be lowered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceleratorTask:
     """A workload to be tuned on one machine; `program` is its tensor expression.
 
-    `scheduled` gives it scheduled with the values of a point, and keeps what it gave last: candidates whose schedule is
-    the same differ in copies, or in knobs that change nothing.
+    `scheduled` schedules it with the values of a point, with a cache of `SCHEDULES` results: candidates of equal
+    schedules differ in copies, or in knobs that change nothing.
     """
 
     config: Config
@@ -71,7 +71,7 @@ class AcceleratorTask:
 def measure(task: AcceleratorTask, values: Values | None) -> Result:
     """The cycles of the candidate with these values of the knobs (None: the template's own choice), alone.
 
-    What cannot be lowered is a failed trial.
+    A candidate that cannot be lowered is a failed trial.
     """
     started = time.thread_time()
     try:

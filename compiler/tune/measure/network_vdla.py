@@ -1,7 +1,7 @@
 """Trials in their place: a layer's candidates measured inside the whole network, whose layers overlap.
 
-What a layer costs alone contains the wait for its first inputs and its last store. In a network these lie in the shadow
-of its neighbours, and what counts is how soon it lets them go on. So what is best alone is a start, no more.
+A layer's cycles alone include the wait for its first inputs and its last store. In a network its neighbours hide both,
+and its cost is the delay of its neighbours. So the best candidate alone is only a start.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from .node_points import Points, measured_points
 from .trial import Result
 
 NOT_RUN = (LegalityError, EmissionError, PlacementError, UnfitNodeError, SimulationError, ValueError)
-"""What is raised where settings do not work."""
+"""Exceptions that say that settings do not work."""
 Settings = Mapping[str, Values]
-"""Values of the knobs by node; nodes that are missing, or have none, are left to their templates."""
+"""Values of the knobs by node; the templates decide for nodes that are missing or have no values."""
 
 
 class NetworkTrials:
-    """Measures a network under different settings; what was lowered once is kept."""
+    """Measures a network under different settings; lowered kernels are cached."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class NetworkTrials:
         self._measured = measured_points(config, self._kernels, virtual_threads, self._program)
 
     def place(self, node: str) -> dict[str, Any]:
-        """What a record of a trial in its place says of its workload."""
+        """The workload's description in records of trials of `node` within this network."""
         return place_of(self.workloads[node], self.key, node)
 
     @property
@@ -77,7 +77,7 @@ class NetworkTrials:
 
     @property
     def bound_cycles(self) -> float:
-        """The sum of what each node needs on this machine at least: its space's floor, else its roofline.
+        """Lower bound of the network's cycles: the sum over nodes of the space's floor, else of the roofline.
 
         A floor counts products of whole blocks, and bytes that any program moves.
         """
@@ -102,7 +102,7 @@ class NetworkTrials:
     def alone(self, node: str, values: Values | None) -> float:
         """The cycles of a node's recorded kernel by itself, timing only; infinite for values that do not work.
 
-        None: its template's choice. The kernel is kept for the network.
+        None: its template's choice. The lowered kernel is cached for the network.
         """
         kernel = next(kernel for kernel in self._kernels[node] if kernel.recorded)
         try:
@@ -128,7 +128,7 @@ class NetworkTrials:
             return math.inf
 
     def measure(self, settings: Settings, node: str, values: Values | None) -> Result:
-        """The network's cycles with one node set otherwise than in `settings`; what does not work is a failed trial."""
+        """The network's cycles with `settings` but `values` for `node`; a failed trial if they do not work."""
         started = time.thread_time()
         changed = {name: item for name, item in settings.items() if name != node}
         if values is not None:
@@ -186,5 +186,5 @@ def place_of(workload: Workload, network: str, node: str) -> dict[str, Any]:
 
 
 def spoken(node: str) -> str:
-    """A node's name as records say it: as it is where it can be printed, else with escapes as in JSON."""
+    """A node's name in records: unchanged where it is printable, else with escapes as in JSON."""
     return node if node.isprintable() and node else json.dumps(node)

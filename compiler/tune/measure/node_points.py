@@ -1,4 +1,4 @@
-"""Knobs of small nodes that consist of several kernels, chosen by exact cycles where the cost model is of each alone.
+"""Knobs of small nodes of several kernels, chosen by measured cycles: the cost model sees each kernel alone.
 
 The kernels of a node, such as the phases of a transposed convolution or the borders of a pool, overlap: while one
 computes, the next one loads. Two copies of its buffers, which hide a kernel's own loads, then cost more instructions
@@ -28,10 +28,10 @@ from ...templates.vdla.template import Kernel
 from ...templates.vdla.workload import Workload
 
 MOST_KERNELS, MOST_INSTRUCTIONS = 256, 20_000
-"""Of programs that are measured: 0.03 s of simulation at most. In larger networks small nodes count little."""
+"""Limits of measured programs: 0.03 s of simulation at most. In larger networks small nodes matter little."""
 
 Points = Mapping[str, tuple[Values, ...]]
-"""Of every kernel of nodes, by the node's name."""
+"""Values of the knobs for every kernel of a node, by the node's name."""
 
 
 def measured_points(
@@ -40,11 +40,10 @@ def measured_points(
     virtual_threads: int,
     program_of: Callable[[Points], Program],
 ) -> Points:
-    """The nodes for which another choice than the templates' takes fewer cycles in the network, with that choice.
+    """Points of the nodes for which another choice than the templates' takes fewer cycles in the network.
 
-    `kernels` are those of all nodes, which are the groups of the program that `program_of` makes of points of all of
-    them; its constants may be zeros. Records do not count: what is measured is the network without them. Raises
-    UnfitNodeError.
+    `kernels`: the kernels of all nodes. `program_of` links a program from the points of all nodes, one group a node;
+    its constants may be zeros. Records are ignored: the network is measured without them. Raises UnfitNodeError.
     """
     if virtual_threads == 1 or sum(len(several) for several in kernels.values()) > MOST_KERNELS:
         return {}
@@ -81,7 +80,7 @@ def measured_points(
 def _other_choices(
     config: Config, nodes: Mapping[str, Sequence[Kernel]], virtual_threads: int
 ) -> list[Points]:
-    """With one copy of each buffer, and as if a node's kernels were images of one."""
+    """Two choices for all nodes: one copy of each buffer; and the choice as if a node's kernels were one batch."""
 
     @cache
     def alone(workload: Workload) -> Values:
@@ -115,7 +114,7 @@ def _other_choices(
 
 
 def _cycles(program: Program) -> tuple[int, NDArray[np.int64]]:
-    """All cycles of a program, and those from the last store of the group before to that of each group."""
+    """All cycles of a program, and for each group the cycles from the previous group's last store to its own."""
     result = simulate(program.config, program.instructions, program.image, data=False)
     stores = (np.asarray(program.instructions)[:, 0] & np.uint64(7)) == Opcode.STORE
     stores &= program.group_of >= 0

@@ -1,4 +1,4 @@
-"""Which backend the options of a command ask for."""
+"""The backend that the options of a command select."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .local_workers import LocalWorkers
 def open_backend(
     *, workers: int, scheduler: str | None, timeout: float | None = None, notify: Callable[[str], None]
 ) -> Backend:
-    """The workers of `scheduler` if there is one, else `workers` processes of this machine, for 0 this process itself.
+    """The workers of `scheduler` if it is given, else `workers` processes of this machine; 0: this process itself.
 
-    `timeout` are seconds for one candidate, which this process itself does not heed; `notify` gets a line when nothing
-    has finished for a while. Raises UserError for a scheduler that cannot be reached.
+    `timeout`: seconds for one candidate, ignored by this process itself. `notify` gets a line when nothing has
+    finished for a while. Raises UserError for a scheduler that cannot be reached.
     """
     if scheduler is not None:
         return DaskWorkers(scheduler, timeout=timeout, notify=notify)
@@ -28,9 +28,9 @@ def open_backend(
 def open_cuda_backend(
     *, workers: int, ordinal: int, timeout: float | None = None, notify: Callable[[str], None]
 ) -> CudaWorkers:
-    """For tasks on GPU number `ordinal` of this machine: `workers` processes that compile, and one that has the device.
+    """The backend for GPU number `ordinal` of this machine: `workers` processes compile, one owns the device.
 
-    `timeout` and `notify` as of `open_backend`.
+    `timeout` and `notify` as for `open_backend`.
     """
     return CudaWorkers(
         LocalWorkers(workers, timeout=timeout, notify=notify),

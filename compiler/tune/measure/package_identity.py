@@ -1,4 +1,4 @@
-"""Whether two processes, elsewhere or at another time, would measure the same: hashes of the sources that count."""
+"""Hashes of the sources that decide costs: two processes with equal hashes measure the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 _PACKAGES = ("vdla.compiler", "vdla.isa", "vdla.sim")
 _SEARCHES = tuple(f"tune/{part}/" for part in ("program_features", "records", "runs", "search"))
-"""Of the compiler: what decides which candidates are measured, not what they cost."""
+"""Folders of the compiler that decide which candidates are measured, but not their costs."""
 
 
 @functools.cache
@@ -28,11 +28,10 @@ def package_identity() -> str:
 
 @functools.cache
 def compiler_identity(kind: str) -> str:
-    """What costs on a `kind` of target ("vdla", "llvm", "cuda") depend on, beside target, workload and knobs.
+    """Identity of the compiler for costs on a `kind` of target ("vdla", "llvm", "cuda"): equal identities compare.
 
-    The version of the package with a hash of compiler and simulator, and on processors and GPUs the version of what
-    emits their code: costs with equal identities compare. Any change of these sources, were it a comment, makes another
-    identity.
+    The version of the package with a hash of compiler and simulator, for processors and GPUs also the version of
+    llvmlite or NVRTC. Any change of these sources, even of a comment, changes the identity.
     """
     identity = f"{version('vdla')}+{_digest(leave_out=_SEARCHES)}"
     if kind == "llvm":
@@ -46,7 +45,7 @@ def compiler_identity(kind: str) -> str:
 def _digest(leave_out: tuple[str, ...], packages: tuple[str, ...] = _PACKAGES) -> str:
     digest = hashlib.sha256()
     for package in packages:
-        # The simulator is looked up, not imported: most who read records have no other use for it.
+        # The simulator is located, not imported: most readers of records do not use it.
         spec = find_spec(package)
         assert spec is not None and spec.origin is not None, package
         root = Path(spec.origin).parent

@@ -1,4 +1,4 @@
-"""What workloads of processors and GPUs compute, and how far a candidate may be from it.
+"""Reference results of workloads of processors and GPUs, and the tolerance of candidates against them.
 
 The reference is the workload's program, evaluated nest by nest (`ir.evaluate`) before any schedule has touched it.
 """
@@ -19,15 +19,15 @@ from ...te.functions import FUNCTIONS
 from ...templates.gpu.tensor_float import is_rounded
 
 WEIGHTS = "W"
-"""How the parameters begin that sums multiply by, whatever the operator."""
+"""Prefix of the names of weight parameters, which sums multiply by, in every operator."""
 
 
 def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
     """Arrays for all parameters of a workload's program but the last, by name: float32, normally distributed.
 
-    Weights are scaled so that sums are about 1: functions fused behind them would make more of their rounding errors
-    otherwise. The last bit of every number is set, so that none is half way between two of tf32: threads and bulk
-    copies round those to different sides (`target.cuda.bulk_copies`).
+    Weights are scaled so that sums are about 1: otherwise functions fused behind the sums would amplify rounding
+    errors. The last bit of every number is set, so that no number is half way between two of tf32: threads and bulk
+    copies round halves to different sides (`codegen.cuda.bulk_copies`).
     """
     rng = np.random.default_rng(seed)
     scale = np.float32(longest_sum(program) ** -0.5)
@@ -41,14 +41,14 @@ def inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def expected(program: Program, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The result: float32, sums in float64. EvaluateError for a program that no operator of a network has."""
+    """The program's result: float32, sums in float64. EvaluateError for a program that `ir.evaluate` does not cover."""
     return evaluate(program, arrays, functions=FUNCTIONS)[program.parameters[-1].name]
 
 
 def allowed(program: Program, *, on_tensor_cores: bool) -> float:
-    """How far results of GPUs may be from `expected`, relative to the greatest.
+    """Tolerance of results of GPUs against `expected`, relative to its greatest magnitude.
 
-    That is the error of sums in any order, and what models may be wrong by in any case (`target.cuda.tolerances`).
+    It is the error bound of sums in any order, at least `MODEL_TOLERANCE` (`codegen.cuda.tolerances`).
     """
     rounded = on_tensor_cores and is_rounded(program)
     depth = longest_sum(program)

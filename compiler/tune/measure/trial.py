@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 
 WRONG = "wrong results"
-"""How the error of a candidate begins that computes something else."""
+"""Prefix of the error of a candidate that computes wrong results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """`cost` is in cycles or seconds, inf for a candidate that failed, and then `error` says why.
+    """The outcome of one trial. `cost`: cycles or seconds, inf for a candidate that failed; then `error` says why.
 
-    `seconds` of thread CPU time went into the trial, `compile_seconds` of them from knobs to code where a task tells
-    them apart. `overhead_seconds` of CPU time its process has spent on all else since its last trial: waiting for this
-    one and, for the first, its start and loading the task. `figures` is what a trial found beside its cost, as JSON
-    values.
+    `seconds`: thread CPU time of the trial, `compile_seconds` of it from knobs to code where a task separates them.
+    `overhead_seconds`: other CPU time of its process since the last trial, waiting for this one and, for the first,
+    starting and loading the task. `figures`: further measurements of the trial, as JSON values.
     """
 
     cost: float
@@ -55,7 +54,7 @@ def result_from_dict(value: Mapping[str, Any]) -> Result:
 
 
 def results_obstacle(result: np.ndarray, reference: np.ndarray, tolerance: float) -> str | None:
-    """Why results are wrong, that may be off by `tolerance` of the reference's greatest; None where they are right."""
+    """Why `result` is wrong; None if it is within `tolerance` times the reference's greatest magnitude."""
     finite = np.isfinite(reference)
     if not np.array_equal(np.where(finite, 0, result), np.where(finite, 0, reference), equal_nan=True):
         return f"{WRONG}: not finite where they should be, or the other way round"

@@ -27,21 +27,22 @@ from .reference import expected, inputs
 from .trial import Result, results_obstacle
 
 SECONDS = 0.03
-"""Thread CPU seconds of taking a candidate's time."""
+"""Thread CPU seconds spent on timing a candidate."""
 MEMORY = 8 << 30
-"""Bytes of addresses for a process that measures, LLVM's and numpy's included."""
+"""Limit of a measuring process's address space in bytes, LLVM and numpy included."""
 TOLERANCE = 1e-5
-"""Of a candidate's results, relative to the reference's greatest: float32 sums of some thousand terms, in parts."""
+"""Tolerance of a candidate's results, relative to the reference's greatest magnitude: float32 partial sums of some
+thousand terms."""
 LEAST_SAMPLE = 2e-4
-"""Seconds that one reading of the clock covers at least."""
+"""Least seconds between two readings of the clock; faster kernels run several times in between."""
 SAMPLES = (3, 25)
-"""Readings at least, and at most."""
+"""Least and most number of readings."""
 
 
 def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int] | None) -> Result:
     """Compiles, checks and times one candidate (None: the template's defaults); its cost is the median in seconds.
 
-    Whatever is wrong with it is the result's error.
+    Any exception becomes the result's error.
     """
     begin = time.thread_time()
     compiled: float | None = None
@@ -75,7 +76,7 @@ def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int]
 
 
 def target_from_dict(values: dict[str, Any]) -> CpuTarget:
-    """The target of a JSON object that `dataclasses.asdict` made of one. ValueError where it is none."""
+    """The CpuTarget of a JSON object that `dataclasses.asdict` made. ValueError for any other object."""
     if values.keys() != {field.name for field in fields(CpuTarget)}:
         raise ValueError("this is no description of a processor")
     level1, level2 = values["cache_bytes"]

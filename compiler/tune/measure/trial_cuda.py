@@ -1,8 +1,8 @@
 """One trial on a GPU, in two parts: a candidate is compiled anywhere, then loaded, checked and timed on the device.
 
-Between them it lies in a folder: `NAME.tar`, a network (`runtime.cuda_archive`), and `NAME.json`, its schedule's trace,
-which says how arrays are packed. Kernels may hang or break a device for the process that has it, which is therefore one
-of `local_workers.py`.
+Between the parts it is stored in a folder: `NAME.tar`, a network (`runtime.cuda_archive`), and `NAME.json`, the trace
+of its schedule, which says how arrays are packed. A kernel may hang, or break the device for its process, which is
+therefore a worker of `local_workers.py`.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from .reference import allowed, expected, inputs
 from .trial import Result, results_obstacle
 
 SAMPLES = 7
-"""Graphs that are timed, each of a millisecond at least."""
+"""Number of timed graphs, each of at least a millisecond."""
 OPERATOR = "candidate"
 ON_TENSOR_CORES = ("gemm_mma_cuda", "gemm_wgmma_cuda")
 """Templates whose factors are rounded to tf32 where the target allows it."""
 
 Compile = Callable[[str, CudaTarget], bytes]
-"""Makes what a device loads of a module's text."""
+"""Compiles a module's source text to the bytes that a device loads."""
 Measure = Callable[[Values | None], Result]
 
 
 def candidate_name(values: Values | None) -> str:
-    """What the files of a candidate are called."""
+    """File name of a candidate, without suffix: a hash of its knobs."""
     text = json.dumps(None if values is None else dict(sorted(values.items())))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -61,9 +61,9 @@ def compile_candidate(
     values: Values | None,
     compile: Compile | None = None,
 ) -> Result:
-    """Compiles one candidate (None: the template's defaults) into the folder; the seconds that took are its cost.
+    """Compiles one candidate (None: the template's defaults) into the folder; its cost is the seconds of compilation.
 
-    `compile` as the target's kind does unless told. Whatever is wrong with it is the result's error.
+    `compile` defaults to the compiler of the target's kind. Any exception becomes the result's error.
     """
     begin = time.thread_time()
     try:
@@ -91,14 +91,14 @@ def compile_candidate(
 
 
 class DeviceTrials:
-    """Candidates on one device, which the process has until it ends, or until something fails on it."""
+    """Trials on one device, which this process holds until it ends or a kernel fails on the device."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._failed: str | None = None
 
     def task(self, target: CudaTarget, workload: CudaWorkload, folder: Path) -> Measure:
-        """What times the candidates of a workload that lie in the folder; their results are computed here, at once.
+        """The function that checks and times the workload's candidates in `folder`; the reference is computed first.
 
         DeviceError for a device that code for `target` does not run on.
         """
@@ -108,7 +108,7 @@ class DeviceTrials:
         try:
             reference = expected(program, arrays)
         except EvaluateError as error:
-            # Of a network's workloads the others can still be tuned.
+            # No error: the network's other workloads can still be tuned.
             reason = f"no reference: {error}".splitlines()[0]
             return lambda _: Result(cost=inf, error=reason)
         tolerance = allowed(program, on_tensor_cores=workload.template in ON_TENSOR_CORES)
@@ -126,7 +126,7 @@ class DeviceTrials:
     ) -> Result:
         """The median in seconds of a candidate's runs."""
         if self._failed is not None:
-            # What a kernel has broken stays broken for the whole process; whoever waits starts another one.
+            # A device stays broken for the whole process; the parent starts another one.
             raise SystemExit(f"the device failed before: {self._failed}")
         begin = time.thread_time()
         try:
@@ -166,12 +166,12 @@ class DeviceTrials:
 
 @functools.cache
 def trials_of_process(kind: str, ordinal: int) -> DeviceTrials:
-    """Those of this process on the GPU of a kind and number. Raises as `GpuKind.open` does."""
+    """The DeviceTrials of this process on the GPU of a kind and number, one for each. Raises as `GpuKind.open` does."""
     return DeviceTrials(gpu_kind(kind).open(ordinal))
 
 
 def target_from_dict(kind: str, values: dict[str, Any]) -> CudaTarget:
-    """The target of a kind of GPU, of the JSON object that `dataclasses.asdict` made of it. ValueError for others."""
+    """The target of a kind of GPU, from the JSON object that `dataclasses.asdict` made. ValueError for any other."""
     target = gpu_kind(kind).target
     if values.keys() != {field.name for field in fields(target)}:
         raise ValueError("this is no description of a GPU")

@@ -5,8 +5,8 @@
     {"task": task, "values": {...}, "timeout": s}      Result.to_dict()
 
 `task` is a description's canonical text (`descriptions.py`); it is loaded once, with one uncounted trial of the
-template's own choice, since code that is compiled on first use must not count as the first candidate's (where this
-process's own time is what counts). What candidates print goes to standard error. The process ends with its input.
+template's own choice, so that code compiled on first use is not charged to the first candidate (where costs are this
+process's own time). Output of candidates goes to standard error. The process ends with its input.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Load = Callable[[Description], Measure]
 def serve(load: Load) -> None:
     """Answers requests until there are no more."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Ended by the signal itself, wherever the process is: a Python handler would wait for a candidate that hangs.
+    # The signal itself ends the process: a Python handler would wait for a candidate that hangs.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -50,7 +50,7 @@ def serve(load: Load) -> None:
             case {"load": task}:
                 answer(_load(load, tasks, task))
             case {"task": task, "values": values, "timeout": timeout}:
-                # Whoever waits for the answer gives up first; if nobody is left to do so, this ends the process.
+                # The parent's time-out comes first; if the parent is gone, this one ends the process.
                 signal.setitimer(signal.ITIMER_REAL, 2 * timeout)
                 result = attempt(tasks[task], values)
                 signal.setitimer(signal.ITIMER_REAL, 0)
@@ -70,13 +70,13 @@ def _load(load: Load, tasks: dict[str, Measure], task: str) -> dict[str, Any]:
     if kind == "llvm" or step == CODE:
         _limit_memory()
     if step not in (CODE, DEVICE):
-        # On GPUs nothing here is timed, and the template's own choice may be what a device does not survive.
+        # Not for GPUs: this process's time is not their cost, and the template's own choice may break the device.
         attempt(tasks[task], None)
     return {"loaded": True}
 
 
 def _limit_memory() -> None:
-    """Compiling candidates could take all there is: LLVM's or NVRTC's, for loops that are unrolled too far."""
+    """Limits this process's address space: LLVM or NVRTC could take all memory for loops that are unrolled too far."""
     from .trial_cpu import MEMORY
 
     _, most = resource.getrlimit(resource.RLIMIT_AS)

@@ -1,4 +1,4 @@
-"""A worker process (`worker.py`) as its parent sees it: started, spoken to in lines of JSON, killed."""
+"""The parent's side of a worker process (`worker.py`): starts it, exchanges lines of JSON, kills it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORKER = "vdla.compiler.tune.measure.worker"
 
 
 def command_of(module: str) -> tuple[str, ...]:
-    """Starts a worker of a module; -P keeps the current folder from standing in for installed packages."""
+    """The command line that runs a worker's module; -P keeps the current folder out of the import path."""
     return (sys.executable, "-P", "-m", module)
 
 
@@ -31,8 +31,8 @@ _KILLED_SECONDS = 60.0
 
 
 class WorkerProcess:
-    """A process in a session of its own, so that Ctrl-C is its parent's to handle, and it is killed with its own
-    children. If the parent is killed, its input ends, and so does it.
+    """A process in a session of its own, so that Ctrl-C reaches only the parent, and a kill includes its children.
+    If the parent is killed, the process's input ends, and so does the process.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -56,12 +56,12 @@ class WorkerProcess:
         return self._process.pid
 
     def fileno(self) -> int:
-        """What to wait on for `receive`."""
+        """The file descriptor of its standard output, for a selector: readable when `receive` does not block."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
     def send(self, request: Mapping[str, Any]) -> None:
-        """Hands on a request. That the process has ended shows in `receive`."""
+        """Sends a request. If the process has ended, the next `receive` returns None."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -79,7 +79,7 @@ class WorkerProcess:
     def end(self) -> str:
         """Kills the process, unless it is ending by itself, and says in a few words how it ended.
 
-        BackendError where it does not end even so: it may hang within a driver, which nothing outside can stop.
+        BackendError where it does not end after the kill: it hangs within a driver, and no signal can stop it.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
         if self._ending:

@@ -1,4 +1,4 @@
-"""How often places of a program are reached: exact, as loops on which the extents of others depend are enumerated."""
+"""Exact execution counts of places in a program: loops on which the extents of others depend are enumerated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def tracked(program: Program) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Iterations of loops that know of one another: the values of their variables, and what each stands for."""
+    """Enumerated iterations of loops with dependent extents: arrays of their variables' values, and `weights`, the
+    number of executions that each entry stands for."""
 
     values: Mapping[str, np.ndarray]
     weights: np.ndarray
@@ -42,18 +43,18 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """How often a place of the program is reached: `factor` times the product of the groups' totals."""
+    """Execution count of a place in the program: `factor` times the product of the groups' totals."""
 
     factor: int = 1
     groups: tuple[_Group, ...] = ()
 
     @property
     def total(self) -> int:
-        """How often it is reached in all."""
+        """The execution count."""
         return self.factor * prod(group.total for group in self.groups)
 
     def times(self, extent: Expr, name: str | None) -> Iterations:
-        """Inside a loop of that extent; `name`: its variable, where later extents depend on it."""
+        """The count inside a loop of that extent; `name`: its variable if extents of inner loops depend on it."""
         if isinstance(extent, Const):
             length = max(0, int(extent.value))
             if name is None:

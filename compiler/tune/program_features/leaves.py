@@ -1,7 +1,7 @@
-"""What every statement of a scheduled program does, counted exactly: iterations, arithmetic, touched elements.
+"""Exact counts for every statement of a scheduled program: iterations, arithmetic, touched elements.
 
-One walk over the program. Counts are sums over the iterations of loops whose extents depend on others (the tails of
-splits); such loops are enumerated, each group of loops that know of one another by itself, all others are factors.
+One walk over the program. Loops whose extents depend on others (the tails of splits) are enumerated, each group of
+dependent loops by itself, and counts are sums over their iterations; all other loops are factors.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .touched import Dimension, places, run_length, touched_elements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """Operations of one execution: of values, not of indices; of a Select both sides.
+    """Operations of one execution, on values, not on indices; both sides of a Select count.
 
-    `other` are comparisons, least and greatest values, selections, quotients and conversions; `calls` functions.
+    `other`: comparisons, min, max, selections, quotients and conversions; `calls`: function calls.
     """
 
     multiplications: int = 0
@@ -46,13 +46,13 @@ class Arithmetic:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum of all four counts."""
         return self.multiplications + self.additions + self.other + self.calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A loop around a statement: how often its body runs in all, and how often at most each time it is entered."""
+    """A loop around a statement: `iterations` of its body in all, and `extent`, the most iterations of one run."""
 
     loop: For
     iterations: int
@@ -61,13 +61,13 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessFeatures:
-    """How a statement uses a buffer at one place.
+    """One access of a statement to a buffer.
 
-    `touched[k]` elements are touched by the loops from the k-th around the statement (0: the outermost) inwards, while
-    those further out stand still; the last one, behind all loops, by a single execution. Exact where each dimension's
-    index is a sum of loops whose steps neither overlap nor leave gaps within another's, and no loop is in two
-    dimensions; else an upper bound. Of loops of several lengths the longest counts. `stride`: elements between
-    neighbouring iterations of the innermost loop (of the vectorized one, where there is one).
+    `touched[k]`: elements touched by one run of the loops from the k-th around the statement (0: the outermost)
+    inwards; the last entry is for a single execution. Exact where each dimension's index is a sum of loops whose steps
+    neither overlap nor leave gaps within another's, and no loop is in two dimensions; else an upper bound. A loop of
+    several lengths counts with the longest. `stride`: elements between neighbouring iterations of the innermost loop
+    (of the vectorized loop, if there is one).
     """
 
     buffer: Buffer
@@ -80,8 +80,8 @@ class AccessFeatures:
 class Leaf:
     """A statement with the loops around it, outermost first.
 
-    `executions` over the whole program; `copied` are the elements that a Copy moves in them, pads included, `run` those
-    that follow one another in the outer memory in one execution of it (0 for other statements).
+    `executions`: over the whole program. `copied`: elements that a Copy moves in all executions, pads included. `run`:
+    contiguous elements in the outer memory in one execution of a Copy. Both are 0 for other statements.
     """
 
     statement: NamedStmt
@@ -108,7 +108,7 @@ class Counted:
 
 
 def count(program: Program) -> Counted:
-    """What the statements of a program do. ValueError for an extent that is no index expression (it reads memory)."""
+    """Counts of all statements of a program. ValueError for an extent that is no index expression (it reads memory)."""
     walker = _Walker(tracked(program))
     walker.visit(program.body, (), Iterations(), {})
     return walker.result
@@ -123,7 +123,7 @@ def innermost(levels: Sequence[Level]) -> int:
 
 
 def accesses(leaf: Leaf) -> tuple[AccessFeatures, ...]:
-    """How a leaf uses its buffers: what it writes first, then what it reads, each place once."""
+    """The accesses of a leaf to its buffers: writes first, then reads, equal accesses once."""
     extents = {level.loop.name: level.extent for level in leaf.levels}
     names = list(extents)
     at = innermost(leaf.levels)
@@ -147,7 +147,7 @@ def accesses(leaf: Leaf) -> tuple[AccessFeatures, ...]:
 
 
 def volumes(leaf: Leaf) -> list[tuple[Buffer, int, int]]:
-    """The first and the last of what `accesses` says is touched, in its order: in all, and by one execution."""
+    """(buffer, elements touched in all, elements touched by one execution) for each access, in `accesses`' order."""
     extents = {level.loop.name: level.extent for level in leaf.levels}
     found: list[tuple[Buffer, int, int]] = []
     for buffer, starts, sizes, _ in places(leaf.statement, extents):

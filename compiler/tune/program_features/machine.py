@@ -1,4 +1,4 @@
-"""What the instructions of a program for the accelerator do, counted from their words: transfers, steps, tokens."""
+"""Counts of an accelerator program, from its instruction words: transfers, steps of the array, tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = (
 )
 """Names of instruction formats, in the order of the features; a LOAD.TABLE counts as a LOAD.PAR."""
 TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
-"""Kinds of transfers, as the simulator counts them; instructions themselves are apart."""
+"""Kinds of transfers, as the simulator counts them, without the fetch of instructions."""
 _KIND_OF = {
     "INP": "inp",
     "PATCH": "inp",
@@ -40,8 +40,8 @@ Columns = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCounts:
-    """Of one program: instructions by format, bytes, bus beats and separate runs by kind of transfer, operations of
-    GEMM, DEPTHWISE and ALU (each one step of the array), tokens by queue."""
+    """Counts of one program: instructions by format; bytes, bus beats and contiguous runs by kind of transfer;
+    operations of GEMM, DEPTHWISE and ALU (each one step of the array); tokens by queue."""
 
     instructions: dict[str, int]
     bytes: dict[str, int]
@@ -58,7 +58,7 @@ MACHINE_FEATURES = (
     *(f"machine.tokens.{queue.name}" for queue in TOKEN_QUEUES),
     "machine.operations a beat",
 )
-"""Names of what `machine_features` gives, in its order."""
+"""Names of the entries of `machine_features`, in order."""
 
 
 def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
@@ -119,7 +119,7 @@ def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
 
 
 Runs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Of each instruction: first byte, number of runs, bytes of a run, bytes from run to run."""
+"""Four arrays with one entry an instruction: first byte, number of runs, bytes of a run, bytes from run to run."""
 
 
 def _fields(config: Config, name: str, words: np.ndarray) -> dict[str, np.ndarray]:
@@ -147,7 +147,7 @@ def _patches(config: Config, fields: Columns, at: np.ndarray, words: np.ndarray,
 
 
 def _operands(config: Config, fields: Columns, reads: np.ndarray, held: np.ndarray) -> Runs:
-    """Of the operands of stores with `reads`; `held` is what register OPERAND holds at each."""
+    """Runs of the operands that stores with `reads` load; `held`: the value of register OPERAND at each store."""
     delta = held << 32 >> 32
     stride = np.where(held >> 48 & 1, held >> 32 & 0xFFFF, fields["x_stride"])
     width = np.where(held >> 49 & 1, np.minimum(fields["x_size"], 1), fields["x_size"])
@@ -159,7 +159,7 @@ def _operands(config: Config, fields: Columns, reads: np.ndarray, held: np.ndarr
 def _register(
     words: np.ndarray, configs: np.ndarray, name: str, at: np.ndarray, whole: bool = False
 ) -> np.ndarray:
-    """What a configuration register's first field (`whole`: all its bits) holds at the instructions `at`."""
+    """Value of a configuration register's first field (`whole`: of all its bits) at the instructions `at`."""
     register = layout.register(name)
     low = words[configs, 0]
     mine = (low >> np.uint64(7) & np.uint64(3)) == np.uint64(register.unit)

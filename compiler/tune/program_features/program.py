@@ -1,7 +1,7 @@
 """Features of a scheduled program for cost models: a vector of fixed length, comparable between workloads and targets.
 
-The statement with the most work in full, and sums over all; what each statement does is counted in `leaves`.
-Everything that counts or measures is there as log2(1 + x), shares and ratios as they are.
+They describe the statement with the most work in full, and all statements by sums; `leaves.py` counts each statement.
+Counts and sizes are given as log2(1 + x), shares and ratios unchanged.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ...templates.space import Values
 from .leaves import AccessFeatures, Counted, Leaf, accesses, count, volumes
 
 Read = Callable[[Values], np.ndarray]
-"""Features float64 [names] of the program that the values of a point's knobs make; all NaN where they make none.
+"""Features float64 [names] of the program of a point, given by the values of its knobs; all NaN if it has no program.
 
-A function of the values alone, so that what was read may be kept: searches ask for all of their history each time.
+A function of the values alone, so that results may be cached: searches read their whole history each time.
 """
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
 """Memories with features of their own, as allocations name them; all others are "other"."""
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
-"""Bytes of the memories for which features say what a statement moves from beyond them."""
+"""Capacities in bytes for which features estimate a statement's traffic from beyond a memory of that size."""
 INNER_LEVELS = 8
 """Loops of the main statement that have features of their own, from the innermost outwards."""
 KINDS = ("vectorize", "unroll", "parallel", "virtual_thread")
@@ -64,7 +64,7 @@ FEATURES = (
     *(f"main.level {k}.{what}" for k in range(INNER_LEVELS) for what in ("extent", "touched bytes", "reuse")),
     *(f"main.executions a byte beyond {capacity} bytes" for capacity in CAPACITIES),
 )
-"""Names of what `program_features` gives, in its order."""
+"""Names of the entries of `program_features`, in order."""
 
 
 def program_features(program: Program) -> np.ndarray:
@@ -108,7 +108,7 @@ Volumes = Sequence[tuple[Buffer, int, int]]
 
 
 def _sums(leaf: Leaf, uses: Volumes) -> tuple[int, ...]:
-    """`_SUMS` of a leaf. Of a box, each execution accesses every element once."""
+    """`_SUMS` of a leaf. Each execution accesses every element of a box once."""
     n, own = leaf.executions, leaf.arithmetic
     return (
         n,
@@ -154,7 +154,7 @@ def _scope(scope: str) -> str:
 
 
 def _written_out(leaf: Leaf) -> int:
-    """How often the statement stands in the code once loops are unrolled."""
+    """Number of copies of the statement in the code once loops are unrolled."""
     return prod(level.extent for level in leaf.levels if level.loop.kind == "unroll")
 
 
@@ -184,7 +184,7 @@ def _copies(counted: Counted) -> list[float]:
 
 
 def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[float]:
-    # Loops of one iteration are none.
+    # Loops of one iteration are ignored.
     kept = [k for k, level in enumerate(leaf.levels) if level.extent != 1]
     levels, depth = [leaf.levels[k] for k in kept], len(kept)
     places = [*kept, len(leaf.levels)]
@@ -197,7 +197,7 @@ def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[floa
     ]
     # entries[k]: how often the loops from the k-th inwards run as a whole.
     entries = [1, *(level.iterations for level in levels)]
-    # What lies in registers comes from no memory.
+    # Registers are not counted as memory traffic.
     moved = [use for use in uses if _scope(use.buffer.scope) != "register"]
     touched = [sum(use.touched[k] * _bytes(use) for use in moved) for k in places]
     accessed = [
@@ -214,16 +214,16 @@ def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[floa
                 _log(_ratio(accessed[k], touched[k])),
             ]
     for capacity in CAPACITIES:
-        # The outermost loops all of whose data fits: what they touch comes once each time they run.
+        # The outermost loop whose data fits, with all loops inside: its data is loaded once each time it runs.
         level = next((k for k in range(depth + 1) if touched[k] <= capacity), depth)
         values.append(_log(_ratio(leaf.executions, entries[level] * touched[level])))
     return values
 
 
 def _step(leaf: Leaf, uses: Sequence[AccessFeatures]) -> list[float]:
-    """What the written out and vectorized loops inside all others do at once, in vectors: a step of the tile.
+    """Features of one step of the register tile: the innermost unrolled and vectorized loops, counted in vectors.
 
-    Neighbours are one load a vector, an element for all lanes one, and others one for each lane.
+    Contiguous elements take one load a vector, a broadcast element one, scattered elements one for each lane.
     """
     start = len(leaf.levels)
     while start and leaf.levels[start - 1].loop.kind in ("unroll", "vectorize"):

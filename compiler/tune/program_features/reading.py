@@ -1,4 +1,4 @@
-"""Reading the features of points: what a search calls for the few candidates that it lowers before it measures."""
+"""Readers of the program features of points, for the few candidates that a search lowers before it measures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .machine import MACHINE_FEATURES, machine_features
 from .program import FEATURES, Read, program_features
 
 KEPT = 1 << 14
-"""Points of which a reader keeps the features, some kilobytes each."""
+"""Most points in a reader's cache of features, some kilobytes each."""
 
 
 def kept(read: Read) -> Read:
-    """As `read`, reading each point once."""
+    """`read` with a cache of `KEPT` points."""
 
     @lru_cache(maxsize=KEPT)
     def of(items: tuple[tuple[str, int], ...]) -> np.ndarray:
@@ -30,7 +30,7 @@ def kept(read: Read) -> Read:
 
 
 def read_scheduled(schedule: Callable[[Values], Program]) -> Read:
-    """`program_features` of what `schedule` makes of values. A LegalityError that it raises is a point without."""
+    """A reader of the `program_features` of `schedule(values)`; a point that raises LegalityError has none (NaN)."""
 
     def read(values: Values) -> np.ndarray:
         try:
@@ -42,13 +42,13 @@ def read_scheduled(schedule: Callable[[Values], Program]) -> Read:
 
 
 def read_points(registry: Registry[TargetT, WorkloadT], target: TargetT, workload: WorkloadT) -> Read:
-    """`program_features` of a workload's points on a target with these templates."""
+    """A reader of the `program_features` of a workload's points on a target, by the templates of `registry`."""
     program = workload.program()
     return read_scheduled(lambda values: registry.schedule(target, workload, values, program).program)
 
 
 def read_vdla(task: AcceleratorTask) -> Read:
-    """`program_features` of a workload's points on the accelerator, then `machine_features` of their instructions."""
+    """A reader of a workload's points on the accelerator: `program_features`, then `machine_features`."""
 
     def read(values: Values) -> np.ndarray:
         try:

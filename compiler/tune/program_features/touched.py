@@ -1,4 +1,4 @@
-"""Which elements statements touch: the places they access, and how many elements loops reach from there."""
+"""Elements that statements touch: the boxes they access, and the number of elements that loops reach."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...ir.visit import free_vars, operands
 def places(
     statement: NamedStmt, extents: Mapping[str, int]
 ) -> list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]]:
-    """(buffer, first index, elements from there, whether written) for each access, none twice."""
+    """(buffer, first index, size of the box, whether written) for each access, equal accesses once."""
     found: list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]] = []
     match statement:
         case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
@@ -60,7 +60,8 @@ def _sizes(region: Region, extents: Mapping[str, int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One index: steps by variable, opaque parts (a quotient, a remainder) with their steps, elements from there on."""
+    """One index of an access: `steps` by loop variable, opaque `parts` (a quotient, a remainder) with their steps, and
+    `size`, the elements from the index on."""
 
     steps: dict[str, int]
     parts: tuple[tuple[Expr, int], ...]
@@ -83,7 +84,7 @@ class Dimension:
         return Dimension(steps, tuple(parts), size)
 
     def step(self, name: str) -> int:
-        """By how much an iteration of a loop moves the index, as a rule (a quotient mostly stays)."""
+        """Typical change of the index in one iteration of the loop `name` (a quotient mostly stays)."""
         return self.steps.get(name, 0) + sum(c * _step(part, name) for part, c in self.parts)
 
     def values(self, inner: Mapping[str, int]) -> int:
@@ -94,7 +95,7 @@ class Dimension:
 
 
 def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
-    """How many numbers are sums of `size` neighbours and of one of `count` multiples of each step."""
+    """Count of distinct sums of one of `size` consecutive numbers and, for each (step, count), a multiple of step."""
     if len(moves) > 1:
         moves.sort()
     reached = span = size
@@ -111,7 +112,7 @@ def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
 
 
 def _values(part: Expr, inner: Mapping[str, int]) -> int:
-    """How many values a part of an index takes, at most or as a rule: tiles begin where their loops do."""
+    """Number of values of a part of an index, at most or usually (tiles begin where their loops do)."""
     match part:
         case Const():
             return 1
@@ -157,7 +158,7 @@ def _step(part: Expr, name: str) -> int:
 def touched_elements(
     buffer: Buffer, dimensions: Sequence[Dimension], names: Sequence[str], extents: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """What `leaves.AccessFeatures.touched` says of loops called `names`, outermost first."""
+    """`leaves.AccessFeatures.touched` of an access for the loops `names`, outermost first."""
     users: dict[str, list[int]] = {}
     for d, dimension in enumerate(dimensions):
         for name in dimension.steps:
@@ -182,7 +183,7 @@ def touched_elements(
 
 
 def run_length(region: Region, extents: Mapping[str, int]) -> int:
-    """Elements of a box that follow one another in its buffer."""
+    """Length of a box's contiguous runs in its buffer, in elements."""
     run = 1
     sizes = _sizes(region, extents)
     for size, length in zip(reversed(sizes), reversed(region.buffer.shape), strict=True):

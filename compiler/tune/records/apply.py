@@ -1,4 +1,4 @@
-"""Records when a network is compiled for a processor or GPU: how a node is computed, and which knobs it gets."""
+"""Records applied to the compilation for a processor or GPU: the choice of each node's workload and knobs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .record import describe_target
 def knobs_from(
     book: RecordBook, registry: Registry[TargetT, WorkloadT], target: TargetT
 ) -> ChosenKnobs[WorkloadT]:
-    """For one compilation: the best knobs that are legal on the target, whose templates are those of `registry`.
+    """Chosen knobs of one compilation: for each workload the best that are legal on the target, by `registry`.
 
-    Of a workload whose records are all illegal it gives those of the best, for `ChosenKnobs` to say that it ignored
-    them, and why. Of several ways to compute a node the one with the best record is taken, if what is taken without
-    records has one, too. Records of this very machine count first, then those of its relatives (`RecordBook.lookup`).
+    A workload with only illegal records gets the knobs of its best record, for `ChosenKnobs` to report why it ignored
+    them. Of several workloads that compute the same node, the one with the best record is chosen if the default one
+    has a record too. Records of this machine come first, then those of its family (`RecordBook.lookup`).
     """
     described = describe_target(target)
 
@@ -28,7 +28,7 @@ def knobs_from(
         if best is None:
             return None
         legal = book.lookup(description, described, registry.space(target, workload))
-        # Without knobs it is the template's own choice.
+        # A record without knobs is the template's own choice.
         return best if legal is None else legal or None
 
     def compare(workloads: Sequence[WorkloadT]) -> int:

@@ -1,4 +1,4 @@
-"""Records at compile time: which knobs each node of a network gets."""
+"""Records applied to the compilation for the accelerator: the knobs of each node of a network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .record import describe_target
 def recorded_settings(
     book: RecordBook, config: Config, legalized: Legalized, workloads: Mapping[str, Workload]
 ) -> Mapping[str, Values]:
-    """Knobs by node: of all nodes as they were set together in this very network, else of each workload alone.
+    """Knobs by node: from a record of this network as a whole, else from records of each workload alone.
 
     Nodes without legal records are missing, or empty: their templates decide.
     """

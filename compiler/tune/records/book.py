@@ -1,4 +1,4 @@
-"""What records are for: the best knobs of a workload when it is compiled."""
+"""A book of records: looks up the best recorded knobs of a workload when it is compiled."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .record import Description, Key, Record, Task
 
 _NONE: Mapping[Key, tuple[Record, ...]] = MappingProxyType({})
 CHECKED = "checked"
-"""The strategy of records of what a run found, measured again beside its rivals: they count more than readings."""
+"""The strategy of records of a run's best candidates, measured again side by side: they rank above single readings."""
 _CHUNK = 64
-"""Records whose legality is decided at once: that of the first one usually is all that is needed."""
+"""Number of records whose legality is decided at once: usually the first record is legal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBook:
-    """Successful records of many workloads: of each (`Task.key`), from the best on (`book_of`).
+    """Successful records by task (`Task.key`), best first (`book_of`).
 
-    `families` has those of all machines of a family together (`Task.alike`), for machines without records of their own.
+    `families` joins the records of all machines of a family (`Task.alike`), for machines without records of their own.
     """
 
     records: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
     families: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
 
     def lookup(self, workload: Description, target: Description, space: Space | None = None) -> Values | None:
-        """The best knobs; with `space`, of those that are legal there. None where there are none.
+        """The best knobs; with `space`, the best that are legal in it. None if there are none.
 
         Empty knobs are the template's own choice, which is always legal.
         """
@@ -44,17 +44,17 @@ class RecordBook:
         return None if best is None else best.knobs
 
     def best(self, workload: Description, target: Description, space: Space | None = None) -> Record | None:
-        """The record whose knobs `lookup` gives: of this very machine if there is one, else of its family."""
+        """The record whose knobs `lookup` gives: one of this machine if there is one, else one of its family."""
         for found in self._known(workload, target):
             if (record := first_legal(found, space)) is not None:
                 return record
         return None
 
     def fastest(self, choices: Sequence[tuple[Description, Space | None]], target: Description) -> int | None:
-        """Which workload of several that compute the same has the best record, with knobs legal in its space.
+        """Index of the workload with the best record legal in its space, of several workloads that compute the same.
 
-        Records are compared with those of the first, which is what is taken without any: where it has none of this very
-        machine, with its family's. None where it has none at all.
+        The first workload is the default. Records of this machine are compared if the first has one, else records of
+        its family. None if the first workload has no record.
         """
         for machine in range(2):
             best = [first_legal(self._known(workload, target)[machine], space) for workload, space in choices]
@@ -66,13 +66,13 @@ class RecordBook:
     def _known(
         self, workload: Description, target: Description
     ) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-        """From the best on: of this machine, and of its family."""
+        """Two tuples of records, each best first: those of this machine, and those of its family."""
         task = Task(workload=workload, target=target)
         alike = () if task.alike is None else self.families.get(task.alike, ())
         return self.records.get(task.key, ()), alike
 
     def over(self, other: RecordBook) -> RecordBook:
-        """This book, and `other` for the workloads that this one does not have, on a target or on one of its family."""
+        """This book, completed from `other` for workloads without a record here, on the target or on its family."""
         others = {
             key: found for key, found in other.records.items() if found[0].task.alike not in self.families
         }
@@ -83,18 +83,18 @@ class RecordBook:
 
     @property
     def stale(self) -> tuple[int, int]:
-        """How many records are of other versions of the compiler, and how many there are in all."""
+        """Number of records of other versions of the compiler, and number of all records."""
         records = [record for found in self.records.values() for record in found]
         return sum(map(is_stale, records)), len(records)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that can be asked, in hexadecimal: what a cache of compiled networks has to know."""
+        """SHA-256, in hexadecimal, of everything that lookups can return: part of the key of compiled networks."""
         digest = hashlib.sha256()
         for key, found in sorted(self.records.items()):
             digest.update(repr((key, [sorted(record.knobs.items()) for record in found])).encode())
         for key, found in sorted(self.families.items()):
-            # Where workloads are compared with one another, costs count, too.
+            # Costs are part of it: `fastest` compares them between workloads.
             asked = [(sorted(r.knobs.items()), r.compiler, _rank_of_like(r), r.task.key) for r in found]
             digest.update(repr((key, asked)).encode())
         return digest.hexdigest()
@@ -103,8 +103,8 @@ class RecordBook:
 def book_of(records: Iterable[Record]) -> RecordBook:
     """A book of the successful ones of `records`, from any number of files.
 
-    The best of a task is the one of least cost. But costs are compared with their like only: those that this very
-    compiler would have come before those of others, and what was checked before single readings.
+    The best record of a task has the least cost among comparable ones: records of the present compiler come before
+    those of others, and `CHECKED` records before single readings.
     """
     by_task = _successful(records)
     families: dict[Key, list[Record]] = {}
@@ -119,15 +119,15 @@ def book_of(records: Iterable[Record]) -> RecordBook:
 
 
 def read_book(paths: Sequence[Path]) -> tuple[RecordBook, list[Skipped]]:
-    """A book of several files together, and what was skipped in each. RecordError for what is no text file."""
+    """A book of several files together, and the skipped lines of each. RecordError for a file that is no text."""
     files = [read_records(path) for path in paths]
     return book_of(record for records, _ in files for record in records), [skipped for _, skipped in files]
 
 
 def best_records(records: Iterable[Record], count: int) -> list[Record]:
-    """The `count` best successful records of each task, no two with equal knobs, in an order of their own.
+    """The `count` best successful records of each task, no two with equal knobs: the ones worth keeping.
 
-    What is worth keeping of many trials: records of equal tasks stand together, the best first.
+    Sorted by task; the records of one task are best first.
     """
     kept: list[Record] = []
     for _, found in sorted(_successful(records).items()):
@@ -146,7 +146,7 @@ def shipped_book() -> RecordBook:
 
 
 def shipped_files(folder: Traversable | None = None) -> list[tuple[list[Record], Skipped]]:
-    """Records and skipped lines of each file of records that ships with the package, or lies in `folder`, by name."""
+    """Records and skipped lines of each file of records in `folder` (default: of the package), sorted by name."""
     folder = folder or resources.files("vdla.compiler.tune.records.shipped")
     found = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
@@ -165,15 +165,15 @@ def _successful(records: Iterable[Record]) -> dict[Key, list[Record]]:
 
 
 def is_stale(record: Record) -> bool:
-    """Whether another version of the compiler made what was measured, so that it may cost something else today."""
+    """Whether a record is of another version of the compiler, so that its cost may have changed."""
     return record.compiler != compiler_identity(record.task.target["kind"])
 
 
 def _ranked(records: Sequence[Record]) -> tuple[Record, ...]:
-    """From the best on; of equals the first stays first."""
+    """The records sorted best first; a stable sort."""
     if len({record.compiler for record in records}) > 1:
         return tuple(sorted(records, key=_rank))
-    # All stale, or none: that need not be worked out.
+    # All are stale, or none is: staleness does not change the order.
     return tuple(sorted(records, key=_rank_of_like))
 
 
@@ -182,7 +182,7 @@ def _rank(record: Record) -> tuple[bool, bool, float]:
 
 
 def _rank_of_like(record: Record) -> tuple[bool, float]:
-    """Among records of one compiler."""
+    """Sort key among records of one compiler."""
     return record.strategy != CHECKED, math.inf if record.cost is None else record.cost
 
 
@@ -199,9 +199,9 @@ def first_legal(records: Sequence[Record], space: Space | None) -> Record | None
 
 
 def in_space(records: Sequence[Record], space: Space) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The points int64 [n, axes] of records, whether the space has them, and whether it allows them: bool [n] each.
+    """Points int64 [n, axes] of records, whether the space has them, and whether they are legal: bool [n] each.
 
-    The point of a record that the space does not have is the first one.
+    A record whose knobs the space does not have gets point 0.
     """
     points = np.zeros((len(records), len(space.axes)), np.int64)
     known = np.zeros(len(records), bool)

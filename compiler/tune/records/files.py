@@ -1,4 +1,4 @@
-"""Files of records: read whatever they hold, appended to so that no crash costs more than the line being written."""
+"""Files of records: reading tolerates invalid lines; appending loses at most the line being written in a crash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .record import Record
 
 
 class Skip(NamedTuple):
-    """How many lines were skipped for one kind of reason, the first one's number (from 1), what was wrong with it."""
+    """Lines skipped for one kind of reason: how many, the first one's line number (from 1), and its defect."""
 
     number: int
     first: int
@@ -26,7 +26,7 @@ class Skip(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Which of a file's `lines` (empty ones not counted) were no records, by kind of reason."""
+    """The skipped lines of a file, by kind of reason; `lines` are all non-empty lines."""
 
     source: str
     lines: int
@@ -50,7 +50,7 @@ class Skipped:
 
 
 def read_records(path: Path) -> tuple[list[Record], Skipped]:
-    """The records of a file, in its order, and what was skipped. RecordError for what is no text file."""
+    """The records of a file, in its order, and its skipped lines. RecordError for a file that is no text."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -67,7 +67,7 @@ def read_records(path: Path) -> tuple[list[Record], Skipped]:
 
 
 def read_lines(file: IO[bytes], source: str) -> tuple[list[Record], Skipped]:
-    """The records of an open file, and what was skipped; `source` names it."""
+    """The records of an open file, and its skipped lines; `source` is its name in messages."""
     records: list[Record] = []
     counts: Counter[str] = Counter()
     first: dict[str, tuple[int, str]] = {}
@@ -98,7 +98,7 @@ def write_records(path: Path, records: Iterable[Record]) -> None:
     if not path.is_file():
         write_whole(path, data)
         return
-    # Its writer would go on writing to the file that is replaced.
+    # The lock of RecordWriter: another writer would go on writing to the file that is replaced.
     with RecordWriter(path):
         write_whole(path, data)
 
@@ -112,6 +112,6 @@ class RecordWriter(LineFile):
 
 
 def _finish_line(file: IO[bytes], line: bytes) -> None:
-    """Reads on to the end of a line, a piece at a time, however long it is."""
+    """Reads to the end of a line in pieces of 1 MiB."""
     while line and not line.endswith(b"\n"):
         line = file.readline(1 << 20)

@@ -20,13 +20,13 @@ from .plain_json import brief, is_integer, is_name, is_number, short
 from .record import Record, Task
 
 VERSION = 1
-"""Of the lines; it changes when fields that every record has do."""
+"""Version of the format; it changes with the fields that every record has."""
 MOST_BYTES = 1 << 18
-"""Of a line; the settings of a network of some hundred nodes stay below."""
+"""Longest line in bytes; the settings of a network of some hundred nodes fit."""
 MOST_CHARACTERS = 500
-"""Of an error's text."""
+"""Longest text of an error, in characters."""
 MOST_TRIALS = 1 << 40
-"""Of a search, whose trials are counted from 0: no search comes near it."""
+"""Upper bound of the trials of a search, counted from 0."""
 
 _HEAD = ("version", "workload", "target")
 _TAIL = ("knobs", "cost", "unit", "error", "trial", "seed", "strategy", "elapsed")
@@ -35,7 +35,7 @@ _CUT = ',"knobs":'
 
 
 class LineError(Exception):
-    """A line that is no record. `kind` is one of a few that can be counted, `detail` says what is wrong, or ""."""
+    """A line that is no record. `kind`: one of a few kinds of reason; `detail`: the defect of this line, or ""."""
 
     def __init__(self, kind: str, detail: str = "") -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)
@@ -52,7 +52,7 @@ TOO_LONG = f"longer than {MOST_BYTES} bytes"
 
 
 def record_line(record: Record) -> bytes:
-    """A record as a line, newline included. Long or unprintable texts of errors are shortened to what can be read.
+    """A record as a line, newline included. Texts of errors are cut and made printable.
 
     ValueError for a record that could not be read again.
     """
@@ -86,7 +86,7 @@ def record_line(record: Record) -> bytes:
 
 
 class LineParser:
-    """Reads lines of one or many files, and remembers tasks, which are long and come on many lines."""
+    """Reads lines of one or many files, with a cache of tasks: they are long and repeated on many lines."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}
@@ -130,7 +130,7 @@ def _is_head(head: str) -> bool:
 
 
 def _decode(text: str) -> dict[str, Any]:
-    """The object that a text is. Raises LineError, also for fields that come twice, at any depth."""
+    """The JSON object of a text. Raises LineError, also for duplicate fields at any depth."""
     try:
         value = _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -191,7 +191,7 @@ def _record(task: Task, fields: dict[str, Any]) -> Record:
 
 
 def _check_tail(fields: Mapping[str, Any], unit: str) -> None:
-    """Raises LineError unless what follows the target is what it must be."""
+    """Checks the fields behind the target. Raises LineError."""
     knobs, cost, error = fields["knobs"], fields["cost"], fields["error"]
     if type(knobs) is not dict:
         raise _wrong("knobs", knobs, "an object")

@@ -1,9 +1,8 @@
-"""Records of whole networks: the settings of all nodes that were measured together, and trials of one of them.
+"""Records of whole networks: settings of all nodes measured together, and trials of single nodes within the network.
 
-A trial in its place is a record of its node (`measure.network_vdla.place_of`), whose cost is the network's, whether it
-was for the better or not. What is worth applying are records of the network: its workload is {"template": "network",
-"network": its key}, its knobs are those of all nodes that are not left to their templates, each as "node.knob" (the
-node as `network_vdla.spoken` says it).
+A trial in its place is a record of one node (`measure.network_vdla.place_of`) with the network's cost, better or worse.
+Compilation applies only records of the network: the workload is {"template": "network", "network": its key}, the knobs
+are "node.knob" for all nodes that their templates do not decide (node names as by `network_vdla.spoken`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .book import RecordBook
 from .record import Description, Record, Task, describe_target
 
 IN_PLACE = "in place"
-"""The strategy that records of networks and of nodes in them name."""
+"""The `strategy` field of records of networks and of nodes in them."""
 
 
 def network_task(network: str, target: Description) -> Task:
@@ -29,7 +28,7 @@ def network_task(network: str, target: Description) -> Task:
 
 
 def is_trial_in_place(record: Record) -> bool:
-    """Whether a record is of a node in a network: for going on with a search, while the network's own are applied."""
+    """Whether a record is of a node in a network: used to resume a search, never applied in compilation."""
     return "node" in record.task.workload
 
 
@@ -64,7 +63,7 @@ def best_settings(
 ) -> Settings | None:
     """The best known settings of a network that are legal for all its nodes; None where there are none.
 
-    They were measured together: single ones of several records may be worse than none.
+    They come from one record: nodes' settings mixed from several records may be worse than none.
     """
     target = describe_target(config)
     for record in book.records.get(network_task(network, target).key, ()):

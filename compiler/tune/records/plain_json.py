@@ -1,4 +1,4 @@
-"""Values of JSON that come from elsewhere: what they may be, and how they are shown and compared."""
+"""JSON values from untrusted files: checks, texts for messages, canonical form."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from vdla.util.printable import printable
 MOST_SHOWN = 60
 """Characters of a value in a message."""
 MOST_LEVELS = 8
-"""Of lists and objects within a workload or a target."""
+"""Deepest nesting of lists and objects within a workload or a target."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def is_integer(value: object) -> bool:
-    """Whether it is one of 64 bits."""
+    """Whether the value is an integer of 64 bits."""
     return type(value) is int and _LEAST <= value <= _MOST
 
 
 def is_number(value: object) -> bool:
-    """Whether it is finite."""
+    """Whether the value is a finite number."""
     return (type(value) is float and math.isfinite(value)) or is_integer(value)
 
 
 def is_name(value: object) -> bool:
-    """Whether it is a text that can be printed in a line."""
+    """Whether the value is a non-empty printable text of one line."""
     return type(value) is str and value != "" and value.isprintable()
 
 
 def description_obstacle(name: str, value: object, required: str) -> str | None:
-    """Why a workload or target is none."""
+    """Why `value` is no description of a workload or target; None if it is one."""
     if not isinstance(value, Mapping):
         return f"{name} is {short(value)}, must be an object"
     if not is_name(value.get(required)):
@@ -58,17 +58,17 @@ def _value_obstacle(place: str, value: object, levels: int) -> str | None:
 
 
 def canonical(value: object) -> str:
-    """The one text of a JSON value: sorted names, no spaces, ASCII; 1, 1.0 and true differ."""
+    """The canonical text of a JSON value: sorted names, no spaces, ASCII; 1, 1.0 and true differ."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def brief(text: str) -> str:
-    """The text as a message can hold it beside others."""
+    """The text cut to `MOST_SHOWN` printable characters."""
     return printable(text, MOST_SHOWN)
 
 
 def short(value: object) -> str:
-    """The value as a message can hold it."""
+    """The value's repr cut to `MOST_SHOWN` printable characters."""
     try:
         return brief(repr(value))
     except RecursionError:

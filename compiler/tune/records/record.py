@@ -1,5 +1,5 @@
-"""Records of tuning trials: what was tried and what it cost. `line.py` writes them, `files.py` keeps files of them,
-`book.py` uses them."""
+"""Records of tuning trials: knobs and cost. `line.py` writes a record as a line, `files.py` reads and writes files,
+`book.py` looks up the best."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ...templates.registry import Target
 from .plain_json import canonical, description_obstacle, short
 
 UNITS = {"vdla": "cycles", "llvm": "seconds", **dict.fromkeys(GPUS, "seconds")}
-"""The kinds of targets, each with what costs are counted in."""
+"""The unit of costs for each kind of target."""
 
 Key: TypeAlias = tuple[str, str]
-"""The canonical text of a workload and the identity of a target: what records are found by."""
+"""The key of a record: the canonical text of its workload and the identity of its target."""
 Description: TypeAlias = Mapping[str, Any]
 """A JSON object that describes a workload or a target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is tuned: a workload, {"template": name, and its shape}, on a target, {"kind": a key of `UNITS`, ...}.
+    """A task of the tuner: a workload, {"template": name, and its shape}, on a target, {"kind": a key of `UNITS`, ...}.
 
-    Both are JSON objects; tuples in them become lists. Tasks are equal, and so are their keys, for equal workloads on
-    equal machines, whatever these are called: of a target with a "digest" that and the kind count, of others
-    everything. Of a target with a "family", `alike` is the key that the workload has on all of that family, else None.
-    ValueError for what is no such object.
+    Both are JSON objects; tuples in them become lists. Tasks and their keys are equal for equal workloads on equal
+    machines, whatever the machines' names: a target with a "digest" is identified by it and the kind, another target
+    by all its fields. `alike`: the workload's key on the target's "family", None for a target without one.
+    ValueError for any other value.
     """
 
     workload: Description = field(compare=False)
@@ -60,7 +60,7 @@ class Task:
 
     @property
     def unit(self) -> str:
-        """What its costs are counted in, "cycles" or "seconds"."""
+        """The unit of its costs, "cycles" or "seconds"."""
         return UNITS[self.target["kind"]]
 
 
@@ -73,8 +73,8 @@ class Record:
     """One trial of a search: these `knobs` cost so many cycles or seconds (`task.unit`), or failed.
 
     `cost` is None where the trial failed; then `error` says why in one line. `trial` counts from 0 within one search,
-    which is named by `strategy`, `seed` and `compiler`; `elapsed` are seconds spent on it. Costs of two compilers
-    (`measure.package_identity.compiler_identity`) say nothing of each other; None is one of before this was recorded.
+    which is identified by `strategy`, `seed` and `compiler`; `elapsed`: seconds spent on the trial. Costs of different
+    compilers (`measure.package_identity.compiler_identity`) do not compare; None: recorded before that field existed.
     """
 
     task: Task

@@ -1,4 +1,4 @@
-"""What a search that goes on has tried before: its own trials, by their numbers."""
+"""Earlier trials of a search that is resumed, by their numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .record import Record, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resumed:
-    """The `trials` of a search by number, and what of its records is not among them.
+    """The `trials` of a search by number, and counts of its unused records.
 
-    `duplicates` are records of trials that are there already, `foreign` of knobs that the space does not have,
-    `illegal` of knobs that it does not allow, `stale` of another version of the compiler, whose costs may have changed.
+    `duplicates`: further records of a trial; `foreign`: knobs that the space does not have; `illegal`: knobs that it
+    does not allow; `stale`: records of another version of the compiler, whose costs may have changed.
     """
 
     trials: Mapping[int, Record]
@@ -49,9 +49,9 @@ def trials_of(
     seed: int,
     compiler: str | None = None,
 ) -> Resumed:
-    """What the search `strategy` with `seed` has tried of `task` as `compiler` makes programs, in order of number.
+    """The trials of `task` by the search of this `strategy`, `seed` and `compiler`, in order of number.
 
-    Of two records of one trial the first counts.
+    If a trial has several records, the first is used.
     """
     of_search = [r for r in records if (r.seed, r.strategy, r.task.key) == (seed, strategy, task.key)]
     ours = [record for record in of_search if record.compiler == compiler]

@@ -1,6 +1,6 @@
-"""What other workloads' records teach a model: samples of their features and costs, one group for each workload.
+"""Transfer learning: training samples for a cost model from other workloads' records, one group for each workload.
 
-`transfer_vdla.py` says what the accelerator's workloads and spaces are, `samples_from` asks a registry.
+`samples_from` is for targets with a registry of templates, `transfer_vdla.py` for the accelerator.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from .book import in_space
 from .record import Description, Key, Record, Task, describe_target
 
 LOWERED = 64
-"""Records of a workload that are lowered again at most, evenly from all of it: each costs a fraction of a trial."""
+"""Most records of a workload that are lowered again, spread evenly: each costs a fraction of a trial."""
 
 
 SpaceOf = Callable[[Description], Space | None]
-"""The space of a workload; None for one that teaches nothing."""
+"""The space of a workload; None if its records are not used."""
 
 
 def with_axes(own: Space, space_of: SpaceOf) -> SpaceOf:
-    """`space_of` for workloads whose knobs are those of the space `own`; those of others are features of something
-    else."""
+    """`space_of`, but None for spaces whose knobs differ from those of `own`: their features mean something else."""
     axes = [axis.name for axis in own.axes]
 
     def alike(description: Description) -> Space | None:
@@ -45,11 +44,11 @@ def groups_of(
     space_of: SpaceOf,
     read_of: Callable[[Description], Read] | None = None,
 ) -> tuple[Samples, ...]:
-    """Groups of samples from records on the same target; those of the task `own` itself are left out.
+    """Groups of samples from records on the same target, without records of the task `own` itself.
 
-    Points that are not legal are
-    passed over, and so are groups of which fewer than two are. Costs of different versions of the compiler are groups
-    of their own. With `read_of`, which reads a workload's programs, features are the `joined` ones of a short list.
+    Illegal points are skipped, and groups with fewer than two legal points. Records of different versions of the
+    compiler are different groups. With `read_of`, which makes the reader of a workload's program features, features are
+    those of `short_list.joined`.
     """
     groups: dict[tuple[Key, str | None], list[Record]] = {}
     for record in records:
@@ -81,9 +80,8 @@ def samples_from(
     workload: WorkloadT,
     read_of: Callable[[WorkloadT], Read] | None = None,
 ) -> tuple[Samples, ...]:
-    """Groups of samples from records of the same template on the same target; those of `workload` are left out.
-
-    Records of other targets, and points that are not legal, are passed over. `read_of` as of `groups_of`.
+    """Groups of samples from records of the same template on the same target, without records of `workload` itself.
+    Records of other targets and illegal points are skipped. `read_of` as for `groups_of`.
     """
 
     def other_space(description: Description) -> Space | None:
@@ -91,7 +89,7 @@ def samples_from(
             other = registry.read(description)
             return registry.space(target, other) if other.template == workload.template else None
         except (WorkloadError, LookupError, ValueError, AssertionError):
-            # Also programs that are not what their template schedules.
+            # Also a program that its template cannot schedule.
             return None
 
     own = Task(workload=workload.to_dict(), target=describe_target(target))

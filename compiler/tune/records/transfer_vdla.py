@@ -1,4 +1,4 @@
-"""What records of other workloads on the accelerator teach a model."""
+"""Training samples for a cost model from records of other workloads on the accelerator."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def samples_from(
     workload: Workload,
     read_of: Callable[[Workload], Read] | None = None,
 ) -> tuple[Samples, ...]:
-    """Groups of samples from records of the same template on the same machine; those of `workload` itself are left out.
+    """Groups of samples from records of the same template on the same machine, without records of `workload` itself.
 
-    Records of other machines, and points that are not legal, are passed over. `read_of` as of `groups_of`.
+    Records of other machines and illegal points are skipped. `read_of` as for `transfer.groups_of`.
     """
 
     def other_space(description: Description) -> Space | None:
         try:
             other = workload_from_dict(description)
         except WorkloadError:
-            return None  # In its place in a network, where costs are the network's.
+            return None  # A record of a node in its place: its costs are the network's.
         if other.template != workload.template:
             return None
         try:

@@ -1,4 +1,4 @@
-"""The second half of tuning a network: nodes whose candidates are measured in their place, in the whole network."""
+"""The second half of tuning a network: candidates of single nodes are measured within the whole network."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ BATCH = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """A node to be set: its space, candidates known to be good alone (best first), and what proposes more.
+    """A node to be tuned: its space, candidates known to be good alone (best first), and the strategy for more.
 
-    `alone` are the cycles that it takes by itself as it is set at first.
+    `alone`: cycles of the node by itself with its initial settings.
     """
 
     node: str
@@ -34,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What a trial in its place found: the whole network's cycles in `result` with `node` set to `values`."""
+    """The outcome of a trial in its place: `result` has the whole network's cycles with `node` set to `values`."""
 
     node: str
     values: Values
@@ -43,7 +43,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One trial in its place: of `node`, the `count`-th of the run; `best` are the network's least cycles so far."""
+    """A trial of `node` within the network, the `count`-th of the run; `best`: least cycles of the network so far."""
 
     node: str
     count: int
@@ -52,7 +52,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Placed:
-    """Settings of a network and the cycles that it takes with them; `trials` were spent."""
+    """The best settings of a network, its cycles with them, and the number of `trials` spent."""
 
     settings: Settings
     cycles: float
@@ -61,8 +61,8 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Who hears of a run: `write` of every trial but trial 0 by its number, `settle` of all settings whenever they made
-    the network faster (the first ones to begin with), `watch` of every move."""
+    """Callbacks of a run: `write` gets every new trial with its number, except trial 0; `settle` gets the initial
+    settings and all settings that made the network faster; `watch` gets every move."""
 
     write: Callable[[int, Tried], None] = lambda number, tried: None
     settle: Callable[[int, Settings, float], None] = lambda number, settings, cycles: None
@@ -82,12 +82,12 @@ def refine(
     known: Mapping[int, Tried],
     told: Told = NOBODY,
 ) -> Placed:
-    """Better settings than `start`, a batch of trials of one node after the other, all others keeping still.
+    """Improves the settings `start`: batches of trials change one node at a time, all other nodes stay.
 
-    Batches go to the node that promises to save most. What a candidate costs there is taken to be what its node took
-    alone at first, and what the network took more or less than before: of all its cycles a node's would be too small a
-    part to learn from. Trial 0 is `start`. `known` are trials of this run by number, from before it was
-    interrupted: they are not measured again, and it goes on as if it had not stopped.
+    Each batch goes to the node with the largest expected gain. The cost of a candidate is its node's cycles alone plus
+    the change of the network's cycles: the network's total would hide a single node from its model. Trial 0 is `start`.
+    `known`: trials of this run by number, from before it was interrupted. They are not measured again; the run goes on
+    as if it had not stopped.
     """
     settings, best = dict(start), float(network.cycles(start))
     told.settle(0, settings, best)
@@ -97,7 +97,7 @@ def refine(
     nodes = [place.node for place in places]
     scheduler, spent = TaskScheduler(warm_up=BATCH), 1
     trials = max(trials, 1 + len(known))
-    # A number beyond is of no trial that this run can come to.
+    # Trials with larger numbers are beyond this run.
     known = {number: tried for number, tried in known.items() if number < trials}
     while spent < trials:
         tasks = [
@@ -107,7 +107,7 @@ def refine(
         turn = scheduler.next_task(tasks)
         ahead = min((number for number in known if number >= spent), default=None)
         if ahead is not None:
-            # The records say whose turn it was, whatever has become of the node's candidates since.
+            # The records decide which node it was, even if its candidates have changed since.
             spent = max(spent, ahead - BATCH + 1)
             turn = nodes.index(known[ahead].node)
         if turn is None:
@@ -117,7 +117,7 @@ def refine(
         last = max(known, default=-1) <= spent + max(recorded, default=0)
         points = _batch(place, history, settings, recorded, last, seed, turn)
         if points is None:
-            # What was proposed then is not what would be now: only what is known counts.
+            # The strategy now proposes other points than the recorded ones: use the recorded trials only.
             points = np.stack([place.space.point(tried.values) for tried in recorded.values()])
             spent = max(recorded) - len(recorded) + 1 + spent
             recorded = dict(enumerate(recorded.values()))
@@ -150,7 +150,7 @@ def refine(
 
 
 def _recorded(known: Mapping[int, Tried], begin: int, node: str) -> dict[int, Tried]:
-    """Known trials of a batch of `node` that begins at number `begin`, by index: up to one of another node."""
+    """Known trials of the batch of `node` that begins at number `begin`, by index, up to a trial of another node."""
     found = {}
     for index in range(BATCH):
         tried = known.get(begin + index)
@@ -170,15 +170,15 @@ def _batch(
     seed: int,
     turn: int,
 ) -> np.ndarray | None:
-    """The points [n, axes] of a batch, in which those `recorded` stand at their indices; None where they do not fit.
+    """The points [n, axes] of a batch, with the `recorded` ones at their indices; None if they do not fit.
 
-    Always a whole batch, so that a run of more trials begins as one of fewer. Only the `last` that is known may lack
-    some: in others lines were lost, and what is missing may be known by another number.
+    Always a whole batch, so that a run of more trials begins like one of fewer. Only the `last` known batch may be
+    incomplete: in an earlier one lines were lost, and its missing trials may be recorded under other numbers.
     """
     known = {index: place.space.point(tried.values) for index, tried in recorded.items()}
     if len(known) == BATCH and len(history) > 0:
         return np.stack(list(known.values()))
-    # The first may be short; what is known beyond its end is of the next one.
+    # The first batch may be short; recorded trials beyond its end belong to the next batch.
     points = _proposed(place, history, settings, [seed, turn, len(history)])
     held = [np.array_equal(points[index], point) for index, point in known.items() if index < len(points)]
     fits = all(held) and (held or not known) and (last or len(held) == len(points))
@@ -186,7 +186,7 @@ def _batch(
 
 
 def _proposed(place: Place, history: History, settings: Settings, seed: Sequence[int]) -> np.ndarray:
-    """Points to try next: at first what the node is set to and what is good alone, then what a model finds."""
+    """Points to try next: first the node's present settings and its candidates, then proposals of its strategy."""
     if len(history) == 0:
         known = [place.space.point(v) for v in (settings.get(place.node), *place.candidates) if v]
         if known:
@@ -195,6 +195,6 @@ def _proposed(place: Place, history: History, settings: Settings, seed: Sequence
 
 
 def _distinct(space: Space, points: np.ndarray) -> np.ndarray:
-    """The points [n, axes] of different programs, the first of each."""
+    """The points [n, axes] without repeated programs: the first point of each program."""
     _, first = np.unique(examine(space, points).programs, return_index=True)
     return points[np.sort(first)]

@@ -1,4 +1,4 @@
-"""A run of the tuner: batches of trials for the tasks of a network or for one, recorded as they end."""
+"""A run of the tuner: batches of trials for one task or the tasks of a network, each trial recorded as it ends."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .early_stopping import has_stalled
 from .task_scheduler import TaskScheduler
 
 Measure = Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]
-"""Measures candidates given by the values of their knobs: index and result of each, in the order in which they end."""
+"""Measures candidates, given as knob values: yields index and result of each, in the order in which they end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
-    """A task to be tuned: how its candidates are measured and proposed, and what it was known of before.
+    """A task to be tuned, with the functions that measure and propose its candidates, and its earlier trials.
 
     `weight` says how often the task occurs; jobs of equal `layer` are ways to compute the same, of which the best
     counts. `first` is a candidate to be tried before any is proposed. `known` are trials of this very search by number,
@@ -45,9 +45,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How many trials to spend in all, known ones included, how many at a time, and when a task counts as done.
+    """Settings of a run: `trials` in all, known ones included; `batch` of them at a time; the stopping rule.
 
-    `strategy` and `compiler` are the names that records get. `patience`: trials without improvement that end a task
+    `strategy` and `compiler` are fields of the records. `patience`: trials without improvement that end a task
     (None: never).
     """
 
@@ -62,7 +62,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One trial that ended, for those who watch: of the job of that `name`, the `count`-th of the run."""
+    """A finished trial of the job `name`, the `count`-th of the run, for the callback `watch`."""
 
     name: str
     record: Record
@@ -85,12 +85,12 @@ def tune(
 ) -> list[History]:
     """Spends the plan's trials on the jobs and returns their histories.
 
-    Every trial is handed to `write` as it ends, so that an interrupted run loses none of them; then to `watch`. Ends
-    early when every job's space is exhausted or has stalled. `refuse` gets a job in whose space nothing is legal, which
-    gets no trial then; by default the error is raised.
+    Every trial goes to `write` as it ends, so that an interrupted run loses none, then to `watch`. The run ends early
+    when every job's space is exhausted or its search has stalled. `refuse` gets a job whose space has no legal point;
+    the job gets no trial. By default the error is raised.
 
-    The run of an interrupted search takes the same turns again, with what is known instead of measuring: it goes on, in
-    the middle of a batch too, as if it had not stopped. Where the plan is another one, all that is known still counts.
+    A resumed run repeats the same turns with known trials in place of measurements, and goes on, even in the middle of
+    a batch, as if it had not stopped. If the plan has changed, all known trials are still used.
     """
     histories = [History.empty(job.space) for job in jobs]
     numbers = [0] * len(jobs)
@@ -100,7 +100,7 @@ def tune(
         turn = plan.scheduler.next_task(_tasks(jobs, histories, finished))
         ahead = [k for k, job in enumerate(jobs) if max(job.known, default=-1) >= numbers[k]]
         if ahead and turn not in ahead:
-            turn = ahead[0]  # These trials are not of a search by this plan.
+            turn = ahead[0]  # The known trials are of a search by another plan.
         if turn is None:
             break
         job, history = jobs[turn], histories[turn]
@@ -148,9 +148,9 @@ def tune(
 
 
 def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
-    """The points [n, axes] of the trials from `number` on, what is known of them by index, and the last known's end.
+    """Points [n, axes] of the batch from trial `number` on, its known records by index, and the number behind the last.
 
-    Always those of a whole batch, so that a search with more trials begins as one with fewer. Raises EmptySpaceError.
+    Always a whole batch, so that a search of more trials begins like one of fewer. Raises EmptySpaceError.
     """
     size = 1 if number == 0 and job.first is not None else plan.batch
     known = {k: job.known[number + k] for k in range(size) if number + k in job.known}
@@ -159,7 +159,7 @@ def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndar
     if len(known) == size:
         return recorded, known, end
     if max(job.known, default=-1) >= number + size:
-        # Lines were lost, or the batches were others: what is missing here may be known by another number.
+        # Lines were lost, or batches had another size: missing trials may be recorded under other numbers.
         return recorded, dict(enumerate(known.values())), end
     if size == 1 and job.first is not None:
         points = job.space.point(job.first)[None]
@@ -168,7 +168,7 @@ def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndar
         points = job.strategy.propose(job.space, history, generator, size)
     if max(known, default=-1) < len(points) and np.array_equal(points[list(known)], recorded):
         return points, known, end
-    # What was proposed then is not what would be now.
+    # The strategy now proposes other points than the recorded ones.
     return recorded, dict(enumerate(known.values())), end
 
 
@@ -191,5 +191,5 @@ def _tasks(
 
 
 def _number(task: Task) -> int:
-    """A number that only the task decides, so that jobs of one run draw differently."""
+    """A seed derived from the task alone, so that jobs of one run draw different random numbers."""
     return int.from_bytes(blake2b(repr(task.key).encode(), digest_size=4).digest())

@@ -1,8 +1,8 @@
-"""Which of a network's tasks (its distinct layers) the next trials go to: where they promise to save most time.
+"""Distributes trials over a network's tasks (its distinct layers): the next go to the task of largest expected gain.
 
-Follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): a task's next trial saves partly what its last
-ones saved, partly what it would if as many trials again brought it down to the floor, and that as often as the task
-occurs. Tasks that are ways to compute the same layer are rivals: what counts is how far one gets below the others.
+Follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): the expected gain of a trial is a mix of the gain
+of the last trials and of the gain if as many trials again reached the floor, times the task's number of occurrences.
+Tasks that compute the same layer in different ways are rivals: only cost below the other tasks' counts as gain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ..search.history import History
 
 HOPELESS = 10.0
-"""Multiple of its floor that a task counts as costing while none of its trials has run."""
+"""Assumed cost of a task while all its trials have failed, as a multiple of its floor."""
 BEHIND = 2.0
 """Multiple of a rival's cost from which on a task is no longer warmed up."""
 
@@ -37,15 +37,15 @@ class Task:
 
     @property
     def is_behind(self) -> bool:
-        """Whether its trials show that another way is far better."""
+        """Whether its best trial costs more than `BEHIND` times the rival."""
         return len(self.history) > 0 and self.history.best > BEHIND * self.rival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskScheduler:
-    """First `warm_up` trials for every task, then the largest expected gain.
+    """First `warm_up` trials for every task, then trials for the task of largest expected gain.
 
-    `experience` is the share of the gain over the last `window` trials in the estimate, against that of hope.
+    `experience`: weight of the gain over the last `window` trials in the estimate; the rest is for hope.
     """
 
     warm_up: int = 16
@@ -63,7 +63,7 @@ class TaskScheduler:
         return max(turns, key=lambda k: self.gain(tasks[k]))
 
     def gain(self, task: Task) -> float:
-        """What a trial of `task` is expected to save, in the unit of its costs times its weight."""
+        """Expected saving by the next trial of `task`, in the unit of its costs times its weight."""
         costs = np.where(np.isfinite(task.history.costs), task.history.costs, HOPELESS * task.floor)
         trials = max(1, len(costs))
         best = costs.min(initial=HOPELESS * task.floor)
@@ -71,6 +71,6 @@ class TaskScheduler:
         before = costs[: len(costs) - window].min(initial=HOPELESS * task.floor)
         needed = min(best, task.rival)
         gained = max(0.0, min(before, task.rival) - needed) / window
-        # The less, the further it is behind.
+        # The further the task is behind its rival, the less is hoped for.
         hoped = max(0.0, needed - task.floor) / trials * (needed / best if best > 0 else 1.0)
         return task.weight * float(self.experience * gained + (1 - self.experience) * hoped)

@@ -1,1 +1,1 @@
-"""Searches of spaces: a learned cost model and what proposes points with it, and baselines."""
+"""Searches of spaces: a learned cost model, the strategies that propose points with it, and baselines."""

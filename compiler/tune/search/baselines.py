@@ -1,4 +1,4 @@
-"""Searches that learn nothing: at random, and on a grid. What the others have to beat."""
+"""Baselines without learning: random search and grid search."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ GOLDEN = (5**0.5 - 1) / 2
 GRID_CHUNK = 1 << 10
 
 LOOK_BACK = 256
-"""Trials that a grid looks back over for gaps: more than are under way at a time."""
+"""Number of last trials that a grid search checks for gaps: more than are in progress at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomSearch:
-    """Legal points, uniformly."""
+    """Legal points drawn uniformly."""
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
+        """Random new points, see `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
         return random_new(space, generator, count, examine(space, history.points).programs)
 
 
@@ -35,13 +35,13 @@ class GridSearch:
     """All points in one fixed order, which at any time covers the space evenly.
 
     Points are numbered (the last axis counts fastest) and visited in steps of the golden section of their number, so
-    that every step falls into the largest of the gaps that are left.
+    that every step falls into the largest remaining gap.
     """
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """As `Strategy.propose`; `generator` is not used."""
+        """The next new points of the grid, see `Strategy.propose`; `generator` is not used."""
         size = space.size
         step = next(n for n in range(max(1, int(GOLDEN * size)), 2 * size + 1) if gcd(n, size) == 1)
         taken = examine(space, history.points).programs
@@ -59,7 +59,7 @@ class GridSearch:
 
     @staticmethod
     def _position(space: Space, history: History, step: int) -> int:
-        """Where to go on in the search's order: some trials back, since a batch may have ended with gaps in it."""
+        """Position in the visiting order to continue at: `LOOK_BACK` trials back, since a batch may have left gaps."""
         if len(history) <= LOOK_BACK:
             return 0
         number = 0

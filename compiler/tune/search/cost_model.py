@@ -1,8 +1,8 @@
 """The learned cost model: gradient-boosted trees (xgboost) that rank points from their features.
 
 It is trained anew on the whole history before every batch, which takes milliseconds, so that a search needs no state
-of its own. Records of other workloads of the template may stand beside the history, each a group of its own: points
-are only ranked within a workload, whose absolute costs say nothing about another's.
+of its own. Records of other workloads of the template may be added, each workload a group of its own: points are only
+ranked within a workload, since absolute costs of different workloads do not compare.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xgboost
 
 FAILURE_STEP = 1.0
-"""By how much (in base-2 logarithms of costs) a failed trial counts as worse than the worst that ran."""
+"""Penalty of a failed trial below the worst that ran, in base-2 logarithms of costs."""
 
 
 class MissingTunerError(UserError):
@@ -30,7 +30,8 @@ class MissingTunerError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Samples:
-    """Measured points of one workload: `features` float64 [n, f] of `features.point_features`, `costs` float64 [n]."""
+    """Measured points of one workload: `features` float64 [n, f] by `point_features.point_features`, `costs` float64
+    [n]."""
 
     features: np.ndarray
     costs: np.ndarray
@@ -38,9 +39,9 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """How the trees are grown; parameters named as xgboost's, `pairs` being those drawn for each sample and round.
+    """Parameters of training, named as xgboost's. `pairs`: pairs drawn for each sample and round.
 
-    `columns` is the share of the features, drawn anew, among which each split is looked for.
+    `columns`: share of the features, drawn anew, among which each split is chosen.
     The trees correct a first guess that needs no data: `lean` points of score for every halving of a point's estimate.
     """
 
@@ -78,13 +79,13 @@ class CostModel:
         }
         if self.objective.startswith("rank:"):
             data.set_group([len(group.costs) for group in groups])
-            # Pairs from all of a group: what is to be told from the best are not only the next best.
+            # Pairs from the whole group: the best must be separated from all others, not only from the next best.
             parameters |= {"lambdarank_pair_method": "mean", "lambdarank_num_pair_per_sample": self.pairs}
         return Ranking(trees=library.train(parameters, data, self.rounds), lean=self.lean)
 
 
 THOROUGH = CostModel(rounds=100, learning_rate=0.1, pairs=64, columns=0.3)
-"""Takes twice to three times as long, and ranks points that a guess says little of better: benchmarks/cost_model.py."""
+"""Two to three times slower to train, and better where the first guess is poor: benchmarks/cost_model.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,7 +96,7 @@ class Ranking:
     lean: float
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """float64 [n] for `features` [n, f]: the more, the cheaper; only their order and differences mean something."""
+        """Scores float64 [n] of `features` [n, f]: higher is cheaper; only order and differences are meaningful."""
         if not len(features):
             return np.empty(0)
         corrections = self.trees.inplace_predict(features, predict_type="margin")
@@ -103,9 +104,9 @@ class Ranking:
 
 
 def merits(costs: np.ndarray) -> np.ndarray:
-    """What a model learns of `costs` [n] of one workload: base-2 logarithms, negated, the best being 0.
+    """Training labels for `costs` [n] of one workload: negated base-2 logarithms, 0 for the best.
 
-    Failed trials (inf) lie a step below the worst that ran; all are 0 where none ran.
+    Failed trials (inf) are `FAILURE_STEP` below the worst that ran; all labels are 0 if none ran.
     """
     ran = np.isfinite(costs)
     if not ran.any():

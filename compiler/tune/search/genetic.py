@@ -1,4 +1,4 @@
-"""A genetic algorithm on measured costs: as AutoTVM's, without a model."""
+"""A genetic algorithm on measured costs without a model, like AutoTVM's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .novelty import distinct_new, random_new
 from .point_features import examine
 
 LITTER = 32
-"""Children made at once for each that is asked for: most are illegal or known."""
+"""Children made at once for each requested point: most are illegal or known."""
 LITTERS = 4
 
 
@@ -22,7 +22,7 @@ class GeneticSearch:
     """Generations of `population` trials; parents are the last generation and the `elites` best before it.
 
     Parents are drawn with probabilities that fall linearly with their rank; children cross two of them, and with
-    probability `mutation` move on one axis. Which generation it is follows from the number of trials.
+    probability `mutation` move on one axis. The number of trials determines the generation.
     """
 
     population: int = 32
@@ -32,7 +32,7 @@ class GeneticSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
+        """Children of the best trials, see `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
         taken = examine(space, history.points).programs
         born = len(history) // self.population * self.population
         if not born:

@@ -1,7 +1,7 @@
-"""Proposals before a model has learned, and beside one: points that their template expects to be good.
+"""Proposals by the template's own estimate, before a cost model is trained and beside it.
 
-Trees that were trained on few points are sure of much that is wrong. The template's estimate is never far off, so that
-a share of every batch follows it alone: no good region is missed because of the first points that were measured.
+Trees trained on few points are often confidently wrong. The template's estimate is never far off, so a share of every
+batch follows it alone: no good region is missed because of the first measured points.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .selection import select_diverse
 from .walks import Evolution, walk_starts
 
 RANDOM = 2
-"""Trials of a search that are random: with fewer there is nothing to compare."""
+"""Random trials at the start of a search: with fewer there is nothing to compare."""
 SHARE = 0.125
-"""Of the points of a batch, those that follow the estimate though there is a model."""
+"""Share of a batch that follows the estimate although there is a model."""
 STARTS = 1024
-"""Points at which the walk starts, many, since good points may lie far from any path of legal ones."""
+"""Starting points of the walk: many, since no path of legal points may lead to a good point."""
 DIVERSITY = 1.0
 """See `select_diverse`."""
 
@@ -28,9 +28,9 @@ DIVERSITY = 1.0
 def first_points(
     space: Space, history: History, measured: Candidates, generator: np.random.Generator, count: int
 ) -> np.ndarray:
-    """`count` points [count, axes] to begin with: RANDOM ones, then what the estimate expects to be good.
+    """The first `count` points [count, axes] of a search: RANDOM random ones, then points of low estimate.
 
-    Without an estimate all are random. Fewer only where there are no more new ones.
+    Without an estimate all are random. Fewer only if there are no more new points.
     """
     random = max(0, RANDOM - len(history)) if measured.estimated else count
     drawn = examine(space, random_new(space, generator, min(random, count), measured.programs))
@@ -42,10 +42,10 @@ def first_points(
 
 
 def guessed_count(measured: Candidates, history: History, generator: np.random.Generator, count: int) -> int:
-    """How many of a batch of `count` points follow the estimate beside a model; none where there is no estimate."""
+    """Number of points in a batch of `count` that follow the estimate beside a model; 0 without an estimate."""
     if not measured.estimated:
         return 0
-    # A model that was only taught decides on half.
+    # A model trained on other workloads only decides on half of the batch.
     return count // 2 if len(history) == 0 else int(SHARE * count + generator.random())
 
 
@@ -59,7 +59,8 @@ def best_guesses(
 ) -> Candidates:
     """Up to `count` new points with low estimates, not all alike nor like those `known`.
 
-    They are of `found`, what a model's walk came by, once something has been measured; before, a wide walk finds them.
+    They are taken from `found`, the points of a model's walk, once something has been measured; before, a walk from
+    `STARTS` points finds them.
     """
     if count == 0:
         return known.take(slice(0))
@@ -80,22 +81,22 @@ def with_guesses(
     guesses: int,
     count: int,
 ) -> np.ndarray:
-    """A batch of `count` points [count, axes]: those that a model has `chosen`, `guesses` ones, and random ones.
+    """A batch of `count` points [count, axes]: the model's `chosen` points, `guesses` by the estimate, and random ones.
 
-    Fewer only where there are no more. `found` is what the model's walk came by.
+    Fewer only if there are no more. `found`: all points of the model's walk.
     """
     known = join([measured, chosen])
     guessed = best_guesses(space, history, known, generator, guesses, found)
     taken = join([known, guessed]).programs
     rest = random_new(space, generator, count - len(chosen) - len(guessed), taken)
     if len(history) == 0:
-        # What was good elsewhere need not be good here: the estimate and the model in turns.
+        # The model knows only other workloads: the estimate and the model take turns.
         return np.concatenate([in_turns(guessed.points, chosen.points), rest])
     return np.concatenate([chosen.points, guessed.points, rest])
 
 
 def in_turns(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Points of [n, axes] and [m, axes], one of the first, one of the second, and so on; then what is left of one."""
+    """Points of `first` [n, axes] and `second` [m, axes] alternating; then the rest of the longer one."""
     ranks = np.concatenate([2 * np.arange(len(first)), 2 * np.arange(len(second)) + 1])
     return np.concatenate([first, second])[np.argsort(ranks, kind="stable")]
 

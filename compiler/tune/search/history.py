@@ -1,4 +1,4 @@
-"""What a search has seen so far: measured points and their costs, in the order of the trials."""
+"""History of a search: measured points and their costs, in the order of the trials."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class History:
 
     @staticmethod
     def empty(space: Space) -> History:
-        """Nothing measured yet."""
+        """A history without trials."""
         return History(points=np.empty((0, len(space.axes)), np.int64), costs=np.empty(0))
 
     def __len__(self) -> int:
@@ -34,12 +34,12 @@ class History:
 
     @property
     def best(self) -> float:
-        """The least cost so far; inf where nothing was measured."""
+        """The least cost so far; inf without trials."""
         return float(self.costs.min(initial=np.inf))
 
 
 class Strategy(Protocol):
-    """Decides what to try next, from the history alone: a search that is resumed goes on as if it had not stopped."""
+    """Proposes the next points from the history alone: a resumed search goes on as if it had not stopped."""
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int

@@ -1,8 +1,8 @@
 """A short list without a model: the points of a space that its template expects to be fastest, best first.
 
 A template's own choice is the best of few candidates: tiles of balanced sizes in one order, all buffers with equally
-many copies. From the best of these a beam goes on through the whole space, one axis at a time, led by the template's
-estimate alone. Nothing is lowered and nothing is random.
+many copies. A beam search continues from the best candidates through the whole space, one axis at a time, by the
+template's estimate alone. Nothing is lowered and nothing is random.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from .point_features import GUESS, examine, program_numbers
 from .selection import select_diverse
 
 SEEDS = 8
-"""Points of each group of candidates at which the beam begins."""
+"""Starting points of the beam search in each group of candidates."""
 BEAM = 24
-"""Points whose neighbours are looked at in a round."""
+"""Points whose neighbours are examined in a round."""
 ROUNDS = 4
-"""In more, the list changes little: a good point is few steps from a candidate."""
+"""Rounds of the beam search; more change the list little: a good point is few steps from a candidate."""
 LONGER = 8
-"""So many times as many points as are wanted are looked through for some that differ."""
+"""Points from which a diverse list is selected, as a multiple of its length."""
 LEAST = 64
-"""Points that are looked through at least."""
+"""Least number of points from which a list is selected."""
 BEHIND = 1e15
-"""More cycles or seconds than anything takes."""
+"""Penalty of points that a search may not try, larger than any cost in cycles or seconds."""
 DIVERSITY = 0.3
 """See `select_diverse`: points that are nearly alike cost nearly the same."""
 
 
 def likely_points(space: Space, count: int) -> np.ndarray:
-    """Up to `count` legal points [n, axes], all of different programs, by what they promise.
+    """Up to `count` legal points [n, axes] of different programs, the most promising first.
 
-    Fewer only where the beam came by no more. Their estimates are low, and they differ from one another.
+    Fewer only if the beam search found no more. Their estimates are low, and they differ from one another.
     """
     points = _seeds(space)
     costs, programs = _costs(space, points)
@@ -76,9 +76,9 @@ def _seeds(space: Space) -> np.ndarray:
 
 
 def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What points are expected to cost (infinite: they do not fit), and the numbers of their programs.
+    """Estimated costs of points (inf: they do not fit), and the numbers of their programs.
 
-    Those that no search may try come behind all others: there may be better ones beyond them.
+    Points that no search may try are `BEHIND` all others, but stay in the beam: better points may be beyond them.
     """
     account = space.account(space.columns(points))
     fits = np.logical_and.reduce(list(account.limits.values()))
@@ -88,7 +88,7 @@ def _costs(space: Space, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _best(costs: np.ndarray, programs: np.ndarray, count: int) -> np.ndarray:
-    """The places of the `count` least finite costs, one of each program, from the least on."""
+    """Indices of the `count` least finite costs, one for each program, least first."""
     order = np.argsort(costs, kind="stable")
     order = order[np.isfinite(costs[order])]
     _, first = np.unique(programs[order], return_index=True)

@@ -1,4 +1,4 @@
-"""Searches on a learned cost model: train on the history, walk to where it expects good points, measure the best."""
+"""Searches with a learned cost model: train on the history, walk to points of high score, measure the best."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .walks import Annealing, Evolution, Walk, walk_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSearch:
-    """Batches of the points that a model ranks best among those of a walk.
+    """Batches of the points that a model ranks best among the points of a walk.
 
     A walk starts at `starts` points, up to half of them the best measured, the others random. The share `random` of a
-    batch is drawn at random all the same, another follows the template's estimate (`guesses`), and `diversity` (see
-    `select_diverse`) keeps the rest from being all alike. `prior` are records of other workloads of the template.
-    Without them, and until two trials have run, proposals are the `guesses.first_points`. With a `short_list` the model
-    chooses that, and another one, which knows the candidates' programs, of it. Without `follow_estimate` the first
-    points are random and no share of a batch follows the estimate: so studies measure what the estimate adds.
+    batch is random, another share follows the template's estimate (`guesses`), and `diversity` (see `select_diverse`)
+    spreads the rest. `prior`: records of other workloads of the template. Without them, and until two trials have run,
+    proposals are `guesses.first_points`. With a `short_list` the model chooses the candidates to lower, and a second
+    model, with features of their programs, chooses among them. Without `follow_estimate` the first points are random
+    and no share follows the estimate: studies use it to measure the gain of the estimate.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -42,7 +42,8 @@ class ModelSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal, MissingTunerError without xgboost."""
+        """A batch of points, see `Strategy.propose`. EmptySpaceError where no point is legal, MissingTunerError without
+        xgboost."""
         measured = examine(space, history.points)
         groups = [*self.prior, *own_samples(measured.features, history)]
         if not groups and not self.follow_estimate:
@@ -52,7 +53,7 @@ class ModelSearch:
         ranking = self.model.fit(groups, seed=int(generator.integers(1 << 31)))
         starts = walk_starts(space, history, generator, self.starts)
         found = distinct_new(self.walk.visit(space, ranking.scores, starts, generator), measured.programs)
-        # What is left of a batch by shares is rounded at random, so that small ones have their share in the long run.
+        # Shares of a batch are rounded at random, so that small shares get their number in the long run.
         guesses = guessed_count(measured, history, generator, count) if self.follow_estimate else 0
         guided = max(0, count - guesses - int(self.random * count + generator.random()))
         scores = ranking.scores(found.features)
@@ -71,7 +72,7 @@ def _ranked(
     history: History,
     generator: np.random.Generator,
 ) -> Candidates:
-    """The candidates on a list, the best ones first as far as their programs tell; diverse they are already."""
+    """The candidates of a short list, sorted by the second model's score, best first."""
     lessons = short_list.lessons(space, measured, history.costs)
     if not lessons or not len(listed):
         return listed
@@ -81,7 +82,7 @@ def _ranked(
 
 
 def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
-    """The history as a group to learn from; none while fewer than two trials have run."""
+    """The history as a group of training samples; none while fewer than two trials have run."""
     if np.isfinite(history.costs).sum() < 2:
         return ()
     return (Samples(features=features, costs=history.costs),)
@@ -90,6 +91,6 @@ def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
 def evolutionary_search(
     prior: Sequence[Samples] = (), short_list: ShortList | None = None, model: CostModel | None = None
 ) -> ModelSearch:
-    """Evolutionary search on the model, as MetaSchedule's; `model` says how it is trained (None: as usual)."""
+    """Evolutionary search with a cost model, like MetaSchedule's; `model`: training parameters (None: default)."""
     model = CostModel() if model is None else model
     return ModelSearch(walk=Evolution(), prior=prior, short_list=short_list, model=model)

@@ -1,4 +1,4 @@
-"""Steps from points to others, for all of many points at once, legal or not."""
+"""Moves from points to other points, legal or not, for arrays of points."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ...templates.space import Space
 
 
 def mutate(space: Space, points: np.ndarray, generator: np.random.Generator, near: float = 0.5) -> np.ndarray:
-    """`points` int64 [n, axes] with another value on one axis each, of those that have more than one.
+    """`points` int64 [n, axes], each with another value on one random axis of more than one value.
 
-    With probability `near` it is a neighbour's, else any; neighbours of the first and last values lie inside.
+    With probability `near` the value is a neighbour, else any other; the first and last values have one neighbour.
     """
     sizes = np.array([len(axis.values) for axis in space.axes], dtype=np.int64)
     movable = np.flatnonzero(sizes > 1)
@@ -28,7 +28,7 @@ def mutate(space: Space, points: np.ndarray, generator: np.random.Generator, nea
 
 
 def cross(first: np.ndarray, second: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Children [n, axes]: every axis from one of two parents, each as likely."""
+    """Children [n, axes]: every axis from one of two parents, with equal probability."""
     return np.where(generator.random(first.shape) < 0.5, first, second)
 
 

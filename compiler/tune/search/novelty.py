@@ -1,4 +1,4 @@
-"""Keeping proposals new: legal, one of each program, none measured before, until the space is exhausted."""
+"""New proposals: legal points, one of each program, none measured before, until the space is exhausted."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ...templates.space import Space
 from .point_features import Candidates, examine
 
 SAMPLES = 16
-"""Samples of legal points among which new programs are looked for before the whole space is gone through."""
+"""Samples of legal points in which new programs are searched before the whole space is enumerated."""
 CHUNK = 1 << 14
-"""Points examined at once when a space is gone through."""
+"""Points examined at once when a space is enumerated."""
 MOST_POINTS = 1 << 22
-"""Points of the largest space that is gone through; a larger one counts as exhausted after as many more samples."""
+"""Size of the largest space that is enumerated; a larger one is taken as exhausted after `SAMPLES` more samples."""
 
 
 def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:
-    """The legal of `candidates`, the first of each program, none of the programs `taken` uint64 [m]; in order."""
+    """The legal `candidates`, the first of each program, without the programs `taken` uint64 [m]; in order."""
     _, first = np.unique(candidates.programs, return_index=True)
     keep = np.zeros(len(candidates), dtype=bool)
     keep[first] = True
@@ -26,9 +26,9 @@ def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:
 
 
 def random_new(space: Space, generator: np.random.Generator, count: int, taken: np.ndarray) -> np.ndarray:
-    """`count` random legal points [count, axes], distinct as programs, none of the programs `taken` uint64 [m].
+    """`count` random legal points [count, axes] of distinct programs, without the programs `taken` uint64 [m].
 
-    Fewer only where there are no more. Raises EmptySpaceError where no point is legal.
+    Fewer only if there are no more. Raises EmptySpaceError where no point is legal.
     """
     found = [np.empty((0, len(space.axes)), np.int64)]
     missing = count
@@ -52,7 +52,7 @@ def flat_points(space: Space, indices: np.ndarray) -> np.ndarray:
 
 
 def _ever_more_points(space: Space, generator: np.random.Generator, count: int) -> Iterator[np.ndarray]:
-    """Samples of legal points, then every point of the space in random order, or as many samples again."""
+    """Samples of legal points, then every point of the space in random order; for large spaces more samples instead."""
     for _ in range(SAMPLES):
         yield space.sample(generator, max(2 * count, 16))
     if space.size > MOST_POINTS:

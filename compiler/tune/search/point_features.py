@@ -1,4 +1,4 @@
-"""Points of a space as numbers: what a model learns from, and which points are the same program.
+"""Features of points of a space for a cost model, and numbers that identify the programs of points.
 
 Nothing here knows a template. Axes and quantities are logarithms, so that a model sees ratios; quantities also come
 relative to the space's floor, which makes them comparable from one workload of a template to the next.
@@ -14,16 +14,16 @@ import numpy as np
 from ...templates.space import ESTIMATE, Account, Space
 
 GUESS = 0
-"""The feature that guesses a point's cost: the template's estimate, or without one the bound."""
+"""Column of the first guess of a point's cost: the template's estimate, or without one the bound."""
 FIRST_AXIS = 2
-"""The first axis' feature; the others' follow."""
+"""Column of the first axis; the columns of the other axes follow."""
 SMALLEST = 2.0**-40
-"""What logarithms take for less: a quantity that an account gives as zero."""
+"""Lower clamp of quantities before their logarithm, for quantities of zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """n points [n, axes] (int64) with what one account says of them.
+    """n points [n, axes] (int64) with legality, program numbers and features from one account (cost model).
 
     `legal` is bool [n]; `programs` uint64 [n], equal for points of the same program; `features` float64 [n, names],
     whose GUESS is a template's estimate where `estimated`, else the bound.
@@ -44,7 +44,7 @@ class Candidates:
         return self.features[:, FIRST_AXIS : FIRST_AXIS + self.points.shape[1]]
 
     def take(self, chosen: np.ndarray | slice) -> Candidates:
-        """Those at `chosen`: indices or a mask."""
+        """The candidates at `chosen`: indices, a mask or a slice."""
         return Candidates(
             points=self.points[chosen],
             legal=self.legal[chosen],
@@ -54,12 +54,12 @@ class Candidates:
         )
 
     def legal_ones(self) -> Candidates:
-        """The legal ones."""
+        """The legal candidates."""
         return self.take(self.legal)
 
 
 def examine(space: Space, points: np.ndarray) -> Candidates:
-    """What is known of `points` int64 [n, axes], legal or not, from one account of them."""
+    """The Candidates of `points` int64 [n, axes], legal or not, from one evaluation of the space's account."""
     account = space.account(space.columns(points))
     return Candidates(
         points=points,
@@ -82,7 +82,7 @@ def join(parts: Sequence[Candidates]) -> Candidates:
 
 
 def choose(mask: np.ndarray, first: Candidates, second: Candidates) -> Candidates:
-    """Row by row of n candidates each: the first's where `mask` [n], else the second's."""
+    """Elementwise choice between two sets of n candidates: `first` where `mask` bool [n], else `second`."""
     return Candidates(
         points=np.where(mask[:, None], first.points, second.points),
         legal=np.where(mask, first.legal, second.legal),
@@ -95,9 +95,9 @@ def choose(mask: np.ndarray, first: Candidates, second: Candidates) -> Candidate
 def point_features(space: Space, points: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     """Names of the features and their values for `points` int64 [n, axes]: float64 [n, names].
 
-    Base-2 logarithms of the guess of the cost (column GUESS) and of its bound, both relative to the space's floor, of
-    the axes' values (from column FIRST_AXIS on; those that change nothing at a point being the axis' first), and of
-    every quantity, absolute and relative to the floor.
+    Base-2 logarithms of the guessed cost (column GUESS) and of its bound, both relative to the space's floor; of the
+    axes' values (from column FIRST_AXIS on; an axis without effect at a point has its first value); and of every
+    quantity, absolute and relative to the floor.
     """
     return _features(space, space.account(space.columns(points)))
 
@@ -128,7 +128,7 @@ def _features(space: Space, account: Account) -> tuple[tuple[str, ...], np.ndarr
 
 
 def _from_one(values: np.ndarray, possible: tuple[int, ...]) -> np.ndarray:
-    """`values`, shifted where an axis has some below 1 (a switch, a permutation's number), for their logarithms."""
+    """`values` shifted so that the axis' least value is at least 1 (switches, permutations), for logarithms."""
     return values + max(0, 1 - min(possible))
 
 

@@ -1,13 +1,13 @@
-"""Choosing a batch from what a model finds promising: good points, but neither all alike nor like those measured."""
+"""Selection of a batch from a model's best points: high scores, unlike each other and unlike measured points."""
 
 from __future__ import annotations
 
 import numpy as np
 
 SHORTLIST = 512
-"""How many of the best points are considered."""
+"""Number of best points considered."""
 FAR = 2.0
-"""Distance (a factor of two on each of two axes, say) beyond which points are not alike at all."""
+"""Largest distance that counts, for example a factor of two on each of two axes."""
 
 
 def select_diverse(
@@ -15,10 +15,10 @@ def select_diverse(
 ) -> np.ndarray:
     """Indices [min(count, n)] of points at `places` float64 [n, axes], chosen one by one for score and distance.
 
-    The distance is that to the nearest of those chosen before and of those at `measured` [m, axes]: the sum over axes
-    of the logarithms of the values' ratios, 1 at most each and FAR in all, relative to FAR. A distance of 1 is worth
-    `diversity` standard deviations of the best points' scores. (AutoTVM, Chen et al., NeurIPS 2018, section 3.3, counts
-    different values instead; but what is like a point that was measured costs like it, whatever the model says.)
+    The distance is to the nearest point already chosen or at `measured` [m, axes]: the sum over axes of the logarithms
+    of the values' ratios, 1 at most each and FAR in all, relative to FAR. A distance of 1 is worth `diversity` standard
+    deviations of the best points' scores. (AutoTVM, Chen et al., NeurIPS 2018, section 3.3, counts different values
+    instead; but a point near a measured one costs about the same, whatever the model predicts.)
     """
     order = np.argsort(-scores, kind="stable")[:SHORTLIST]
     if not len(order):

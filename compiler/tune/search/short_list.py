@@ -1,8 +1,8 @@
-"""The second stage of a search with a model: the few candidates that it likes best are lowered, and ranked once more.
+"""The second stage of a search with a model: the best-scored candidates are lowered and ranked once more.
 
-A space's account tells of thousands of points what can be told without lowering them, and walks need thousands. Of what
-they find some times as many candidates as are to be measured are lowered, which costs a fraction of a trial; a second
-model ranks these by the account's features and by those that are read from their programs.
+Walks need thousands of points, for which a space's account gives features without lowering. Of the points found, a
+multiple of the number to be measured is lowered, at a fraction of a trial's cost each; a second model ranks them by the
+account's features and by features of their programs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .cost_model import THOROUGH, CostModel, Samples
 from .point_features import Candidates
 
 LESSONS = 256
-"""The best trials of a history that the second model learns from at most: after a restart all have to be lowered."""
+"""Most trials of a history, the best ones, that train the second model: after a restart all have to be lowered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortList:
-    """How programs are read and ranked: `times` as many candidates are lowered as are to be measured.
+    """Settings of the second stage: `read` gives program features; `times` as many candidates are lowered as measured.
 
-    `prior` are records of other workloads of the template, with features as of `joined`.
+    `prior`: samples of other workloads of the template, with features as of `joined`.
     """
 
     read: Read
@@ -35,13 +35,13 @@ class ShortList:
     prior: Sequence[Samples] = ()
 
     def length(self, count: int) -> int:
-        """How many candidates are lowered where `count` are to be measured."""
+        """Number of candidates to lower for `count` to measure."""
         return ceil(self.times * count)
 
     def lessons(self, space: Space, measured: Candidates, costs: np.ndarray) -> list[Samples]:
-        """What the second model learns from: `prior`, and of n `measured` points with `costs` [n] the best.
+        """Training samples of the second model: `prior`, and the best of n `measured` points with `costs` [n].
 
-        Nothing is read of them while fewer than two have run.
+        `prior` alone while fewer than two points have run.
         """
         if np.isfinite(costs).sum() < 2:
             return list(self.prior)
@@ -53,9 +53,9 @@ class ShortList:
 
 
 def joined(space: Space, candidates: Candidates, read: Read) -> np.ndarray:
-    """The account's features of n candidates and behind them those of their programs: float64 [n, names].
+    """The account's features of n candidates, followed by the features of their programs: float64 [n, names].
 
-    The latter are NaN where a candidate cannot be lowered, which trees take for a value of its own.
+    Program features are NaN if a candidate cannot be lowered; trees treat NaN as a value of its own.
     """
     if not len(candidates):
         return candidates.features

@@ -1,4 +1,4 @@
-"""How many distinct programs a space holds: counted where that is feasible, else bounded from below by a sample."""
+"""Number of distinct programs in a space: counted if feasible, else bounded from below by a sample."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...templates.space import Space
 from .point_features import program_numbers
 
 CHUNK = 1 << 16
-"""Points that are looked at together."""
+"""Points examined together."""
 MOST_COUNTED = 1 << 27
-"""Points of a space that is counted: two minutes."""
+"""Size of the largest space that is counted, in two minutes."""
 
 
 def count_programs(space: Space) -> int:
@@ -27,10 +27,10 @@ def count_programs(space: Space) -> int:
 
 
 def least_programs(space: Space, rng: np.random.Generator, samples: int) -> int:
-    """A number below that of the legal points' distinct programs, at 95% confidence, from `samples` random points.
+    """Lower bound of the number of distinct programs of legal points, at 95% confidence, from `samples` random points.
 
-    Two of n legal points are one program with a probability of 1 / N at least if there are N programs, so that c equal
-    pairs among n (n - 1) / 2 speak for no fewer than n (n - 1) / 2c: as many as if all programs were equally frequent.
+    If there are N programs, two random legal points are equal programs with a probability of at least 1 / N. So c equal
+    pairs among n (n - 1) / 2 imply N of at least n (n - 1) / 2c, with equality if all programs are equally frequent.
     """
     drawn = [
         _programs(space, space.draw(rng, min(CHUNK, samples - start))) for start in range(0, samples, CHUNK)
@@ -38,12 +38,12 @@ def least_programs(space: Space, rng: np.random.Generator, samples: int) -> int:
     programs = np.concatenate(drawn)
     _, counts = np.unique(programs, return_counts=True)
     equal = int((counts * (counts - 1) // 2).sum())
-    # Of none seen three may be expected; more are within two standard deviations.
+    # Upper limit of the expected pairs: 3 if none was seen; else two standard deviations more.
     pairs = len(programs) * (len(programs) - 1) // 2
     return int(pairs / (equal + 2 * sqrt(equal) + 3))
 
 
 def _programs(space: Space, points: np.ndarray) -> np.ndarray:
-    """A number for the program of each legal one of `points`: uint64, see `features.program_numbers`."""
+    """Program numbers uint64 of the legal ones among `points`, see `point_features.program_numbers`."""
     account = space.account(space.columns(points))
     return program_numbers(space, account)[space.allowed(account)]

@@ -26,10 +26,10 @@ def strategy_of(
     short_list: ShortList | None = None,
     model: CostModel | None = None,
 ) -> Strategy:
-    """The strategy of a name; those with a model learn from `prior`, records of other workloads, too.
+    """The strategy of a name. Strategies with a cost model also learn from `prior`, samples of other workloads.
 
-    With a `short_list` these lower some candidates before they decide. `model` says how theirs is trained (None: as
-    usual). The others take no notice of either.
+    With a `short_list` they lower some candidates before they decide; `model` has the training parameters of their
+    model (None: default). Strategies without a model ignore all three.
     """
     model = CostModel() if model is None else model
     match name:

@@ -20,12 +20,12 @@ from .walks import Evolution, Walk, walk_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThompsonSearch:
-    """Each proposal is what one draw from an ensemble of models ranks best.
+    """Each proposal is the best point by one member of an ensemble of models.
 
     The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. They
-    agree where much was measured and differ where little was, so that a batch explores by itself, without random
-    points; a share follows the template's estimate (`guesses`). `prior` and `short_list` as in `ModelSearch`; the
-    latter's model is an ensemble too.
+    agree where much was measured and differ where little was, so that a batch explores without random points; a share
+    follows the template's estimate (`guesses`). `prior` and `short_list` as in `ModelSearch`; the short list's model is
+    an ensemble too.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -38,7 +38,8 @@ class ThompsonSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal, MissingTunerError without xgboost."""
+        """A batch of points, see `Strategy.propose`. EmptySpaceError where no point is legal, MissingTunerError without
+        xgboost."""
         measured = examine(space, history.points)
         groups = [*self.prior, *own_samples(measured.features, history)]
         if not groups:
@@ -47,7 +48,7 @@ class ThompsonSearch:
         starts = walk_starts(space, history, generator, self.starts)
 
         def score(features: np.ndarray) -> np.ndarray:
-            # Every member leads chains of its own, of the best starts and the random ones alike.
+            # Every member guides its own share of the chains, from best and from random starts.
             scores = np.empty(len(features))
             for k, member in enumerate(ensemble):
                 scores[k :: len(ensemble)] = member.scores(features[k :: len(ensemble)])
@@ -72,7 +73,7 @@ class ThompsonSearch:
     def _ensemble(
         self, model: CostModel, groups: Sequence[Samples], generator: np.random.Generator, count: int
     ) -> list[Ranking]:
-        """Models of as many resamples of the groups, no more than there are proposals to make."""
+        """min(`members`, `count`) models, each trained on its own resample of the groups."""
         return [
             model.fit([resample(group, generator) for group in groups], seed=int(generator.integers(1 << 31)))
             for _ in range(min(self.members, count))
@@ -80,13 +81,13 @@ class ThompsonSearch:
 
 
 def resample(samples: Samples, generator: np.random.Generator) -> Samples:
-    """As many samples drawn from `samples` with replacement."""
+    """A bootstrap resample: len(samples) samples drawn with replacement."""
     drawn = generator.integers(0, len(samples.costs), len(samples.costs))
     return Samples(features=samples.features[drawn], costs=samples.costs[drawn])
 
 
 def first_choices(merits: np.ndarray, count: int) -> np.ndarray:
-    """Indices [min(count, n)]: in turn, what each row of `merits` [members, n] ranks best of those not chosen yet."""
+    """Indices [min(count, n)]: the rows of `merits` [members, n] take turns to choose their best remaining column."""
     merits = merits.copy()
     chosen: list[int] = []
     for k in range(min(count, merits.shape[1])):

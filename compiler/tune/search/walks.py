@@ -1,7 +1,7 @@
-"""Walks over a space that a model guides: what they visit is the pool from which a batch is chosen.
+"""Walks over a space guided by a model: the points they visit are the pool from which a batch is chosen.
 
-All points of a walk move at once. Scores are those of the model, the more the better; `score` is always called with the
-features of all n points of the walk, in order, so that different points may be scored by different models.
+All points of a walk move at once. Scores are the model's, higher is better; `score` is always called with the features
+of all n points of the walk, in order, so that different models may score different points.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Score = Callable[[np.ndarray], np.ndarray]
 
 
 def walk_starts(space: Space, history: History, generator: np.random.Generator, count: int) -> np.ndarray:
-    """`count` points [count, axes] to walk from: half the best measured that ran, as far as there are, half random.
+    """`count` starting points [count, axes]: up to half are the best measured points that ran, the rest are random.
 
-    Several walks start at each random point: legal ones may be rare, and drawing them the most expensive part.
+    `WALKS_EACH` walks share a random point: legal points may be rare and expensive to draw.
     """
     ranks = np.argsort(history.costs, kind="stable")
     best = history.points[ranks[np.isfinite(history.costs[ranks])][: count // 2]]
@@ -35,7 +35,7 @@ def walk_starts(space: Space, history: History, generator: np.random.Generator, 
 
 
 class Walk(Protocol):
-    """A way to look for points with good scores."""
+    """A search for points with high scores."""
 
     def visit(
         self, space: Space, score: Score, starts: np.ndarray, generator: np.random.Generator
@@ -57,7 +57,7 @@ class Annealing:
     def visit(
         self, space: Space, score: Score, starts: np.ndarray, generator: np.random.Generator
     ) -> Candidates:
-        """The legal points that chains from `starts` int64 [n, axes] came by, the starts included."""
+        """The legal points visited by chains from `starts` int64 [n, axes], the starts included."""
         current = examine(space, starts)
         value = score(current.features)
         scale = float(np.std(value)) or 1.0
@@ -76,10 +76,10 @@ class Annealing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """Generations of a population as large as that of the starts.
+    """Evolution of a population as large as the set of starts, over `generations`.
 
-    Children cross two parents with probability `crossing` and otherwise move one on one axis. The better a parent's
-    rank, the more often it is drawn. The best of parents and children, distinct as programs, live on.
+    Children cross two parents with probability `crossing`, otherwise they move one parent on one axis. Parents of
+    better rank are drawn more often. The best of parents and children, of distinct programs, survive.
     """
 
     generations: int = 12
@@ -113,7 +113,7 @@ class Evolution:
 
 
 def _best_distinct(programs: np.ndarray, merits: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the `count` largest merits [n >= count], distinct as programs as long as there are that many."""
+    """Indices of the `count` largest merits [n >= count], of distinct programs as long as there are enough."""
     order = np.argsort(-merits, kind="stable")
     _, first = np.unique(programs[order], return_index=True)
     repeated = np.ones(len(order), dtype=bool)
