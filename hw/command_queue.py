@@ -13,7 +13,7 @@ from .interfaces import commands, instruction_bits
 
 
 class CommandQueue(wiring.Component):
-    """First in, first out; the head is a register, because a unit decides by it what it does in the same cycle.
+    """First in, first out; the head is a register, because a unit acts on it in the same cycle.
 
     Members: `push` with `instruction`, only while not `full` (registered); it is visible in the next cycle. `fills`:
     the queue will be full in the next cycle. `head` is the unit's port.

@@ -13,10 +13,10 @@
 | 0x040 .. 0x05C | DIGEST: SHA-256 of the configuration, first byte lowest |
 | 0x100 + 8 i | counter i of `counters.COUNTERS`, low and high word |
 
-A response other than OKAY sets the error bit and, during a run, stops it: what was read may be no program any more,
-and such a run need not end by itself. A run that is stopped shows no new address, completes the writes it has shown
-and then ends without the bit "finished". The error bit stays until it is cleared; the next launch works either way.
-Stopping is also the way out of a program that waits for ever.
+A response other than OKAY sets the error bit and, during a run, stops it: the instructions read may be wrong, and the
+run might never end by itself. A run that is stopped shows no new address, completes the writes it has shown and then
+ends without the bit "finished". The error bit stays until it is cleared; the next launch works either way. Stopping is
+also the way out of a program that waits for ever.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ KINDS = 4
 def copy(m: Module, value: Value, number: int, name: str) -> Value:
     """`value` of the cycle before; the same register only for every fourth `number`.
 
-    Synthesis merges registers that are alike, attributes or not. These differ: every second one holds the complement,
-    and two of four show ones at power-up, which means nothing, as they have no reset.
+    Synthesis merges equal registers, whatever their attributes. The copies differ: every second one holds the
+    complement, and two of four are ones at power-up, which has no effect, as they have no reset.
     """
     kind = number % KINDS
     ones = (1 << len(value)) - 1

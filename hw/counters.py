@@ -1,4 +1,5 @@
-"""Performance counters: cycles of every unit by what it did or waited for, traffic by kind (hw/README.md section 9)."""
+"""Performance counters: cycles of every unit by activity or cause of stall, traffic by kind (hw/README.md section
+9)."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def _category(unit: Unit, activity: Activity) -> str:
 
 
 def activities(unit: Unit) -> tuple[Activity, ...]:
-    """What is counted of `unit`."""
+    """The activities of `unit` that have a counter."""
     return (*(_COMPUTE if unit is Unit.COMPUTE else (Activity.BUSY,)), *_STALLS)
 
 
@@ -99,7 +100,7 @@ class Counters(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A register for what happens, one for what that adds to each counter, and an adder a counter."""
+        """Registers of events, registers of each counter's increment, and one adder for each counter."""
         m = Module()
         seen = {unit: Signal(Activity, name=f"seen_{unit.name.lower()}") for unit in Unit}
         accepted = {name: Signal(name=f"{name}_accepted_1") for name in ("read", "write")}

@@ -128,18 +128,18 @@ class ElementWriter(wiring.Component):
     """Steps of one load after the other; the generator rests for a cycle between two of them (STEP_GAP).
 
     Members: a `job` taken in cycle j has its first step in j + 3 or later. `words` is the client's FIFO. `may`: the
-    writer's turn has come for the load that it stands at (registered); `steps_last`: the last step of a
-    load happens in this cycle. What a step in cycle s writes is registered and shows in s + 2: `write` unless it is
-    an empty load's step; `address` of the element; `pad`: the whole element gets the pad value in this step;
-    else `part` (step within the element) gets the low `step_width` bytes of `data`. `last`: the load's last step;
-    it ends in the next cycle. `kind` and `tag` are the load's. Of kind 0 a step takes up to `together` elements, all
-    that an aligned block of memory of as many has of a row; then `count` says how many.
+    writer may do steps of its current load (registered); `steps_last`: the last step of a load happens in this cycle.
+    The write of a step in cycle s is registered and shows in s + 2: `write` unless it is an empty load's step;
+    `address` of the element; `pad`: the whole element gets the pad value in this step; else `part` (step within the
+    element) gets the low `step_width` bytes of `data`. `last`: the load's last step; it ends in the next cycle. `kind`
+    and `tag` are the load's. For kind 0 a step takes up to `together` elements: all elements of the row in an aligned
+    block of `together`; `count` is their number.
     """
 
     def __init__(
         self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0, together: int = 1
     ) -> None:
-        """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: of what a job carries
+        """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: bits that a job carries
         along to its steps.
         """
         if not element_bytes or any(size & (size - 1) for size in element_bytes):

@@ -19,7 +19,7 @@ COUNT_BITS = 32
 """Width of the number of instructions of a program."""
 
 _ROUTE = data.StructLayout({"unit": 2, "is_finish": 1})
-"""Where an instruction goes; a CONFIG may name a `unit` that does not exist."""
+"""The unit that executes an instruction; a CONFIG may name a `unit` that does not exist."""
 
 
 class FetchUnit(wiring.Component):
@@ -52,7 +52,8 @@ class FetchUnit(wiring.Component):
         return m
 
     def _request(self, m: Module, fresh: Signal, moved: Signal) -> None:
-        """What is left, the next request's size, and the request that shows: a register each."""
+        """Three stages of registers: instructions left to fetch, the size of the next request, and the request that is
+        shown."""
         config = self._config
         bus, most = config.memory.bus_bytes, fetch_burst_instructions(config)
         shift = bus.bit_length() - 1
@@ -225,7 +226,7 @@ class FetchUnit(wiring.Component):
         m.d.sync += [takes.eq(will_take), keeps.eq(~will_take)]
 
     def _decode(self, m: Module, instruction: Value, route: data.View) -> None:
-        """Where `instruction` goes, as it arrives: all that says so is in its first word."""
+        """Decodes the unit that executes `instruction`, from its first word, as it arrives."""
         unit_field = view(instruction_layout(self._config, "CONFIG"), instruction)["unit"]
         fields = view(instruction_layout(self._config, "LOAD.INP"), instruction)
         m.d.comb += [route.is_finish.eq(fields["opcode"] == Opcode.FINISH), route.unit.eq(Unit.COMPUTE)]

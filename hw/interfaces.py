@@ -1,9 +1,9 @@
-"""Signatures between the units. hw/README.md (the timing contract) says when; this file says over which wires.
+"""Signatures between the units. hw/README.md (the timing contract) has the cycles; this file has the wires.
 
 Conventions that hold for every wire here:
 
 - One clock domain, `sync`. In the launch cycle (cycle 0) every unit is held in reset; cycle 1 is the first in
-  which its registers show their initial values. So no unit knows of "running" or "start".
+  which its registers show their initial values. So no unit has an input "running" or "start".
 - "Registered" means: a function of registers alone, combinational but for that. Outputs of a unit are registered
   unless their comment says that they depend on an input of the same cycle. The inputs that may act within a cycle are
   `ready` of a request (from the arbiter) and `grant` of the accumulator's read port.
@@ -67,9 +67,9 @@ def token_push(config: Config) -> Signature:
 
 
 class Activity(enum.Enum, shape=4):
-    """What a unit does in a cycle (contract section 9). Load and store use BUSY; compute GEMM to DRAIN instead.
+    """A unit's activity in a cycle (contract section 9). Load and store use BUSY; compute GEMM to DRAIN instead.
 
-    PREV and NEXT name the flag, not the queue: the top knows which queue a unit's `pop_prev` is.
+    PREV and NEXT name the flag, not the queue: the top connects a unit's `pop_prev` to its queue.
     """
 
     BUSY = 0
@@ -124,7 +124,8 @@ def unit_members(config: Config) -> dict[str, Member]:
 
 
 class Kind(enum.Enum, shape=3):
-    """What a burst carries, for the byte counters; the order of `vdla.sim.TRAFFIC`. ACC8 is ACC, PATCH is INP."""
+    """Kinds of data that bursts carry, for the byte counters; the order of `vdla.sim.TRAFFIC`. ACC8 is ACC, PATCH is
+    INP."""
 
     INSTRUCTION = 0
     UOP = 1
@@ -199,8 +200,8 @@ def write_client(config: Config) -> Signature:
     `request` is shown (registered) once the burst's last byte is in the store FIFO, one after the other; accepted in
     the cycle with `ready`. `beat.valid` holds whenever a burst shown in an earlier cycle has beats left to move (the
     data may move before the address): beats of burst k + 1 follow those of burst k without a gap. A beat moves in the
-    cycle with `beat.ready`. `response` is pulsed in the cycle of a burst's response; the limit of outstanding writes is
-    the AXI master's.
+    cycle with `beat.ready`. `response` is pulsed in the cycle of a burst's response; the AXI master limits outstanding
+    writes.
     """
     return Signature(
         {
@@ -224,8 +225,8 @@ def scratchpad_write(
 ) -> Signature:
     """A write port, from the writer: lane i (width / lanes bits each) of word `address` is written where enable[i].
 
-    `data` is what is written, `repeats` times in a word: a writer that shows all lanes the same shows it once. Lanes
-    and data of so many `neighbours` of the word, from itself on, follow one another.
+    `data` is written `repeats` times in a word: a writer with equal lanes gives it once. `enable` and `data` hold
+    `neighbours` words one after the other, from word `address` on.
     """
     return Signature(
         {
@@ -237,7 +238,7 @@ def scratchpad_write(
 
 
 def banked_read(*, depth: int, width: int) -> Signature:
-    """The read ports of TAPS banks, from the reader, each as `scratchpad_read`; those of the first bank lowest.
+    """The read ports of TAPS banks, from the reader, each as `scratchpad_read`; the first bank's in the lowest bits.
 
     Word i is word i // TAPS of bank i mod TAPS.
     """

@@ -23,7 +23,7 @@ class Issue(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """Of the unit of any kind; `config` gives the flags' places."""
+        """Fits a unit of any kind; `config` gives the flags' places."""
         self._config = config
         push = token_push(config).members
         super().__init__(

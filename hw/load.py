@@ -190,7 +190,8 @@ class LoadUnit(wiring.Component):
         return (begin & is_other) | late, busy
 
     def _write(self, m: Module, begins: Value, job: data.View, words: ReadFifo) -> Value:
-        """Jobs to the writers, what they write into the scratchpads; whether a load ends in the next cycle."""
+        """Connects jobs to the writers and the writers to the scratchpads; returns whether a load ends in the next
+        cycle."""
         config = self._config
         layout = self._job_layout()
         m.submodules.elements = elements = ElementWriter(
@@ -249,7 +250,7 @@ class LoadUnit(wiring.Component):
     def _turn(self, m: Module, begins: Value, is_patch: Value, steps_last: Value) -> Signal:
         """Whether the oldest load with steps to do is a patch load (registered): each load's kind, in their order.
 
-        What is shown while no load is in flight says nothing; a load's kind shows before its first step may happen.
+        The value is meaningless while no load is in flight; it is right before a load's first step may happen.
         """
         kinds = memory.Memory(shape=1, depth=LOADS_IN_FLIGHT, init=[])
         m.submodules.kinds = kinds
@@ -319,7 +320,8 @@ class LoadUnit(wiring.Component):
         ]
 
     def _end(self, m: Module, issue: Issue, is_config: Value, last_step: Value) -> Value:
-        """Tokens and ends: those of the youngest load in registers, of older ones in a small memory by their place."""
+        """Tokens and ends of loads in flight: the youngest load's in registers, older ones' in a small memory by
+        place."""
         config = self._config
         bits = token_bits(config)
         layout = data.StructLayout({"prev": bits, "next": bits, "configs": END_BITS})

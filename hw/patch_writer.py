@@ -34,7 +34,7 @@ def _batch_bits(config: Config) -> int:
 
 
 def patch_layout(config: Config) -> data.StructLayout:
-    """What a patch load takes from register PATCH, and `length`, the bytes read of each row."""
+    """Fields of register PATCH for a patch load, and `length`, the bytes read of each row."""
     bytes_ = dict.fromkeys(("run", "step", "pitch", "pad_left"), 8)
     return data.StructLayout({**bytes_, "row_bytes": 16, "batch_row": _batch_bits(config), "length": 16})
 
@@ -43,10 +43,10 @@ class PatchWriter(wiring.Component):
     """Steps of one patch load after the other.
 
     Members: a `job` taken in cycle j has its first step in j + 8 or later; `sizes` are the instruction's (x_size
-    patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`,
-    `steps_last`, `tag` as in ElementWriter. What a step in cycle s writes shows in s + 2: `write` unless the load is
-    empty; lane i of vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does,
-    else the pad value; `batch_row` is the row of the vector that they go to; `last`.
+    patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`, `steps_last`, `tag`
+    as in ElementWriter. The write of a step in cycle s shows in s + 2: `write` unless the load is empty; lane i of
+    vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does, else the pad value;
+    `batch_row` is the row of the vector that the bytes go to; `last`.
     """
 
     def __init__(self, *, config: Config, tag_bits: int = 0) -> None:
@@ -73,7 +73,7 @@ class PatchWriter(wiring.Component):
         )
 
     def _step_layout(self) -> data.StructLayout:
-        """What every stage knows of a step."""
+        """Fields of a step that every stage has."""
         return data.StructLayout(
             {
                 "valid": 1,
@@ -168,7 +168,8 @@ class PatchWriter(wiring.Component):
     def _ring(
         self, m: Module, staged: data.View, goes: Value, may_generate: Signal, generates: Value
     ) -> data.View:
-        """What `goes` takes, a register: the oldest vector in the ring, or, if it is empty, the one from the stages."""
+        """The register that `goes` takes: the oldest vector in the ring, or, if the ring is empty, the one from the
+        stages."""
         layout = self._vector_layout()
         m.submodules.ring = ring = memory.Memory(shape=layout.size, depth=_AHEAD, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")

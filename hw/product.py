@@ -16,10 +16,10 @@ FACTOR_BITS = 16
 
 
 class Product(wiring.Component):
-    """`result` = left x right + addend, of `start` in cycle b, there in b + PRODUCT_CYCLES.
+    """`result` = left x right + addend: started by `start` in cycle b, ready in b + PRODUCT_CYCLES.
 
     Members: while `take` is high, `left` (unsigned, `bits` wide), `right` (16 bits unsigned) and `addend` (modulo
-    2**(bits + 16)) are taken and a product under way is forgotten; those of cycle b, which has `take` and `start`, are
+    2**(bits + 16)) are taken and a product under way is dropped; the values of cycle b, with `take` and `start`, are
     multiplied. From b + 1 on `take` is low; `done` is high in b + PRODUCT_CYCLES alone, `result` from then until
     `take`.
     """

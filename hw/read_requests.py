@@ -43,12 +43,12 @@ def run_layout(config: Config) -> data.StructLayout:
 
 
 class BurstCutter(wiring.Component):
-    """Cuts runs into bursts, one every two cycles; reads and writes do it alike.
+    """Cuts runs into bursts, one every two cycles, for reads and for writes.
 
-    Members: `start` in cycle b loads `runs` (only when not `active`); from b + 3 on (PRODUCT_CYCLES later if
-    several rows are joined) `burst.valid` shows the first burst, registered; `ready` in cycle t moves on to the next,
-    shown in t + 2. `ends`: the burst is the last one of the runs. `active` holds from b + 1 through the cycle of the
-    last burst's `ready`; with nothing to cut for one cycle.
+    Members: `start` in cycle b loads `runs` (only when not `active`); from b + 3 on (PRODUCT_CYCLES later if several
+    rows are joined) `burst.valid` shows the first burst, registered; `ready` in cycle t moves on to the next, shown in
+    t + 2. `ends`: the burst is the last one of the runs. `active` holds from b + 1 through the cycle of the last
+    burst's `ready`; for one cycle if there is nothing to cut.
     """
 
     def __init__(self, *, config: Config, most_beats: int) -> None:

@@ -17,7 +17,7 @@ from .memories import ANY_ON_COLLISION
 class Scratchpad(wiring.Component):
     """`depth` words of `width` bits, one write port of `lanes` lanes and one read port.
 
-    What is written in cycle t can be read in t + 1. A read in the cycle of a write to the same word gives anything
+    A word written in cycle t can be read in t + 1. A read in the cycle of a write to the same word gives anything
     (programs never do that).
     """
 
@@ -55,16 +55,17 @@ class Scratchpad(wiring.Component):
 class BankedScratchpad(wiring.Component):
     """A `Scratchpad` that is read by banks, so that neighbouring words can be read in one cycle.
 
-    What is read are `parts` neighbouring words of those that are written; number i of these is number i // TAPS of bank
-    i mod TAPS. `neighbours` words are written in one cycle.
+    A word of a bank is `parts` neighbouring written words; such a word number i is word i // TAPS of bank i mod TAPS.
+    `neighbours` words are written in one cycle.
     """
 
     def __init__(
         self, *, depth: int, width: int, lanes: int, repeats: int = 1, parts: int = 1, neighbours: int = 1
     ) -> None:
-        """As of `Scratchpad`; every bank has two words at least, and `parts`, a power of two, divides `depth`.
+        """The first four as in `Scratchpad`; every bank has two words at least, and `parts`, a power of two, divides
+        `depth`.
 
-        `neighbours` are at most those that lie in one word of each bank, wherever the first one is.
+        `neighbours` is at most the number of words in one word of each bank, for any place of the first.
         """
         self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
         self._parts, self._neighbours = parts, neighbours
@@ -113,7 +114,7 @@ class BankedScratchpad(wiring.Component):
         return m
 
     def _slots(self) -> list[tuple[Value, Value]]:
-        """What is written of each word of a row of banks: enables of its lanes, and the word."""
+        """Write data of each word of a row of banks: enables of its lanes, and the word."""
         size, count = self._width // self._repeats, TAPS * self._parts
         slots: list[tuple[Value, Value]] = [
             (

@@ -1,4 +1,4 @@
-"""Components of which there are many alike: one Verilog module, many instances.
+"""Components with many equal instances: one Verilog module for all.
 
 Amaranth makes a module of every component, bit by bit: a minute and more for the columns and the lanes of a 64 x 64
 machine. While Verilog is generated, a `SharedModules` is the platform that Amaranth hands to every component, and
@@ -33,8 +33,8 @@ class SharedModules:
     def joined(self, text: str) -> str:
         """The RTLIL of `text` and of all shared modules, each named after the module in which its instances are.
 
-        So every module's name tells its place: tools that go by it find the unit of a shared module, and what is around
-        it. Raises ValueError where a module is shared by two.
+        So every module's name gives its place: tools that read the names find the unit of a shared module and its
+        surroundings. Raises ValueError where a module is shared by two.
         """
         around: dict[str, str] = {}
         for found in _MODULE.finditer("".join([text, *self.texts.values()])):
@@ -71,12 +71,12 @@ class SharedModules:
 def place(
     m: Module, platform: object, name: str, module: str, make: Callable[[], _C], **inputs: ValueLike
 ) -> _C:
-    """Makes what `make` makes the submodule `name` of `m`, with `inputs` at members of these names; returns what has
-    its other members.
+    """Adds the component from `make` to `m` as submodule `name`, with `inputs` connected to the members of these names;
+    returns an object with its other members.
 
-    Where `platform` is a `SharedModules`, the submodule is an instance of `module`: all that a design calls so must be
-    alike. Values of `inputs` are as wide as their members. They go straight to an instance's ports: with a signal
-    between, Amaranth would take time for each of its bits.
+    Where `platform` is a `SharedModules`, the submodule is an instance of `module`: all components of that name in a
+    design must be equal. Values of `inputs` are as wide as their members. They go straight to an instance's ports: with
+    a signal between, Amaranth would take time for each of its bits.
     """
     values = {port: Value.cast(value) for port, value in inputs.items()}
     if not isinstance(platform, SharedModules):

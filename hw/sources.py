@@ -1,4 +1,4 @@
-"""What the RTL is made from besides a configuration, as one hash: entries of caches are found by it."""
+"""Hash of the RTL's sources and of Amaranth's version: the part of cache keys that no configuration has."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def component_module(
     """Verilog of `component` as module `name`, its ports named by their path with single underscores.
 
     Amaranth would join paths by two, which tools mangle. The clock is `clk`, the reset `rst` (high, synchronous).
-    `report` hears of each step what it does.
+    `report` is called with a line on each step.
     """
     with _without_collector():
         return _component_module(component, name, report)
@@ -123,7 +123,7 @@ _NO_INITIAL_VALUES = re.compile(
 _MEMORY = re.compile(r"^  reg (?:\[(\d+):0\] )?(\\\S+ |\w+) ?\[(\d+):0\];\n", re.MULTILINE)
 _INITIALIZED = re.compile(r"^    (\\\S+ |\w+) ?\[0\] = ", re.MULTILINE)
 ZERO_LOOP = re.compile(r"^  initial begin : zeros_\d+\n.*?^  end\n", re.MULTILINE | re.DOTALL)
-"""What `_with_zeros` writes for a memory."""
+"""The Verilog that `_with_zeros` writes for a memory."""
 
 
 def _with_zeros(module: str) -> str:
@@ -218,7 +218,7 @@ def generate_module(
 ) -> VerilogModule:
     """Verilog of the whole accelerator, top module `vdla`; with `trace_ports` for the harness.
 
-    `report` hears of each step what it does: large machines take some seconds.
+    `report` is called with a line on each step: large machines take some seconds.
     """
     return component_module(Accelerator(config=config, trace_ports=trace_ports), TOP, report)
 

@@ -8,10 +8,10 @@ from amaranth.lib.wiring import In, Out
 
 
 class WideWalk(wiring.Component):
-    """Members: as of `Walk`; `first_room` and `room` are how many elements the step may take, if it is data, that
-    `start` and `next` lead to; `taken`: how many the present one takes, 1 of pads.
+    """Members: as of `Walk`; `first_room` and `room`: most elements, if they are data, of the step that follows `start`
+    and `next`; `taken`: elements of the present step, 1 of pads.
 
-    `phase_last` and `ends` are those of the step: no element follows in its phase, and none at all.
+    `phase_last` and `ends` describe the step: no element follows in its phase, and none at all.
     """
 
     def __init__(self, *, most: int) -> None:

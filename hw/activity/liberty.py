@@ -71,7 +71,8 @@ class Arc:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Register:
-    """An edge-triggered flip-flop: what it takes, its clock pin, and the name of its state in output functions."""
+    """An edge-triggered flip-flop: its next-state expression, its clock pin, and the names of its state and inverse in
+    output functions."""
 
     state: str
     inverse: str

@@ -1,9 +1,10 @@
-"""Energy of switching: loads, slews and Liberty power tables of a netlist, and what its activity costs by unit.
+"""Energy of switching: loads, slews and Liberty power tables of a netlist, and the energy of its activity by unit.
 
-A net that changes costs half its load times the voltage squared. A cell whose output changes costs what the Liberty
-tables say for its load and the slew of its input, the mean of the rise and the fall; of several inputs that may have
-caused it each counts by how often it changed. Inputs with tables of their own (data and clocks of flip-flops) cost
-them at each of their changes. Left out: glitches (simulate.py), wires but for `wire_pf` a pin, the clock tree, pads.
+A net that changes costs half its load times the voltage squared. A cell whose output changes costs the energy of the
+Liberty tables at its load and its input's slew, the mean of rise and fall; several inputs that may have caused the
+change are weighted by how often each changed. Inputs with tables of their own (data and clocks of flip-flops) cost
+that energy at each of their changes. Left out: glitches (simulate.py), wires but for `wire_pf` a pin, the clock
+tree, pads.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ RISE, FALL = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Electrical:
-    """Of a netlist in a library: `loads` (nets, 2) pF for a rise and a fall, `slews` (nets, 2) ns."""
+    """Electrical state of a netlist's nets: `loads` (nets, 2) pF for a rise and a fall, `slews` (nets, 2) ns."""
 
     loads: NDArray[np.float64]
     slews: NDArray[np.float64]
@@ -109,7 +110,8 @@ def _drive(
     loads: NDArray[np.float64],
     slews: NDArray[np.float64],
 ) -> None:
-    """Sets the slews of the nets that cells of one kind drive, those of their inputs being known."""
+    """Sets the slews of the nets that cells of one kind drive; the slews of the cells' input nets must be set
+    already."""
     cell = library.cells[kind]
     names = (*cell.inputs, *cell.functions)
     clock = cell.register.clock if cell.register else None
@@ -133,7 +135,7 @@ def _drive(
 
 
 def energy_of(netlist: Netlist, library: Library, state: Electrical, activity: Activity) -> Energy:
-    """What a run cost. Clock pins change twice a cycle."""
+    """Energy of a run, in picojoules by cell and memory. Clock pins change twice a cycle."""
     cells = len(netlist.kind)
     found = Energy(
         switching=np.zeros(cells), internal=np.zeros(cells), clock=np.zeros(cells),

@@ -1,8 +1,8 @@
 """Cycle-based simulation of a mapped netlist: how often every net changes, and how often it is 1.
 
-Gates are evaluated once a cycle in order of their dependence, without delays: what a net does within a cycle before it
-settles (glitches) is not seen. A table in place of generated code: the largest netlist is ready in a second, where
-Verilator and g++ take minutes for every new one, and a cycle of 150,000 cells takes less than a millisecond.
+Gates are evaluated once a cycle in order of their dependence, without delays: changes of a net within a cycle before it
+settles (glitches) do not count. Gates are a table in place of generated code: the largest netlist is ready in a second,
+where Verilator and g++ take minutes for every new one, and a cycle of 150,000 cells takes less than a millisecond.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ class MismatchError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Activity:
-    """Of `cycles` cycles: `toggles` and `ones` by net (int32); `reads` and `writes` of each memory, in their order.
+    """Activity in `cycles` cycles: `toggles` and `ones` by net (int32); `reads` and `writes` by memory, in the
+    netlist's order.
 
     A port that takes its address with the clock reads when it is enabled and its address or its memory is another than
-    when it read last; one that shows its word at once, when its address changes. A write of some bits of a word counts
-    as their share of a write.
+    when it read last; a port without a clock reads when its address changes. A write of some bits of a word counts as
+    their share of a write.
     """
 
     cycles: int
@@ -72,8 +73,8 @@ class Simulation:
         )
 
     def run(self, ports: Mapping[str, NDArray[np.uint8]], *, unchecked: int = 0) -> Activity:
-        """Applies the inputs, bytes as `watched_ports` gives them, and compares the outputs among them, but those of
-        the first `unchecked` cycles: before its reset a machine may show anything.
+        """Applies the inputs among `ports` (bytes, as from `watched_ports`) and compares the outputs among them, except
+        in the first `unchecked` cycles: before its reset a machine's outputs may be anything.
 
         Runs follow each other: the netlist keeps its state. Raises MismatchError.
         """
@@ -115,7 +116,7 @@ class Simulation:
 
 
 class _Gates(NamedTuple):
-    """As `Netlist` has them."""
+    """The arrays of `Netlist`'s gates and states."""
 
     tables: NDArray[np.uint64]
     inputs: NDArray[np.int32]
@@ -126,8 +127,9 @@ class _Gates(NamedTuple):
 
 
 class _Queue(NamedTuple):
-    """What is to be evaluated: gates, then states, by level. Readers of net n are `readers[first[n] : first[n + 1]]`;
-    `waiting` those in the queue; `starts` and `used` the places of each level in `places`."""
+    """Queue of gates and states (numbered behind the gates) to evaluate, by level. Readers of net n are
+    `readers[first[n] : first[n + 1]]`; `waiting` marks readers in the queue; `starts` and `used` are the first place
+    and the number of places of each level in `places`."""
 
     readers: NDArray[np.int32]
     first: NDArray[np.int32]
@@ -292,8 +294,8 @@ def _set(net, new, cycle, queue, state, counts):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _read(memories, state, counts):  # type: ignore[no-untyped-def]
-    """What enabled ports show in the next cycle. An access counts if the port moves to another address or its
-    memory was written: a port that is always enabled and stays where it is does not read."""
+    """Updates the outputs of enabled read ports for the next cycle. A read counts if the port's address changed or its
+    memory was written: a port that is always enabled at one address does not read."""
     for p in range(len(memories.at_once)):
         row = memories.at_once[p]
         address = _address(state.values, memories.nets, row)

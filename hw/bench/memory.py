@@ -47,9 +47,9 @@ class MemoryModel:
     """`size` bytes in `data` behind the ports `PREFIX_ar..`, `aw`, `w`, `r`, `b` of `dut`.
 
     Without `stalls` a run takes as many cycles as the contract says: as many as in `vdla.sim`. Every cycle is checked
-    against `AxiRules`; a broken rule fails the test. What lies outside the memory is answered with DECERR, and ranges
-    named by `fail` with the response given there. Create it before the reset, call `start` once, and `restart`
-    before each launch (`load_program` does); the model forgets what is outstanding while `rst` is high.
+    against `AxiRules`; a broken rule fails the test. Addresses outside the memory are answered with DECERR, ranges
+    named by `fail` with the response given to it. Create it before the reset, call `start` once, and `restart` before
+    each launch (`load_program` does); the model drops outstanding bursts while `rst` is high.
     """
 
     def __init__(
@@ -157,7 +157,8 @@ class MemoryModel:
             self._set("bresp", self._responses[0][1])
 
     def _sample(self) -> None:
-        """What the accelerator does in cycle `_now`; its outputs are read just before the edge that ends it."""
+        """Reads the accelerator's outputs of cycle `_now`, just before the edge that ends it, checks and queues
+        them."""
         timing, now = self._timing, self._now
         read = self._wires.address("ar")
         write = self._wires.address("aw")

@@ -20,9 +20,10 @@ class Writable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedProgram:
-    """What the registers are told: `base` of the image, byte `address` of the first instruction from there, `count`.
+    """Values for the control registers: `base` of the image, byte `address` of the first instruction relative to it,
+    `count`.
 
-    `size` is that of the image in bytes.
+    `size` of the image in bytes.
     """
 
     address: int

@@ -22,7 +22,7 @@ class RuleError(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """What AR or AW shows: byte `address`, AxLEN `length` (beats - 1), AxSIZE `size`, AxBURST `burst`."""
+    """A request on AR or AW: byte `address`, AxLEN `length` (beats - 1), AxSIZE `size`, AxBURST `burst`."""
 
     address: int
     length: int
@@ -32,7 +32,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBeat:
-    """What W shows."""
+    """A beat on W: WDATA, WSTRB and WLAST."""
 
     data: int
     strobe: int
@@ -59,7 +59,7 @@ class AxiRules:
     _beats: int = 0
 
     def address(self, channel: AddressChannel, shown: Address | None, *, ready: bool) -> None:
-        """AR or AW in a cycle: what it shows (None without VALID), and READY."""
+        """Checks AR or AW in a cycle: its request (None without VALID), and READY."""
         self._stable(channel, shown, ready)
         if shown is None:
             return
@@ -111,7 +111,7 @@ class AxiRules:
         self._writes -= 1
 
     def finish(self) -> None:
-        """To be called when the master is quiet: nothing may be left over."""
+        """Checks that nothing is left over; call it when the master is quiet."""
         if self._waiting:
             raise RuleError(f"{', '.join(sorted(self._waiting))}: VALID while nothing is running")
         if self._reads or self._writes or self._lengths or self._ahead or self._beats:

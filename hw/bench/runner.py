@@ -50,7 +50,8 @@ _VERILATOR_MAKE = (
 _USER = "the bench"
 _CACHE = "bench"
 _KEPT = {BENCH_TOP, "sim.vvp", "vdla_bench.v", "build.log"}
-"""Of a build: the program of either simulator, its source and the log; the rest is 200 MB of intermediate files."""
+"""Files of a build that stay: the program of either simulator, its source and the log; the rest is 200 MB of
+intermediate files."""
 
 
 class BenchFailed(Exception):
@@ -216,7 +217,7 @@ def _tools(simulator: Simulator) -> tuple[dict[str, str], str]:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """The runner takes what it hands on from os.environ."""
+    """Sets os.environ to `values` in the block: cocotb's runner passes variables from there to the simulation."""
     before = dict(os.environ)
     os.environ.update(values)
     try:

@@ -1,4 +1,4 @@
-"""Compares what a run left behind with what was expected of it."""
+"""Compares the results of a run with the expected ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from vdla.isa.program import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a run should give; None is not compared. The values may come from any model, such as `vdla.sim.simulate`.
+    """Expected results of a run; a result that is None is not compared. The values may come from any model, such as
+    `vdla.sim.simulate`.
 
     `memory` is uint8, the image after the run; `cycles` the total; `begin` and `end` int64 by instruction; `counters`
     by name as in `vdla.hw.counters.COUNTERS` (a name that is missing is expected to be 0).

@@ -1,4 +1,4 @@
-"""What the ports of AXI show, read by the memory model and by the monitor."""
+"""Values of the accelerator's AXI ports, read by the memory model and by the monitor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AxiWires:
         self._ports[name].value = value
 
     def address(self, channel: str) -> Address | None:
-        """What AR or AW shows; None without VALID."""
+        """The request on AR or AW; None without VALID."""
         if not self.get(f"{channel}valid"):
             return None
         return Address(
@@ -35,7 +35,7 @@ class AxiWires:
         )
 
     def write_beat(self) -> WriteBeat | None:
-        """What W shows; None without VALID. Lanes that are strobed out may be unknown and count as zero."""
+        """The beat on W; None without VALID. Lanes whose strobe is 0 may be unknown and read as zero."""
         if not self.get("wvalid"):
             return None
         strobe, value = self.get("wstrb"), self._ports["wdata"].value

@@ -22,7 +22,7 @@ _IDS = (
 def bench_verilog(module: VerilogModule) -> str:
     """Verilog of `module` and, around it, module `vdla_bench` with the same ports and constant transaction IDs.
 
-    The accelerator has no IDs, since all it asks for is served in order; models such as cocotbext-axi want them.
+    The accelerator has no IDs, since memory serves its requests in order; models such as cocotbext-axi want them.
     """
     clock = (
         Port(name="clk", direction="input", width=1),

@@ -22,10 +22,10 @@ def lanes(config: Config) -> int:
 class Accumulators(wiring.Component):
     """`acc_banks` memories of `acc_bank_depth` vectors; bank(i) = i // acc_bank_depth.
 
-    Where acc_depth is no power of two the last of them holds less, and those behind it are left out.
+    Where acc_depth is no power of two, the last bank holds fewer vectors, and empty banks are left out.
 
-    A read returns what was written in earlier cycles. Of a word that is written in the same cycle it returns anything:
-    what the pipeline reads then is replaced by what it writes, and the store unit waits for a token.
+    A read returns the word written in earlier cycles, and anything for a word that is written in the same cycle: the
+    pipeline then replaces it by its own result, and the store unit waits for a token.
 
     Members
     -------

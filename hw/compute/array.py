@@ -22,7 +22,7 @@ def array_latency(config: Config) -> int:
 
 
 def _choice(index: Value, choices: list[Value]) -> Value:
-    """The element `index` of `choices`, as many as it has values or fewer."""
+    """`choices[index]`; there are at most as many choices as values of `index`."""
     # Not a shift of all of them: Amaranth follows every bit of it to every bit of a row.
     for bit in index:
         if len(choices) > 1:
@@ -45,16 +45,16 @@ class MultiplyArray(wiring.Component):
     DEPTHWISE multiplies element j of the input vector by element j of row `row` of the tile. It uses the
     multiplier (j, j) of each batch row, whose weight comes from that row; the tree lets only its product through.
 
-    TAPS does that with TAPS neighbouring positions and rows and adds up: lane j takes position and row t to its
-    multiplier (j, j xor t), those that this number pairs being the same few for a few lanes. So a multiplexer stands in
-    front of TAPS - 1 elements of the vectors that a row takes; its weights are chosen behind the choice of the rows.
+    TAPS does the same with TAPS neighbouring positions and rows and adds up: lane j multiplies position and row t in
+    multiplier (j, j xor t), so that few lanes share few multipliers. A multiplexer is in front of TAPS - 1 elements of
+    the vectors of a row; its weights are chosen after the choice of the rows.
 
     Where block_in and block_out differ, lane j of DEPTHWISE and TAPS is element j mod block_in of input vector j div
-    block_in of a position, or element j of that part of an input vector of which the last bits of `row` are the number;
-    so there is a multiplexer for t = 0 too, and j stands for the number of that element in the multiplexer's row.
+    block_in of a position, or element j of the part of an input vector whose number is in the last bits of `row`; so
+    there is a multiplexer for t = 0 too, and the j of a multiplier is the number of that element in the row.
 
-    A sweep takes the same positions, and those of the `swept` - 1 sweeping operations before, which registers hold for
-    every lane: position t of the operation a before meets multiplier (j, j xor (TAPS x a + t)).
+    A sweep takes the same positions, and the positions of the `swept` - 1 sweeping operations before, which registers
+    hold for every lane: position t of the operation a before meets multiplier (j, j xor (TAPS x a + t)).
 
     Where the array folds (isa/README.md), all rows take the vector of GEMM from a multiplexer of its parts. DEPTHWISE
     and TAPS have the most groups: row o has the lanes o + k * `columns`, and for each the multipliers of group k.
@@ -74,7 +74,7 @@ class MultiplyArray(wiring.Component):
     shape, tile_part : In
         On machines that fold, of GEMM: log2 of the groups of rows, and which part of a whole tile this one is.
     inp_zero, wgt_zero : In
-        On machines with zero points: int8, what is taken off every element of the vector and of the tile.
+        On machines with zero points: int8, subtracted from every element of the vector and of the tile.
     sums : Out
         Lane b * block_out + o, `sum_bits` each, signed: the dot product of vector[b] and tile[o], or the product of
         lane o. On machines that fold lane (k * columns + c) of GEMM has the sum of row c's group k mod 2^shape.
@@ -107,7 +107,7 @@ class MultiplyArray(wiring.Component):
 
     @property
     def tap_bits(self) -> int:
-        """Where in `row` the number of the position in its group stands."""
+        """Number of low bits of `row` below the position's number in its group."""
         return (self.inputs * self.outputs).bit_length() - 1
 
     @property
@@ -220,7 +220,8 @@ class MultiplyArray(wiring.Component):
         return self._lanes(o)[i // self.config.columns] if self.fold_levels else o
 
     def _folded(self, m: Module, vector: Value) -> Value:
-        """`vector` of GEMM as the groups of rows take it: their part of it again and again; otherwise as it is."""
+        """GEMM's `vector` as the rows take it: each group's part of it, repeated; for other operations `vector`
+        itself."""
         config, levels = self.config, self.fold_levels
         width = operand_bits(config) * config.columns
         sources: list[Signal] = []
@@ -277,8 +278,8 @@ class MultiplyArray(wiring.Component):
         modes: tuple[Value, Value, Value],
         row: Value,
     ) -> Value:
-        """What row `o` takes of the batch: `vector`, the register of `own_vector`, but in `modes` TAPS and DEPTHWISE
-        the elements of its lanes in the positions `vectors`, and in a sweep those of earlier operations as well."""
+        """Inputs of row `o` for the batch: `vector`, the register of `own_vector`; in `modes` TAPS and DEPTHWISE the
+        elements of its lanes in the positions `vectors`, and in a sweep also in the positions of earlier operations."""
         config, bits = self.config, operand_bits(self.config)
         parts: list[Value] = []
         for b in range(config.batch):
@@ -351,7 +352,7 @@ class MultiplyArray(wiring.Component):
         return Cat(*elements)
 
     def _with_diagonal(self, o: int, own: Value, chosen: list[Signal], alone: Value, row: Value) -> Value:
-        """The weights `own` of row `o`, with `alone` those of its lanes taken from the rows `chosen`."""
+        """The weights `own` of row `o`; with `alone` the weights of its lanes come from the rows `chosen`."""
         elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
         for lane in self._lanes(o):
             element = lane % self.config.block_in

@@ -99,7 +99,7 @@ class Column(wiring.Component):
 
 
 def differences(elements: Value, zero: Value | None) -> Value:
-    """int8 elements less `zero`, 9 bits each; without one as they are."""
+    """int8 elements minus `zero`, 9 bits each; `elements` unchanged if `zero` is None."""
     if zero is None:
         return elements
     parts = [elements.word_select(i, 8).as_signed() for i in range(len(elements) // 8)]
@@ -110,8 +110,8 @@ class Row(wiring.Component):
     """The columns of one row of the tile, a dot product with each vector of the batch; one register holds the weights.
 
     Members: `vectors`, [batch][block_in] of `operand_bits`, first element lowest; `weights`, int8 of the cycle before,
-    and on machines with zero points `zero`, theirs; `masks` and `apart` as a column has them; `sums`, `sum_bits` each,
-    signed, those of a column together.
+    and on machines with zero points `zero`, the weights' zero point; `masks` and `apart` as in a column; `sums`,
+    `sum_bits` each, signed, a column's sums side by side.
     """
 
     def __init__(self, *, config: Config) -> None:

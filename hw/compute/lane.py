@@ -42,18 +42,19 @@ CYCLES = {AluOpcode.SHR: 3, AluOpcode.MUL: 5}
 """Cycles from the operand to the result, where they are more than one. isa/alu.py says so too."""
 
 RESULTS = ("writing", "written_1", "written_2")
-"""The result of the cycle before, which is being written, and those of the two cycles before that."""
+"""Results that may replace an operand: of the cycle before, which is being written, and of the two cycles before
+that."""
 
 
 class AccumulatorLane(wiring.Component):
-    """What `pipeline.Pipeline` does with every lane, in the stages of its table; x is the cycle of execution.
+    """One lane of `pipeline.Pipeline`, in the stages of its table; x is the cycle of execution.
 
     Members
     -------
     read : In
-        The accumulator as the memory knew it, in r + 2.
+        The accumulator as read from memory, in r + 2.
     replace : In
-        In r + 2: which of `RESULTS` stands for it, counted from 1; 0: none.
+        In r + 2: which of `RESULTS` replaces `read`, counted from 1; 0: none.
     array_sum : In
         The array's sum, in x.
     just_before, keeps, adds_sum, adds_right : In
@@ -66,7 +67,7 @@ class AccumulatorLane(wiring.Component):
     subtracts : In
         Of sums with `right`: it is subtracted. Only on machines with SUB.
     start, since : In
-        As `alu.Alu` has them.
+        The members of `alu.Alu` of these names.
     result : Out
         The result, from x + 1 on.
     """

@@ -54,7 +54,8 @@ def src_bits(config: Config) -> int:
 
 
 def offset_layout(config: Config) -> data.StructLayout:
-    """What is added to a micro-op's dst, src and wgt: base register and factors. wgt counts rows for DEPTHWISE."""
+    """Offsets that are added to a micro-op's dst, src and wgt: base register and factors. wgt counts rows for
+    DEPTHWISE."""
     return data.StructLayout(
         {"dst": config.acc_index_bits, "src": src_bits(config), "wgt": wgt_row_bits(config)}
     )

@@ -1,4 +1,5 @@
-"""From operations to accumulators: micro-op, addresses, operands, arithmetic, forwarding, write (section 7)."""
+"""The pipeline of operations: micro-op, addresses, operands, arithmetic, forwarding, write (hw/README.md, section
+7)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from .lane import CYCLES, IMMEDIATE, RESULTS, AccumulatorLane, lane_controls
 from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
 
 ZEROS = data.StructLayout({"inp_zero": 8, "wgt_zero": 8})
-"""What register ZERO holds."""
+"""Fields of register ZERO: zero points of inputs and weights, int8."""
 
 
 def mode_layout(config: Config) -> data.StructLayout:
@@ -75,9 +76,9 @@ class Pipeline(wiring.Component):
     executes in x .. x + 2, a multiplication in x .. x + 4; their operations issue so far apart that each finds the
     result of the one before. GEMM and ALU operations are never in the pipeline together.
 
-    MIN and MAX take their operand without that last replacement. With an immediate, what the operation just before
-    did to the same accumulator is what this one would do (min(min(a, i), i) = min(a, i)); without, the
-    operation just before wrote a cycle earlier.
+    MIN and MAX take their operand without that last replacement. With an immediate, the operation just before did the
+    same to the same accumulator (min(min(a, i), i) = min(a, i)); without, the operation just before wrote a cycle
+    earlier.
 
     Members
     -------
@@ -86,10 +87,10 @@ class Pipeline(wiring.Component):
     mode : In
         The instruction of the operation; stays while an ALU instruction executes.
     uop_memory, inp, wgt, chain, acc_read : Out
-        Read ports; the accumulators' data come two cycles after their address. `chain` is there where there is a chain
+        Read ports; the accumulators' data come two cycles after their address. `chain` exists on machines with a chain
         memory: the upper bits of a source's index choose between it and `inp`.
     acc_write : Out
-        Write port, all lanes of a vector at once; of products where the array folds, those of the operation's part.
+        Write port, all lanes of a vector at once; where the array folds, only the lanes of the operation's part.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -144,7 +145,7 @@ class Pipeline(wiring.Component):
         return m
 
     def _addresses(self, m: Module, array: MultiplyArray) -> data.View:
-        """From the issue to the read: the slot whose accumulator is addressed in this cycle."""
+        """The stages from issue to read; returns the slot whose accumulator is addressed in this cycle."""
         config = self.config
         m.d.comb += [self.uop_memory.enable.eq(self.issue), self.uop_memory.address.eq(self.uop)]
         issued = data.StructLayout({"mode": mode_layout(config), "offset": offset_layout(config)})
@@ -267,10 +268,11 @@ class Pipeline(wiring.Component):
         tile: Signal,
         stages: list[data.View],
     ) -> None:
-        """The array's shape, and what a part `tile` of a whole tile changes in the slot, in the stage behind the first.
+        """Sets the array's shape and, in the stage after the first, the slot's changes for a part `tile` of a whole
+        tile.
 
-        `folds`: the operation of the first stage is a GEMM with a tile. It writes some of the lanes and, but with the
-        first part of the inputs, adds to them.
+        `folds`: the operation of the first stage is a GEMM with a tile. It writes some of the lanes and adds to them,
+        except with the first part of the inputs.
         """
         config, levels = self.config, fold_levels(self.config)
         shape, array_shape = (Signal(range(levels + 1), name=name) for name in ("shape", "array_shape"))
@@ -297,11 +299,12 @@ class Pipeline(wiring.Component):
     def _chain(
         self, m: Module, multiplies: Value, index: Signal, src: Value, next_offset: Value
     ) -> tuple[Value, Value]:
-        """Addresses the chain memory where `index`, of an operation that `multiplies`, lies there.
+        """Addresses the chain memory if `index`, of an operation that `multiplies`, is an address in it.
 
         Returns the array's vector of the next cycle, from either memory, and whether the input scratchpad is read now.
 
-        `src` is the micro-op's of the cycle before, `next_offset` what is added to it of the cycle before that.
+        `src` is of the operation one stage before that of `index`, `next_offset` of the operation one stage before
+        `src`.
         """
         config = self.config
         base_bits = config.chain_base.bit_length() - 1
@@ -375,7 +378,7 @@ class Pipeline(wiring.Component):
         return ~self.mode.alu | chosen if name == "adds" else chosen
 
     def _accumulate(self, m: Module, platform: object, slot: data.View, array: MultiplyArray) -> None:
-        """From the read to the write."""
+        """The stages from read to write: arithmetic, forwarding and the write of results."""
         config = self.config
         arriving, choosing, executing = (
             Signal(self._slot(), name=name) for name in ("arriving", "choosing", "executing")

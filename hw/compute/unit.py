@@ -35,7 +35,7 @@ class ComputeUnit(wiring.Component):
         super().__init__(compute_members(config))
 
     def elaborate(self, platform: object) -> Module:
-        """What is under way is known from four registers: operations, ends, `exclusive` and `configuring`."""
+        """Four registers describe the instructions under way: operations, ends, `exclusive` and `configuring`."""
         m = Module()
         config = self.config
         m.submodules.issue = issue = Issue(config=config)

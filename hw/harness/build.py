@@ -1,4 +1,4 @@
-"""From Verilog to a shared library: Verilator and g++, cached by a hash of everything that goes in."""
+"""Builds a shared library from Verilog with Verilator and g++, cached by a hash of all inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CACHE = "rtl"
 """The part of the user's cache that holds libraries."""
 
 Optimize = Literal["build", "run"]
-"""What a library is good for: `build` is there soonest, `run` runs fastest."""
+"""Aim of a library's compilation: `build` compiles fastest, `run` runs fastest."""
 
 _COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
 _OPTIMIZE: dict[Optimize, str] = {"build": "-Og", "run": "-O1"}
@@ -53,7 +53,8 @@ _TABLE_MODULE = re.compile(r"^module \\vdla\.store\S*\.table_lane ", re.MULTILIN
 _TABLE_MEMORY = 'public_flat_rw -module "*table_lane" -var "words"\n'
 _CHAIN_MODULE = re.compile(r"^module \\vdla\.chain ", re.MULTILINE)
 _CHAIN_MEMORY = 'public_flat_rw -module "*chain" -var "words"\n'
-"""Where a machine has one; libraries of others are found under the names that they had before."""
+"""Verilator option for machines with a chain memory only, so that other machines' libraries keep their names in the
+cache."""
 
 _ROWS_MODULE = re.compile(r"^module \\vdla\.store\S*\.row_lane ", re.MULTILINE)
 _ROWS_MEMORIES = """public_flat_rw -module "*row_lane" -var "plane_*"
@@ -62,7 +63,7 @@ public_flat_rw -module "*row_entries*" -var "row_values"
 """
 _BANKED = re.compile(r"\bwords_\d+ \[\d")
 _BANKS = 'public_flat_rw -module "*inp" -var "words_*"\npublic_flat_rw -module "*chain" -var "words_*"\n'
-"""Likewise, where inputs lie in banks."""
+"""Verilator option for machines whose inputs are in banks."""
 
 
 def require_tools() -> str:

@@ -52,7 +52,7 @@ _BROKEN = {
     5: "marked the wrong beat as last in cycle {cycles}",
     6: "did not launch",
 }
-"""What harness.cpp says of a run that breaks a rule of the memory port."""
+"""Messages for status codes of harness.cpp that mean a broken rule of the memory port."""
 
 DEFAULT_CYCLE_LIMIT = 1 << 40
 _PRESET_CYCLE = 8
@@ -62,10 +62,10 @@ _BANKED = {"inp", "chain"}
 """Scratchpads that lie in banks where there is the extension `taps`."""
 
 _COPIED = {"table", "planes"}
-"""Those of which every lane of STORE.POST has a copy."""
+"""Memories of which every lane of STORE.POST has a copy."""
 
 _BY_PART = {"par": "par_depth", "rows": "row_depth"}
-"""Those whose elements have two parts, with their depth: the RTL has all of the first parts, then the others."""
+"""Memories whose elements have two parts, with their depth: the RTL stores all first parts, then all second parts."""
 
 _CHUNK = 200_000
 """Cycles between two looks at what the caller wants: an interrupt, or progress."""
@@ -84,12 +84,12 @@ class RtlError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RtlResult:
-    """What a run on the RTL took and left.
+    """Results of a run on the RTL.
 
-    `cycles` is the total; `begin` and `end` are (n,) int64, -1 for instructions that never began; `counters` by
-    name (`counters.COUNTERS`); `registers` by name (control.py): what each reads behind the run and what it should;
-    `memory` is the image after the run, uint8; `scratchpads` the bytes of uop, inp, wgt, acc and, where there are such,
-    par and chain (`isa.scratchpads`). `activity` is (m, 3) int64 in order of cycles: cycle, unit, and the Activity
+    `cycles` is the total; `begin` and `end` are (n,) int64, -1 for instructions that never began; `counters` by name
+    (`counters.COUNTERS`); `registers` by name (control.py): the value read after the run and the expected one; `memory`
+    is the image after the run, uint8; `scratchpads` the bytes of uop, inp, wgt, acc and, if the machine has them, par
+    and chain (`isa.scratchpads`). `activity` is (m, 3) int64 in order of cycles: cycle, unit, and the Activity
     (interfaces.py) that the unit shows from then on, until its next row.
     """
 
@@ -260,7 +260,7 @@ class Machine:
         self._library.vdla_watch(self._harness, 1)
 
     def watched_ports(self) -> dict[str, NDArray[np.uint8]]:
-        """What ports carried (watching.py)."""
+        """The ports' values in each cycle (watching.py)."""
         return watched_ports(self._library, self._harness)
 
     def read_register(self, address: int) -> int:
@@ -281,9 +281,9 @@ class Machine:
         """Launches (n, words) uint64 `instructions` with memory `image` (not modified) and waits for the end.
 
         Memory answers SLVERR to the bus word of byte `failing_address`, and DECERR outside the program's memory.
-        `memory_timing` stands in for that of the configuration, `surroundings` for zeros and a plain control bus.
-        `on_progress` hears the cycles done now and then. Raises RtlError when the program does not finish: the machine
-        is then in mid-run unless memory's errors have stopped it, and a reset helps.
+        `memory_timing` replaces the configuration's, `surroundings` the default of zeros and a plain control bus.
+        `on_progress` is called now and then with the cycles done. Raises RtlError when the program does not finish: the
+        machine is then in mid-run unless memory's errors have stopped it, and a reset helps.
         """
         behind = instruction_address(len(image))
         words = np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
@@ -334,7 +334,8 @@ class Machine:
         )
 
     def _preset(self, status: int, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """What the counters, and CYCLES behind them, are ahead by: `counts`, or nothing."""
+        """The values by which the counters, and CYCLES behind them, are ahead: `counts`, or zeros if empty or the run
+        has ended."""
         places = len(COUNTERS) + 1
         library, harness = self._library, self._harness
         if not counts or status != RUNNING:
@@ -351,7 +352,7 @@ class Machine:
         return counts
 
     def _read_registers(self, program: int, count: int, base: int, cycles: int) -> dict[str, tuple[int, int]]:
-        """What the control registers read behind a run that finished, and what they should."""
+        """The control registers after a finished run, by name: (value read, value expected)."""
         digests = (self._config.digest, hardware(self._config).digest)
         status = 1 << DONE_BIT | 1 << QUIET_BIT
         digest = self._read_words("DIGEST", 8)
@@ -408,7 +409,7 @@ class Machine:
         return RtlError(f"the RTL has not finished after {cycles} cycles: {what}")
 
     def _moving(self) -> dict[Unit, str]:
-        """For each unit the counter that counts: what it does or waits for now."""
+        """For each unit the name of the counter that counts now: its activity or cause of stall."""
         names = {unit: stall_counters(unit) for unit in Unit}
         before = {name: self._read_counter(name) for unit in Unit for name in names[unit]}
         return {

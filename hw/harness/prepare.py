@@ -26,13 +26,13 @@ _ACTIVE_CYCLES = 127
 def harness_verilog(verilog: str, *, gate: bool = False) -> str:
     """`verilog` (top module `vdla` with trace ports) inside the module `harness`, for Verilator only.
 
-    Registers and memories lose their initial values, so that they start from what the simulation is told (zeros or
-    random bits) and only reset brings them to their reset values: what reset leaves out shows. Every input passes
-    through a register of `harness`. So nothing but registers changes the accelerator's logic, which is evaluated
-    once a cycle; the harness sets the inputs of a cycle in the cycle before it.
+    Registers and memories lose their initial values, so that they start from the simulation's (zeros or random bits)
+    and only reset brings them to their reset values: a register that reset leaves out shows. Every input passes through
+    a register of `harness`. So nothing but registers changes the accelerator's logic, which is evaluated once a cycle;
+    the harness sets the inputs of a cycle in the cycle before it.
 
     With `gate` the pipeline of STORE.POST keeps its values while nothing is in it, which spares whole networks a third
-    of the work: the registers there then hold other garbage than the accelerator's, which nothing looks at.
+    of the work: the registers there then hold other garbage than the accelerator's, which nothing reads.
     """
     text = ZERO_LOOP.sub("", _MEMORY.sub(_without_zeros, verilog))
     text = _REGISTER.sub(r"\1;", text)
@@ -48,7 +48,7 @@ def harness_verilog(verilog: str, *, gate: bool = False) -> str:
 
 
 def port_names(prepared: str) -> list[str]:
-    """The ports of the module `harness` in what `harness_verilog` made."""
+    """The ports of the module `harness` in the Verilog from `harness_verilog`."""
     start = prepared.index(f"module {HARNESS_TOP}(")
     return [name for _, _, name in _PORT.findall(prepared[start : prepared.index("endmodule", start)])]
 
@@ -60,7 +60,7 @@ def _ports(verilog: str, module: str) -> list[str]:
 
 
 def _without_zeros(found: re.Match[str]) -> str:
-    """Nothing for a memory of zeros; a table of constants stays as it is."""
+    """Replacement of a memory's initial values: empty if all are zero; a table of constants stays unchanged."""
     values = re.findall(r"= \d+'[hdb](\w+);", found[1])
     return "" if all(not value.strip("0") for value in values) else found[0]
 

@@ -1,4 +1,5 @@
-"""What the accelerator must not depend on: where memory lies, from where counters count, how its registers are used."""
+"""Surroundings that must not change a result: the memory's address, the counters' start, the use of control
+registers."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ class SurroundingsError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Of one run.
+    """The surroundings of one run.
 
-    The bytes of memory show at address `base` (the register BASE) plus each of `origins`, all multiples of 4096; the
-    program's instructions are read at the first of them, and instructions may use any. `counts`: what the performance
-    counters, in the order of COUNTERS, and CYCLES behind them are ahead by; the harness adds it in their registers when
-    the run has cleared them, and takes it off what they read, modulo 2^COUNTER_BITS; empty for zeros. `manners` seeds
+    The memory's bytes appear at address `base` (the register BASE) plus each of `origins`, all multiples of 4096; the
+    program's instructions are read at the first of them, and instructions may use any. `counts`: initial values of the
+    performance counters, in the order of COUNTERS, and of CYCLES; the harness adds them to the registers after the run
+    has cleared them, and subtracts them from the values read, modulo 2^COUNTER_BITS; empty for zeros. `manners` seeds
     hesitations on the control bus, 0 for none. Raises SurroundingsError.
     """
 

@@ -44,7 +44,8 @@ def verilator(*, user: str) -> tuple[Path, str]:
 
 
 def call(command: list[str], environment: dict[str, str] | None = None) -> str:
-    """Runs `command`, with `environment` besides that of this process; what it wrote. Raises BuildError."""
+    """Runs `command` with the variables `environment` added to this process's; returns its output. Raises
+    BuildError."""
     name = Path(command[0]).name
     try:
         result = subprocess.run(

@@ -1,4 +1,4 @@
-"""Who waits for what when a program on the RTL cannot go on, in words."""
+"""The message about a program on the RTL that cannot go on: the event that each unit waits for."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def describe(
     end: NDArray[np.int64],
     moving: Mapping[Unit, str],
 ) -> str:
-    """One clause a unit, then what is wrong with the whole program, if anything is.
+    """One clause for each unit, then the error of the whole program, if there is one.
 
     `begin` and `end` are cycles by instruction, -1 where there was none; `moving` names the counter of each unit that
-    still counts, which says what the unit waits for.
+    still counts, which names its cause of stall.
     """
     names: list[str] = []
     order: dict[Unit, list[int]] = {unit: [] for unit in Unit}

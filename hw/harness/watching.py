@@ -1,4 +1,4 @@
-"""What the ports of the RTL carried, cycle by cycle."""
+"""Values of the RTL's ports, cycle by cycle."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Combine(wiring.Component):
     result: Out(signed(8))
 
     def __init__(self, *, number: int = 0) -> None:
-        """`number` of the lane: the lanes have different copies of what selects in all of them."""
+        """`number` of the lane: the lanes have different copies of the select signals that all of them use."""
         self._number = number
         super().__init__()
 
@@ -184,7 +184,7 @@ class Combine(wiring.Component):
         return mantissa, register(m, exponent, "exponent_14")
 
     def _split(self, normal: Value) -> tuple[Value, Value, Value]:
-        """What a normalized number keeps as mantissa, its guard bit and all below."""
+        """A normalized number as (mantissa, guard bit, all bits below)."""
         low = len(normal) - floats.MANTISSA_BITS
         return normal[low:], normal[low - 1], normal[: low - 1]
 

@@ -1,4 +1,4 @@
-"""What all lanes of stage B share: the configuration registers in the form in which the lanes use them."""
+"""Constants that all lanes of stage B share: the configuration registers in the form in which the lanes use them."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
@@ -46,7 +46,7 @@ _INNER_DROP = INNER_BITS - floats.MANTISSA_BITS
 
 
 def constants_layout() -> data.StructLayout:
-    """What all lanes share, from `Constants`: see there."""
+    """Layout of `Constants.constants`; that class describes the fields."""
     return data.StructLayout(
         {
             "mantissa_a": floats.MANTISSA_BITS,
@@ -66,14 +66,14 @@ def constants_layout() -> data.StructLayout:
 
 
 class Constants(wiring.Component):
-    """One shifter for all lanes: how far offset and product lie apart depends on the ratio alone.
+    """One shifter for all lanes: the distance between offset and product depends on the ratio alone.
 
     Members: `ratio_self`, `ratio_operand`, `offset` (bits of finite float32), `zero_point` of the result, `multiply`,
-    `operand_used`, `swap`, `unsigned`. `constants`, CONSTANTS_CYCLES later: the ratios in the order of
-    combine_add's inputs (`multiply`: both are the own one); the offset, and its mantissa aligned with the product with
-    ratio_b (`addend`); the exponent of a normalized inner sum or integer product; what a scaled product adds to it; the
-    distance to fixed point of the last sum's second term; that term, if it is the result's zero point; what is
-    added after the last rounding.
+    `operand_used`, `swap`, `unsigned`. `constants`, CONSTANTS_CYCLES later: the ratios in the order of combine_add's
+    inputs (`multiply`: both are the own one); the offset, and its mantissa aligned with the product with ratio_b
+    (`addend`); the exponent of a normalized inner sum or integer product; the exponent that a scaled product adds to
+    it; the distance to fixed point of the last sum's second term; that term, if it is the result's zero point; the
+    number added after the last rounding.
     """
 
     ratio_self: In(32)

@@ -131,7 +131,7 @@ def round_mantissa(m: Module, kept: Value, guard: Value, sticky: Value, name: st
 
 
 def clamp(m: Module, value: Value, low: Value, high: Value, name: str) -> Signal:
-    """min(max(value, low), high), 8 bits signed; the bounds are taken a cycle late, as they hold still."""
+    """min(max(value, low), high), 8 bits signed; the bounds are used a cycle late, as they do not change."""
     lower = register(m, Mux(low > high, high, low), f"{name}_lower")
     # Signs of differences are carry chains, unlike `<`.
     above, below = high - value, value - lower

@@ -13,7 +13,7 @@ from ..layouts import instruction_layout
 
 
 def entry_layout() -> data.StructLayout:
-    """What is kept of an instruction until it ends. `short`: it ends in the cycle after its begin."""
+    """Fields of an instruction that are held until it ends. `short`: it ends in the cycle after its begin."""
     return data.StructLayout(dict.fromkeys(("is_config", "is_load", "short", "push_prev", "push_next"), 1))
 
 
@@ -88,8 +88,8 @@ class InFlight(wiring.Component):
 
 
 def job_layout(config: Config) -> data.StructLayout:
-    """Where a store's vectors go: rows of `x_size` vectors from `dram_base` on, `x_stride` apart; `joined`: they touch.
-    `chain`: into the chain memory, where there is one.
+    """Destination of a store: rows of `x_size` vectors from `dram_base` on, `x_stride` apart; `joined`: the rows touch.
+    `chain` (on machines with a chain memory): the vectors go to the chain memory.
     """
     head = instruction_layout(config, "STORE.OUT")
     names = ("dram_base", "y_size", "x_size", "x_stride")

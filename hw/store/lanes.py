@@ -43,13 +43,13 @@ class Reduction(wiring.Component):
 
 
 class StageB(wiring.Component):
-    """Stage B of one lane, or as many cycles without it.
+    """Stage B of one lane, or a delay of as many cycles.
 
-    Members: those of `combine.Combine`, and `combine`, which says whether `value` passes through it.
+    Members: the members of `combine.Combine`, and `combine`, which is high if `value` passes through it.
     """
 
     def __init__(self, *, number: int) -> None:
-        """`number` of the lane: the lanes have different copies of what selects in all of them."""
+        """`number` of the lane: the lanes have different copies of the select signals that all of them use."""
         self._stages = Combine(number=number % KINDS)
         super().__init__({"combine": In(1), **self._stages.signature.members})
 

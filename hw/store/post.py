@@ -66,7 +66,8 @@ _TO_LANES = ("subtrahend", "offset", "factor", "shift")
 
 
 def row_members(lanes: int, config: Config) -> dict[str, Member]:
-    """What the pipeline has besides with the extension `rows`: `Rows` has most of it; the writes of the rows' table."""
+    """Further members of the pipeline with the extension `rows`: most connect to `Rows`; the others write the rows'
+    table."""
     return {
         "row_flags": In(row_flags()),
         "setting_of_rows": In(64),
@@ -245,7 +246,7 @@ class PostPipeline(wiring.Component):
     def _rows(
         self, m: Module, platform: object, values: list[Signal], biases: Value, valid: Value
     ) -> list[Signal]:
-        """What stage A takes: reductions, or the shares that rows make of them, and the biases."""
+        """Inputs of stage A: reductions with biases added, or the shares of rows computed from the reductions."""
         setting = view(register_layout("ROWS"), self.setting_of_rows)
         passes = valid[_REDUCED : _REDUCED + self._passes]
         m.d.comb += [
@@ -285,7 +286,7 @@ class PostPipeline(wiring.Component):
         return totals
 
     def _spare_lanes(self, m: Module, elements: Value, valid: Value) -> list[Signal]:
-        """Which lanes of a pass have no element: those of a row's last vector from register ROWS' `lanes` on."""
+        """Whether each lane of a pass has no element: in a row's last vector, lanes from register ROWS' `lanes` on."""
         beyond = register(
             m,
             Cat(*((elements != 0) & (elements <= lane) for lane in range(self._config.block_out))),
@@ -303,7 +304,7 @@ class PostPipeline(wiring.Component):
         ]
 
     def _own_zero_point(self, first: data.View) -> Value:
-        """The zero point of what goes into stage B."""
+        """The zero point of the values that enter stage B."""
         if not self._config.has("table"):
             return first["zero_point"]
         return Mux(self.flags.table, first["table_zero_point"], first["zero_point"])
@@ -320,7 +321,8 @@ class PostPipeline(wiring.Component):
         return late[: -self._lanes - 1 : -1]
 
     def _scales(self, m: Module, scales: Value, load: Value, name: str) -> Value:
-        """What the lanes need of `scales`, or of biases: from the second cycle after `load` on, one pass a cycle.
+        """The part of `scales`, or of biases, for the lanes of one pass: from the second cycle after `load` on, one
+        pass a cycle.
 
         Passes that are rows of [batch][block_out] all need the same.
         """

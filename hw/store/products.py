@@ -1,7 +1,7 @@
 """Products of mantissas in steps of a cycle: a block that any FPGA's multiplier holds, and rows of sums beside it.
 
-Xilinx's blocks take 24 x 17 bits unsigned, Lattice's 18 x 18: 18 x 17 fits both. What is left of a factor are 6 bits,
-six rows of AND gates; to give them blocks of their own would double the number of blocks.
+Xilinx's blocks take 24 x 17 bits unsigned, Lattice's 18 x 18: 18 x 17 fits both. The remaining 6 bits of a factor are
+six rows of AND gates; blocks of their own would double the number of blocks.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value

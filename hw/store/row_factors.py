@@ -98,7 +98,7 @@ class RowFactors(wiring.Component):
         return register(m, found, "radicand_4")
 
     def _normalized(self, m: Module, total: Value) -> tuple[Value, Value]:
-        """(mantissa, places), three cycles later; a total of 0 counts as 1."""
+        """`total` as (mantissa, places of its shift), three cycles later; a total of 0 is taken as 1."""
         value: Value = Cat(total[0] | (total == 0), total[1:])
         places: list[Value] = []
         for stage, steps in enumerate(((32, 16), (8, 4), (2, 1))):

@@ -21,7 +21,7 @@ ROW_BEFORE = 3
 
 
 def row_flags() -> data.StructLayout:
-    """What the instruction does with rows: `shares` (STORE.POST), `counts` (ROWS), its `maximum`."""
+    """Flags of an instruction on rows: it computes `shares` (STORE.POST), it `counts` (ROWS), its field `maximum`."""
     return data.StructLayout({"shares": 1, "counts": 1, "maximum": 1})
 
 

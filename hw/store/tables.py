@@ -73,7 +73,8 @@ class TableLane(wiring.Component):
 
 
 class Tables(wiring.Component):
-    """All lanes. Members are those of `TableLane`, `values` and `results` one behind the other."""
+    """The look-up tables of all lanes. Members as of `TableLane`; `values` and `results` have the lanes one after the
+    other."""
 
     def __init__(self, *, config: Config) -> None:
         """`config` gives the lanes of STORE.POST's arithmetic, the tables and the bus."""

@@ -1,7 +1,7 @@
 """The store unit: STORE.OUT, STORE.POST, loads of its tables, its configuration registers.
 
-Reader, pipeline and writer work on different stores: the reader on the youngest, which is like those before it, so
-that what the pipeline is told holds for all (hw/README.md section 8).
+Reader, pipeline and writer work on different stores: the reader on the youngest, whose settings equal those of the
+stores before it, so that the pipeline's inputs hold for all (hw/README.md section 8).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from .writer import Writer
 
 
 def _running_layout(config: Config) -> data.StructLayout:
-    """What is kept of the store whose accumulators are read, or were last; those in flight before it are alike.
-    `chain`: it writes the chain memory, where there is one.
+    """Fields of the store whose accumulators are read, or were last; stores in flight before it have the same. `chain`
+    (on machines with a chain memory): it writes the chain memory.
     """
     return data.StructLayout(
         {"post": 1, "flags": flags_layout(config), "par_by_x": 1, "par_by_y": 1}
@@ -45,7 +45,8 @@ def _running_layout(config: Config) -> data.StructLayout:
 
 
 def _starting_layout(config: Config) -> data.StructLayout:
-    """What is known of the head instruction: of a store, of anything, and whether it is a load of look-up tables."""
+    """Decoded head instruction: the fields of a store, of any instruction, and whether it is a load of look-up
+    tables."""
     return data.StructLayout(
         {"store": _running_layout(config), "entry": entry_layout(), "plain": 1}
         | ({"is_table": 1} if config.has("table") else {})
@@ -156,9 +157,9 @@ class StoreUnit(wiring.Component):
         reader: Reader,
         in_flight: InFlight,
     ) -> Value:
-        """Whether the head instruction may begin while those before are in flight, if there is a place for it.
+        """Whether the head instruction may begin while earlier ones are in flight, if there is a place for it.
 
-        It may not have been there for a cycle yet, so its own words tell what it is.
+        The head may have arrived in this cycle, before `_decode` has it, so its own words are decoded here.
         """
         config, words = self._config, self.commands.payload
         head = view(instruction_layout(config, "STORE.OUT"), words)
@@ -201,7 +202,7 @@ class StoreUnit(wiring.Component):
         return stores
 
     def _decode(self, m: Module, registers: dict[str, Signal]) -> data.View:
-        """The head instruction as it will be kept, in registers: it has been there for a cycle when it begins."""
+        """The decoded head instruction, in registers: the head has been there for a cycle when it begins."""
         words = self.commands.payload
         head = view(instruction_layout(self._config, "STORE.OUT"), words)
         post = view(instruction_layout(self._config, "STORE.POST"), words)
@@ -289,7 +290,8 @@ class StoreUnit(wiring.Component):
         return job
 
     def _set_runs(self, m: Module, runs: data.View, base: Value, head: data.View, shift: int) -> None:
-        """The rows of `head` from element `base`, elements of 2^shift bytes; as one run if they touch (section 3)."""
+        """The rows of `head` from element `base`, elements of 2^shift bytes; as one run if the rows touch (section
+        3)."""
         one_run = head["x_stride"] == head["x_size"]
         m.d.comb += [
             runs.address.eq(base << shift),

@@ -12,12 +12,12 @@ _PART = "synthesis"
 
 
 def key(*parts: str) -> str:
-    """The name of what follows from `parts`."""
+    """The cache entry's name for inputs `parts`: 32 hexadecimal digits of their SHA-256."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def load(name: str, suffix: str) -> bytes | None:
-    """What is kept under `name`, or None. A file that is not as it was written counts as none."""
+    """The entry's bytes under `name`; None if there is no entry or its file was changed."""
     path = user_cache.find_cached(_PART, _file(name, suffix))
     return None if path is None else gzip.decompress(path.read_bytes())
 

@@ -17,7 +17,7 @@ from .netlist import plain_path
 from .tools import find_tool
 
 _PREPARATION: Final = 180.0
-"""Seconds in which Yosys must have written MITER: several times what it takes for the largest part."""
+"""Seconds after which Yosys must have written MITER: several times the seconds for the largest part."""
 
 _SWEPT: Final = "swept.aig"
 _BOUNDED: Final = "bounded.txt"
@@ -26,7 +26,7 @@ _REACHED: Final = "reached.txt"
 
 
 class Outcome(StrEnum):
-    """What a comparison of two parts came to."""
+    """The result of a comparison of two parts."""
 
     PROVEN = "proven"
     """They have the same outputs for ever, from the initial values on, whatever their inputs are."""
@@ -37,10 +37,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What came of comparing `part` (an instance path) with and without a mutation.
+    """Result of comparing `part` (an instance path) with and without a mutation.
 
-    `opaque`: the instances in it that the mutation is not in gave any outputs, and their inputs were compared. `how`
-    tells the method of a proof, or why nothing was decided. `cycle`, counted from 0, is one in which they differ.
+    `opaque`: instances in it without the mutation had arbitrary outputs, and their inputs were compared. `how`: the
+    method of a proof, or why nothing was decided. `cycle`, counted from 0: a cycle in which the two differ.
     """
 
     part: str
@@ -80,7 +80,8 @@ def prove_equivalent(
 
 
 def _parts(mutants: Mutants, module: str, levels: int) -> Iterator[tuple[str, bool]]:
-    """Each part to compare and whether it is opaque: `module` without what is in it, with that, those around it."""
+    """Each part to compare and whether it is opaque: `module` with its instances opaque, `module` whole, then the
+    modules around it."""
     if f"\nmodule \\{module}." in mutants.netlist:
         yield module, True
     yield module, False
@@ -130,8 +131,8 @@ end
 def _abc_script(seconds: float) -> str:
     """The Yosys script in which ABC decides on MITER.
 
-    It merges registers, then all signals, that are always equal (lcorr, scorr): where nothing differs that mostly
-    leaves the output as a constant. Of what is left it searches the first cycles (bmc3), then all states (pdr).
+    It merges registers, then all signals, that are always equal (lcorr, scorr): if nothing differs, that mostly leaves
+    a constant output. Else it searches the first cycles (bmc3), then all states (pdr).
     """
     short, long = max(1, int(seconds / 4)), max(1, int(seconds / 2))
     commands = [

@@ -142,7 +142,8 @@ def _trace(net: Net, before: Mapping[Net, Net]) -> list[Net]:
 
 
 def _arcs(cell: Mapping[str, Any]) -> Iterator[tuple[Net, list[tuple[Net, float, bool]]]]:
-    """Of each output that follows from inputs in the same cycle: (input, nanoseconds, whether a wire leads there)."""
+    """Timing arcs of each output that depends on inputs of the same cycle: (input, nanoseconds, whether a wire leads
+    there)."""
     inputs = [(pin, bit) for pin, bit in _pins(cell) if cell["port_directions"][pin] == "input"]
     outputs = {pin: bit for pin, bit in _pins(cell) if cell["port_directions"][pin] == "output"}
     match cell["type"]:

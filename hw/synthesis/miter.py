@@ -1,13 +1,13 @@
-"""Miters: a part of the design beside the same part with a mutation, whose one output tells them apart.
+"""Miters: a part of the design beside the same part with a mutation; one output is high when they differ.
 
-A part is a module with what is in it. Not all of that needs to be looked into:
+A part is a module with its instances. Some of its contents may stay opaque:
 
 - a large memory is opaque. What is read is any data, the same for both parts, and what goes into the memory must be
   the same: clocks, enables, addresses and data, the latter two only where enabled;
 - so may be the instances that the mutation is not in: their outputs are any, their inputs must be the same.
 
-Memories and instances do the same in both parts as long as the same goes into them. So parts that are the same like
-this are the same with any memories and instances, those of the design among them; the reverse does not hold.
+Memories and instances give equal outputs in both parts as long as their inputs are equal. So parts that are proven
+equal this way are equal with any memories and instances, including the design's; the reverse does not hold.
 """
 
 from __future__ import annotations

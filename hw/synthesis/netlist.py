@@ -26,8 +26,8 @@ def plain_path(name: str) -> str:
 def module_lines(verilog: str) -> list[tuple[int, str]]:
     """First line (from 1) and plain instance path of every module of the generated `verilog`, in order.
 
-    A module is named by the path of its instance, the top's name first; of modules with many instances the last part
-    is what they all are (`shared_modules.py`).
+    A module is named by the path of its instance, the top's name first; for a module with many instances the last part
+    names the shared module (`shared_modules.py`).
     """
     found: list[tuple[int, str]] = []
     for number, line in enumerate(verilog.splitlines(), 1):
@@ -146,7 +146,7 @@ def sum_units(modules: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
 
 
 def memory_kinds(log: str, top: str) -> dict[str, str]:
-    """What every memory of the design became, by path, from Yosys' log: block RAM, LUT RAM or flip-flops.
+    """The kind of every memory of the design, by path, from Yosys' log: block RAM, LUT RAM or flip-flops.
 
     Tables of constants do not count: Yosys makes them from case statements and turns them into logic.
     """

@@ -46,7 +46,7 @@ class CriticalPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """What nextpnr made of one seed.
+    """Result of nextpnr with one seed.
 
     `mhz` is None, and `problem` a sentence, if it could not place the design; `used` are the device's resources taken,
     the shift registers of `vdla_pins` included.
@@ -154,7 +154,8 @@ def _critical_path(document: Mapping[str, Any], paths: Mapping[str, str]) -> Cri
 
 
 def _path(name: str, paths: Mapping[str, str]) -> str:
-    """The instance of nextpnr's cell `name`: it appends what it split a cell into ("$FCI_COMB0", ".DATA_COMB1")."""
+    """The instance of nextpnr's cell `name`; nextpnr appends suffixes to the cells that it splits ("$FCI_COMB0",
+    ".DATA_COMB1")."""
     while name and name not in paths:
         name = name[: max(name.rfind("$"), name.rfind("."), 0)]
     return paths.get(name, "")

@@ -25,7 +25,7 @@ HEARTBEAT: Final = 8.0
 
 _SHOWN_LINES = 12
 _CACHE = "yowasp"
-"""The part of a process's own cache for what YoWASP keeps."""
+"""Folder of YoWASP's files in a process's own cache."""
 
 
 class ToolError(UserError):

@@ -28,7 +28,7 @@ class UnitArea:
         return self.logic + self.memory
 
     def times(self, count: int) -> UnitArea:
-        """As many of them."""
+        """The area of `count` copies."""
         return UnitArea(
             logic=count * self.logic,
             registers=count * self.registers,
@@ -50,7 +50,7 @@ class UnitArea:
 
 
 def module_area(design: CellDesign, name: str) -> UnitArea:
-    """What one instance of a module has of its own, without the modules in it."""
+    """Area of one instance of a module without the modules in it."""
     library, scale = design.library, scale_of(design.library)
     found = UnitArea()
     for kind, count in design.modules[name].kinds.items():
@@ -66,7 +66,7 @@ def module_area(design: CellDesign, name: str) -> UnitArea:
 
 
 def area_by_module(design: CellDesign) -> dict[str, tuple[int, UnitArea]]:
-    """By plain path of a module ("compute.pipeline.array"): how many instances, and the area of one of them."""
+    """Areas by plain path of a module ("compute.pipeline.array"): number of instances, and the area of one of them."""
     found: dict[str, tuple[int, UnitArea]] = {}
     for name in design.modules:
         path = plain_path(name.partition(".")[2])
@@ -78,7 +78,7 @@ def area_by_module(design: CellDesign) -> dict[str, tuple[int, UnitArea]]:
 
 
 def area_by_unit(design: CellDesign) -> dict[str, UnitArea]:
-    """By unit of the hardware, those of FPGA reports; every module counts as often as the design has it."""
+    """Areas by unit of the hardware, the units of FPGA reports; a module counts as often as the design has it."""
     return units_of(area_by_module(design))
 
 

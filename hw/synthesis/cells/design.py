@@ -125,7 +125,7 @@ def map_flat(verilog: str, library: Liberty, *, top: str, report: Report) -> Cel
 
 @dataclass(slots=True)
 class _Sink:
-    """A bit of an input of a box or a buffer: the nets of its pin, the bit, and what it loads its driver with."""
+    """A bit of an input of a box or a buffer: the nets of its pin, the bit, and the load on its driver."""
 
     nets: list[Net]
     bit: int
@@ -203,7 +203,7 @@ class _Assembly:
         return child.loads[pin][bit] if pin in child.inward else None
 
     def _sinks(self) -> dict[Net, list[_Sink]]:
-        """What boxes and buffers load each net with."""
+        """The loads of boxes and buffers on each net."""
         found: dict[Net, list[_Sink]] = {}
         for _, kind, pins in self._boxes:
             for pin, nets in pins.items():
@@ -215,7 +215,7 @@ class _Assembly:
         return found
 
     def _drivers(self) -> dict[Net, float]:
-        """The resistance of what drives a net; none for a net of an input port."""
+        """The resistance of each net's driver; no entry for a net of an input port."""
         found: dict[Net, float] = {**self._mapped.drives}
         for _, kind, pins in self._boxes:
             for pin, nets in pins.items():
@@ -244,9 +244,10 @@ class _Assembly:
         return new
 
     def _buffer_boxes(self) -> None:
-        """Trees of buffers between a net and the modules and macros that it drives, where it drives more than it may.
+        """Inserts trees of buffers between a net and its modules and macros if their load exceeds the limit of its
+        driver.
 
-        Cells are left as they are: ABC has put buffers in front of them.
+        Cells stay unchanged: ABC has put buffers in front of them.
         """
         drivers = self._drivers()
         clock = set(self._ports.get(CLOCK, ()))

@@ -1,4 +1,4 @@
-"""What is read of a Liberty file: areas, pins with their capacitance and drive, and which cells are flip-flops.
+"""Data of a Liberty file: areas, pins with their capacitance and drive, and which cells are flip-flops.
 
 Yosys and the timing tool read the file themselves.
 """
@@ -70,8 +70,8 @@ class Liberty:
 
     @cached_property
     def buffer(self) -> Cell:
-        """The buffer that drives most for what it asks of its driver: least resistance times input capacitance, among
-        those of up to three times the smallest one's area (which leaves out pads and chains)."""
+        """The buffer cell with the least resistance x input capacitance, among cells of up to three times the smallest
+        area (which leaves out pads and chains)."""
         found = self._kind("buffer")
         smallest = min(cell.area for cell in found)
         return min((cell for cell in found if cell.area <= 3 * smallest), key=_effort)

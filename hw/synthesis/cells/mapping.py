@@ -21,7 +21,7 @@ from .modules import OWN_NAME, CanonicalModule
 from .worker import AFTER_MEMORIES, BEFORE_MEMORIES, FLATTEN, STEP
 
 PACKAGE: Final = "pyosys"
-"""What maps: Yosys as a library, by its name on PyPI."""
+"""PyPI's name of Yosys as a library, which maps modules to cells."""
 _PROGRAM: Final = "vdla.hw.synthesis.cells.worker"
 _CELLS: Final = "cells.json"
 _SUMMARY: Final = "summary.json"
@@ -41,12 +41,11 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class MappedText:
-    """What Yosys makes of a canonical module.
+    """A canonical module as mapped by Yosys.
 
-    `ports` have their nets. `boxes` are its instances of macros and of modules, `cells` how many it has of each cell,
-    and `macros` its memories by name. Of the nets of ports and boxes, `loads` has the capacitance of the cells that
-    they drive, and `drives` the resistance of the cell that drives them. Nets from `next_net` on are free. `entry`
-    names what the cache keeps.
+    `ports`: nets by port. `boxes`: instances of macros and modules. `cells`: number of instances by cell. `macros`:
+    memories by name. For nets of ports and boxes, `loads` is the capacitance of the cells that a net drives, `drives`
+    the resistance of the cell that drives it. Nets from `next_net` on are free. `entry`: name in the cache.
     """
 
     ports: Mapping[str, Sequence[Net]]
@@ -152,7 +151,7 @@ def _map_missing(
 
 
 def _collected(module: CanonicalModule, work: Path, library: Liberty, flatten: bool) -> MappedText:
-    """What the worker wrote for `module`, kept in the cache from now on."""
+    """Reads the worker's result for `module` and saves it in the cache."""
     try:
         text = (work / f"{module.key}.json").read_text(encoding="utf-8")
         parameters = json.loads((work / f"{module.key}.macros").read_text(encoding="utf-8"))

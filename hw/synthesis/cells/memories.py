@@ -11,7 +11,8 @@ LEAST_MACRO_BITS: Final = 1024
 larger than its cells."""
 
 PORTS: Final = ("RD_CLK", "RD_EN", "RD_ADDR", "RD_DATA", "WR_CLK", "WR_EN", "WR_ADDR", "WR_DATA")
-"""Ports of a macro, named as those of Yosys' memory cell. Of several of a kind, the first is in the lowest bits."""
+"""Ports of a macro, named as in Yosys' memory cell. Several ports of a kind share one name, the first in the lowest
+bits."""
 OUTPUTS: Final = frozenset({"RD_DATA"})
 
 
@@ -34,7 +35,7 @@ class Macro:
 
     @property
     def name(self) -> str:
-        """What its cell is called."""
+        """The name of its cell."""
         kind = "" if self.clocked else "_unclocked"
         return f"memory_{self.words}x{self.width}_r{self.reads}w{self.writes}_a{self.address_bits}{kind}"
 

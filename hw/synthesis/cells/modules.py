@@ -1,9 +1,9 @@
 r"""The generated Verilog taken apart: every module by itself, in a form that does not depend on its place in a design.
 
 Amaranth and Yosys number names ("\port$2841$0"), and the numbers of one module depend on all others. In a module's
-canonical text, numbers count from 0 in the order in which they appear, the module is called `m`, and what it contains
-are black boxes `child_0`, `child_1`, ... So modules of two designs that do the same have the same text, and what a tool
-makes of it is kept under its hash.
+canonical text, numbers count from 0 in the order in which they appear, the module is called `m`, and the modules inside
+are black boxes `child_0`, `child_1`, ... So equal modules of two designs have the same text, and tools' results are
+cached under its hash.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...verilog import MODULE, ZERO_LOOP
 from ..netlist import NetlistError
 
 OWN_NAME: Final = "m"
-"""What a module is called in its canonical text."""
+"""Name of a module in its canonical text."""
 
 _HEADER = re.compile(r"module (\\\S+ |[\w$]+)\s*\((.*?)\);", re.DOTALL)
 _PORT = re.compile(r"^  (input|output) (?:signed )?(?:\[(\d+):0\] )?(\\\S+ |\w+);$", re.MULTILINE)
@@ -67,7 +67,7 @@ class CanonicalModule:
         return sha256(self.text.encode()).hexdigest()
 
     def original(self, name: str) -> str:
-        """A name of the canonical text as it was in the module."""
+        """A name of the canonical text, with the numbers that it has in the module."""
         return _NUMBER.sub(lambda found: f"${self.numbers[int(found[1])]}", name)
 
 
@@ -134,7 +134,8 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
 
 
 def whole(top: str, verilog: str) -> CanonicalModule:
-    """Generated Verilog whose modules are to become one, as one text in the form of `canonical`; its numbers stay."""
+    """Generated Verilog to be flattened into one module, as one text in the form of `canonical`; numbers stay
+    unchanged."""
     modules = split_modules(verilog)
 
     def placed(found: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 MAKERS: Final = {"osu018_stdcells": 180, "osu035_stdcells": 350, "osu05_stdcells": 500}
-"""Nanometres by name of the Liberty library: those of Oklahoma State University (`libraries.DEBIAN`)."""
+"""Nanometres by name of the Liberty library: the libraries of Oklahoma State University (`libraries.DEBIAN`)."""
 
 
 def node_text(library: str, scaled_nm: float) -> str:

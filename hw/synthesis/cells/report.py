@@ -15,7 +15,7 @@ from .sram import macro_figures, scale_of, source
 from .timing import TimingPath
 
 LEFT_OUT: Final = "wires, clock tree, pads, scan and test, empty area between cells"
-"""What no figure of this synthesis has."""
+"""Parts of a chip that no figure of this synthesis includes."""
 
 
 def document(config: Config, design: CellDesign, paths: Sequence[TimingPath] | None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ VOLTAGE: Final = 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """What areas, delays and energies at 45 nm are multiplied with."""
+    """Factors from areas, delays and energies at 45 nm to those of another library."""
 
     area: float = 1.0
     delay: float = 1.0
@@ -61,11 +61,11 @@ class _Table:
     source: str
     words: tuple[int, ...]
     rows: Mapping[int, Mapping[str, tuple[float, ...]]]
-    """By width, then by figure: one for each of `words`."""
+    """Figures by width, then by name: one value for each of `words`."""
 
 
 def scale_of(library: Liberty) -> Scale:
-    """From 45 nm to the node of `library`."""
+    """The factors from 45 nm to the node of `library`."""
     voltage = library.voltage or VOLTAGE
     return Scale(
         area=library.flip_flop_area / FLIP_FLOP_UM2,
@@ -75,7 +75,7 @@ def scale_of(library: Liberty) -> Scale:
 
 
 def source() -> str:
-    """Where the table is from."""
+    """The source of the table, in words."""
     return _table().source
 
 

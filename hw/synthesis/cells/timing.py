@@ -1,9 +1,8 @@
 """The longest paths of a mapped design, by the static timing tool OpenSTA (Debian: `opensta`, program `sta`).
 
 The clock is ideal, wires have no resistance and no capacitance of their own, and ports of the accelerator start and end
-no path. Of modules that stand side by side in many alike instances (rows and columns of the array, lanes), the first
-is timed; the others are what they load their drivers with. Memory macros have the delay of `sram.py`; what goes into
-one must be there a fifth of it before the clock.
+no path. Of modules with many equal instances side by side (rows and columns of the array, lanes), the first is timed;
+the others only load their drivers. Memory macros have the delay of `sram.py`; their setup time is a fifth of it.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _ALL_ENDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingPath:
-    """A path between two registers or memories: `ns` with the setup of its end; `start` and `end` are plain paths of
-    instances, `stages` how many cells it passes, `units` the units that it passes with what they take of it."""
+    """A path between two registers or memories: `ns` includes the setup of its end; `start` and `end` are plain paths
+    of instances, `stages` the number of cells on it, `units` the units on it with the nanoseconds of each."""
 
     ns: float
     start: str
@@ -46,7 +45,7 @@ class TimingPath:
 
 
 def timing_tool() -> str | None:
-    """Where OpenSTA is; None if it is not installed."""
+    """Path of OpenSTA's program; None if it is not installed."""
     return shutil.which(PROGRAM)
 
 
@@ -64,10 +63,10 @@ def longest_paths(design: CellDesign, *, count: int = 1, report: Report) -> list
 
 
 def longest_by_end(design: CellDesign, *, report: Report) -> dict[str, tuple[float, str]]:
-    """By where paths end: nanoseconds of the longest one there, and where it starts.
+    """The longest path by its end: nanoseconds, and where it starts.
 
-    A place is the plain path of a module, that of many alike without its number ("store.pipeline.stage_b.stages");
-    a memory macro is its module and a colon ("wgt:"). Raises ToolError.
+    An end or start is the plain path of a module, of equal instances without the number
+    ("store.pipeline.stage_b.stages"); a memory macro is its module and a colon ("wgt:"). Raises ToolError.
     """
     netlist, stubs = _timed_netlist(design)
     macros = _macro_library(design, stubs)
@@ -123,7 +122,8 @@ def _script(design: CellDesign, count: int, *, form: str = "full -digits 4") -> 
 
 
 def _timed_netlist(design: CellDesign) -> tuple[str, dict[str, MappedModule]]:
-    """Verilog in which of many alike instances one is left; and the modules that the others are stubs of."""
+    """Verilog with one instance of each group of equal ones, and the modules that stubs replace, by name of the stub's
+    module."""
     stubs: dict[str, MappedModule] = {}
 
     def stub(module: MappedModule) -> str:
@@ -246,7 +246,8 @@ _ENDS: Final = re.compile(r"^(\S+)/(\w+)\S* \(\S+\) +(\S+)/(\w+)\S* \(\S+\) +(-?
 
 
 def _by_end(text: str, design: CellDesign) -> dict[str, tuple[float, str]]:
-    """What `longest_by_end` finds in OpenSTA's summary: start, end and slack of the longest path to every end."""
+    """Parses OpenSTA's summary into the result of `longest_by_end`: start and nanoseconds of the longest path to every
+    end."""
     names = _instance_units(design)
     found: dict[str, tuple[float, str]] = {}
     for line in text.splitlines():

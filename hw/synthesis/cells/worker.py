@@ -1,4 +1,4 @@
-"""What runs Yosys on modules one after the other, in a process of its own: `python -m vdla.hw.synthesis.cells.worker`.
+"""Runs Yosys on modules one after the other, in a process of its own: `python -m vdla.hw.synthesis.cells.worker`.
 
 Its only argument is a JSON file: the Liberty file, ABC's constraints and a list of jobs, each the Verilog of a module,
 whether modules inside it are to become part of it (`flatten`), and where its mapped netlist goes, as Yosys' JSON.
@@ -54,8 +54,8 @@ AFTER_MEMORIES: Final = (
     "setundef -zero",
     "opt_clean -purge",
 )
-"""Yosys' steps. A module is mapped as it stands, and what it contains is a black box, unless a job says `flatten`. With
-constraints, ABC puts buffers behind whatever drives more than it can."""
+"""Yosys' steps. A module is mapped alone, with the modules inside as black boxes, unless its job says `flatten`. With
+constraints, ABC puts buffers after cells that drive more than their limit."""
 
 
 def main(path: str) -> None:
