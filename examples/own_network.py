@@ -35,7 +35,7 @@ def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def features(images: np.ndarray, filters: np.ndarray) -> np.ndarray:
-    """What the first layers of the network compute: a 5x5 convolution, a rectifier, means of 6x6 elements."""
+    """The first layers of the network in numpy: a 5x5 convolution, a rectifier, means of 6x6 elements."""
     patches = np.lib.stride_tricks.sliding_window_view(images[:, 0], (5, 5), axis=(1, 2))
     active = np.maximum(np.tensordot(patches, filters[:, 0], ((3, 4), (1, 2))), 0)
     return active.reshape(-1, 3, 6, 3, 6, FILTERS).mean((2, 4)).transpose(0, 3, 1, 2).reshape(len(images), -1)

@@ -88,7 +88,7 @@ def _sources(notebook: NotebookNode) -> str:
 
 
 def _outputs(cell: NotebookNode) -> str:
-    """What a cell prints, a line for each picture; of one that measures only the kinds of its outputs."""
+    """The text that a cell prints, with a line for each picture. Of a cell that measures: the kinds of its outputs."""
     texts = []
     for output in cell.get("outputs", []):
         data = output.get("data", {})
