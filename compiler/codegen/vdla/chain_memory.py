@@ -1,4 +1,4 @@
-"""The chain memory: which of its vectors a store writes, and the pads around a tensor that lies in it."""
+"""The chain memory: spans of vectors that a store writes, and stores of the pads around a tensor there."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 def chain_span(config: Config, address: Column, size: Column) -> Span:
-    """The input vectors that `size` bytes at an address of the chain memory lie in, as the array counts them."""
+    """The span of input vectors, in the array's numbering, of `size` bytes at an address of the chain memory."""
     first, last = address // config.inp_bytes, -(-(address + size) // config.inp_bytes)
     return Span("inp", config.chain_base + first, config.chain_base + last)
 
 
 def array_depths(config: Config) -> dict[str, int]:
-    """`scratchpad_depths`, "inp" up to the end of the chain memory where there is one."""
+    """`scratchpad_depths`, with "inp" extended to the end of the chain memory if there is one."""
     depths = scratchpad_depths(config)
     return depths | ({"inp": config.chain_base + config.chain_depth} if config.chain_depth else {})
 
 
 def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[tuple[int, int, int, int]]:
-    """What pads a tensor [images, blocks, rows, columns, B, co] in the chain memory, in output vectors.
+    """Runs of pad vectors around a tensor [images, blocks, rows, columns, B, co] in the chain memory.
 
-    Each run is (first vector, rows, vectors of a row, distance of the rows). What is behind a plane and in front of the
-    next one is one row.
+    Each run is (first output vector, rows, vectors of a row, distance of the rows). Pads after a plane and before the
+    next plane are one row.
     """
     vectors = Blocks.of(config).outputs
     top, left, bottom, right = place.margins
@@ -53,10 +53,10 @@ def margin_runs(config: Config, buffer: Buffer, place: ChainBuffer) -> Iterator[
 def fill_margins(
     emitter: LayerEmitter, buffer: Buffer, place: ChainBuffer, positions: Rows, at: tuple[Column, Column]
 ) -> None:
-    """Stores that pad a tensor behind stores at `positions`, evenly: whatever they read is clamped to the pad's value.
+    """Stores of a tensor's pads, spread evenly after the stores at `positions`; clamping yields the pad value.
 
-    `at` are the accumulators and the parameter entries that those stores read; theirs are the same, so that they wait
-    for nothing else.
+    `at`: accumulators and parameter entries that the preceding stores read; the pad stores read the same, so that they
+    wait for no other data.
     """
     runs = list(margin_runs(emitter.config, buffer, place))
     parts = min(len(runs), len(positions))
@@ -73,7 +73,7 @@ def _pad(
     position: Rows,
     at: tuple[int, int],
 ) -> None:
-    """The stores of some runs behind the one at a position."""
+    """The stores of some runs of pads, after the store at `position`."""
     config, element = emitter.config, emitter.config.out_bytes
     accumulator, entry = at
     value: dict[str, Column] = {

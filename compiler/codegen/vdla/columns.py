@@ -1,8 +1,8 @@
-"""Columns: what many iterations, or many instructions, have in common or not.
+"""Columns: the values of one quantity in many iterations, or many instructions.
 
-Emission evaluates every index expression once for all iterations of the loops around it. A column is one int where it
-is the same for all of them, or an int64 array with one value a row. Operands of intrinsics and copies are addresses in
-columns.
+Emission evaluates every index expression once for all iterations of the enclosing loops. A column is one int if the
+value is the same in all, or an int64 array with one value for each row (iteration or instruction). Operands of
+intrinsics and copies are addresses in columns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_KEYS = 1 << 31
 
 
 def pick(column: Column, rows: NDArray[Any]) -> Column:
-    """A column of some rows only: their numbers, ascending, or a bool a row."""
+    """The column of some `rows` only: row numbers, ascending, or a bool for each row."""
     return column[rows] if isinstance(column, np.ndarray) else column
 
 
@@ -96,9 +96,9 @@ def group_rows(columns: Iterable[Column], count: int) -> Groups:
 
 
 KERNEL = ""
-"""The name of a loop around all others: over kernels that are alike but for where their buffers lie."""
+"""The name of a loop around all others: over kernels that differ in their buffers' addresses only."""
 Environment: TypeAlias = Mapping[str, Any]
-"""What loops' variables hold, by name: an int, or an int64 array with one value an iteration."""
+"""Values of loop variables, by name: an int, or an int64 array with one value for each iteration."""
 Evaluator: TypeAlias = Callable[[Environment], Any]
 
 _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -138,10 +138,10 @@ def evaluator(expr: Expr) -> Evaluator:
 @quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterations:
-    """One row an iteration: what the loops' variables hold by name, and its `position`.
+    """Many iterations, a row each: the values of loop variables by name, and the iteration's `position`.
 
-    Positions number all iterations of all statements of a layer in program order, with gaps: so instructions
-    of different statements are put in order by sorting, whenever they were made.
+    Positions number all iterations of all statements of a layer in program order, with gaps: sorting by position puts
+    instructions of different statements in order, whenever they were emitted.
     """
 
     values: Mapping[str, Column]
@@ -151,7 +151,7 @@ class Iterations:
         return len(self.position)
 
     def chosen(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Iterations:
-        """Some of the iterations: their numbers, ascending, or a bool an iteration."""
+        """Some of the iterations; `rows`: row numbers, ascending, or a bool for each iteration."""
         values = {name: pick(value, rows) for name, value in self.values.items()}
         return Iterations(values, self.position[rows])
 
@@ -160,7 +160,7 @@ class Iterations:
         return Iterations(self.values, self.position + positions) if positions else self
 
     def fixed(self, names: Iterable[str]) -> Iterations:
-        """The same iterations of an inner statement whose loops `names` stand at 0."""
+        """The same iterations, with the variables of the inner loops `names` at 0."""
         return Iterations({**self.values, **dict.fromkeys(names, 0)}, self.position)
 
     def first_of_kernels(self) -> Rows:
@@ -171,12 +171,12 @@ class Iterations:
         return self.position[np.flatnonzero(np.diff(kernel, prepend=-1))]
 
     def kernels(self) -> Environment:
-        """The environment of those first iterations, of the loop over kernels alone."""
+        """The environment of `first_of_kernels`, with the variable of the loop over kernels only."""
         kernel = self.values[KERNEL]
         return {KERNEL: np.unique(kernel) if isinstance(kernel, np.ndarray) else kernel}
 
     def expanded(self, name: str, extent: Column, positions: int) -> Iterations:
-        """The iterations of a loop inside: `extent` of each (0 or less: none), `positions` apart."""
+        """The iterations of an inner loop `name`: `extent` for each row (0 or less: none), `positions` apart."""
         count = len(self)
         if isinstance(extent, np.ndarray):
             extent = np.maximum(extent, 0)
@@ -195,9 +195,9 @@ class Access:
     """One operand: its start and extents, and the strides of its leading dimensions in elements.
 
     On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
-    addresses count elements from the buffer's address. `least` is the room that the innermost dimensions take, the last
-    one first, even where the buffer has less of it: the rows of a weight tile. `slots` are those of each kernel's
-    copies. A buffer without them begins at element `begin`.
+    addresses count elements from the buffer's address. `least`: smallest extents of the innermost dimensions for
+    strides, last dimension first, even where the buffer is smaller: rows of a weight tile. `slots`: first elements of
+    each kernel's copies. A buffer without slots begins at element `begin`.
     """
 
     def __init__(
@@ -251,13 +251,13 @@ class Access:
         return total
 
     def slope(self, loop: str) -> int | None:
-        """How many elements the start moves in one iteration of a loop, if that is the same for all."""
+        """Elements by which the start moves in one iteration of a loop, if constant, else None."""
         if any(loop in variables_in(atom) for atom, _ in self._others):
             return None
         return self._variables.get(loop, 0)
 
     def step(self, environment: Environment, loop: str | None) -> Column:
-        """How many elements the start moves in one iteration of a loop; 0 for none."""
+        """Elements by which the start moves in one iteration of a loop; 0 if `loop` is None."""
         if loop is None:
             return 0
         if (slope := self.slope(loop)) is not None:

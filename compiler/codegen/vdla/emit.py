@@ -1,10 +1,10 @@
-"""Emission: write down the instructions that a layer's scheduled loops stand for.
+"""Emission: from a layer's scheduled loops to instructions.
 
 A chain of loops that ends in a hardware intrinsic or a copy folds into as few instructions as its fields allow
-(`emit_compute`, `emit_copies`, `emit_loads`, `emit_stores`). The loops around chains are not run one iteration after
-the other: every chain is emitted once, for all iterations at a time, in columns, and the result is sorted by the
-iterations' positions in program order. So the time it takes is that of a few hundred array operations a layer, however
-small its tiles. The result has no tokens yet.
+(`emit_compute`, `emit_copies`, `emit_loads`, `emit_stores`). The loops around chains are not run iteration by
+iteration: every chain is emitted once, for all iterations at a time, in columns, and the result is sorted by the
+iterations' positions in program order. So emission takes a few hundred array operations for a layer, however small its
+tiles. The result has no tokens yet.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from .program_order import Draft, put_in_order
 
 
 class EmissionError(Exception):
-    """A scheduled program that the instruction set cannot express: a bug of the schedule that made it."""
+    """A scheduled program that the instruction set cannot express: a bug of its schedule."""
 
 
 @dataclass(slots=True)
 class Emission:
     """The program being written: instructions so far and the state that carries over from layer to layer.
 
-    `activations` is the byte range of DRAM that stores write; `granule` the bytes of one unit of its span space.
+    `activations`: the byte range of DRAM that stores write. `granule`: bytes of one unit in spans of DRAM.
     """
 
     config: Config
@@ -66,16 +66,16 @@ class Emission:
     _pages: list[tuple[int, int]] = field(default_factory=list)
 
     def start(self, group: int) -> None:
-        """Let the first micro-op page be loaded here."""
+        """Places the load of the first micro-op page here, in the program's order."""
         self.load_page(group, self.count)
         self.count += 1
 
     def load_page(self, group: int, number: int) -> None:
-        """Let instruction `number` be the LOAD.UOP of the next micro-op page; `finish` makes it."""
+        """Reserves instruction `number` for the LOAD.UOP of the next micro-op page; `finish` creates it."""
         self._pages.append((number, group))
 
     def finish(self, group: int) -> None:
-        """Append the micro-op loads and FINISH."""
+        """Appends the micro-op loads and FINISH."""
         address, size = self.uop_address, self.config.uop_bytes
         for page, (number, owner) in enumerate(self._pages):
             count = len(self.micro_ops.contents(page))
@@ -88,7 +88,7 @@ class Emission:
         self.count += 1
 
     def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
-        """The span of `size` bytes at `address`: empty for constants, which nothing writes, and for no bytes."""
+        """The DRAM span of `size` bytes at `address`; empty for constants, which nothing writes, and for 0 bytes."""
         low, high = self.activations
         first = (address - low) // self.granule
         last = -(-(address + size - low) // self.granule)
@@ -102,7 +102,7 @@ class Emission:
 class Chain:
     """Loops that fold into instructions: (variable, extent) outermost first, and the statement inside.
 
-    `positions` are the distances of their iterations in program order.
+    `positions`: distance of neighbouring iterations of each loop in program order.
     """
 
     loops: tuple[tuple[str, Evaluator], ...]
@@ -115,7 +115,7 @@ class Chain:
         return [name for name, _ in self.loops]
 
     def iterations(self, around: Iterations, folded: frozenset[str] = frozenset()) -> Iterations:
-        """Every combination of the chain's loops but the `folded` ones, which stand at 0."""
+        """All iterations of the chain's loops inside `around`; variables of `folded` loops stay at 0."""
         inner = around
         for (name, extent), positions in zip(self.loops, self.positions, strict=True):
             if name in folded:
@@ -126,12 +126,11 @@ class Chain:
 
 
 class LayerEmitter:
-    """Emits kernels of one program, one behind the other, into an `Emission`.
+    """Emits kernels of one program, one after the other, into an `Emission`.
 
-    `addresses` has for each kernel where its parameters lie: all alike but for addresses in DRAM. `weights` say how a
-    machine that folds goes through their tiles. Pads of the tensors
-    that they write in the chain memory are stored behind the first store, unless they are there, and those of tensors
-    `ahead` between stores.
+    `addresses`: for each kernel the places of its parameters; kernels differ in DRAM addresses only. `weights`: used
+    parts of weight tiles, on a machine that folds. Pads of output tensors in the chain memory are stored after the
+    first store, unless they are there already; pads of the tensors `ahead` are stored between stores.
     """
 
     def __init__(
@@ -161,7 +160,7 @@ class LayerEmitter:
         self.tables_loaded: set[str] = set()
 
     def run(self, kept: KeptDrafts | None = None, key: Hashable | None = None) -> None:
-        """Emit all. What is `kept` under the kernels' `key`, of as many at the same addresses, is not made again."""
+        """Emits all kernels. `kept`: cache of drafts, used if `key` is given; the key also has addresses and slots."""
         if kept is None or key is None:
             found = self._write()
         else:
@@ -173,7 +172,7 @@ class LayerEmitter:
         put_in_order(self.emission, self.program.name, found.drafts, found.sequences, self.group)
 
     def _places(self) -> Hashable:
-        """What drafts depend on beside the program and the machine."""
+        """Cache key of the drafts, without program and machine: slots, addresses, span units, weight parts, pads."""
         return (
             tuple(sorted(self.slots.items())),
             tuple([tuple(sorted(places.items(), key=lambda item: item[0])) for places in self.addresses]),
@@ -187,7 +186,7 @@ class LayerEmitter:
         )
 
     def _not_there(self, tensors: Iterable[Padded]) -> tuple[Padded, ...]:
-        """Those whose pads are to be written, since the chain memory does not hold them."""
+        """The tensors whose pads the chain memory does not hold yet; marks their pads as written."""
         return tuple(
             [(buffer, place) for buffer, place in tensors if not self.emission.pads.write(place, buffer)]
         )
@@ -214,25 +213,25 @@ class LayerEmitter:
         writes: tuple[Span, ...] = (),
         sequence: Rows | None = None,
     ) -> None:
-        """An instruction of this layer at each of `positions`, which ascend, several at one now and then."""
+        """Adds an instruction of this layer at each of `positions`, ascending; positions may repeat."""
         self._drafts.append(Draft(name, positions, fields, reads, writes, sequence=sequence))
 
     def set_register(self, name: str, positions: Rows, fields: dict[str, Column]) -> None:
-        """A CONFIG at each of `positions` where register `name` does not hold these fields yet."""
+        """Adds a CONFIG at each of `positions` at which register `name` does not hold these fields yet."""
         register = layout.register(name)
         value = layout.register_values(name, fields)
         common: dict[str, Column] = {"unit": int(register.unit), "register": register.index, "value": value}
         self._drafts.append(Draft("CONFIG", positions, common, register=name))
 
     def sequence(self, words: np.ndarray) -> int:
-        """The number, in this layer, of a micro-op sequence (`layout.uop_dtype`)."""
+        """Adds a micro-op sequence (`layout.uop_dtype`) and returns its number in this layer."""
         self._sequences.append(words)
         return len(self._sequences) - 1
 
     def access(
         self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: tuple[int, ...] = ()
     ) -> Access:
-        """An operand as addresses in this layer's slots."""
+        """The addresses of an operand, in this layer's scratchpad slots, the chain memory or DRAM."""
         place, config = self.chained(region.buffer), self.config
         start = 0 if place is None else config.chain_base + place.address // config.inp_bytes
         return Access(region, self.slots, element_dimensions, least, start)
@@ -252,14 +251,14 @@ class LayerEmitter:
         return found[0] if same else np.array(found, dtype=np.int64)[environment[KERNEL]]
 
     def chained(self, buffer: Buffer) -> ChainBuffer | None:
-        """Where a parameter of the layer lies in the chain memory, if it does."""
+        """The place of a parameter in the chain memory; None if it is elsewhere."""
         place = self.addresses[0].get(buffer.name)
         return place if isinstance(place, ChainBuffer) else None
 
     # --- the loops around chains --------------------------------------------------------------------
 
     def _count_positions(self, statement: Stmt, ranges: dict[str, Interval | Expr]) -> int:
-        """How many positions a statement takes in program order, its loops at their longest."""
+        """The number of positions of a statement in program order, with each loop at its longest."""
         match statement:
             case Seq(statements=statements):
                 count = sum(self._count_positions(item, ranges) for item in statements)
@@ -296,7 +295,7 @@ class LayerEmitter:
     def _chain(self, statement: Stmt) -> Chain | None:
         found: list[For] = []
         while isinstance(statement, For):
-            # A loop that decides how long one inside of it is cannot be folded with it.
+            # A loop cannot fold together with an inner loop whose extent depends on its variable.
             if not isinstance(statement.extent, Const):
                 inner = free_vars(statement.extent)
                 if any(loop.var.name in inner for loop in found):

@@ -41,13 +41,14 @@ _MAX_ITERATIONS = (1 << 14) - 1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is the same for every tile: which loops count, which unroll into micro-ops, which repeat the instruction.
+    """The role of each loop of a chain, the same for every tile: counted, unrolled into micro-ops, or repeated.
 
-    `counted` are at most two data-parallel loops, `unrolled` the others, of which `reducing` occur in the
-    `first` predicate; data-parallel ones that would make the sequence too long are `repeated`, and those whose steps
-    differ from tile to tile, as in a ring. `operands` are accumulator, input, weight; `factors` what a step of each
-    counted loop adds to each of them. `sweeps`: micro-ops go down rows, which are unrolled, and `padded` if a row of
-    pads is held whenever they begin. `parts` are those of weight tiles, of GEMM on a machine that folds.
+    `counted`: at most two data-parallel loops, the instruction's loop counts. `unrolled`: loops that become micro-ops;
+    the `reducing` ones occur in the `first` predicate. `repeated`: loops with an instruction for each iteration:
+    data-parallel ones that would make the sequence too long, and ones whose steps differ between tiles, as in a ring.
+    `operands`: accumulator, input, weight. `factors`: steps of each operand's address along the counted loops.
+    `sweeps`: micro-ops go down rows, which are unrolled. `padded`: pad rows of sweeps that begin with a held row of
+    pads. `parts`: parts of weight tiles, for GEMM on a machine that folds.
     """
 
     operands: tuple[Access, Access, Access | PartedRows]
@@ -63,7 +64,7 @@ class Plan:
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """Emit the instructions of all tiles' sums: at most two for each position of the repeated loops."""
+    """Emits the instructions of all tiles' sums: at most two for each position of the repeated loops."""
     first = {name: item(value, 0) for name, value in around.values.items()}
     plan = _plan(emitter, chain, leaf, first, around)
     inner = around.fixed(chain.names)
@@ -97,12 +98,12 @@ def _emit_sums(
     inner: Iterations,
     name: str,
 ) -> None:
-    """The instructions `name` of all positions, the first of which overwrites."""
+    """Emits the instructions `name` of all positions: micro-ops that overwrite sums, then micro-ops that add."""
     config = emitter.config
     row = 1 if name == "GEMM" else config.tile_rows
-    # Of weight tiles programs have whole ones, of which the machine's may be parts; rows are counted alike.
+    # Programs have whole weight tiles; a machine's tile may be a part of one, with as many rows.
     tiles = config.tile_parts
-    # Others read the vectors behind the one that they name, too.
+    # DEPTHWISE and TAPS also read the vectors after the addressed one.
     vectors = 1 if name == "GEMM" else config.position_inputs
     beyond = {"inp": vectors * (TAPS if name == "TAPS" else 1) - 1}
     bases = [access.base(inner.values) for access in plan.operands]
@@ -114,7 +115,7 @@ def _emit_sums(
     sequences = _sequences(emitter, plan, names, [extents[i] for i in plan.unrolled], inside, inner)
 
     counts = [extents[i] for i in plan.counted]
-    # A loop that runs once adds nothing, and its factor might be as large as the memory.
+    # A loop that runs once adds nothing; its factor could exceed the field.
     factors: list[list[Column]] = [
         [where(count > 1, factor, 0) for factor, count in zip(steps, counts, strict=True)]
         for steps in plan.factors
@@ -171,7 +172,7 @@ def _emit_sums(
 def _hold_pads(
     emitter: LayerEmitter, inner: Iterations, common: dict[str, Column], spans: Sequence[Span]
 ) -> None:
-    """In front of all sums an operation that holds the first row of what they read, which is one of pads."""
+    """Emits, before all sums, a TAPS operation that holds the first row read, a row of pads."""
     one = np.zeros(1, dtype=np.int64)
     words = layout.encode_uops(emitter.config, one, one, one + emitter.config.sweep_rows // 2)
     acc, inp, wgt = (Span(s.space, pick(s.low, one), pick(s.high, one)) for s in spans)
@@ -245,12 +246,12 @@ def _plan(
 
 
 def _rows(emitter: LayerEmitter, weight: Region) -> Access:
-    """Depthwise weights: rows of a tile, of as many weights as the shorter vector has. Others count tiles."""
+    """Access to depthwise weights, which counts rows of a tile, each as long as the shorter vector; not tiles."""
     config, buffer = emitter.config, weight.buffer
     parts = config.position_outputs
     if parts == 1:
         return _whole_rows(emitter, weight)
-    # A row of the buffer is several.
+    # A row of the buffer is several machine rows.
     *outer, last = weight.starts
     part = quotient(last, config.block_out)
     if part is None:
@@ -274,7 +275,7 @@ def _without(first: Expr) -> Expr:
 def _uneven(
     operands: tuple[Access, Access, Access | PartedRows], chain: Chain, i: int, around: Iterations
 ) -> bool:
-    """Whether what iterations of loop `i` of a chain add to an address differs among iterations around the chain."""
+    """Whether the address steps of loop `i` of a chain differ between iterations of the loops around the chain."""
     name, extent = chain.loops[i]
     moving = [access for access in operands if access.slope(name) is None]
     if not moving:
@@ -296,7 +297,7 @@ def _factors(
     name: str,
     environment: Environment,
 ) -> tuple[int, int, int] | None:
-    """What one step of loop `name` adds to the three addresses, or None where that is not constant."""
+    """Steps of the three operands' addresses along loop `name`; None if a step is negative or not constant."""
     zero = {**environment, **dict.fromkeys(names, 0)}
     one, two = {**zero, name: 1}, {**zero, name: 2}
     steps: list[int] = []
@@ -316,8 +317,8 @@ def _factors(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sequences:
-    """The micro-ops of each position: their number in the layer, how many they are and how many of them, the first
-    ones, start a sum; and the furthest index of each operand.
+    """The micro-op sequence of each position: its `number` in the layer and `length`; the first `overwriting` micro-ops
+    start a sum. `reach`: largest index of each operand.
     """
 
     number: Rows
@@ -334,7 +335,7 @@ def _sequences(
     inside: Column,
     inner: Iterations,
 ) -> _Sequences:
-    """The sequence of each position: one for all that agree in the unrolled loops' `extents` and the first row."""
+    """The sequence of each position; positions with equal `extents` of the unrolled loops and first row share one."""
     tile = () if plan.parts is None else plan.parts.tile(inner.values)
     groups = group_rows([*extents, inside, *tile], len(inner))
     unrolled = [names[i] for i in plan.unrolled]
@@ -356,9 +357,9 @@ def _unroll(
     environment: Environment,
     first_row: int,
 ) -> tuple[np.ndarray, int, tuple[int, int, int]]:
-    """Micro-ops of one position: words, how many start a sum (they come first), furthest index of each operand.
+    """Micro-ops of one position: words, the number that start a sum (they come first), largest index of each operand.
 
-    Weight indices count from `first_row` on.
+    Weight indices start at `first_row`.
     """
     grid = (
         [axis.ravel() for axis in np.indices(extents, dtype=np.int64)]

@@ -38,8 +38,8 @@ class _Axis:
 
 
 class _Transfer(NamedTuple):
-    """One load of a box: where it begins in the scratchpad and in DRAM, counted from the box's own start, and how
-    many rows and columns it reads, the distance of rows, and the pads around them.
+    """One load instruction of a box, in elements: `target` (scratchpad) and `origin` (DRAM) relative to the box's
+    start, rows, columns, distance of rows in DRAM, and pads.
     """
 
     target: int
@@ -58,9 +58,9 @@ class _Transfer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A copy of any size, as columns: extents in the scratchpad, and (extent, pads before, pads behind) in DRAM.
+    """The extents of copies, as columns: in the scratchpad, and (extent, pads before, pads after) in DRAM.
 
-    Boxes that agree in these are made by the same transfers, wherever they begin.
+    Boxes of equal extents take the same transfers, wherever they begin.
     """
 
     to: tuple[Column, ...]
@@ -70,7 +70,7 @@ class _Box:
 def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iterations) -> None:
     """DRAM to scratchpad: LOAD.INP, LOAD.WGT, LOAD.ACC8 or LOAD.PAR, two-dimensional and padded.
 
-    Programs have whole weight tiles, of which the machine's may be parts that follow one another.
+    Programs have whole weight tiles; a machine's tiles may be consecutive parts of them.
     """
     scope = leaf.destination.buffer.scope
     tiles = emitter.config.tile_parts if scope == "wgt" else 1
@@ -109,7 +109,7 @@ def emit_copy(emitter: LayerEmitter, chain: Chain, leaf: Copy, around: Iteration
         emitter.set_register(register, inner.position[np.array(padded)[groups.of]], {"pad_value": value})
     if not table:
         return
-    # Each box's transfers follow one another: `rows` are their boxes, `place` their places in the table.
+    # For each transfer of all boxes: `rows` is its box, `place` its index in the table.
     counts, starts = np.array(parts), np.cumsum(parts) - parts
     rows = np.repeat(np.arange(len(inner)), counts[groups.of])
     begin = np.cumsum(counts[groups.of]) - counts[groups.of]
@@ -142,7 +142,7 @@ def _columns(table: Sequence[_Transfer], place: np.ndarray) -> dict[str, Column]
 
 
 def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> list[_Axis] | None:
-    """The dimensions of one box that are not of one element; None where the box is empty."""
+    """The dimensions of one box, without those of one element; None if the box is empty."""
     extents = [item(extent, row) for extent in box.to]
     if any(extent <= 0 for extent in extents):
         return None
@@ -151,7 +151,7 @@ def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> 
     for columns, stride in zip(box.origin, origin, strict=True):
         count, before, after = (item(column, row) for column in columns)
         if count == 1:
-            # A dimension of one padded element has no partner of extent above 1: it needs none.
+            # A dimension of one padded element has no counterpart in the scratchpad.
             if before or after:
                 axes.append(_Axis(1, 0, stride, before, after))
             continue
@@ -165,7 +165,7 @@ def _axes(box: _Box, row: int, to: tuple[int, ...], origin: tuple[int, ...]) -> 
 
 
 def _merge(axes: list[_Axis]) -> list[_Axis]:
-    """Neighbours that are contiguous on both sides and unpadded, as one."""
+    """The axes, with neighbours merged that are contiguous on both sides and unpadded."""
     merged: list[_Axis] = []
     for axis in axes:
         if merged:
@@ -179,7 +179,7 @@ def _merge(axes: list[_Axis]) -> list[_Axis]:
 
 
 def _transfers(axes: list[_Axis]) -> list[_Transfer]:
-    """The transfers that make a box."""
+    """The load instructions of a box."""
     # x must be dense on both sides; y's rows must be dense in the scratchpad; all else is unrolled.
     x = _Axis(1, 1, 1, 0, 0)
     rest = list(axes)
@@ -237,7 +237,7 @@ def _load(y: _Axis, x: _Axis, target: int = 0, origin: int = 0) -> list[_Transfe
 
 
 def _load_with_wide_pads(y: _Axis, x: _Axis) -> list[_Transfer]:
-    """Rows with more columns of pads than one load has: row by row, what lies between two rows on its own."""
+    """Loads for rows with more pad columns than one load can have: row by row, with separate loads of pads between."""
     left, right = min(x.before, _MAX_PAD), min(x.after, _MAX_PAD)
     before, after = x.before - left, x.after - right
     row = _Axis(left + x.data + right, 1, 1, left, right)

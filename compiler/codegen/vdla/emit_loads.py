@@ -1,4 +1,4 @@
-"""Loads of other things than boxes: patches of an image, and accumulators full of one constant."""
+"""Loads other than boxes: patches of an image, and accumulators filled with a constant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterations) -> None:
-    """A constant in accumulators: loads of nothing but pads; a dense innermost loop becomes one instruction."""
+    """A constant in accumulators, by loads of pads only; a dense innermost loop becomes one instruction."""
     if leaf.buffer.scope != "acc" or not isinstance(leaf.value, Const):
         raise ValueError(f"{leaf.name}: only constants can be assigned, and only to accumulators")
     lanes, outer = chain.names[-2:], chain.loops[:-2]

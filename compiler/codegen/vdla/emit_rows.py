@@ -1,4 +1,4 @@
-"""Shares of rows: a tile of positions becomes ROWS, and STORE.POST of as many blocks as have parameters at a time."""
+"""Softmax and normalizations: a tile becomes ROWS, and STORE.POST for each group of blocks that has parameters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """One tile an iteration. The store unit's instructions are in order, so its entries and parameters serve all.
+    """One tile for each iteration. The store unit executes in order, so all tiles share row entries and parameters.
 
-    Tiles whose shares stay on the chip lie dense in the chain memory.
+    Tiles whose result stays on the chip are dense in the chain memory.
     """
     config, element = emitter.config, emitter.config.out_bytes
     attributes = {name: int(value) for name, value in leaf.attributes}
@@ -58,7 +58,7 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
         emitter.add("ROWS", inner.position, {**shape, "maximum": 1}, reads=reads)
     emitter.add("ROWS", inner.position, shape, reads=reads)
     if par.buffer.scope == "par":
-        # One entry, which is there: all parameters are those of a vector.
+        # Parameters are one entry, loaded already, for all blocks.
         entry = emitter.access(par)
         index = entry.base(at) + entry.offset(at)
         emitter.add(
@@ -75,12 +75,12 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
     for start in range(0, count, together):
         size = min(together, count - start)
         own = 1 if entries == 1 else size
-        # Of loads of what is there none is left.
+        # `put_in_order` drops loads of parameters that the table already holds.
         load: dict[str, Column] = {"dram_base": parameters + (0 if entries == 1 else start), "y_size": 1}
         emitter.add("LOAD.PAR", inner.position, {**load, "x_size": own, "x_stride": own})
         to = base + start * pitch
         if attributes["lanes"] and together < count:
-            # Only the last blocks end with a block that is not full.
+            # Only the last group ends with a partial block.
             here = {} if start + size == count else {"lanes": 0}
             emitter.set_register("ROWS", inner.position, {**of_rows, **here})
         emitter.add(
@@ -96,7 +96,7 @@ def emit_rows(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
                 **({"par_by_y": 1} if own > 1 else {}),
             },
             reads=reads,
-            # Block by block: whoever reads other positions of a block need not wait.
+            # A span for each block: readers of other positions of a block need not wait.
             writes=tuple(
                 [
                     span

@@ -23,10 +23,9 @@ _FLAGS = ("combine", "operand", "multiply", "swap", "unsigned", "table")
 
 @dataclass(frozen=True, slots=True)
 class _Dimension:
-    """Loops that become rows or columns of a store, outermost first, of `extent` iterations together.
+    """Loops that become rows or columns of a store, outermost first, with `extent` iterations in all.
 
-    `steps` are what an iteration adds to the addresses of output, accumulators (one a row of a window), parameters and
-    operand.
+    `steps`: address steps of an iteration: output, accumulators (one for each row of a window), parameters, operand.
     """
 
     names: tuple[str, ...]
@@ -34,7 +33,7 @@ class _Dimension:
     steps: tuple[int, ...]
 
     def around(self, inner: _Dimension) -> _Dimension | None:
-        """Both as one, `inner` the one inside; None where an address does not go on where the inner one ends."""
+        """This dimension and `inner` merged; None if some address is not contiguous from the end of `inner`."""
         if any(mine != inner.extent * other for mine, other in zip(self.steps, inner.steps, strict=True)):
             return None
         return _Dimension((*self.names, *inner.names), self.extent * inner.extent, inner.steps)
@@ -44,7 +43,7 @@ _NONE = _Dimension((), 1, ())
 
 
 def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """STORE.POST: loops become its rows and columns, several together where addresses go on; others are unrolled."""
+    """STORE.POST: loops become its rows and columns, contiguous loops merged; other loops are unrolled."""
     if "table" in dict(leaf.attributes) and "look-up" not in emitter.tables_loaded:
         emitter.tables_loaded.add("look-up")
         _load_table(emitter, leaf, around)
@@ -53,7 +52,7 @@ def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
     zero = around.fixed(chain.names).values
     extents = [extent(zero) for _, extent in chain.loops]
     steps = [[access.step(zero, name) for access in accesses] for name in chain.names]
-    # Tiles at an edge may have loops of other lengths, and then other loops that can fold.
+    # Tiles at an edge may have other extents, and so other loops that can fold.
     for rows in group_rows([*extents, *joined.from_iterable(steps)], len(around)):
         row = int(rows[0])
         if any(item(extent, row) < 1 for extent in extents):
@@ -71,7 +70,7 @@ def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iter
 
 
 def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
-    """Neighbouring loops as one wherever addresses go on."""
+    """The loops, with contiguous neighbours merged."""
     found: list[_Dimension] = []
     for loop in loops:
         both = found[-1].around(loop) if found else None
@@ -83,8 +82,8 @@ def _dimensions(loops: list[_Dimension]) -> list[_Dimension]:
 
 
 def _columns_and_rows(dimensions: list[_Dimension], parameters: int) -> tuple[_Dimension, _Dimension]:
-    """What becomes columns (dense in DRAM) and rows: the longest, of those that stay in a parameter entry or move on
-    by one entry. `parameters` is the place of their step.
+    """The dimensions that become columns (dense in DRAM) and rows (the longest of the rest), among those that step the
+    parameter entry by 0 or 1. `parameters`: index of the parameter step.
     """
     able = [item for item in dimensions if item.steps[parameters] in (0, 1)]
     columns = next((item for item in reversed(able) if item.steps[0] == 1), _NONE)
@@ -99,7 +98,7 @@ def _emit_stores(
     operands: tuple[Access, list[Access], Access, Access | None],
     dimensions: tuple[_Dimension, _Dimension],
 ) -> None:
-    """One instruction an iteration: its rows and columns are `dimensions`."""
+    """Emits one STORE.POST for each iteration, with rows and columns `dimensions`."""
     attributes = {name: int(value) for name, value in leaf.attributes}
     out, accumulators, parameters, operand = operands
     accumulator, at = accumulators[0], inner.values
@@ -172,16 +171,16 @@ def _emit_stores(
     )
     for buffer, place in emitter.padded:
         fill_margins(emitter, buffer, place, inner.position[:1], (first, entry))
-    # Those ahead have time, but behind the last store nothing hides them.
+    # Pads ahead need not be early, but after the last store nothing would hide them.
     for buffer, place in emitter.ahead:
         fill_margins(emitter, buffer, place, inner.position[: max(1, len(inner) - 1)], (first, entry))
     emitter.padded = emitter.ahead = ()
 
 
 def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place: int) -> dict[str, int]:
-    """Fields of OPERAND where operands do not lie as the outputs do, whose rows are `stride` apart.
+    """Fields of OPERAND if the operand's strides differ from the output's, whose rows are `stride` apart; else empty.
 
-    `place` is that of their steps.
+    `place`: index of the operand's step in `steps`.
     """
     lines, columns = dimensions
     down, along = (item.steps[place] if item.names else 0 for item in dimensions)
@@ -194,9 +193,9 @@ def _operand_shape(dimensions: tuple[_Dimension, _Dimension], stride: int, place
 
 
 def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> None:
-    """LOAD.TABLE of the layer's only table of look-ups, in front of its first store. It is the same for all of them.
+    """LOAD.TABLE of the layer's only look-up table, before the first store of each kernel.
 
-    The layer before may still use its own: the store unit's instructions are in order.
+    The preceding layer may still use its own table: the store unit executes in order.
     """
     (region,) = [
         operand
@@ -209,7 +208,7 @@ def _load_table(emitter: LayerEmitter, leaf: Intrinsic, around: Iterations) -> N
 
 
 def _operands(emitter: LayerEmitter, leaf: Intrinsic) -> tuple[Access, list[Access], Access, Access | None]:
-    """Output, accumulator windows (one, or one a row), parameters and operand of a post-processing."""
+    """Output, accumulators (one, or one for each row of a window), parameters and operand of a post-processing."""
     by_formal = {
         formal.name: emitter.access(operand)
         for formal, operand in zip(leaf.declaration.parameters, leaf.operands, strict=True)

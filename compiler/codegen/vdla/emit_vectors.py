@@ -20,10 +20,10 @@ _MOST_ITERATIONS = (1 << 14) - 1
 
 
 def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
-    """ALU: up to two innermost loops count inside the instruction, each of the others repeats it.
+    """ALU: up to two innermost loops are counted inside the instruction, the others repeat it.
 
-    Operands are the accumulators that change and, without an immediate, those they are combined with. Their addresses
-    lie in one micro-op, relative to the lower of the two: register BASE moves both.
+    Operands: the accumulators that change and, without an immediate, those that they are combined with. One micro-op
+    has both addresses, relative to the lower of the two, which is in register BASE.
     """
     attributes = {name: int(value) for name, value in leaf.attributes}
     accesses = [emitter.access(operand) for operand in leaf.operands]
@@ -48,7 +48,7 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
         factors: list[Column] = [0] * (2 - counted) + [access.step(inner.values, name) for name, _ in loops]
         last = start
         for loop, factor, count in zip(("out", "in"), factors, counts, strict=True):
-            # A loop that runs once adds nothing, and its factor might be as large as the memory.
+            # A loop that runs once adds nothing; its factor could exceed the field.
             factor = where(count > 1, factor, 0)
             fields[f"{operand}_factor_{loop}"] = factor
             last = last + factor * (count - 1)
@@ -70,12 +70,12 @@ def emit_vector(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: It
 
 
 def _first(around: Iterations, names: list[str]) -> Environment:
-    """The first iteration around, with the loops `names` at 0."""
+    """The environment of the first iteration of `around`, with the loops `names` at 0."""
     return {name: item(value, 0) for name, value in around.fixed(names).values.items()}
 
 
 def _counted(chain: Chain, accesses: list[Access], zero: Environment) -> int:
-    """How many innermost loops, at most two, the instruction counts: all their steps are constant and not negative."""
+    """The number of innermost loops, at most two, that the instruction counts: all steps constant, not negative."""
     counted = 0
     for name, extent in reversed(chain.loops[-2:]):
         if int(np.max(extent(zero))) > _MOST_ITERATIONS:

@@ -1,8 +1,8 @@
-"""Weights for arrays that fold: the shape in which the rows work, and the parts of tiles that hold weights at all.
+"""Weights for arrays that fold: the shape of register FOLD, and the parts of weight tiles that hold weights.
 
-Programs have whole tiles, [block_out][block_in]. A machine that folds takes one in `Config.tile_parts` operations, each
-with a part of the inputs for a part of the lanes (isa/README.md). Which parts these are is chosen for each kernel's
-weights: those with which the fewest of them hold a weight. The others are left out.
+Programs have whole tiles, [block_out][block_in]. A machine that folds takes a tile in `Config.tile_parts` operations,
+each with a part of the inputs for a part of the lanes (isa/README.md). For each kernel's weights the shape is chosen
+with which fewest parts hold a weight. Operations of empty parts are left out.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from .columns import Column, Environment, Evaluator, Rows, evaluator
 from .machine import seen_by_kernels
 
 WEIGHTS = "W"
-"""The parameter that has a kernel's weights."""
+"""The name of the program parameter with a kernel's weights."""
 
 _OF_PRODUCTS = frozenset({pack_weight, pack_spread_weight, pack_patch_weight})
-"""The forms of weights that GEMM multiplies. Others have rows for each lane, or are no weights."""
+"""The forms of weights that GEMM multiplies. Other forms have a row for each lane, or are no weights."""
 
 
 def fold_tiles(config: Config, tiles: NDArray[np.int8], shape: int) -> NDArray[np.int8]:
     """Whole tiles [..., block_out, block_in] as the machine's [..., tile_parts, columns, block_in] for a shape of FOLD.
 
-    With shape 0 these lie in memory as the whole ones do.
+    With shape 0 the memory layout is that of whole tiles.
     """
     groups, lanes, inputs = 1 << shape, config.tile_parts >> shape, config.block_in >> shape
     split = tiles.reshape(-1, lanes, groups, config.columns, groups, inputs)
-    # Of a part each group of rows has lanes of its own, and all of them the same inputs.
+    # In a part each group of rows has its own lanes, and all groups the same inputs.
     parts = split.transpose(0, 1, 4, 3, 2, 5)
     return parts.reshape(*tiles.shape[:-2], config.tile_parts, config.columns, config.block_in)
 
 
 @lru_cache(maxsize=64)
 def _folded(form: Form, shape: int) -> Form:
-    """A form whose tiles are folded. One object for equal arguments, as `Constant.same` wants."""
+    """The form with folded tiles; one object for equal arguments, since `Constant.same` compares identities."""
 
     def pack(config: Config, *arrays: np.ndarray) -> np.ndarray:
         return fold_tiles(config, form(config, *arrays), shape)
@@ -58,15 +58,15 @@ def _folded(form: Form, shape: int) -> Form:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldedWeights:
-    """The `shape` of register FOLD for the weights of a kernel, and which parts of their tiles are used: bool [...,
-    tile_parts], the leading dimensions those of the weights' tiles. The first of them are blocks of filters."""
+    """The `shape` of register FOLD for a kernel's weights, and the `used` parts of their tiles: bool [..., tile_parts];
+    the leading dimensions are the weights' tiles, the first of them blocks of filters."""
 
     shape: int
     used: NDArray[np.bool_]
 
     @staticmethod
     def of(config: Config, constant: Constant | None) -> FoldedWeights | None:
-        """Those of the weights of a kernel; None for others, and on machines that do not fold."""
+        """The folding of GEMM weights; None for other constants, and on machines that do not fold."""
         if constant is None or not config.has("fold") or constant.form not in _OF_PRODUCTS:
             return None
         weight, *rest = constant.arrays
@@ -78,12 +78,12 @@ class FoldedWeights:
         )
 
     def constant(self, of: Constant) -> Constant:
-        """The weights in the form that goes with the shape."""
+        """The weights in the form with tiles folded to `shape`."""
         return Constant(form=_folded(of.form, self.shape), arrays=of.arrays)
 
     @property
     def key(self) -> Hashable:
-        """What emission depends on."""
+        """Cache key of emission: shape and used parts."""
         return self.shape, self.used.shape, self.used.tobytes()
 
 
@@ -91,7 +91,7 @@ class FoldedWeights:
 def _fewest_parts(
     config: Config, form: Form, weights: tuple[int, ...], more: tuple[tuple[int, ...], ...]
 ) -> FoldedWeights:
-    """Of weights of a shape, whatever their values are: what is no weight in a tile is zero always."""
+    """The folding with fewest used parts, for any weight values: elements of a tile that hold no weight are zero."""
     there = form(config, np.ones(weights, np.int8), *(np.array(item) for item in more))
     shapes = range(config.tile_parts.bit_length())
     found = [np.asarray(fold_tiles(config, there, shape).any(axis=(-2, -1))) for shape in shapes]
@@ -100,9 +100,9 @@ def _fewest_parts(
 
 
 class PartsOfTiles:
-    """Which parts of weight tiles the operations of a chain take: all, or those that hold weights.
+    """The parts of weight tiles that the operations of a chain take: all, or those that hold weights.
 
-    `shape` is that of register FOLD; `named` are loops whose iterations may take other parts.
+    `shape`: value of register FOLD. `named`: loops whose iterations may take different parts.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class PartsOfTiles:
         leaf: Intrinsic,
         around: AbstractSet[str],
     ) -> None:
-        """`leaf` is GEMM inside the loops `around`; its tiles are of the `weights` of the kernel, or of others, which
-        have all parts. So have those from which a zero point is taken: their zeros count."""
+        """`leaf`: a GEMM inside the loops `around`. All parts are taken if its tiles are not the kernel's `weights`, or
+        if weights have a zero point: then zeros contribute."""
         region = leaf.operands[2]
         loads = [
             item
@@ -138,7 +138,7 @@ class PartsOfTiles:
         place = _place(loads[0], region, around)
         if place is None:
             return
-        # A program may have a window's positions as further channels.
+        # A program may treat a window's positions as further channels.
         tiles = loads[0].source.buffer.shape[: len(place)]
         if prod(tiles) * self.count != weights.used.size:
             return
@@ -148,14 +148,15 @@ class PartsOfTiles:
         self.named = frozenset().union(*(free_vars(region.starts[1 + d]) for d in uneven))
 
     def tile(self, environment: Environment) -> tuple[Column, ...]:
-        """The numbers of the tiles in the weights, a column for each dimension."""
+        """The index of the tile in the weights, a column for each dimension."""
         return tuple([start(environment) for start in self._place])
 
     def operations(
         self, indices: Sequence[Rows], starting: NDArray[np.bool_], environment: Environment
     ) -> tuple[list[Rows], NDArray[np.bool_]]:
-        """The micro-ops for those with `indices` (dst, src, whole tile), one for each part, and which of them are
-        `starting`: an instruction that overwrites replaces what they find, or adds behind the first part of inputs."""
+        """Micro-ops for parts, from micro-ops for whole tiles with `indices` (dst, src, tile): indices of one for each
+        used part, and which of them are `starting`, that is belong to an overwriting instruction. Such an instruction
+        replaces the sums with its first part of the inputs, and adds further parts."""
         kept = self._kept(environment, starting)
         dst, src, tile = indices
         parts = tile[:, None] * self.count + np.arange(self.count)
@@ -163,14 +164,14 @@ class PartsOfTiles:
         return [first, second, parts[kept]], np.broadcast_to(starting[:, None], parts.shape)[kept]
 
     def _kept(self, environment: Environment, starting: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which parts of their tiles operations take, bool [n, parts]; those that are `starting` begin sums, of all
-        lanes that any tile has weights for."""
+        """The used parts of each operation's tile, bool [n, parts]. A `starting` operation also takes the first part of
+        all lanes for which any tile has weights, since it must begin their sums."""
         count = len(starting)
         if self._used is None:
             return np.ones((count, self.count), np.bool_)
         at = tuple([np.broadcast_to(np.asarray(number), (count,)) for number in self.tile(environment)])
         kept = self._used[at]
-        # Lanes of a block of filters take their first part of the inputs wherever any part of theirs is used.
+        # `lanes`: groups of lanes of a block of filters with a used part in any tile.
         groups = 1 << self.shape
         whole = self._used.reshape(len(self._used), -1, self.count // groups, groups)
         lanes = np.repeat(whole.any(axis=(1, 3)), groups, axis=1)
@@ -181,9 +182,9 @@ class PartsOfTiles:
 
 
 def _place(load: Copy, region: Region, around: AbstractSet[str]) -> tuple[Expr, ...] | None:
-    """Where in the weights the tile lies of which `region` is a copy in a scratchpad: its number in each dimension.
+    """Index, in the weights, of the tile that `region` of a scratchpad holds: an expression for each dimension.
 
-    None where that depends on other loops than those around both, as where parts are loaded one after the other.
+    None if it depends on other loops than `around`, for example if parts are loaded one after the other.
     """
     found: list[Expr] = []
     leading = len(load.source.starts) - 2

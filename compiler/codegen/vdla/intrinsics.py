@@ -1,4 +1,4 @@
-"""The accelerator's operations as bodies in the loop IR: what tensorization matches and the interpreter runs."""
+"""The accelerator's operations as loop IR bodies, which tensorization matches and the interpreter runs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ...te.post import PoolOperator, Post, Views, post_point, rolling_point
 def gemm(config: Config, scope: str = "inp", zero_points: Pair = (0, 0)) -> IntrinsicDeclaration:
     """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci], or = where FIRST holds.
 
-    `scope` is that of inp: the input scratchpad, or the chain memory. `zero_points` come off inp and wgt; use
+    `scope`: memory of inp, the input scratchpad or the chain memory. `zero_points` are subtracted from inp and wgt; use
     `gemm_attributes` with them.
     """
     return _gemm(config.batch, config.block_in, config.block_out, scope, zero_points)
 
 
 def gemm_attributes(zero_points: Pair) -> tuple[tuple[str, int], ...]:
-    """What emission needs of the zero points of a `gemm` intrinsic."""
+    """The attributes of a `gemm` intrinsic with zero points, for emission."""
     return tuple(zip(("inp_zero", "wgt_zero"), zero_points, strict=True)) if any(zero_points) else ()
 
 
@@ -54,8 +54,8 @@ def depthwise(config: Config, scope: str = "inp", positions: int = 1) -> Intrins
     """acc int32[B, co] += the sum over t < `positions` of inp int8[positions, B, co] * wgt int8[positions, co], lane by
     lane, or = where FIRST holds: DEPTHWISE of one position, which is no dimension, TAPS of several.
 
-    Where co is r times ci, a position is r input vectors and r rows of weights: inp int8[positions * r, B, ci]. Where
-    it is a part of ci, inp and wgt are that part of a vector and of a row. `scope` as of `gemm`.
+    If co is r times ci, a position is r input vectors and r rows of weights: inp int8[positions * r, B, ci]. If co is a
+    part of ci, inp and wgt are that part of a vector and of a row. `scope`: as in `gemm`.
     """
     b_size, lanes = config.batch, config.block_out
     vectors, narrow = config.position_inputs, min(config.block_in, lanes)
@@ -92,8 +92,8 @@ def post(
 ) -> IntrinsicDeclaration:
     """One vector of STORE.POST: out int8[B, co] from acc, par int32[2, co] and, where combined, operand int8[B, co].
 
-    acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of more than one position, of which `pool` says
-    whether the maximum or the sum is taken. `chained`: out lies in the chain memory. A table is one more, int8[256].
+    acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of several positions, reduced by `pool` (maximum
+    or sum). `chained`: out is in the chain memory. A table is another parameter, int8[256].
     """
     lanes = (config.batch, config.block_out)
     wide = window != (1, 1)
@@ -115,7 +115,7 @@ def post(
 
 
 def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclaration:
-    """`post` with the maximum over a window whose rows need not follow one another (a ring of rows).
+    """`post` with the maximum over a window whose rows need not be adjacent (a ring of rows).
 
     acc.r int32[columns, B, co] is row r of the window.
     """
@@ -156,15 +156,15 @@ VECTORS = {f"vector_{opcode.name.lower()}": opcode for opcode in _OPERATORS}
 
 
 def operator(opcode: AluOpcode) -> Callable[[Expr, Expr], Expr]:
-    """What the ALU operation `opcode`, one of VECTORS, is in the loop IR: the int32 result of left and right."""
+    """The loop IR expression of the ALU operation `opcode`, one of VECTORS: the int32 result of left and right."""
     return _OPERATORS[opcode]
 
 
 def vector(config: Config, opcode: AluOpcode, immediate: int | None = None) -> IntrinsicDeclaration:
     """acc int32[B, co] = operation(acc, right), where right is src int32[B, co] or the int16 `immediate`: ALU.
 
-    Use it with `vector_attributes(immediate)`. Raises ValueError for an operation that the machine, or the loop IR, has
-    not.
+    Use it with `vector_attributes(immediate)`. Raises ValueError for an operation that the machine or the loop IR
+    lacks.
     """
     if opcode not in _OPERATORS or opcode not in alu_opcodes(config):
         raise ValueError(
@@ -182,7 +182,7 @@ def vector(config: Config, opcode: AluOpcode, immediate: int | None = None) -> I
 
 
 def vector_attributes(immediate: int | None = None) -> tuple[tuple[str, int], ...]:
-    """What emission needs of a `vector` intrinsic. Raises ValueError for an immediate of more than 16 bits."""
+    """The attributes of a `vector` intrinsic, for emission. Raises ValueError for an immediate of more than 16 bits."""
     if immediate is None:
         return ()
     if not -(1 << 15) <= immediate < 1 << 15:
@@ -206,9 +206,9 @@ def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:
 
 
 def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:
-    """What emission needs of a post-processing, as attributes of its intrinsic; float32 as their bits.
+    """The attributes of a post-processing's intrinsic, for emission; float32 values as their bits.
 
-    Raises ValueError where the combination's own zero point is not stage A's, which the hardware takes them to be.
+    Raises ValueError if the combination's own zero point differs from stage A's: the hardware has one for both.
     """
     attributes = {
         "zero_point": post.zero_point,

@@ -1,4 +1,4 @@
-"""What emission wrote down before: kernels at the same addresses, on machines that differ where no kernel sees it."""
+"""Cache of emitted instructions, for kernels at equal addresses on machines that differ in fields no kernel reads."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Drafts:
 
     @property
     def rows(self) -> int:
-        """Instructions, those left out later among them."""
+        """Number of instructions, including ones that `put_in_order` leaves out."""
         return sum(len(draft.positions) for draft in self.drafts)
 
 
 class KeptDrafts:
-    """Drafts by all that decides them; at most `most` rows are kept, those that were used last."""
+    """Least-recently-used cache of drafts, of at most `most` rows; key: kernel, operand addresses, machine."""
 
     def __init__(self, most: int = 400_000) -> None:
         self._most = most
@@ -35,18 +35,18 @@ class KeptDrafts:
 
     @property
     def rows(self) -> int:
-        """How many rows are kept."""
+        """Number of cached rows (instructions)."""
         return self._rows
 
     def find(self, key: Hashable) -> Drafts | None:
-        """What was kept under a key."""
+        """The cached drafts of a key; None if there are none."""
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
         return found
 
     def keep(self, key: Hashable, drafts: Drafts) -> None:
-        """Keep what is not kept yet."""
+        """Adds drafts under a key that the cache does not have yet; evicts the oldest ones beyond `most` rows."""
         self._kept[key] = drafts
         self._rows += drafts.rows
         while self._rows > self._most:

@@ -1,4 +1,4 @@
-"""Link lowered layers into one program: place every tensor in DRAM, emit, order by tokens, encode."""
+"""Linking of lowered layers into one program: place every tensor in DRAM, emit, order by tokens, encode."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from .tokens import flags, order, touches
 
 NOTHING_CHAINED: Mapping[str, ChainBuffer] = MappingProxyType({})
 ALIGNMENT = 4096
-"""Bytes to which every segment of DRAM is aligned at least: a burst never crosses such a boundary."""
+"""Least alignment of DRAM segments in bytes: AXI bursts never cross a multiple of it."""
 
 
 def alignment_of(config: Config) -> int:
-    """Bytes to which every segment is aligned on a machine: addresses count elements, and tiles may be larger."""
+    """Alignment of segments in bytes: ALIGNMENT, or a whole weight tile if larger, since addresses count elements."""
     return max(ALIGNMENT, config.whole_tile_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
-    """A scheduled, lowered kernel; `tensors` and `constants` say what its parameters are.
+    """A scheduled, lowered kernel; `tensors` and `constants` bind its parameters, by name.
 
-    A parameter in `offsets` begins so many bytes behind its tensor's first one. Programs of one `key` are equal but for
-    names (None: nothing is known).
+    `offsets`: bytes from the begin of a parameter's tensor to the parameter. Programs with equal `key` differ in names
+    only (None: unknown).
     """
 
     kernel: Kernel
@@ -81,7 +81,7 @@ class Linked:
 
 @dataclass(slots=True)
 class Image:
-    """DRAM being filled, segments at multiples of `alignment`: constants that are the same are in it once."""
+    """The DRAM image under construction, segments at multiples of `alignment`; equal constants share one segment."""
 
     alignment: int
     segments: list[Segment] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Image:
 
     @property
     def end(self) -> int:
-        """Where the next segment begins."""
+        """The byte address at which the next segment begins."""
         return -(-self.size // self.alignment) * self.alignment
 
     def reserve(self, name: str, kind: str, size: int) -> int:
@@ -113,7 +113,7 @@ class Image:
         return address
 
     def begin(self, config: Config, activations: tuple[int, int]) -> Emission:
-        """An empty program whose micro-ops will lie behind all that is in the image so far."""
+        """An empty program whose micro-ops follow the segments reserved so far."""
         emission = Emission(
             config=seen_by_kernels(config),
             micro_ops=MicroOpMemory(config.uop_depth, layout.uop_dtype(config)),
@@ -129,9 +129,9 @@ class Image:
         return emission
 
     def finish(self, emission: Emission, group: int, *, data: bool = True) -> np.ndarray:
-        """Complete a program, FINISH being of layer `group`, and the image, which is returned as uint8 bytes.
+        """Completes a program, with FINISH in layer `group`, and returns the image, uint8.
 
-        Without `data` it holds zeros in place of constants.
+        Without `data` the image has zeros in place of constants.
         """
         emission.finish(group)
         pages = range(len(emission.micro_ops.pages))
@@ -159,9 +159,8 @@ def link(
 ) -> Linked:
     """The program that runs `layers` in order. Without `data` its image has zeros in place of all constants.
 
-    Tensors that are `chained` lie in the chain memory and not in DRAM; those `inside` of others begin so many bytes
-    behind their first one. Kernels whose drafts are `kept` are not emitted
-    again.
+    `chained`: places of tensors in the chain memory instead of DRAM. `inside`: for a tensor inside another, (the
+    other's name, byte offset). `kept`: cache of emitted drafts, read and extended.
     """
     image = Image(alignment_of(config))
     addresses: dict[tuple[str, int, str], int] = {}
@@ -211,8 +210,8 @@ def link(
 def _fold_weights(
     config: Config, layers: Sequence[LoweredLayer]
 ) -> tuple[Sequence[LoweredLayer], Mapping[tuple[int, int], FoldedWeights]]:
-    """The layers with weights in the form in which a machine that folds takes them, and that of each kernel's by the
-    numbers of layer and kernel."""
+    """The layers with weights in folded form, and the folding of each kernel's weights by (layer, kernel) numbers; no
+    change on machines that do not fold."""
     if not config.has("fold"):
         return layers, {}
     found: dict[tuple[int, int], FoldedWeights] = {}
@@ -235,7 +234,7 @@ def _alike(
     places: Sequence[Mapping[str, Place]],
     weights: Sequence[FoldedWeights | None],
 ) -> Iterator[tuple[int, int]]:
-    """Where kernels begin and end that follow one another and differ in addresses in DRAM alone."""
+    """Runs (first, end) of consecutive kernels that differ in DRAM addresses only."""
 
     def kind(number: int) -> Hashable | None:
         of = places[number]
@@ -263,7 +262,7 @@ def buffer_bytes(buffer: Buffer) -> int:
 
 
 def _groups(emission: Emission) -> np.ndarray:
-    """The layer's number of each instruction, int32."""
+    """The layer number of each instruction, int32."""
     groups = np.empty(emission.count, dtype=np.int32)
     for batch in emission.batches:
         groups[batch.numbers] = batch.group
@@ -289,7 +288,7 @@ def encode(config: Config, emission: Emission) -> np.ndarray:
 
 
 def _together(batches: Sequence[Batch]) -> Mapping[str, int | np.ndarray]:
-    """The fields of batches of one format, one behind the other; a field that a batch does not name is 0."""
+    """The fields of batches of one format, concatenated; a field that a batch lacks is 0."""
     if len(batches) == 1:
         return batches[0].fields
     keys = dict.fromkeys(key for batch in batches for key in batch.fields)
@@ -325,9 +324,9 @@ def _place_tensors(
     *,
     as_weights: bool,
 ) -> _Tensors:
-    """Inputs and outputs in segments of their own; all between, but what is `chained`, shares one planned arena.
+    """Places each input and output in its own segment; other tensors, unless `chained`, share one planned arena.
 
-    `as_weights`: the array reads some as weights, whose tiles lie at multiples of their size.
+    `as_weights`: some tensors are read as weight tiles, which are at multiples of their size.
     """
     sizes = {
         name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()
@@ -335,7 +334,7 @@ def _place_tensors(
     addresses: dict[str, int] = {}
     names: set[str] = set()
     for item in graph.inputs:
-        # What is quantized in two ways is two tensors of one name.
+        # An input quantized in two ways is two tensors of one name.
         name = f"{item.name} as {item.tensor}" if item.name in names else item.name
         names.add(item.name)
         addresses[item.tensor] = image.reserve(f"input {name}", "input", sizes[item.tensor])

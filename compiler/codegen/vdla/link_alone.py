@@ -1,4 +1,4 @@
-"""Link one kernel by itself for its timing: a candidate of the tuner needs no network, and no values of constants."""
+"""Linking of one kernel by itself, for timing: a candidate of the tuner needs no network and no constant values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OUTPUT = "Y"
 class Alone:
     """A program of one kernel: (n, words) `instructions`, uint8 memory `image`, byte addresses of its parameters.
 
-    Those that are `chained` have theirs in the chain memory.
+    Addresses of the `chained` parameters are in the chain memory, others in DRAM.
     """
 
     instructions: NDArray[np.uint64]
@@ -46,12 +46,11 @@ def link_alone(
 ) -> Alone:
     """The program that runs one lowered kernel once.
 
-    `activations` names the parameters that are tensors of the network; the others are constants. All lie at the
-    alignment that `link` gives them, constants first; those of the chain memory lie there, side by side. `margins` are
-    those of an output there, `weights` what a machine that folds knows of the kernel's (None: nothing, so that it takes
-    all parts of their tiles). The image holds micro-ops and zeros: timing depends on nothing else, so that without data
-    it takes the cycles of a network of this one layer. Values may be put into the image. Raises PlacementError where
-    the kernel's buffers do not fit a scratchpad.
+    `activations`: names of the parameters that are tensors of the network; the others are constants. Parameters have
+    the alignment of `link`, constants first; those in the chain memory are adjacent there. `margins`: pads of an output
+    there. `weights`: folding of the kernel's weights (None: all parts of tiles are used). The image has micro-ops and
+    zeros: timing depends on no data, so the program takes the cycles of a network of this layer. Values may be written
+    into the image. Raises PlacementError if the kernel's buffers do not fit a scratchpad.
     """
     image, places = Image(alignment_of(config)), dict[str, Place]()
     for buffer in kernel.parameters:

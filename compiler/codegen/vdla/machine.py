@@ -1,7 +1,7 @@
-"""Machine operations: instructions before encoding, with the memory each one touches.
+"""Machine operations: instructions before encoding, with the memory that each one reads and writes.
 
-Emission produces batches of them, which know where in the program their instructions stand; the token pass orders
-them across units; encoding turns them into words.
+Emission produces batches of instructions with their numbers in the program; the token pass orders them across units;
+encoding turns them into words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DRAM = "dram"
 def scratchpad_depths(config: Config) -> dict[str, int]:
     """Elements of each memory on the chip that tokens order, by scope.
 
-    Micro-ops are none of them: they are loaded and used by one unit, in order.
+    Micro-ops are not among them: one unit loads and uses these, in order.
     """
     return {
         "inp": config.inp_depth,
@@ -49,14 +49,14 @@ UNSEEN = (
     "clock_mhz",
     "memory",
 )
-"""The fields of a machine that no kernel depends on, its point of the space being given; they change cycles alone."""
+"""The configuration fields that no kernel reads, given its knobs: they change cycles, never instructions."""
 
 
 @lru_cache(maxsize=64)
 def seen_by_kernels(config: Config) -> Config:
-    """A machine like `config` in all that kernels are lowered and emitted for, and of no difference in UNSEEN.
+    """The machine `config` with the UNSEEN fields at their defaults; `config` itself if that is no legal configuration.
 
-    Lowering and emission are handed this machine and no other, so that what they make serves all that look like it.
+    Lowering and emission get this machine only, so that cached results serve all machines that differ in UNSEEN.
     """
     plain = {
         field.name: field.default_factory() if field.default is MISSING else field.default  # type: ignore[misc]
@@ -72,9 +72,9 @@ def seen_by_kernels(config: Config) -> Config:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open range of one memory an instruction; empty where `low` is not below `high`.
+    """For each instruction a half-open range of one memory; empty where `low` is not below `high`.
 
-    Units are the memory's own (scratchpads: vectors, tiles or entries; DRAM: granules of activation memory).
+    Units: vectors, tiles or entries of scratchpads; granules of activation memory in DRAM.
     """
 
     space: str
@@ -85,8 +85,8 @@ class Span:
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """Instructions of one format: their places in the program, ascending, fields without dependence flags, and
-    what they read and write. `group` is their layer's number.
+    """Instructions of one format: their `numbers` in the program, ascending, fields without dependence flags, and the
+    spans that they read and write. `group`: number of their layer.
     """
 
     name: str
@@ -98,6 +98,6 @@ class Batch:
 
     @property
     def unit(self) -> Unit:
-        """The unit that executes them."""
+        """The unit that executes the instructions."""
         unit = self.fields.get("unit")
         return layout.unit_of(self.name, {"unit": unit} if isinstance(unit, int) else {})

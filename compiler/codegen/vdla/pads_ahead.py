@@ -1,7 +1,7 @@
-"""Which pads in the chain memory are written a layer early: the store unit may have time then, and later has none.
+"""Choice of pads in the chain memory to write one layer early, when the store unit may be idle.
 
-A layer that expands channels stores as fast as the array computes, and the pads of what it stores come on top. The
-layer before it, which reduces them, stores little.
+A layer that expands channels keeps the store unit as busy as the array; pads of its outputs would come on top. The
+layer before it, which reduces channels, stores little.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from .link import LoweredLayer
 
 Padded = tuple[Buffer, ChainBuffer]
-"""A tensor in the chain memory, and where."""
+"""A tensor in the chain memory, and its place."""
 
 
 def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[Padded]:
-    """What a kernel writes in the chain memory."""
+    """The parameters that a kernel writes in the chain memory, with their places."""
     names = written(program)
     for buffer in program.parameters:
         if buffer.name in names and isinstance(place := places.get(buffer.name), ChainBuffer):
@@ -36,17 +36,17 @@ def padded_outputs(program: Program, places: Mapping[str, object]) -> Iterator[P
 def pads_ahead(
     graph: Graph, layers: Sequence[LoweredLayer], chained: Mapping[str, ChainBuffer]
 ) -> list[tuple[Padded, ...]]:
-    """For each layer those of the next one's outputs whose place no tensor has that lives while it runs.
+    """For each layer the padded outputs of the next layer whose place is free while the layer runs.
 
-    Layers are the graph's nodes. None for a layer whose last kernel stores nothing by STORE.POST, and none at all where
-    others than tensors lie in the chain memory.
+    Layers are the graph's nodes. Empty for a layer whose last kernel has no STORE.POST, and for all layers if the chain
+    memory holds anything but tensors of the graph.
     """
     none: list[tuple[Padded, ...]] = [() for _ in layers]
     lives = lifetimes(graph)
     if not chained or not chained.keys() <= lives.keys() or len(layers) != len(graph.nodes):
         return none
     outputs = [list(_outputs(layer, chained)) for layer in layers]
-    # By tensor, not by place: tensors of different sizes may begin at the same one.
+    # Keyed by tensor, not by place: tensors of different sizes may begin at one address.
     ends: dict[str, int] = {}
     for tensor, (buffer, place) in (output for of in outputs for output in of):
         ends[tensor] = max(ends.get(tensor, 0), place.address + prod(buffer.shape))
@@ -68,7 +68,7 @@ def pads_ahead(
 
 
 def _outputs(layer: LoweredLayer, chained: Mapping[str, ChainBuffer]) -> Iterator[tuple[str, Padded]]:
-    """What a layer writes in the chain memory, with the tensor's name."""
+    """The outputs of a layer in the chain memory, as (tensor name, padded buffer)."""
     for kernel in layer.kernels:
         places = {name: chained.get(tensor) for name, tensor in kernel.tensors.items()}
         for padded in padded_outputs(kernel.kernel, places):

@@ -1,8 +1,8 @@
-"""Where buffers lie: DRAM addresses of a layer's parameters, scratchpad slots of its buffers.
+"""Placement of buffers: DRAM addresses of a layer's parameters, scratchpad slots of its buffers.
 
 Scratchpad slots rotate from layer to layer: a layer's first slot starts where the last one used before it ended, so
 that the next layer's weights and inputs can be loaded while this layer still computes. Micro-ops, registers and pads
-in the chain memory carry over as well: what they hold already is not written again.
+in the chain memory carry over between layers: equal contents are not written again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class DramBuffer:
 
 @dataclass(frozen=True, slots=True)
 class ChainBuffer:
-    """A parameter of a layer in the chain memory, where the array finds it with its pads around it.
+    """A parameter of a layer in the chain memory, with its pads.
 
-    `address` counts bytes from the memory's begin. `margins` (top, left, bottom, right) are positions around each
-    plane, which hold `pad_value`.
+    `address`: bytes from the memory's begin. `margins`: positions (top, left, bottom, right) around each plane, which
+    hold `pad_value`.
     """
 
     address: int
@@ -51,13 +51,13 @@ Place = DramBuffer | ChainBuffer
 
 
 class Scratchpads:
-    """Hands out slots of every scratchpad, one layer after the other."""
+    """Allocator of slots in every scratchpad, one layer after the other."""
 
     def __init__(self, config: Config) -> None:
         self._depth = scratchpad_depths(config)
         self._bank = config.acc_bank_depth
         self._next = dict.fromkeys(self._depth, 0)
-        # DEPTHWISE and TAPS take positions that begin at multiples of their size.
+        # DEPTHWISE and TAPS need positions at multiples of their size.
         self._aligned = {"inp": config.position_inputs if config.has("taps") else 1}
 
     def place(self, buffers: list[Buffer], last_copy: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
@@ -138,7 +138,7 @@ class MicroOpMemory:
         self._known: dict[bytes, Sequence] = {}
 
     def place(self, words: np.ndarray) -> Sequence | None:
-        """Where the sequence `words` lies in the current page, added if new; None if it does not fit."""
+        """The place of the sequence `words` in the current page, added if new; None if it does not fit."""
         key = words.tobytes()
         found = self._known.get(key)
         if found is not None:
@@ -152,7 +152,7 @@ class MicroOpMemory:
         return found
 
     def turn_page(self) -> None:
-        """Start an empty page; sequences of the old one are no longer loaded."""
+        """Starts an empty page; sequences of the old page are no longer loaded."""
         self.pages.append([])
         self._fill = 0
         self._known = {}
@@ -164,17 +164,17 @@ class MicroOpMemory:
 
 
 class StoreTables:
-    """What the store unit's tables hold at this point of the program: the entry of DRAM in each of theirs."""
+    """Contents of the store unit's tables at this point of the program: the DRAM entry in each table entry."""
 
     NAMES = ("LOAD.PAR", "LOAD.TABLE")
-    """The loads that fill them, of constants alone."""
+    """The instructions that fill the tables, with constants only."""
 
     def __init__(self, config: Config) -> None:
         depths = zip(self.NAMES, (config.par_depth, config.table_depth), strict=True)
         self._entries = {name: np.full(depth, -1, np.int64) for name, depth in depths}
 
     def load(self, name: str, fields: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Which of the loads of `name`, in program order, change a table."""
+        """Whether each of the loads of `name`, in program order, changes the table: bool, one for each load."""
         entries, kept = self._entries[name], np.ones(len(fields["x_size"]), np.bool_)
         columns = (
             fields[field].tolist() for field in ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
@@ -188,15 +188,15 @@ class StoreTables:
 
 
 class ChainPads:
-    """The tensors whose pads lie in the chain memory at this point of the program."""
+    """The tensors whose pads the chain memory holds at this point of the program."""
 
     def __init__(self) -> None:
         self._padded: dict[tuple[int, int], tuple[ChainBuffer, tuple[int, ...]]] = {}
 
     def write(self, place: ChainBuffer, buffer: Buffer) -> bool:
-        """Whether pads of a tensor that is written now lie there already: no other was written there since its like.
+        """Whether the pads of a tensor that is written now are there already, from an equal tensor at this place.
 
-        From now on they do, and no others where it lies.
+        Marks its pads as written, and pads of overlapping tensors as overwritten.
         """
         span = (place.address, place.address + prod(buffer.shape))
         if self._padded.get(span) == (place, buffer.shape):
@@ -216,7 +216,7 @@ class RegisterFile:
         self._values: dict[str, int] = {}
 
     def write(self, name: str, values: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which of the writes of `values` to register `name`, in program order, change it."""
+        """Whether each of the writes of `values` to register `name`, in program order, changes it: bool array."""
         before = np.empty_like(values)
         before[:1] = self._values.get(name, 0)
         before[1:] = values[:-1]

@@ -1,5 +1,5 @@
-"""From what a layer's chains emit to instructions in program order; CONFIGs, and loads of the store unit's tables, that
-change nothing are left out."""
+"""Program order: drafts of a layer's chains become numbered instructions. CONFIGs, and loads of the store unit's
+tables, that change nothing are left out."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class Draft:
     """Instructions of one format before they have numbers, at ascending `positions` of the layer's iterations.
 
-    Drafts of one position follow one another in the order of their making. Of a CONFIG only the writes that change
-    `register` become instructions. `sequence` is, a row, the number of the micro-op sequence that an instruction runs;
-    the micro-ops that its fields name count from the beginning of that.
+    Drafts of one position stay in order of creation. Of a CONFIG only the writes that change `register` become
+    instructions. `sequence`: for each instruction the number of its micro-op sequence; uop_bgn and uop_end count from
+    the sequence's begin.
     """
 
     name: str
@@ -45,14 +45,15 @@ def put_in_order(
     sequences: Sequence[NDArray[np.unsignedinteger]],
     group: int,
 ) -> None:
-    """Append a layer's drafts to a program, with loads of micro-op pages where its `sequences` fill one up."""
+    """Appends a layer's drafts to a program, with a load of a micro-op page where `sequences` exceed the current page.
+    `sequences`: the micro-op words of each sequence."""
     if not drafts:
         return
     order = np.argsort(np.concatenate([draft.positions for draft in drafts]), kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     places = np.split(place, np.cumsum([len(draft.positions) for draft in drafts[:-1]]))
-    # How many instructions each place takes: none where one changes nothing, one more where a page is loaded.
+    # Number of instructions of each place: 0 if it changes nothing, one more where a page is loaded.
     room = np.ones(len(order), dtype=np.int64)
     for where, kept in _register_writes(emission.registers, drafts, places):
         room[where] = kept
@@ -96,7 +97,7 @@ def put_in_order(
 def _register_writes(
     registers: RegisterFile, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> list[tuple[Rows, NDArray[np.bool_]]]:
-    """For each register the places of the CONFIGs that write it, and which of them change it."""
+    """For each register the places of its CONFIGs, and a bool for each: whether it changes the register."""
     writes: dict[str, list[tuple[Rows, NDArray[np.uint64]]]] = {}
     for draft, mine in zip(drafts, places, strict=True):
         if draft.register is not None:
@@ -117,7 +118,7 @@ def _register_writes(
 def _table_loads(
     tables: StoreTables, name: str, drafts: Sequence[Draft], places: Sequence[Rows]
 ) -> tuple[Rows, NDArray[np.bool_]]:
-    """The places of the loads of one of the store unit's tables, and which of them change it."""
+    """The places of the loads of one of the store unit's tables, and a bool for each: whether it changes the table."""
     loads = [(draft, mine) for draft, mine in zip(drafts, places, strict=True) if draft.name == name]
     if not loads:
         return np.zeros(0, np.int64), np.zeros(0, np.bool_)
@@ -137,7 +138,8 @@ def _place_micro_ops(
     places: Sequence[Rows],
     sequences: Sequence[NDArray[np.unsignedinteger]],
 ) -> tuple[list[int], Rows]:
-    """The places whose sequence begins another page, and by place where in its page the sequence lies."""
+    """The places whose sequence begins a new page, and for each place the first micro-op of its sequence in its page.
+    """
     users = [
         (mine, draft.sequence)
         for draft, mine in zip(drafts, places, strict=True)
@@ -160,7 +162,7 @@ def _place_micro_ops(
             words = sequences[numbers[i]]
             placed = memory.place(words)
             if placed is None:
-                # This row begins a new page, in which the sequences of the rows behind it are placed again.
+                # This row begins a new page; sequences of the following rows are placed again in it.
                 end = begin + int(rows[i])
                 if turns and turns[-1] == where[end]:
                     raise ValueError(f"{layer}: {len(words)} micro-ops do not fit {memory.depth}")

@@ -1,4 +1,4 @@
-"""Sweeps: micro-ops of TAPS in an order in which an operation finds the rows before its own held."""
+"""Sweeps: an order of TAPS micro-ops in which the array still holds the rows before the one that it reads."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ...ir.visit import free_vars
 from .columns import Access, Column, Environment, Evaluator, Rows, evaluator
 
 PAD = -1
-"""Stands for every source in a row of pads."""
+"""Placeholder for every source in a row of pads."""
 
 
 class PartedRows:
-    """Weight `rows` as operations of a sweep name them: the first one of their group, plus the part of an input vector
-    that the lanes are, in which the region of `data` starts."""
+    """Access to weight `rows` in a sweep's numbering: the first row of the group, plus the part of an input vector
+    (block_out lanes each) in which the region of `data` starts."""
 
     def __init__(self, rows: Access, data: Region, config: Config) -> None:
         self._rows, self._group, self._narrow = rows, config.sweep_rows, config.block_out
@@ -33,19 +33,19 @@ class PartedRows:
         return self._rows.base(environment)
 
     def offset(self, environment: Environment) -> Column:
-        """Number of the row, from the buffer's copy on."""
+        """Number of the row within the buffer's copy."""
         row = self._rows.offset(environment)
         return row - row % self._group + self._lane(environment) // self._narrow
 
     def slope(self, loop: str) -> int | None:
-        """How many rows one iteration of a loop moves on, if that is the same for all."""
+        """Rows by which one iteration of a loop moves, if constant, else None."""
         slope = self._rows.slope(loop)
         return None if slope is None or slope % self._group or loop in self._lanes_of else slope
 
 
 def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -> frozenset[str]:
-    """Those loops of `names` that move down the rows of `data`, not `reducing`: those of the first dimension that a
-    reducing loop moves along."""
+    """The loops among `names`, without `reducing` ones, that move down the rows of `data`. Rows are the first dimension
+    along which a reducing loop moves."""
     for start in data.starts:
         variables = free_vars(start)
         if variables & reducing:
@@ -55,10 +55,10 @@ def rows_loops(data: Region, names: Sequence[str], reducing: AbstractSet[str]) -
 
 @dataclass(frozen=True, slots=True)
 class PaddedRows:
-    """Rows of pads around what sweeps go down from end to end: `above` and `below`, of `rows` in all.
+    """Rows of pads around the data of sweeps that go from end to end: `above` and `below`, of `rows` in all.
 
-    `row` is the number of the row that an operation reads. All of them read as the same value, so that one that a sweep
-    ended with is as good as the first one of the next sweep.
+    `row`: number of the row that an operation reads. All pad rows have equal values, so the last row of a sweep serves
+    as the first row of the next one.
     """
 
     row: Evaluator
@@ -73,10 +73,10 @@ class PaddedRows:
         unrolled: AbstractSet[str],
         down: AbstractSet[str],
     ) -> PaddedRows | None:
-        """Of the attributes "above", "below" and "rows" of a sweep.
+        """The pad rows from a sweep's attributes "above", "below" and "rows".
 
-        None without them, and where the loops `down` the rows are not all in one sequence of micro-ops, that of the
-        `unrolled` ones.
+        None without these attributes, and if some of the loops `down` the rows are not `unrolled` into the micro-op
+        sequence.
         """
         if "rows" not in attributes:
             return None
@@ -87,7 +87,7 @@ class PaddedRows:
         return PaddedRows(evaluator(start), above, below, rows)
 
     def pads(self, environment: Environment, count: int) -> np.ndarray:
-        """Which of `count` operations read a row of pads."""
+        """Whether each of `count` operations reads a row of pads: bool, (count,)."""
         row = np.broadcast_to(np.asarray(self.row(environment)), (count,))
         return (row < self.above) | (row >= self.rows - self.below)
 
@@ -95,13 +95,13 @@ class PaddedRows:
 def sweep_order(
     config: Config, indices: Sequence[Rows], starting: np.ndarray, pads: np.ndarray | None = None
 ) -> tuple[list[Rows], np.ndarray]:
-    """The micro-ops of sweeps that compute what TAPS would, one for each row of a window, with `indices` (dst, src,
-    wgt); and which of them start a sum, as those do of which one does in `starting`.
+    """Micro-ops of sweeps that are equivalent to plain TAPS micro-ops `indices` (dst, src, wgt), one for each row of a
+    window; and whether each starts a sum: if any micro-op of its group of weights does so in `starting`.
 
-    A sum's rows of one group of weights come in the order of the window. An operation finds the rows before it held
-    if they are the sources of the operations just before it; those that are not are read by operations that only hold.
-    Those that read `pads` are alike, and one of them is held when the sweeps begin and when they end: by an operation
-    of its own where the last sweep ends above the pads, as some with dilations do.
+    A sum's rows of one group of weights are in the order of the window. The array holds the sources of the preceding
+    operations; a row that it does not hold is read by an operation that only holds. Sources in `pads` are equal, and
+    one of them is held when the sweeps begin and end: by an additional operation if the last sweep ends above the pads,
+    as some with dilations do.
     """
     alike = set() if pads is None else set(np.asarray(indices[1])[pads].tolist())
     windows: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -126,9 +126,9 @@ def sweep_order(
 def _chained(
     sums: dict[int, list[int]], alike: AbstractSet[int], held: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
-    """Each sum and the sources that its operations read, if its first ones need not be read again.
+    """Each sum with the sources that its operations must read: without leading sources that are still held.
 
-    Those that are `alike` count as PAD. `held` are the last ones that were read, at the beginning and at the end.
+    Sources in `alike` count as PAD. `held`: the last sources that were read, updated in place.
     """
     names = {dst: [PAD if source in alike else source for source in sources] for dst, sources in sums.items()}
     by_head: dict[tuple[int, ...], list[int]] = defaultdict(list)

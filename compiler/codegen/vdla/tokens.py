@@ -1,8 +1,8 @@
-"""Latency-hiding tokens: order machine operations of different units by what they touch, and by nothing else.
+"""Latency-hiding tokens: order machine operations of different units by their memory accesses, and by nothing else.
 
 Every read-after-write, write-after-read and write-after-write between two units becomes an edge, unless the order
-already follows from other edges (vector clocks decide). What is left is, for each token queue, a strictly
-increasing sequence of (producer, consumer) pairs, so one push and one pop flag an instruction suffice.
+already follows from other edges (vector clocks decide). The remaining edges are, for each token queue, a strictly
+increasing sequence of (producer, consumer) pairs, so one push and one pop flag of an instruction suffice.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _UNITS = len(Unit)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """Operation `source` must have ended before operation `target` begins; both number the program order.
+    """Edges: operation `source` must have ended before operation `target` begins; both number the program order.
 
-    `queue` indexes `TOKEN_QUEUES`. One row an edge, ordered by target.
+    `queue` indexes `TOKEN_QUEUES`. One row for each edge, ordered by target.
     """
 
     queue: Rows
@@ -36,8 +36,8 @@ class Edges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Touches:
-    """What n operations, in program order, touch: operation i executes on `units[i]` and touches the ranges
-    `first[i]` .. `first[i + 1]` - 1.
+    """Memory accesses of n operations in program order: operation i executes on `units[i]` and accesses the ranges
+    `first[i]` .. `first[i + 1]` - 1; `writes`: whether a range is written.
 
     A range is [low, high) of `size` pieces: all memories side by side, cut wherever any range begins or ends.
     """
@@ -51,7 +51,7 @@ class Touches:
 
 
 def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> Touches:
-    """What the `count` instructions of `batches` touch; `sizes` gives the extent of every space that spans name."""
+    """The memory accesses of the `count` instructions of `batches`; `sizes`: extent of every space of the spans."""
     base = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
     units = np.zeros(count, dtype=np.int64)
     none = np.zeros(0, dtype=np.int64)
@@ -88,8 +88,8 @@ def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> T
 def order(touched: Touches, *, token_queue_depth: int) -> Edges:
     """The edges that make any execution equal to program order.
 
-    Should program order itself ever hold more than `token_queue_depth` tokens in one queue (which could deadlock), the
-    edges are drawn again from the latest possible producer, which needs one token at a time and hides less latency.
+    If program order would ever hold more than `token_queue_depth` tokens in one queue (which could deadlock), the edges
+    are drawn again from the latest possible producer, which needs one token at a time and hides less latency.
     """
     edges = _edges(touched, late=False)
     if _most_open(edges, len(touched.units)) > token_queue_depth:
@@ -115,7 +115,7 @@ def _edges(touched: Touches, *, late: bool) -> Edges:
 
 
 def _most_open(edges: Edges, count: int) -> int:
-    """The most tokens any queue holds when the program of `count` operations runs in program order."""
+    """The largest number of tokens in any queue when the program of `count` operations runs in program order."""
     held = np.zeros((len(TOKEN_QUEUES), count + 1), dtype=np.int64)
     held[edges.queue, edges.source] += 1
     held[edges.queue, edges.target] -= 1
@@ -134,11 +134,11 @@ def flags(edges: Edges, count: int) -> NDArray[np.uint64]:
 
 @compiled()
 def draw_edges(spans, late, queues, last, ended, edges):  # type: ignore[no-untyped-def]
-    """Fills `edges` with (queue, source, target) rows and returns how many they are.
+    """Fills `edges` with (queue, source, target) rows and returns their number.
 
-    `spans` are units, first, low, high and writes of `tokens.Touches`. `last` = (written, read), each (units, size),
-    holds the last operation of each unit to do so to each element, `ended` (operations, units) the last operation of
-    each unit known to have ended when an operation has.
+    `spans`: units, first, low, high and writes of `Touches`. `last` = (written, read), each (units, size): the last
+    operation of each unit that wrote or read each piece. `ended`, (operations, units): the last operation of each unit
+    known to have ended when an operation has ended.
     """
     units, first, low, high, writes = spans
     written, read = last

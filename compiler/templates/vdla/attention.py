@@ -32,7 +32,7 @@ ENTRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionExpression(Expression):
-    """With what the program of tiles of another size takes."""
+    """Attention at one tile size, with the shape and arithmetic from which `schedule` builds other tile sizes."""
 
     shape: AttentionShape
     arithmetic: Arithmetic
@@ -79,10 +79,11 @@ def _limits(config: Config, workload: Workload, tile: np.ndarray) -> dict[str, n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Cycles of what array and store unit do for a tile (`attention_program`), each beside what is named with it.
+    """Cycles of array and store unit in one turn of `attention_program`, by activity.
 
-    The array sums scores, then the context of the tile before, and widens its own scores; the store unit shares out the
-    tile before, keeps the scores of this one, and stores the context of the one before both.
+    The array sums the scores of tile t (`scored`), sums the context of tile t - 1 (`summed`) and widens the scores of t
+    to accumulators (`widened`). The store unit computes the softmax of t - 1 (`shared`), writes the scores of t to the
+    chain memory (`kept`) and stores the context of t - 2 (`stored`).
     """
 
     scored: np.ndarray
@@ -94,13 +95,13 @@ class Turn:
 
     @staticmethod
     def of(config: Config, workload: Workload, tile: np.ndarray) -> Turn:
-        """The turn of tiles of these many queries."""
+        """The turn for tiles of `tile` queries."""
         depth, keys, width = _blocks(config, workload)
         alone, passes = post_latency(config) + STORE_GAP, config.post_passes
-        # Parts of tiles are not counted here. The estimate of three kernels is too low: beside it none would be joined,
-        # although one kernel takes fewer cycles on machines that fold as well.
+        # Parts of weight tiles are not counted here. The estimate of three separate kernels is too low: with parts
+        # counted, no attention would be fused, although one kernel takes fewer cycles on machines that fold as well.
         scored = tile * keys * depth
-        # Where both tiles' sums lie in one bank the array leaves only cycles in which it overwrites.
+        # Where both tiles' sums share a bank, the store unit reads only in cycles in which the array overwrites.
         apart = tiles_apart(config, keys, width, tile)
         waits = [np.where(apart, 0, tile * blocks) for blocks in (keys * (depth - 1), width * (keys - 1))]
         beats = config.out_bytes / config.memory.bus_bytes
@@ -115,13 +116,13 @@ class Turn:
 
     @property
     def cycles(self) -> np.ndarray:
-        """Cycles of a turn among others."""
+        """Cycles of a turn in the steady state."""
         widened = np.maximum(self.summed, self.kept) + self.widened
         return np.maximum(self.scored, self.shared) + np.maximum(widened, self.kept + self.stored)
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """Cycles of all turns, and what the first and the last one wait for."""
+    """The cost model: cycles of all turns, the first loads and the last tile's way through the store unit."""
     depth, keys, width = _blocks(config, workload)
     tile = values["rows"]
     count, turn = workload.batch * -(-workload.height // tile), Turn.of(config, workload, tile)
@@ -140,7 +141,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The program of tiles; there is nothing else to decide."""
+    """The attention program with tiles of `values["rows"]` queries; there are no other schedule decisions."""
     shape, arithmetic = _plain(config, workload)
     if isinstance(expression, AttentionExpression):
         shape, arithmetic = expression.shape, expression.arithmetic
@@ -149,7 +150,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
 
 
 def _plain(config: Config, workload: Workload) -> tuple[AttentionShape, Arithmetic]:
-    """Matrices that lie one behind the other, as channels of their tensors."""
+    """Shape and arithmetic of a workload alone: the matrices follow one another as blocks of channels."""
     depth, keys, width = _blocks(config, workload)
     lanes, count = config.block_out, workload.batch
 
@@ -179,7 +180,7 @@ def _express(config: Config, workload: Workload, details: Details, common: dict[
     return attention_program(config, shape, arithmetic, 1, common["name"])
 
 
-# A workload's height and width are queries and keys, its channels and filters those of a query and of a value.
+# In an attention workload height counts queries, width keys, channels a query's channels, filters a value's channels.
 ATTENTION = VdlaTemplate(
     name="attention", space=space, schedule=schedule, cost=cost, express=_express, copies={}
 )

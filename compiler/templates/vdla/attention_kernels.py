@@ -1,4 +1,4 @@
-"""Products, their softmax and the products of that become one kernel, which keeps scores and shares on the chip."""
+"""Attention fusion: products, their softmax and its products become one kernel; scores and shares stay on the chip."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ Places = Sequence[tuple[int, int, int]]
 
 
 def fuse_attention(config: Config, graph: Graph) -> Graph:
-    """The graph with products, a softmax and products as one node, where the machine has the memory for it and gains by
-    it. For machines with the extension `rows`, a chain memory and square tiles of one image."""
+    """The graph with products, softmax and products as one Attention node, where the kernel fits the machine and its
+    cost model expects fewer cycles. For machines with the extension `rows`, a chain memory and square tiles of one
+    image."""
     uses, makers = graph.uses(), graph.producers()
     joined: dict[str, Node] = {}
     gone: set[str] = set()
@@ -57,7 +58,7 @@ def fuse_attention(config: Config, graph: Graph) -> Graph:
 
 
 def _chain_of(last: Node, makers: dict[str, Node]) -> tuple[Node, Node, Node] | None:
-    """Products of which a softmax is, of which `last` are products again."""
+    """The nodes (scores, softmax, context) that end in `last`; None where `last` ends no such chain."""
     if not isinstance(last.operator, Products):
         return None
     shares = makers.get(last.inputs[0])
@@ -70,7 +71,7 @@ def _chain_of(last: Node, makers: dict[str, Node]) -> tuple[Node, Node, Node] | 
 
 
 def _attention(config: Config, graph: Graph, first: Node, between: Node, last: Node) -> Attention | None:
-    """The three as one; None where the matrices of the scores are no factors of the context, or it does not pay."""
+    """The three nodes as one operator; None where the scores' matrices are not the context's factors, or no gain."""
     scores, shares, context = first.operator, between.operator, last.operator
     assert isinstance(scores, Products) and isinstance(shares, Rows) and isinstance(context, Products)
     if context.table is not None or any(item.post.combination is not None for item in (scores, context)):
@@ -97,8 +98,8 @@ def _attention(config: Config, graph: Graph, first: Node, between: Node, last: N
 
 
 def _pays(config: Config, workload: Workload) -> bool:
-    """Whether one kernel takes less than two series of products and a softmax: the store unit's instructions for a tile
-    wait for each other."""
+    """Whether the cost model expects fewer cycles of one kernel than of two series of products and a softmax. It may
+    not: the store unit's instructions for a tile wait for each other."""
     one = Window(kernel=(1, 1))
     count, depth, rows, keys = workload.sizes
     scores, context = (
@@ -110,7 +111,7 @@ def _pays(config: Config, workload: Workload) -> bool:
 
 
 def _cycles(config: Config, workload: Workload) -> float:
-    """What a workload's template expects of its default."""
+    """Estimated cycles of a workload at its template's default knobs."""
     template = TEMPLATES[workload.template]
     values = one_point(template.default_for(config, workload, 2))
     return float(template.cost(config, workload, values, FITTED).quantities[ESTIMATE][0])
@@ -164,7 +165,7 @@ def attention_kernel(config: Config, graph: Graph, node: Node, operator: Attenti
 
 
 def kept_places(config: Config, node: Node) -> dict[str, ChainBuffer]:
-    """Where a node's scores and shares lie: each has half of the chain memory."""
+    """Chain memory places of a node's scores and shares, by tensor name: each gets half of the memory."""
     half = config.chain_buffer_bytes // 2 // config.chain_word_bytes * config.chain_word_bytes
     return {name: ChainBuffer(half * number) for number, name in enumerate(_kept(node))}
 
@@ -181,7 +182,7 @@ def _workload(shape: AttentionShape) -> Workload:
 def _shape(
     config: Config, graph: Graph, inputs: Sequence[str], output: str, operator: Attention
 ) -> AttentionShape | None:
-    """Where all matrices lie; None where no loops go over them."""
+    """Sizes of the attention and places of its matrices; None where no three loops reach all matrices."""
     scores, context = operator.scores, operator.context
 
     def places(groups: Sequence[Group], side: str) -> Places:
@@ -230,7 +231,7 @@ def _pair(values: np.ndarray) -> Pair:
 
 
 def _blocks(config: Config, shape: tuple[int, int, int, int], places: Places) -> tuple[Pair, np.ndarray]:
-    """A tensor's blocks of channels and positions, and the ones at which matrices begin, int64 (matrices, 2)."""
+    """A tensor's size in (blocks of channels, positions), and where its matrices begin in it, int64 (matrices, 2)."""
     images, channels, height, width = shape
     count = ceil_div(channels, config.block_out)
     at = [(image * count + channel // config.block_out, position) for image, channel, position in places]
@@ -238,8 +239,8 @@ def _blocks(config: Config, shape: tuple[int, int, int, int], places: Places) ->
 
 
 def _loops(places: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
-    """Loops, outermost first, as (extent, steps), that lead from the first row of int64 `places` to all of them in
-    their order; None where three do not."""
+    """At most three loops, outermost first, as (extent, steps), that lead from the first row of int64 `places` to all
+    rows in order; None where three loops are too few."""
     found: list[tuple[int, np.ndarray]] = []
     while len(places) > 1:
         if len(found) == 3:

@@ -1,9 +1,9 @@
-"""Attention as one program: scores, their softmax and the context of tile after tile of queries, nothing of it in DRAM.
+"""Attention as one program: scores, softmax and context of one tile of queries after the other, no partial in DRAM.
 
 A tile's scores are summed in the accumulators, requantized into the chain memory, and come back from there as
-accumulators, times the unit matrix: what statistics of rows read are stored values, not sums. Their shares go to the
-chain memory in turn, where the context's product finds them. Array and store unit work on two tiles at a time: while
-the array sums the scores of one, the store unit shares out the other.
+accumulators, times the unit matrix: row statistics must read the stored int8 values, not the sums. The softmax's shares
+go to the chain memory, where the context's product reads them. Array and store unit work on two tiles at a time: while
+the array sums the scores of one, the store unit computes the softmax of the other.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ...te.post import Post
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Where the matrices of a stack begin in a tensor of (blocks of channels of all images, positions).
+    """Begins of a stack's matrices in a tensor of `size` (blocks of channels of all images, positions).
 
-    `first` is the (block, position) of the first one, `steps` those from one to the next along each loop over them.
+    `first` is the (block, position) of the first matrix, `steps` the distance of neighbours along each loop.
     """
 
     size: Pair
@@ -37,7 +37,7 @@ class Stack:
     steps: tuple[Pair, ...]
 
     def at(self, digits: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-        """Block and position at which the matrix of these indices of the loops begins."""
+        """Block and position at which the matrix begins whose loop indices are `digits`."""
         return self._along(digits, 0), self._along(digits, 1)
 
     def _along(self, digits: tuple[Expr, ...], axis: int) -> Expr:
@@ -50,10 +50,10 @@ class Stack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionShape:
-    """`loops` over the matrices of queries, keys, values and context, outermost first, and what each of them has.
+    """Extents of the `loops` over matrices (queries, keys, values, context), outermost first, and sizes of a matrix.
 
-    `rows` queries of `depth` channels, `keys` keys and values, `width` channels of a value and of the context; the last
-    three in whole blocks where they lie in memory.
+    `rows` queries of `depth` channels, `keys` keys and values, `width` channels of a value and of the context. In
+    memory `depth`, `keys` and `width` fill whole blocks.
     """
 
     loops: tuple[int, ...]
@@ -81,11 +81,11 @@ class Arithmetic:
 def attention_program(
     config: Config, shape: AttentionShape, arithmetic: Arithmetic, tile: int, name: str
 ) -> Program:
-    """The program of tiles of `tile` queries; the last one of a matrix begins where it ends with the matrix.
+    """The program of tiles of `tile` queries; the last tile of a matrix ends with it and may overlap its neighbour.
 
-    Parameters Q, K, V int8 and Y, tensors as they lie in memory (K and V in tiles of weights), P int32[3, 2, co], the
-    parameters of scores, shares and context, U int8[1, co, ci], the unit matrix, T int8[768], L int8[256] where scores
-    are looked up, and S and H int8[1, key blocks, 1, tile, 1, co] in the chain memory: scores and shares.
+    Parameters: Q, K, V and Y int8, tensors in their memory layout (K and V as weight tiles); P int32[3, 2, co],
+    post-processing of scores, shares and context; U int8[1, co, ci], the unit matrix; T int8[768], the softmax's table;
+    L int8[256] if scores pass a table; S (scores) and H (shares) int8[1, key blocks, 1, tile, 1, co], chain memory.
     """
     return _Attention(config, shape, arithmetic, tile, name).program()
 
@@ -123,12 +123,12 @@ class _Attention:
             return Buffer(name=name, shape=(*sizes, *of), dtype=dtype, scope=scope)
 
         wide = DType.INT32
-        # Two of each, which take turns: tiles of queries, matrices of keys and values, sums of scores and of contexts.
+        # Double buffering: tiles of queries, matrices of keys and values, sums of scores and of contexts.
         self.queries = held("queries", "inp", 2, self._depth, tile, of=vectors)
         self.key_tiles = held("keys", "wgt", 2, self._depth, self._keys, of=tiles)
         self.value_tiles = held("values", "wgt", 2, self._keys, self._width, of=tiles)
         self.unit = held("unit", "wgt", 1, of=tiles)
-        # In different banks, where there is room, so that one is read while the array fills the other.
+        # The two tiles' sums are in different banks, where there is room: one is read while the array fills the other.
         room = tiles_apart(config, self._keys, self._width, tile)
         self._steps = tuple(
             [apart_by(config, blocks, tile) if room else blocks for blocks in (self._keys, self._width)]
@@ -138,8 +138,8 @@ class _Attention:
         self.entries = held("entries", "par", 3, of=(2, lanes), dtype=wide)
 
     def program(self) -> Program:
-        """All tiles, and two turns more: each tile's scores come a turn before its context, and that is stored yet a
-        turn later, when the store unit has time."""
+        """All tiles in a pipeline of three turns: scores in turn t, context in t + 1, its store in t + 2. So the loop
+        takes two turns more than there are tiles."""
         count = prod(self._shape.loops) * self._tiles
         t = Var("t")
         here = minimum(t, count - 1)
@@ -173,7 +173,7 @@ class _Attention:
 
     @property
     def _tiles(self) -> int:
-        """Tiles of a matrix."""
+        """Tiles of queries in one matrix."""
         return ceil_div(self._shape.rows, self._tile)
 
     def _digits(self, t: Expr) -> tuple[Expr, ...]:
@@ -184,11 +184,11 @@ class _Attention:
         return tuple(found)
 
     def _row(self, t: Expr) -> Expr:
-        """The first query of a tile."""
+        """The first query of tile `t` in its matrix."""
         return minimum(t % self._tiles * self._tile, self._shape.rows - self._tile)
 
     def _scores(self, t: Expr) -> Expr:
-        """The first block of accumulators of a tile's scores."""
+        """The first block of accumulators of the scores of tile `t`."""
         return t % 2 * self._steps[0]
 
     def _context(self, t: Expr) -> Expr:
@@ -230,7 +230,7 @@ class _Attention:
         sizes: Pair,
         zero_points: Pair = (0, 0),
     ) -> Stmt:
-        """Sums over `sizes`[1] blocks, of each of `sizes`[0] blocks of outputs and each query."""
+        """Products of a tile: for each query, `sizes`[0] blocks of outputs, summed over `sizes`[1] blocks of inputs."""
         n, m, c = (Var(f"{name}.{letter}") for letter in "nmc")
         scope = data(n, c).buffer.scope
         product = Intrinsic(
@@ -319,13 +319,13 @@ class _Attention:
 
 
 def tiles_apart(config: Config, keys: int, width: int, tile: Any) -> Any:
-    """Whether each of two tiles' scores and contexts, so many blocks of `tile` accumulators, fits banks of its own."""
+    """Whether two tiles' scores (`keys` blocks of `tile` accumulators) and contexts (`width`) fit in separate banks."""
     blocks = 2 * apart_by(config, keys, tile) + apart_by(config, width, tile) + width
     return blocks * tile <= config.acc_depth
 
 
 def apart_by(config: Config, blocks: int, tile: Any) -> Any:
-    """Blocks of `tile` accumulators behind which another bank begins than those of the first `blocks` of them."""
+    """Distance, in blocks of `tile` accumulators, after which a bank begins that holds none of the first `blocks`."""
     bank = config.acc_bank_depth
     return -(-(-(-blocks * tile // bank) * bank) // tile)
 

@@ -16,9 +16,9 @@ from .workload import LayerShape, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Side:
-    """One dimension of the boxes that fill a buffer: at `most` and on average `mean` elements, of `size` in DRAM.
+    """One dimension of the boxes that fill a buffer: extents `most` (largest) and `mean`, of `size` elements in DRAM.
 
-    `whole`: it is moved from end to end, without pads. `ragged` is the share of boxes that have less than `most`.
+    `whole`: each box covers the dimension from end to end, without pads. `ragged`: share of boxes smaller than `most`.
     """
 
     most: np.ndarray | int
@@ -43,26 +43,26 @@ class Side:
 def transfers(sides: Sequence[Side]) -> np.ndarray:
     """Instructions that fill a buffer once, on average; `sides` outermost first.
 
-    A transfer has rows and columns. Columns are dense on both sides, rows are dense in the scratchpad, and neighbours
-    count as one where the inner one is whole: as `passes.split_copies` and emission do it. So boxes that fill less of
-    their buffer than others are loaded row by row.
+    A transfer has rows and columns. Columns are dense on both sides, rows are dense in the scratchpad, and neighbouring
+    dimensions merge where the inner one is whole, by the same rule as in `passes.split_copies` and emission. So boxes
+    that fill less of their buffer than others are loaded row by row.
     """
     count: np.ndarray = np.asarray(1.0)
     full: np.ndarray = np.asarray(1.0)
-    # Which group of neighbours that count as one a side is in: none has begun, the first, the second, or a later one.
+    # The group of merged neighbours that a side belongs to: none has begun, the first, the second, or a later one.
     none, one, two = np.asarray(True), np.asarray(False), np.asarray(False)
     joined: np.ndarray = np.asarray(False)
     bare: np.ndarray = np.asarray(False)
     stride = 1
     for side in reversed(sides):
         if (isinstance(side.most, int | np.integer) or side.most.size == 1) and side.most <= 1:
-            # Nothing moves along it, and nothing joins across it.
+            # A dimension of one element adds no transfer, and its neighbours do not merge across it.
             joined = np.asarray(False)
             stride *= side.size
             continue
         moving = np.asarray(side.most) > 1
         begins = moving & ~joined
-        # Without columns that are dense, the first group is one of rows.
+        # Without dense columns the first group consists of rows.
         first = begins & none
         if stride > 1:
             bare = bare | first
@@ -77,10 +77,10 @@ def transfers(sides: Sequence[Side]) -> np.ndarray:
 
 
 def seen(size: np.ndarray | int, shape: LayerShape, axis: int, cuts: np.ndarray | int = 1) -> np.ndarray:
-    """Rows (`axis` 0) or columns (1) of the input that tiles of `size` outputs read at least, over tiles and `cuts` of
-    the kernel.
+    """Lower bound on the rows (`axis` 0) or columns (1) of the input that tiles of `size` outputs read, summed over
+    tiles and over `cuts` parts of the kernel.
 
-    Pads count as little as they can: at the ends alone.
+    Pads reduce it by the most that they can: pads at both ends of the axis only.
     """
     out, extent = ((shape.out_height, shape.height), (shape.out_width, shape.width))[axis]
     kernel, stride, dilation = shape.kernel[axis], shape.strides[axis], shape.dilations[axis]
@@ -96,27 +96,27 @@ def seen(size: np.ndarray | int, shape: LayerShape, axis: int, cuts: np.ndarray 
 
 
 def least_data_beats(config: Config, shape: LayerShape, element: int) -> float:
-    """Beats of the inputs if what is needed of them is loaded once; `element` bytes a vector.
+    """Lower bound on input traffic in bus beats: each element that some window reads, loaded once.
 
-    Strides and dilations may be larger than the kernel: then single outputs, or single rows of the kernel, read less.
+    `element`: bytes of a vector. Strides or dilations larger than the kernel skip elements.
     """
     positions = _least_seen(shape, 0) * _least_seen(shape, 1)
     return shape.images * shape.input_blocks * positions * element / config.memory.bus_bytes
 
 
 def _least_seen(shape: LayerShape, axis: int) -> int:
-    """The least of `seen` for whole outputs or single ones, kernels whole or cut into single rows or columns."""
+    """The minimum of `seen` over tiles of all outputs or one, and kernels whole or cut into single rows or columns."""
     whole = np.array([[(shape.out_height, shape.out_width)[axis]], [1]])
     return int(seen(whole, shape, axis, np.array([1, shape.kernel[axis]])).min())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ImageBuffer:
-    """A buffer of inputs of many points: where it is filled, in how many copies, with how much.
+    """The input buffer at many points of a space.
 
-    It is filled at `level` with boxes of `blocks` input blocks for a `window` of the kernel. `alike`: every tile of
-    output blocks reads the same input blocks (else those of its own number). `element` bytes are one vector in DRAM,
-    of which `step` are written in a cycle.
+    Filled at loop `level`, in `copies`, with boxes of `blocks` input blocks for a part `window` of the kernel. `alike`:
+    every tile of output blocks reads all input blocks (else only its own, as in depthwise). `element`: bytes of a
+    vector in DRAM. `step`: vectors written into the scratchpad in a cycle.
     """
 
     level: np.ndarray
@@ -129,7 +129,7 @@ class ImageBuffer:
 
 
 def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuffer) -> BufferFill:
-    """How the buffer of inputs is filled."""
+    """Size, fills, beats and load instructions of the input buffer."""
     outside, window = tiles.outside(image.level), image.window
     held = [tiles.held(letter, outside) for letter in "yx"]
     cuts = [divide(k, w) for k, w in zip(shape.kernel, window, strict=True)]
@@ -162,12 +162,12 @@ def image_fill(config: Config, shape: LayerShape, tiles: Tiles, image: ImageBuff
 
 
 def innermost(workload: Workload) -> int:
-    """How far inside inputs may be loaded; those that are resident are not loaded."""
+    """The innermost loop level at which inputs may be loaded; OUTERMOST if the chain memory holds them (`resident`)."""
     return OUTERMOST if workload.resident else CHUNK
 
 
 def resident(tiles: Tiles) -> BufferFill:
-    """No buffer: the inputs lie where the array reads them."""
+    """The fill of inputs that the array reads in the chain memory: no size, no traffic."""
     nothing = np.zeros_like(tiles.count, dtype=np.float64)
     once = np.ones_like(tiles.count)
     return BufferFill(size=nothing, fills=once, beats=nothing, copies=once, exposed=nothing, loads=once)
@@ -184,6 +184,6 @@ def _positions(
     tiles, letter, outside = loop
     ragged = np.where(outside[letter] & (tiles.ragged(letter) > 0), 1 / tiles.trips[letter], 0.0)
     ragged = 1 - (1 - ragged) * (1 - np.where(short_window, 1 / cuts, 0.0))
-    # All of the rows, not as many of them with pads at one end.
+    # The whole axis, not as many elements of which some are pads at one end.
     whole = (most == size) & (tiles.held(letter, outside) == tiles.extents[letter]) & (cuts == 1)
     return Side(most=most, mean=most, size=size, whole=whole, ragged=ragged)

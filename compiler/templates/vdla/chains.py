@@ -1,8 +1,8 @@
-"""Layers chained on the chip: which tensors lie in the chain memory instead of DRAM, and where.
+"""Layers chained on the chip: the choice of tensors that are in the chain memory instead of DRAM, and their places.
 
-The store unit writes a tensor there with the pads of the layers that read it, and the array reads it there, so that it
-crosses the bus neither way and no load waits for its store. A tensor can, if one kernel makes it, products alone read
-it, with equal pads, and it fits beside what else lies there at the time. Those that save most traffic come first.
+The store unit writes a chained tensor with the pads of its readers, and the array reads it there: no bus traffic, no
+load that waits for a store. A tensor can be chained if one kernel makes it, only products read it, with equal pads, and
+it fits beside the other tensors alive at the time. Tensors that save most traffic are placed first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNPADDED: Pads = (0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chained:
-    """The kernels of each node, chained where they are, and where in the chain memory tensors lie."""
+    """The kernels of each node, after chaining, and the chain memory places of chained tensors."""
 
     kernels: Kernels
     places: Mapping[str, ChainBuffer]
@@ -39,7 +39,7 @@ class Chained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A tensor that may be chained: its pads, what they hold, and the bytes that it takes and saves."""
+    """A tensor that may be chained: pads (`margins`) and their value, bytes of memory, bytes of saved bus traffic."""
 
     margins: Pads
     pad_value: int
@@ -48,7 +48,7 @@ class _Candidate:
 
 
 def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> Chained:
-    """As many tensors as the chain memory of `config` holds, and the kernels that make and read them there."""
+    """Places tensors in the chain memory while they fit, and returns kernels that write and read them there."""
     places = {} if config.chain_depth == 0 else _places(config, graph, _candidates(config, graph, kernels))
     for node in graph.nodes:
         if isinstance(node.operator, Attention):
@@ -62,7 +62,7 @@ def chain_layers(config: Config, graph: Graph, kernels: Kernels) -> Chained:
 
 
 def _chained(kernel: Kernel, places: Mapping[str, ChainBuffer]) -> Kernel:
-    """A kernel that reads and writes where its tensors lie."""
+    """The kernel, with input and output in the chain memory where `places` has them."""
     read, written = (places.get(kernel.tensors.get(name, "")) for name in ("X", "Y"))
     if (read is None and written is None) or not isinstance(kernel.source, Source):
         return kernel
@@ -81,13 +81,13 @@ def _candidates(config: Config, graph: Graph, kernels: Kernels) -> dict[str, _Ca
             continue
         candidate = _candidate(config, graph, name, readers[name], kernels)
         if candidate is None or (any(candidate.margins) and len(maker.inputs) > 1):
-            continue  # what is added lies like the output, so this has no pads
+            continue  # a residual operand has the output's layout, so the output can have no pads
         found[name] = candidate
     return found
 
 
 def _keeper(kernels: Sequence[Kernel]) -> Kernel | None:
-    """The kernel of a node, if it is one that can write to the chain memory."""
+    """A node's only kernel if it can write to the chain memory, else None."""
     if not kernels:
         return None
     kernel, source = kernels[0], kernels[0].source
@@ -133,9 +133,9 @@ def _candidate(
 
 
 def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) -> dict[str, ChainBuffer]:
-    """Where those lie that fit beside one another."""
+    """Places of the chosen tensors, greedily by saved traffic while all fit in the chain memory."""
     lives, word = lifetimes(graph), max(config.inp_bytes, config.out_bytes)
-    # Attention has the whole memory for itself.
+    # An attention kernel uses the whole chain memory.
     chosen = [
         Buffer(name=node.name, size=config.chain_buffer_bytes, first=step, last=step)
         for step, node in enumerate(graph.nodes)
@@ -148,7 +148,7 @@ def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) 
         plan = plan_memory(more, alignment=word)
         if plan.size <= config.chain_buffer_bytes:
             chosen, offsets = more, plan.offsets
-    # Pads can be written a layer early where their place is free then.
+    # Pads can be written one layer early if their place is free by then: try a lifetime that begins a step earlier.
     for index, buffer in enumerate(chosen):
         if buffer.name in candidates and any(candidates[buffer.name].margins):
             more = [*chosen]
@@ -166,4 +166,4 @@ def _places(config: Config, graph: Graph, candidates: Mapping[str, _Candidate]) 
 RESIDING = frozenset({CONV2D.name, DEPTHWISE_CONV2D.name})
 """Templates that can read their input in the chain memory."""
 KEEPING = RESIDING
-"""Templates that can write their output there."""
+"""Templates that can write their output to the chain memory."""

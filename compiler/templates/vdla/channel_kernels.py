@@ -1,8 +1,8 @@
 """Kernels that move channels of tensors: concatenations, splits, shuffles.
 
-Blocks of channels that stay whole are copied by the store unit. Blocks whose lanes are put together anew are products
-with a selection matrix of ones and zeros, one for each tensor that they come from; each adds to what the ones before
-it stored. Both are exact.
+The store unit copies blocks of channels that stay whole. Blocks whose lanes come from several places are products with
+a selection matrix of ones and zeros, one product for each source tensor; each adds to the stored result of the product
+before it. Both are exact.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ALONE = Window(kernel=(1, 1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """Blocks `first` to `last` (exclusive) of the output, with lanes from `parts`. `copied` is the part, and its first
-    block, where the blocks are those of one part as they stand; None where lanes change their places."""
+    """Blocks `first` to `last` (exclusive) of the output, with lanes from the inputs `parts`. `copied` is (input, its
+    first block) where whole blocks of one input are copied; None where lanes change their places."""
 
     first: int
     last: int
@@ -46,7 +46,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Image:
-    """What all kernels of one image (as many as the machine computes at a time) have in common."""
+    """Common data of the kernels of one image group: `batch` images that the machine computes at a time."""
 
     config: Config
     graph: Graph
@@ -55,14 +55,14 @@ class _Image:
     batch: int
 
     def offset(self, tensor: str, block: int) -> int:
-        """The byte at which a block of channels of the image begins in a tensor."""
+        """The byte at which a block of channels of this image group begins in a tensor."""
         _, channels, height, width = self.graph.tensors[tensor].nchw
         lanes = Blocks.of(self.config).block
         first = self.index * ceil_div(channels, lanes) + block
         return first * height * width * self.config.batch * lanes
 
     def sizes(self, blocks: int) -> tuple[int, int, int, int]:
-        """Batch, channels, height and width of so many blocks."""
+        """Batch, channels, height and width of `blocks` blocks of channels."""
         lanes = Blocks.of(self.config).block
         return (self.batch, blocks * lanes, *self.graph.tensors[self.node.output].nchw[2:])
 
@@ -70,9 +70,9 @@ class _Image:
 def channel_kernels(
     config: Config, graph: Graph, node: Node, operator: Channels, inside: Mapping[str, Inside]
 ) -> list[Kernel]:
-    """One kernel for each run of blocks that are copied; for the others one for each tensor that they come from.
+    """One kernel for each run of copied blocks; one for each source tensor of the other runs.
 
-    What lies `inside` of the output already is not copied.
+    Tensors whose memory is `inside` the output already are not copied.
     """
     batch = graph.tensors[node.output].nchw[0]
     kernels: list[Kernel] = []
@@ -97,10 +97,10 @@ def channel_kernels(
 
 
 def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
-    """The blocks of the output in runs that one kernel, or one for each part, can compute."""
+    """The output's blocks in runs: each is one copy, or one selection for each part."""
 
     def origin(block: int) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-        """The parts of a block; if it is a whole block of one part, that part and the difference of their numbers."""
+        """The parts of a block; for a whole block of one part also (part, source block - output block), else None."""
         mine = sources[block * lanes : (block + 1) * lanes]
         parts = tuple(sorted({part for part, _ in mine}))
         channel = mine[0][1]
@@ -125,7 +125,7 @@ def _runs(sources: Sequence[tuple[int, int]], lanes: int) -> Iterator[_Run]:
 
 
 def _tiles(sources: Sequence[tuple[int, int]], lanes: int, blocks: Sequence[int]) -> int:
-    """Tiles of the selection matrices of blocks that are computed together."""
+    """Weight tiles of the selection matrices if one run computes all `blocks`."""
     taken: dict[int, set[int]] = {}
     for part, channel in sources[blocks[0] * lanes : (blocks[-1] + 1) * lanes]:
         taken.setdefault(part, set()).add(channel // lanes)
@@ -133,7 +133,7 @@ def _tiles(sources: Sequence[tuple[int, int]], lanes: int, blocks: Sequence[int]
 
 
 def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
-    """Blocks of a part from `block` on, as they stand."""
+    """The kernel that copies the run's blocks from block `block` of input `part`."""
     source, target, blocks = image.node.inputs[part], image.node.output, run.last - run.first
     sizes = sizes_of_vectors(image.config, image.sizes(blocks))
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], ALONE)
@@ -151,7 +151,7 @@ def _copy(image: _Image, run: _Run, part: int, block: int) -> Kernel:
 def _selection(
     image: _Image, run: _Run, sources: Sequence[tuple[int, int]], part: int, *, added: bool
 ) -> Kernel:
-    """The lanes of a run that come from `part`, others 0; `added` to what is stored there already."""
+    """The kernel that selects the run's lanes from input `part`, 0 elsewhere; `added` to the stored output or not."""
     config, lanes = image.config, Blocks.of(image.config).block
     source, target = image.node.inputs[part], image.node.output
     taken = [

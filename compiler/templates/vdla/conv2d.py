@@ -34,7 +34,7 @@ from .workload import LayerShape, Workload, vector_loops
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """All ways to cut a convolution."""
+    """The knob space of a convolution."""
     shape, last = LayerShape.of(config, workload), workload.last_vectors
     rows, columns = window_axes(shape.kernel)
     if last is not None:
@@ -50,7 +50,7 @@ def space(config: Config, workload: Workload) -> Space:
         levels={"data": innermost(workload), "weights": CHUNK},
         copies=("data", "weights", "sums"),
         cost=partial(cost, config, workload, fitted=FITTED),
-        # One product a cycle, every byte at least once; of a tile between groups a machine that folds takes one part.
+        # Lower bound: one product a cycle, each byte moved once. A folding machine may take one part of a weight tile.
         floor=max(
             _whole_products(workload, shape),
             moved + shape.stored_beats(config),
@@ -68,19 +68,19 @@ def _weight_tiles(shape: LayerShape) -> int:
 
 
 def _whole_products(workload: Workload, shape: LayerShape) -> float:
-    """Products of a vector and a whole weight tile."""
+    """Number of products of an input vector and a whole weight tile."""
     last = workload.last_vectors
     missing = 0 if last is None else shape.taps - last
     return float(shape.outputs * (shape.input_blocks * shape.taps - missing))
 
 
 def _products(config: Config, workload: Workload, shape: LayerShape) -> float:
-    """Operations of the array."""
+    """Number of array operations: products, times the average operations for a weight tile."""
     return _whole_products(workload, shape) * _parts(config, workload)[0]
 
 
 def _parts(config: Config, workload: Workload) -> tuple[float, int]:
-    """Operations for a whole weight tile, on average and at most. Activations have all parts."""
+    """Average and largest number of operations for a weight tile. Activations as weights take all parts."""
     if workload.own_weights:
         return float(config.tile_parts), config.tile_parts
     return parts_of_tiles(config, workload.channels, workload.filters)
@@ -130,7 +130,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def _weights_in_series(config: Config, workload: Workload, values: Columns) -> BufferFill:
-    """Each image fills the weights' buffer anew; slots rotate: one is filled while the one before it is read."""
+    """The weight fill where each image has weights of its own; slots rotate: one fills while another is read."""
     shape = LayerShape.of(config, replace(workload, batch=config.batch))
     one, images = _weights(config, shape, values, _tiles(shape, values)), workload.batch // config.batch
     return replace(
@@ -163,7 +163,7 @@ def _weights(config: Config, shape: LayerShape, values: Columns, tiles: Tiles) -
     fills = again * tiles.repetitions("o", outside) * np.where(by_chunk, tiles.chunks, 1)
     moved = 1.0 * _weight_tiles(shape) * again
     beats = moved * config.whole_tile_bytes / config.memory.bus_bytes
-    # All weights of a filter follow one another; of a part of them a block is a run, or a row of the kernel is.
+    # All weights of a filter are one run in DRAM; in a part of them each block, or each row of the kernel, is a run.
     apart = np.where(
         taps[1] == shape.kernel[1], np.where(taps[0] == shape.kernel[0], 1, blocks), blocks * taps[0]
     )
@@ -194,7 +194,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
         kwc, kw = s.split(kw, knobs.window[1])
         chunk = (icc, khc, kwc)
     spatial = ("conv.n", "conv.y", "conv.x", "conv.o")
-    # How many columns there are may depend on the block: then it is outside, with instructions of its own.
+    # Where the number of columns depends on the input block, the loop over blocks goes outside, an instruction each.
     nest = (*spatial, ic, kh, kw) if workload.last_vectors is None else (ic, *spatial, kh, kw)
     s.reorder(*chunk, *nest, "conv.b", "conv.j", "conv.k")
     if not workload.resident:

@@ -1,4 +1,4 @@
-"""Kernels of convolutions: which template computes one, and its weights as that template reads them."""
+"""Kernels of convolutions: the template that computes a convolution, and weights in that template's layout."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .workload import Workload, filled_up, of_vectors, windowed
 def convolution_kernel(
     config: Config, graph: Graph, layout: Layout, node: Node, operator: Int8Convolution
 ) -> Kernel:
-    """The kernel of a convolution whose input lies in memory as `layout` says."""
+    """The kernel of a convolution whose input has the memory layout `layout`."""
     workload, weight = _form(config, graph, layout, node, operator)
     planes = (
         operator.post.has_operand and graph.tensors[node.inputs[1]].nchw != graph.tensors[node.output].nchw
@@ -51,7 +51,7 @@ def convolution_kernel(
 def _form(
     config: Config, graph: Graph, layout: Layout, node: Node, operator: Int8Convolution
 ) -> tuple[Workload, Constant]:
-    """The workload and the weights."""
+    """The workload and the packed weights of a convolution."""
     if operator.pool is not None or layout == "interleaved":
         if operator.pool is None:
             workload = patch_workload(graph, node, operator)
@@ -80,11 +80,11 @@ def _form(
 
 
 def blocked_form(config: Config, workload: Workload, operator: Int8Convolution) -> tuple[Workload, Constant]:
-    """The workload of a convolution on blocks of channels as the array computes it, and the weights."""
+    """Workload and packed weights of a convolution on blocks of channels: depthwise where it fits, else conv2d."""
     blocks = Blocks.of(config)
     if operator.groups == workload.channels == workload.filters > 1 and has_depthwise(config):
         alone = replace(workload, template=DEPTHWISE_CONV2D.name)
-        # One that does not fit may do so as a convolution with many zeros: its weights need no row index.
+        # A depthwise layer that does not fit may fit as a dense one with many zeros: its weights need no row index.
         if DEPTHWISE_CONV2D.fits(config, alone):
             own = operator.weight[:, 0]
             if taps_of(config, alone.window) is None:
@@ -100,13 +100,13 @@ def blocked_form(config: Config, workload: Workload, operator: Int8Convolution) 
 
 
 def convolution_workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
-    """A convolution without its pool, as an ordinary one."""
+    """The conv2d workload of a convolution, without its pool and its groups."""
     sizes, filters = graph.tensors[node.inputs[0]].nchw, operator.weight.shape[0]
     return windowed(CONV2D.name, sizes, filters, operator.window, operand=operator.post.has_operand)
 
 
 def patch_workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workload:
-    """A convolution without its pool, on patches of an interleaved image."""
+    """The patch_conv2d workload of a convolution on an interleaved image, without its pool."""
     workload = convolution_workload(graph, node, operator)
     return replace(workload, template=PATCH_CONV2D.name)
 
@@ -114,7 +114,7 @@ def patch_workload(graph: Graph, node: Node, operator: Int8Convolution) -> Workl
 def pooled_workload(
     config: Config, graph: Graph, node: Node, operator: Int8Convolution, pool: Window
 ) -> Workload:
-    """A convolution on patches, with a max-pool behind it."""
+    """The patch_conv2d_pool workload of a convolution on an interleaved image and its max-pool."""
     return replace(
         patch_workload(graph, node, operator),
         template=PATCH_CONV2D_POOL.name,

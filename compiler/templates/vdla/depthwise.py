@@ -29,19 +29,19 @@ from .workload import LayerShape, Workload, of_vectors, vector_loops
 
 
 def has_depthwise(config: Config) -> bool:
-    """Whether the compiler takes depthwise operations for layers of a machine."""
+    """Whether the machine has depthwise operations, which the compiler uses for depthwise layers."""
     return config.has("depthwise")
 
 
 def taps_of(config: Config, window: Window) -> TapGroups | None:
-    """The groups of columns that one operation multiplies; None where each column is an operation."""
+    """The groups of window columns that one operation multiplies; None where each column is an operation."""
     return TapGroups.of(window) if config.has("taps") else None
 
 
 def widened(config: Config, workload: Workload) -> Workload:
-    """The workload whose window is what the array reads: with groups of columns none is dilated, and more may be read.
+    """The workload with the window that the array reads: groups of columns are dense and may be wider than the kernel.
 
-    Further columns are pads on the right.
+    Additional columns count as pads on the right.
     """
     taps = taps_of(config, workload.window)
     if taps is None:
@@ -52,8 +52,8 @@ def widened(config: Config, workload: Workload) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:
-    """What the array does: the layer's `shape` as it reads it, the kernel's own `columns`, groups of columns, where it
-    takes these, and sweeps over rows, where it makes these."""
+    """The array's view of a layer: its `shape` with the `widened` window, the kernel's own `columns`, the groups of
+    columns (`taps`) and the `sweep` over rows; None where the machine has no such operation."""
 
     shape: LayerShape
     columns: int
@@ -62,16 +62,16 @@ class _Array:
 
     @staticmethod
     def of(config: Config, workload: Workload) -> _Array:
-        """Of a workload on one machine. ValueError if its window does not fit."""
+        """The view for a workload on a machine. ValueError if the window does not fit."""
         taps = taps_of(config, workload.window)
         shape = LayerShape.of(config, of_vectors(config, widened(config, workload)))
         sweep = Sweep.of(config, workload.window)
         return _Array(shape=shape, columns=workload.kernel[1], taps=taps, sweep=sweep)
 
     def pads(self, rows: int) -> dict[str, int]:
-        """Rows of pads above and below what tiles of so many rows read, and rows in all, if sweeps go from end to end.
+        """Rows of pads `above` and `below`, and all `rows` read, if one sweep covers a tile of `rows` output rows.
 
-        Those of one group of a kernel's rows among several do not.
+        Empty where there is no such sweep: kernels cut into several groups of rows, tiles that are not full height.
         """
         shape = self.shape
         if self.sweep is None or self.sweep.groups > 1:
@@ -84,24 +84,25 @@ class _Array:
 
     @property
     def operations(self) -> int:
-        """Operations on a vector of outputs."""
+        """Number of operations for one vector of outputs."""
         return self.shape.kernel[0] * (self.columns if self.taps is None else self.taps.count)
 
     @property
     def single(self) -> bool:
-        """Whether columns of the shape's window are operations: then it can be cut anywhere."""
+        """Whether each column of the window is an operation of its own: then the window can be cut anywhere."""
         return self.taps is None and self.columns == self.shape.kernel[1]
 
     def weight_tiles(self, config: Config) -> int:
-        """Tiles that hold the kernels of one block of channels, a position a row as long as the longer vector."""
+        """Weight tiles for the kernels of one block of channels; a kernel position is a row, as long as the longer of
+        input and output vector."""
         if self.sweep is not None:
             return self.sweep.tiles(config)
         rows = self.operations * (1 if self.taps is None else TAPS)
         return ceil_div(rows, min(config.block_in, config.block_out))
 
     def busiest(self, config: Config, heights: np.ndarray) -> np.ndarray:
-        """Cycles that the array, or the unit that stores, cannot do without in tiles of so many rows: one operation on
-        one block a cycle."""
+        """Lower bound in cycles for tiles of `heights` rows, float64: the array's operations, one block of channels a
+        cycle, or the store unit's reads, if these are more."""
         vectors = np.array(self.shape.outputs)
         operations = vectors * self.operations
         if self.sweep is not None:
@@ -111,21 +112,21 @@ class _Array:
         return np.maximum(operations, store_reads(config, vectors)).astype(np.float64)
 
     def micro_ops(self, tiles: Tiles) -> np.ndarray:
-        """Those of all sequences."""
+        """Micro-ops of all sequences of the kernel."""
         if self.sweep is None:
             return unrolled_micro_ops(tiles, self.operations)
         whole, rest = self.sweep.operations(tiles.sizes["y"]), self.sweep.operations(tiles.ragged("y"))
-        # Of columns, blocks and vectors an instruction counts two, and no more vectors are left than there are.
+        # An instruction counts two of columns, blocks and vectors; at most the vectors are left to micro-ops.
         return (whole + rest) * tiles.vectors
 
     def weight_beats(self, config: Config) -> float:
-        """Beats of the bus for all weights once."""
+        """Bus beats to load all weights once."""
         tiles = self.shape.output_blocks * self.weight_tiles(config)
         return tiles * config.whole_tile_bytes / config.memory.bus_bytes
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """All ways to cut a depthwise convolution."""
+    """The knob space of a depthwise convolution."""
     array = _Array.of(config, workload)
     shape = array.shape
     rows, columns = window_axes(shape.kernel)
@@ -181,7 +182,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         data=resident(tiles) if workload.resident else image_fill(config, shape, tiles, image),
         weights=_weights(config, array, values, tiles),
         compute=array.busiest(config, values["rows"]),
-        # Parts of a window have sequences of their own: rows of weight tiles are not relocated.
+        # Each part of a window has its own micro-op sequence: rows of weight tiles are not relocated.
         micro_ops=array.micro_ops(tiles),
         least_fills=inputs / config.inp_depth + shape.output_blocks * weight_tiles / config.whole_tiles,
         limits={
@@ -227,7 +228,7 @@ def schedule(config: Config, workload: Workload, expression: Expression, values:
             kwc, kw = s.split(columns[0], knobs.window[1])
             chunk, columns = (khc, kwc), (kw,)
     part = ("conv.q",) if shape.vectors > 1 else ()
-    # Blocks outside: how many parts one has may depend on it.
+    # The loop over blocks goes outside: the number of parts may depend on the block.
     s.reorder(*chunk, "conv.n", "conv.o", "conv.y", "conv.x", *part, kh, *columns, "conv.b", "conv.j")
     if not workload.resident:
         s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1] if chunk else None))

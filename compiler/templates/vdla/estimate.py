@@ -1,7 +1,7 @@
-"""The estimate of all cost models of the accelerator: cycles of a tiled layer, from what its units and buffers do.
+"""The estimate of all cost models of the accelerator: cycles of a tiled layer, from the work of its units and buffers.
 
-What the timing contract (hw/README.md) says is taken from `vdla.isa.timing` and the configuration; what it does not say
-in closed form are the constants of `Fitted`.
+Constants of the timing contract (hw/README.md) come from `vdla.isa.timing` and the configuration; effects without a
+closed form are the constants of `Fitted`.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ class Fitted:
     """
 
     sharpness: float = 12.0
-    """Of the norm by which the cycles of units that work side by side become one number; infinite: the busiest's."""
+    """Exponent of the norm that combines the cycles of concurrent units; at infinity the busiest unit counts alone."""
     step: float = 4.0
     """Cycles of the array's instructions for a step beyond its products."""
     restart: float = 0.5
-    """Share of the memory's latency that shows where a fill is several loads: each begins during the last one."""
+    """Share of the memory's latency that each further load of a fill exposes; loads overlap."""
     last_store: float = 0.5
-    """Share of a tile's stores that nothing hides at the end of a layer."""
+    """Share of a tile's stores that stays exposed at the end of a layer."""
     head_start: float = 0.5
     """Share of a step by which a buffer that is filled more often is late when another one needs the load unit."""
     first_inputs: float = 0.3
-    """Share of the first filling of inputs that comes on top in a network: the layer in front has yet to store them."""
+    """Additional exposed share of the first input fill: in a network the preceding layer has yet to store the input."""
     traffic: float = 0.01
-    """Cycles that a beat of the bus counts even where it is hidden."""
+    """Cycles added for each bus beat, hidden or not."""
 
 
 LOAD_LATENCY = REQUEST_DELAY + FIFO_LATENCY + STEP_LATENCY
-"""Cycles of a load beside those of the memory and of its elements."""
+"""Fixed cycles of a load, without the memory's latency and the transfer of elements."""
 
 FITTED = Fitted()
 NO_COLUMNS: Columns = MappingProxyType({})
@@ -68,9 +68,9 @@ NO_COLUMNS: Columns = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BufferFill:
-    """How a buffer of many points is filled: elements that it holds, how often, beats of all fills, copies in use.
+    """Fills of one buffer at many points: `size` in elements, number of `fills`, `beats` of all fills, `copies` used.
 
-    `exposed` are the cycles of a fill, the first of which everything waits for; `loads` the instructions of all fills.
+    `exposed`: cycles of one fill; the first fill is hidden by nothing. `loads`: instructions of all fills.
     """
 
     size: np.ndarray
@@ -86,7 +86,7 @@ class BufferFill:
         return self.fills * self.exposed
 
     def quantities(self, name: str, compute: float | np.ndarray) -> dict[str, np.ndarray]:
-        """What a model may learn from it, named after it."""
+        """Features of the fill for a learned cost model, float64 arrays whose names contain the buffer's `name`."""
         return {
             f"{name} beats": self.beats,
             f"{name} of a filling": self.size,
@@ -100,12 +100,11 @@ class BufferFill:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TiledWork:
-    """What the units do for many points: cycles of each unit by itself, instructions, and the buffers between them.
+    """Work of the units at many points: cycles of each unit alone, instructions, and the buffers between units.
 
-    `compute` are the cycles that the busiest unit cannot do without, `traffic` the beats of the bus, `loading` and
-    `storing` the cycles of the load and the store unit. The store unit shares `sums_copies` copies of the sums with the
-    array, which gets one back `store_latency` cycles after its accumulators have been read. `last_beats` are those of
-    one tile's outputs.
+    `compute`: least cycles of the computing unit. `traffic`: bus beats. `loading`, `storing`: cycles of load and store
+    unit. Array and store unit share `sums_copies` copies of the sums; the array gets a copy back `store_latency` cycles
+    after its accumulators have been read. `last_beats`: beats of one tile's outputs.
     """
 
     tiles: Tiles
@@ -120,7 +119,7 @@ class TiledWork:
     last_beats: np.ndarray
 
     def quantities(self, config: Config, fitted: Fitted, more: Columns = NO_COLUMNS) -> Columns:
-        """What a model may learn of the points, `more` among it; under ESTIMATE the cycles that this one expects."""
+        """Features of the points for a learned cost model, `more` included; ESTIMATE maps to this estimate's cycles."""
         return Deferred(lambda: self._described(more), {ESTIMATE: self.cycles(config, fitted)})
 
     def _described(self, more: Columns) -> Columns:
@@ -160,9 +159,9 @@ class TiledWork:
     def _waits(self, fitted: Fitted) -> np.ndarray:
         """Cycles in which the busiest unit waits: for fills that begin too late, and at both ends.
 
-        A fill begins once one of its copies is free. Loads keep the program's order, so that another buffer, filled
-        more often, must have been filled for all that comes before, and that gets ahead by its own copies only. What
-        takes longer than this lead is waited for. The first fills and a part of the last store are hidden by nothing.
+        A fill begins once one of the buffer's copies is free. Loads keep the program's order, so the lead of a fill is
+        also limited by the copies of every buffer that is filled more often. Cycles of a fill beyond its lead are
+        waits. The first fills and a part of the last store are hidden by nothing.
         """
         buffers, compute = self.buffers, self.compute
         others = sum(buffer.loading for name, buffer in buffers.items() if name != "data")
@@ -179,9 +178,9 @@ class TiledWork:
 
 
 def together(sharpness: float, *units: float | np.ndarray) -> np.ndarray:
-    """Cycles of units that work side by side: a norm of what each takes by itself.
+    """Cycles of concurrent units: the norm with exponent `sharpness` of the cycles of each unit alone.
 
-    Units that are as busy as the busiest wait for one another now and then.
+    It exceeds the maximum where several units are almost equally busy: these wait for one another now and then.
     """
     busiest = reduce(np.maximum, units, np.asarray(1.0))
     total = reduce(np.add, [(unit / busiest) ** sharpness for unit in units])
@@ -197,9 +196,9 @@ def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np
 
 
 def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.ndarray:
-    """Cycles to read `beats` in `runs` separate runs: the bus, or the latency of as many bursts as may be outstanding.
+    """Cycles to read `beats` in `runs` contiguous runs: the bus's, or the bursts' latency over the outstanding reads.
 
-    A run is several bursts where it is long, and where it crosses a multiple of AXI_BOUNDARY.
+    A run splits into bursts of READ_BURST_BEATS and at multiples of AXI_BOUNDARY.
     """
     memory = config.memory
     bursts = runs * np.ceil(beats / runs / READ_BURST_BEATS) + beats * memory.bus_bytes / AXI_BOUNDARY
@@ -208,7 +207,7 @@ def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.n
 
 
 def store_reads(config: Config, vectors: np.ndarray, window: int = 1) -> np.ndarray:
-    """Cycles in which STORE.POST reads `vectors` windows of that many accumulators, waits for its passes included."""
+    """Cycles in which STORE.POST reads `vectors` windows of `window` accumulators each, waits for passes included."""
     return vectors * max(window, config.post_passes)
 
 
@@ -217,11 +216,11 @@ def store_cycles(
 ) -> np.ndarray:
     """Cycles of the store unit for `stores` STORE.POST instructions, which read accumulators in `reads` cycles.
 
-    That, the bus, or the latency of bursts takes longest: rows of a tile that is narrower than the output are bursts of
-    their own, and so is each position of a block of which some vectors are not stored.
+    The maximum of these reads, the bus and the latency of bursts. Each row of a tile narrower than the output is a
+    burst, and so is each position of a block of which some vectors are not stored.
 
-    Beside its vectors an instruction takes `store_latency`, while which the next ones go on unless they have operands:
-    those wait for each other, and for the first operand of each.
+    Each instruction also takes `store_latency`. The next instructions overlap with it unless they have operands:
+    instructions with operands wait for each other, and each for its first operand.
     """
     memory, beyond = config.memory, _way_of_a_vector(config, shape)
     narrow = shape.images * shape.output_blocks * shape.out_height * tiles.trips["x"]
@@ -247,20 +246,20 @@ def store_latency(config: Config, shape: LayerShape) -> float:
 
 
 def _way_of_a_vector(config: Config, shape: LayerShape) -> int:
-    """Its cycles through the pipeline and the FIFO, those of the request and the response of its burst.
+    """Latency of a stored vector in cycles: pipeline, FIFO, request and response of its burst.
 
-    What the chain memory keeps needs no FIFO and no bus.
+    A vector stored in the chain memory passes neither FIFO nor bus.
     """
     kept = 0 if shape.kept else FIFO_LATENCY + WRITE_DELAY + config.memory.write_latency
     return post_latency(config) + kept
 
 
 def beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: LayerShape) -> np.ndarray:
-    """Cycles of the store unit for what is no store: loads of parameters, for each of which it waits, and the bus.
+    """Cycles of the store unit beside its stores: waits for parameter loads, and for `loaded` beats of other loads.
 
-    A load of parameters is on its way while stores before it read accumulators. But on a busy bus that takes several
-    times the memory's latency, and simulated cycles say that it costs as much as if nothing overlapped there. Reads and
-    writes that are ready take turns, so that outputs wait for as many of the beats that are `loaded`.
+    A parameter load overlaps with the accumulator reads of earlier stores. But on a busy bus it takes several times the
+    memory's latency, and in simulation it costs as much as without overlap. Pending reads and writes alternate on the
+    bus, so that outputs wait for as many `loaded` beats as they have themselves, if there are so many.
     """
     fills = tiles.parameter_fills(config.par_depth)
     turns = 0.0 if shape.kept else np.minimum(loaded, shape.stored_beats(config))
@@ -271,9 +270,9 @@ def beside_stores(config: Config, tiles: Tiles, loaded: np.ndarray, shape: Layer
 def array_instructions(
     tiles: Tiles, buffers: Mapping[str, BufferFill], sums_copies: np.ndarray, overwriting: bool
 ) -> np.ndarray:
-    """Instructions for the array: products of each step, and where they are wherever that changes.
+    """Instructions of the array: one for the products of each step, one for each change of their addresses.
 
-    `overwriting`: the first step of a tile needs an instruction more, which overwrites before others add.
+    `overwriting`: the first step of a tile needs another instruction, which overwrites sums before others add.
     """
     moving = reduce(
         np.logical_or, [(buffer.copies > 1) | (buffer.fills < tiles.steps) for buffer in buffers.values()]
@@ -284,12 +283,12 @@ def array_instructions(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ArrayLayer:
-    """What a template says of many points of a layer on the array.
+    """A template's description of a layer on the array at many points, the argument of `array_cost`.
 
-    `data` and `weights` are the buffers of inputs and weights. `compute` are the cycles that the busiest unit cannot do
-    without, `micro_ops` those of all sequences, `least_fills` the fills of scratchpads that no program can do without,
-    `limits` the template's own. `overwriting`: see `array_instructions`. `innermost` is the data's innermost level.
-    `store_bound`: the store unit may well be the busiest, so that what it does beside storing counts.
+    `data`, `weights`: fills of the input and weight buffers. `compute`: least cycles of the computing unit.
+    `micro_ops`: micro-ops of all sequences. `least_fills`: scratchpad fills that every program needs. `limits`: the
+    template's own legality limits. `overwriting`: see `array_instructions`. `innermost`: innermost legal level of the
+    data. `store_bound`: count `beside_stores` as well, since the store unit may be the busiest.
     """
 
     shape: LayerShape
@@ -306,7 +305,7 @@ class ArrayLayer:
 
 
 def array_cost(config: Config, layer: ArrayLayer, values: Columns, fitted: Fitted) -> Account:
-    """What is known of the points with these values, and the cycles that they are expected to take."""
+    """Limits, lower bounds, features and estimated cycles of the points with these knob values."""
     shape, tiles, data, weights = layer.shape, layer.tiles, layer.data, layer.weights
     buffers, sums = {"data": data, "weights": weights}, tiles.sums
     sums_copies = np.minimum(values["sums_copies"], tiles.count)

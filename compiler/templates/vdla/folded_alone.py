@@ -1,4 +1,4 @@
-"""Weights of a kernel that is measured by itself, on machines that fold: which parts of their tiles there are."""
+"""Weights of a kernel that is measured by itself, on machines that fold: the tile parts that exist."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .workload import Workload
 
 @lru_cache(maxsize=64)
 def weights_alone(config: Config, workload: Workload) -> FoldedWeights | None:
-    """Those of a workload whose filters have weights for all channels; None where it has none that GEMM multiplies, or
-    they are activations, and on machines that do not fold."""
+    """The tile parts of a workload's dense weights (all filters by all channels, no zeros). None for templates without
+    GEMM weights, for activations as weights, and on machines that do not fold."""
     if not config.has("fold") or workload.own_weights:
         return None
     match workload.template:

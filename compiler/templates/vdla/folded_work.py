@@ -18,8 +18,8 @@ from .workload import Workload
 
 @lru_cache(maxsize=1024)
 def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, int]:
-    """(mean, most) parts of a whole tile that hold weights, of a dense matrix of filters by channels; 1 and 1 on
-    machines that do not fold."""
+    """Mean and largest number of parts that hold weights in a whole tile of a dense (filters, channels) matrix; (1, 1)
+    on machines that do not fold."""
     if not config.has("fold"):
         return 1.0, 1
     tiles = ceil_div(channels, config.block_in) * ceil_div(filters, config.block_out)
@@ -30,14 +30,14 @@ def parts_of_tiles(config: Config, channels: int, filters: int) -> tuple[float, 
         of_inputs, of_lanes = ceil_div(channels, inputs), ceil_div(filters, lanes)
         most = min(of_inputs, groups) * min(of_lanes, config.tile_parts // groups)
         found.append((of_inputs * of_lanes, most))
-    # Of equally many the first, as emission takes it (`FoldedWeights`).
+    # The first shape of least parts, as in emission (`FoldedWeights`).
     total, most = min(found, key=lambda item: item[0])
     return total / tiles, most
 
 
 @lru_cache(maxsize=256)
 def patch_weights(config: Config, workload: Workload, layout: PatchLayout) -> FoldedWeights | None:
-    """Which parts of the tiles of a first convolution hold weights; None on machines that do not fold."""
+    """The tile parts that hold weights in a convolution on patches; None on machines that do not fold."""
     weight = np.ones((workload.filters, workload.channels, *workload.kernel), np.int8)
     cut = np.array([layout.apart, layout.count, layout.columns, *workload.strides])
     return FoldedWeights.of(config, Constant(form=pack_patch_weight, arrays=(weight, cut)))

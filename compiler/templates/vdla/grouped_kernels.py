@@ -1,6 +1,6 @@
-"""Kernels of grouped convolutions: one for each run of groups that fill whole blocks of channels, in and out.
+"""Kernels of grouped convolutions: one for each run of groups that fills whole blocks of input and output channels.
 
-Between the groups of a run there are zeros, which are multiplied; between runs nothing is.
+Within a run the array multiplies the zeros between groups; between runs there are no products.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .workload import Workload, windowed
 
 
 def grouped_kernels(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> list[Kernel]:
-    """The kernels of a convolution's runs of groups, image by image; none where it is better computed as one."""
+    """The kernels of a convolution's runs of groups, image by image; empty if there is one run or it is depthwise."""
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     filters, inside = operator.weight.shape[:2]
     groups, block = operator.groups, Blocks.of(config).block
@@ -64,7 +64,7 @@ def grouped_kernels(config: Config, graph: Graph, node: Node, operator: Int8Conv
 def _kernel(
     config: Config, node: Node, operator: Int8Convolution, workload: Workload, begins: tuple[int, int]
 ) -> Kernel:
-    """The kernel of a run, whose channels begin at these bytes of the input and of the output."""
+    """The kernel of a run; `begins` are the bytes of input and output at which the run's channels begin."""
     form, weight = blocked_form(config, workload, operator)
     constants = {"P": parameters(config, operator.bias, operator.scale), "W": weight}
     if operator.table is not None:

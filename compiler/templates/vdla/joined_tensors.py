@@ -1,4 +1,4 @@
-"""Tensors that are joined where they are made: parts of a concatenation lie in it, and nothing is copied."""
+"""Concatenation without copies: each part is written directly into the memory of the concatenated tensor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...te.blocks import Blocks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """Where a tensor lies in another one: `block` is the first of that one's blocks of channels, `offset` its byte."""
+    """Place of a tensor inside another, `tensor`: the first block of channels there (`block`) and its byte `offset`."""
 
     tensor: str
     block: int
@@ -23,14 +23,14 @@ class Inside:
 
 
 def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
-    """The tensors that can lie in the concatenation that reads them, which other nodes may read, too.
+    """Tensors that can be written into the concatenation that reads them, by name; other nodes may read them as well.
 
-    Each is made by a node, in blocks of channels that are whole, of images that are computed at once.
+    Each is the output of a node, fills whole blocks of channels, and has at most `config.batch` images.
     """
     if not graph.nodes or graph.tensors[graph.nodes[0].output].nchw[0] > config.batch:
         return {}
     kept = {item.tensor for item in (*graph.inputs, *graph.outputs)} | graph.constants.keys()
-    # Tiles of weights lie at multiples of their size.
+    # An input of Swap is read as weight tiles, which are at multiples of their size.
     kept |= {node.inputs[0] for node in graph.nodes if isinstance(node.operator, Swap)}
     found: dict[str, Inside] = {}
     for node in graph.nodes:
@@ -44,7 +44,7 @@ def joined_tensors(graph: Graph, config: Config) -> Mapping[str, Inside]:
 
 
 def _whole_parts(graph: Graph, node: Node, operator: Channels, lanes: int) -> list[tuple[str, int]]:
-    """Parts whose channels are all there once, in their order, in blocks of their own, and the first of these."""
+    """Parts, by name, of which every channel occurs once, in order, in separate blocks; with their first block."""
     places: dict[int, list[tuple[int, int]]] = {}
     for place, (part, channel) in enumerate(operator.sources):
         places.setdefault(part, []).append((place, channel))

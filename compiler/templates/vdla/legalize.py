@@ -1,6 +1,6 @@
-"""A fused graph made legal for the accelerator: how tensors lie in memory, pools in their convolutions or cut in two.
+"""A fused graph made legal for the accelerator: memory layouts of tensors, pools fused into convolutions or split.
 
-What decides are plain questions to the templates: does the least tile fit this machine? No tile is chosen here.
+Templates decide by one question: does the smallest tile fit this machine? No tile is chosen here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Legalized:
-    """A graph in the form that is lowered node by node, how its tensors lie in memory, and which lie in others."""
+    """A graph that can be lowered node by node, the memory layout of each tensor, and the tensors inside others."""
 
     graph: Graph
     layouts: Mapping[str, Layout]
@@ -53,14 +53,14 @@ class Legalized:
 
     @property
     def places(self) -> dict[str, tuple[str, int]]:
-        """The tensor in which each of those lies, and the byte at which it begins there."""
+        """For each tensor inside another: (the other's name, the byte at which it begins there)."""
         return {name: (item.tensor, item.offset) for name, item in self.inside.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The target of a rewrite: a configuration, and the graph's inputs that stay as the host has them (`interleaved`,
-    known after the first rewrites)."""
+    """The target of a rewrite: a configuration, and the graph's inputs in the host's layout (`interleaved`, known after
+    the first rewrites)."""
 
     config: Config
     interleaved: frozenset[str] = frozenset()
@@ -186,7 +186,7 @@ REWRITES_BY_LAYOUT: Sequence[Rewrite[Machine]] = (
         function=_norms,
     ),
 )
-"""Rewrites that know which inputs stay as the host has them."""
+"""Rewrites that need to know which inputs are interleaved, in the host's layout."""
 
 
 def _inside(graph: Graph, config: Config) -> Mapping[str, Inside]:
@@ -198,7 +198,7 @@ def _inside(graph: Graph, config: Config) -> Mapping[str, Inside]:
 
 
 def _check_extensions(graph: Graph, config: Config) -> None:
-    """A graph may have been imported for other machines."""
+    """Raises NodeError for a node whose extension the machine lacks: a graph may be imported for another machine."""
     abilities = Abilities.of(config)
     lacking: dict[type, str] = {}
     if not abilities.tables:
@@ -216,9 +216,9 @@ def _check_extensions(graph: Graph, config: Config) -> None:
 
 
 def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
-    """Whether the store of a convolution may combine with one value for each plane: that of blocks of channels, 1x1.
+    """Whether a convolution's store may combine with one value for each plane: 1x1, whole blocks of channels.
 
-    Not where the chain memory may hold its output, with pads, which an operand has not.
+    Not if its output fits in the chain memory: there it may get pads, which an operand does not have.
     """
     operator = node.operator
     return (
@@ -232,7 +232,7 @@ def _takes_planes(config: Config, graph: Graph, node: Node) -> bool:
 
 
 def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
-    """Whether a graph's input stays as the host has it: all that reads it gathers patches."""
+    """Whether a graph's input stays in the host's layout: every reader gathers patches from it."""
     readers = [node for node in graph.nodes if tensor in node.inputs]
     return (
         config.has("patch")
@@ -243,7 +243,7 @@ def _is_interleaved(config: Config, graph: Graph, tensor: str) -> bool:
 
 
 def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> bool:
-    """Whether a node is a convolution whose patches of `tensor`, and weights for a whole one, the machine can hold."""
+    """Whether a node is a convolution on `tensor` whose patches, and weights of a patch, fit the machine."""
     operator = node.operator
     if not isinstance(operator, Int8Convolution) or node.inputs[0] != tensor or tensor in node.inputs[1:]:
         return False
@@ -269,9 +269,9 @@ def _takes_patches(config: Config, graph: Graph, node: Node, tensor: str) -> boo
 
 
 def network_key(legalized: Legalized, workloads: Mapping[str, Workload]) -> str:
-    """16 hexadecimal digits, equal for networks of the same nodes, read and written alike, whatever their values.
+    """16 hexadecimal digits, equal for networks with equal nodes, workloads and connections, whatever their constants.
 
-    Knobs found for a node of one in its place serve the other.
+    Knobs measured for a node inside one network are valid for the same node of the other.
     """
     text = repr([(n.name, n.kind, n.inputs, n.output, workloads.get(n.name)) for n in legalized.graph.nodes])
     return blake2b(text.encode(), digest_size=8).hexdigest()

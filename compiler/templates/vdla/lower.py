@@ -1,4 +1,4 @@
-"""From nodes to lowered kernels: workloads, knobs, schedules, passes."""
+"""Lowering of nodes to kernels: workloads, knobs, schedules, passes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Dump = Callable[[str, str], None]
 
 
 class UnfitNodeError(Exception):
-    """A node of which not even the least tile fits the accelerator's memories; `limit` says which memory."""
+    """A node whose smallest tile exceeds a memory of the accelerator; the message names template and memory."""
 
     def __init__(self, node: str, error: EmptySpaceError) -> None:
         super().__init__(f"{error.template}: no tile is small enough for {error.limit}")
@@ -54,7 +54,7 @@ class UnfitNodeError(Exception):
 
 
 def pipeline(config: Config, copies: Mapping[str, int]) -> tuple[Pass, ...]:
-    """The passes from a scheduled program to one that emission takes; `copies` of buffers in each scratchpad."""
+    """The passes between schedule and emission; `copies` maps each scratchpad to the copies of its buffers."""
     capacity = scratchpad_depths(config)
     return (
         Pass("split-copies", split_copies),
@@ -132,7 +132,7 @@ def kernels_of(config: Config, legalized: Legalized, node: Node) -> tuple[Kernel
 def _rare_convolution(
     config: Config, legalized: Legalized, node: Node, operator: Int8Convolution
 ) -> tuple[Kernel, ...]:
-    """The kernels of a convolution with groups, or whose positions lie apart."""
+    """The kernels of a convolution with groups, or whose positions are strided in memory (phases, spaced, taken)."""
     graph = legalized.graph
     if operator.phases is not None:
         from .part_kernels import phase_kernels
@@ -150,7 +150,7 @@ def _rare_convolution(
 
 
 def workloads_of(kernels: Mapping[str, Sequence[Kernel]]) -> dict[str, Workload]:
-    """The workload of every node that records may have knobs for, by the node's name."""
+    """The workload of each node with a recorded kernel (tuning records may have its knobs), by node name."""
     return {
         name: kernel.workload for name, several in kernels.items() for kernel in several if kernel.recorded
     }
@@ -163,10 +163,10 @@ def choose_points(
     virtual_threads: int,
     measured: Mapping[str, tuple[Values, ...]] = MappingProxyType({}),
 ) -> dict[str, tuple[Values, ...]]:
-    """A point of its space for every kernel, by node: that of `settings` where records count and know one.
+    """The knob values of every kernel, by node: from `settings` (tuning records) for recorded kernels.
 
-    For the others it is that of `measured` nodes (`tune.measure.node_points`), or the template chooses, once for equal
-    workloads, with at most `virtual_threads` copies of a buffer. Raises UnfitNodeError.
+    Other kernels take those of `measured` nodes (`tune.measure.node_points`), else the template's default, computed
+    once for equal workloads, with at most `virtual_threads` copies of a buffer. Raises UnfitNodeError.
     """
 
     @cache
@@ -175,7 +175,7 @@ def choose_points(
 
     @cache
     def in_series(workload: Workload, series: Workload) -> Values:
-        """The knobs of a series, where one of its kernels alone has room for what they hold."""
+        """The default knobs of a series if they are legal for one of its kernels alone, else the kernel's default."""
         values = default(series)
         account = template_of(workload).space(config, workload).account(one_point(values))
         return values if all(kept.all() for kept in account.limits.values()) else default(workload)
@@ -207,8 +207,8 @@ def lower_node(
 ) -> LoweredLayer:
     """The kernels of a node, scheduled at `points` of their spaces and lowered.
 
-    `virtual_threads` are the copies of the parameter table. With `check` the program is verified after every pass.
-    Programs that are `kept` are not made again (unless they are to be dumped), others are kept there.
+    `virtual_threads`: copies of the parameter table. `check`: verify the program after every pass. `kept`: cache of
+    lowered programs, read (unless `dump` is given) and extended.
     """
     config, lowered = seen_by_kernels(config), []
     for kernel, point in zip(kernels, points, strict=True):
@@ -228,7 +228,7 @@ def lower_node(
 def _lower(
     config: Config, kernel: Kernel, point: Values, virtual_threads: int, check: bool, dump: Dump | None
 ) -> tuple[Program, Post]:
-    """A kernel's program, and the post-processing at its end."""
+    """A kernel's lowered program, and its post-processing."""
     template, expression = template_of(kernel.workload), kernel.source
     if isinstance(expression, Source):
         made = template_of(expression.workload)

@@ -1,4 +1,4 @@
-"""Kernels that were lowered before: equal layers of a network, and layers on machines that differ elsewhere."""
+"""Cache of lowered kernels, for equal layers of a network and for machines that differ in fields no kernel reads."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .template import Kernel, Source
 
 
 class LoweredKernels:
-    """Lowered programs by all that decides them; at most `most` are kept, those that were used last.
+    """Least-recently-used cache of at most `most` lowered programs; key: `key_of`.
 
-    `drafts` is what emission made of them.
+    `drafts` caches the emitted instructions of the programs.
     """
 
     def __init__(self, most: int = 4096) -> None:
@@ -34,11 +34,11 @@ class LoweredKernels:
 
     @property
     def count(self) -> int:
-        """How many are kept."""
+        """The number of cached programs."""
         return len(self._kept)
 
     def find(self, key: Hashable, kernel: Kernel, config: Config) -> Program | None:
-        """The program that was kept under a key, with the name and the constants of `kernel`."""
+        """The cached program of a key, with the name and constants of `kernel`; None if there is none."""
         found = self._kept.get(key)
         if found is None or not isinstance(kernel.source, Source):
             return None
@@ -52,7 +52,7 @@ class LoweredKernels:
         return program if program.name == name else replace(program, name=name)
 
     def keep(self, key: Hashable, kernel: Kernel, program: Program, post: Post) -> None:
-        """Keep the program of a kernel, whose post-processing is `post`."""
+        """Adds a kernel's program, with post-processing `post`. ValueError for kernels without a `Source`."""
         if not isinstance(kernel.source, Source):
             raise ValueError("it is not known what decides this kernel's program")
         self._kept[key] = program, post, kernel.source.details.pad_value
@@ -61,9 +61,9 @@ class LoweredKernels:
 
 
 def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) -> Hashable | None:
-    """What decides the lowered program of a kernel, `config` being as kernels see it; None where that is not known.
+    """Cache key of a kernel's lowered program; None for kernels without a `Source`. `config`: from `seen_by_kernels`.
 
-    Names do not count, nor do the values of pads and the constants of post-processing where the template hands them on.
+    The key leaves out names, and, for templates with `plain_constants`, pad values and post-processing constants.
     """
     source = kernel.source
     if not isinstance(source, Source):
@@ -95,13 +95,13 @@ def key_of(config: Config, kernel: Kernel, point: Values, virtual_threads: int) 
 
 
 def constants_of(kernel: Kernel) -> Hashable:
-    """What a key may leave out of a kernel that has one."""
+    """The constants that a kernel's key may leave out: post-processing and pad value."""
     assert isinstance(kernel.source, Source)
     return kernel.source.details.post, kernel.source.details.pad_value
 
 
 def _with_constants(program: Program, config: Config, post: Post, pad_value: int) -> Program:
-    """A program with the constants of another post-processing, and another value of its pads."""
+    """The program with the constants of post-processing `post` and pads of `pad_value`."""
     chained = any(buffer.name == "Y" and buffer.scope == CHAIN for buffer in program.parameters)
     declaration = intrinsics.post(config, post, chained=chained)
     attributes = intrinsics.post_attributes(post)

@@ -1,4 +1,4 @@
-"""Max-pools: in the convolution before them, in one pass of their own, or cut in two where one pass does not fit."""
+"""Max-pools: fused into the convolution before them, computed in one pass, or split in two if one pass does not fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .rolling_pool import PATCH_CONV2D_POOL
 def fit_max_pools(graph: Graph, config: Config, interleaved: Collection[str]) -> Graph:
     """The graph with each max-pool in a form that fits the machine's memories.
 
-    A convolution of an `interleaved` input computes the pool behind it where the machine has room for a ring of rows.
+    A convolution of an `interleaved` input computes the pool behind it if a ring of its rows fits the machine.
     """
     makers = graph.producers()
     graph = fuse_pool(
@@ -50,7 +50,7 @@ def _max_pools(graph: Graph) -> list[tuple[Node, Window]]:
 def _takes_pool(
     config: Config, graph: Graph, maker: Node | None, pool: Window, interleaved: Collection[str]
 ) -> bool:
-    """Whether a max-pool can be computed with the convolution before it, rows kept in a ring."""
+    """Whether the convolution before a max-pool, `maker`, can compute it from a ring of rows."""
     if maker is None or not isinstance(operator := maker.operator, Int8Convolution):
         return False
     if maker.inputs[0] not in interleaved or operator.post.combination is not None:

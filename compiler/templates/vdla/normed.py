@@ -1,4 +1,4 @@
-"""Products and the normalization of what they make, on the accelerator: one kernel, tile by tile of positions."""
+"""Products and the normalization of their result on the accelerator: one kernel, tile by tile of positions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from .tile_space import balanced_sizes, up_to
 from .workload import Workload
 
 EXPOSED = 0.75
-"""Share of the first weights for which the array waits."""
+"""Share of the first weights' loading cycles that is exposed."""
 NORMALIZATION = "normalization of a tile"
-"""The quantity of that name: its cycles in the store unit."""
+"""Name of a cost quantity: cycles of the store unit for one tile's normalization."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedExpression(Expression):
-    """With what the program of tiles of another size takes; `post` is that of the product."""
+    """A normed product at one tile size, with the arguments from which `schedule` builds others; `post`: product's."""
 
     shape: NormedShape
     shares: Shares
@@ -49,7 +49,7 @@ class NormedExpression(Expression):
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """All sizes of tiles, chunks of the reduction, and buffers for these."""
+    """The knob space: positions in a tile, blocks in a chunk of the reduction, copies of the chunk's buffer."""
     inputs, positions = ceil_div(workload.channels, config.block_in), workload.height * workload.width
     axes = (
         Axis(name="rows", values=up_to(positions)),
@@ -89,7 +89,7 @@ def _limits(config: Config, workload: Workload, values: Columns) -> dict[str, np
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """Cycles of all turns, and what the first and the last one wait for."""
+    """The cost model: cycles of all turns, the exposed loads of the first and the stores of the last."""
     inputs, outputs = _blocks(config, workload)
     rows, chunk = values["rows"], values["chunk"]
     bus, latency = config.memory.bus_bytes, config.memory.read_latency + LOAD_LATENCY
@@ -111,14 +111,14 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     summed, read = vectors * inputs * each, rows * inputs * in_beats
     widened = vectors * config.tile_parts  # by the unit matrix
     moved = read + beats * (3 + operand) + 2 * outputs * config.par_bytes / bus
-    # What was stored a turn before comes back behind the inputs of most chunks, and in front of the others: the array
-    # waits where these chunks, or those that lie in buffers, are summed earlier.
+    # The previous turn's results are loaded after the inputs of most chunks and before the rest: the array waits where
+    # it sums those first chunks, or the buffered ones, in less time.
     chunks, back = inputs // chunk, beats + latency + chunk * rows * in_beats
     buffered = values["copies"] * chunk * vectors * each
     waits = np.maximum(back - buffered, stored + back - chunks_in_front(chunks) * chunk * vectors * each)
     turn = together(FITTED.sharpness, summed + widened + np.maximum(0.0, waits), stored + normed, moved)
     weights = inputs * outputs * config.whole_tile_bytes / bus
-    # The layer in front hides a part of the weights, and the one behind begins beside the last normalization.
+    # The preceding layer hides a part of the weight loads; the next layer starts during the last normalization.
     beside = weights / chunks + np.maximum(0.0, weights + moved - turn)
     first = chunk * rows * in_beats + latency + EXPOSED * np.where(loads_ahead(config, rows), weights, beside)
     last = stored + beats + latency + vectors
@@ -132,7 +132,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The program of tiles; there is nothing else to decide."""
+    """The normed program with the tiles of `values`; there are no other schedule decisions."""
     shape, shares, shared = _plain(workload)
     if isinstance(expression, NormedExpression):
         shape, shares, shared = expression.shape, expression.shares, expression.shared
@@ -159,5 +159,5 @@ def _express(config: Config, workload: Workload, details: Details, common: dict[
 
 
 LEAST = NormedTiles(rows=1, chunk=1, copies=2)
-"""Tiles that take least room."""
+"""The smallest tiles."""
 NORMED = VdlaTemplate(name="normed", space=space, schedule=schedule, cost=cost, express=_express, copies={})

@@ -1,4 +1,4 @@
-"""Convolutions of single positions and the normalization of their result become one kernel."""
+"""Fusion of 1x1 convolutions with the normalization of their result into one kernel."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from .template import Kernel, parameters
 from .workload import Workload, windowed
 
 FEWEST_TILES = 5
-"""Of a product: the first of fewer, and the normalization of the last, take what others would gain."""
+"""Least number of tiles of a fused product: with fewer, the exposed first tile and last normalization cost the gain."""
 GAIN = 0.99
-"""Cycles of one kernel over those of two, both as estimated, at which one is as fast."""
+"""Ratio of estimated cycles, fused over separate kernels, at which both are equally fast."""
 SINGLE = Window(kernel=(1, 1))
 
 
 def fuse_norms(config: Config, graph: Graph, inputs: Collection[str]) -> Graph:
-    """The graph with normalizations as part of the convolution in front of them, where the machine has room for both
-    and gains by it. Convolutions of `inputs` lie otherwise. For machines with the extension `rows` and square tiles of
-    one image."""
+    """The graph with normalizations fused into the convolution before them, where both fit the machine and the cost
+    model expects a gain. Convolutions that read interleaved `inputs` stay. For machines with the extension `rows` and
+    square tiles of one image."""
     makers = graph.producers()
     joined: dict[str, Node] = {}
     gone: set[str] = set()
@@ -71,7 +71,7 @@ def _joins(
     rows: Rows,
     inputs: Collection[str],
 ) -> bool:
-    """Whether a convolution and a normalization of its result can be one kernel, and that takes less time."""
+    """Whether a convolution and the normalization of its result can be one kernel that is expected to be faster."""
     moved = (operator.pool, operator.phases, operator.spaced, operator.taken)
     if operator.window != SINGLE or operator.groups > 1 or moved != (None,) * 4 or node.inputs[0] in inputs:
         return False
@@ -80,7 +80,7 @@ def _joins(
     out, data = graph.tensors[node.output], graph.tensors[node.inputs[0]]
     if any(graph.tensors[name].nchw != out.nchw for name in node.inputs[1:]):
         return False
-    # A kernel of its own finds its input in the chain memory.
+    # A small input is better chained: a separate kernel reads it in the chain memory.
     if data.size <= config.chain_buffer_bytes:
         return False
     workload = _workload(graph, node, operator)
@@ -100,18 +100,18 @@ def _pays(config: Config, workload: Workload) -> bool:
     )
     positions = batch * height * width
     if positions < config.whole_tile_bytes / config.memory.bus_bytes:
-        # Weights keep the bus busy.
+        # Loading weights takes longer than computing: the bus is the bottleneck.
         return False
     tile = NORMED.default_for(config, workload, 2)["rows"]
     if batch * ceil_div(height * width, tile) < FEWEST_TILES:
         return False
-    # What is behind may well wait for the last normalization.
+    # The next layer may wait for the last normalization: count its cycles in full.
     one = _cycles(config, workload) + _cycles(config, workload, NORMALIZATION)
     return one < GAIN * (_cycles(config, product) + _cycles(config, norm))
 
 
 def _cycles(config: Config, workload: Workload, quantity: str = ESTIMATE) -> float:
-    """What a workload's template expects of its default."""
+    """A quantity of the workload's cost model, by default the estimated cycles, at the template's default knobs."""
     template = TEMPLATES[workload.template]
     values = one_point(template.default_for(config, workload, 2))
     return float(template.cost(config, workload, values, FITTED).quantities[quantity][0])

@@ -1,10 +1,10 @@
 """A product and the normalization of its result as one program: while the array sums a tile of positions, the store
 unit normalizes an earlier one.
 
-A tile's sums become int8 in DRAM, where others read them too, come back to the input scratchpad a turn later, and from
-there into accumulators, times the unit matrix: what statistics of rows read are stored values. Yet a turn later they
-are normalized, so that no unit waits for another one within a turn. Weights are loaded once: ahead, or with the first
-tile, piece by piece as its products need them.
+A tile's sums become int8 in DRAM, where other nodes read them as well. A turn later they come back to the input
+scratchpad and, times the unit matrix, into accumulators: row statistics must read the stored int8 values. In the third
+turn they are normalized, so that no unit waits for another one within a turn. Weights are loaded once: before all
+tiles, or chunk by chunk with the first tile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .attention_program import apart_by, element
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedShape:
-    """`images` of `positions`, in planes of `plane` where the normalized ones lie, `channels` in and `filters` out."""
+    """`images` of `positions`, `channels` in, `filters` out; normalized outputs have planes of `plane` positions."""
 
     images: int
     positions: int
@@ -39,8 +39,7 @@ class NormedShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormedTiles:
-    """Tiles of `rows` positions, whose sums go over `chunk` blocks of channels at a time, in one of `copies`
-    buffers."""
+    """Tiles of `rows` positions; inputs are loaded in chunks of `chunk` blocks of channels, in `copies` buffers."""
 
     rows: int
     chunk: int
@@ -56,18 +55,18 @@ def normed_program(
     tiles: NormedTiles,
     name: str,
 ) -> Program:
-    """The program; the last tile of an image begins where it ends with the image.
+    """The program; the last tile of an image ends with it and may overlap its neighbour.
 
-    Parameters, with CB and OB the blocks of channels and filters: X int8[images * CB, positions, 1, ci], W int8[OB, CB,
-    co, ci], P int32[OB, 2, co], those of the product, N int32[OB or 1, 2, co], those of the normalization, U int8[1,
-    co, ci], the unit matrix, L int8[256] where `product` looks up, R like Y where it combines, Y int8[images * OB,
-    positions, 1, co], what it makes, and Z int8[images * OB, plane, 1, co], that normalized.
+    Parameters, with CB and OB the blocks of channels and filters: X int8[images * CB, positions, 1, ci]; W int8[OB, CB,
+    co, ci]; P int32[OB, 2, co], the product's parameters; N int32[OB or 1, 2, co], the normalization's; U int8[1, co,
+    ci], the unit matrix; L int8[256] if `product` has a table; R like Y if `product` has an operand; Y int8[images *
+    OB, positions, 1, co], the product; Z int8[images * OB, plane, 1, co], the normalized product.
     """
     return _Normed(config, shape, product, shares, shared, tiles, name).program()
 
 
 def parameter_groups(config: Config, blocks: int) -> int:
-    """Into how many equal groups `blocks` of filters are cut so that the parameter table holds those of each."""
+    """The least number of equal groups of `blocks` of filters with which a group's parameters fit the table."""
     return next(
         groups
         for groups in range(1, blocks + 1)
@@ -76,19 +75,19 @@ def parameter_groups(config: Config, blocks: int) -> int:
 
 
 def loads_ahead(config: Config, rows: Any) -> Any:
-    """Whether all weights are loaded before the first products, while the layer in front computes: where each would
-    take longer than its products with a tile of `rows` positions."""
+    """Whether all weights are loaded before the first products, while the preceding layer computes: if loading a weight
+    tile takes longer than its products with a tile of `rows` positions."""
     return rows < config.whole_tile_bytes / config.memory.bus_bytes
 
 
 def chunks_in_front(chunks: Any) -> Any:
-    """How many of a tile's `chunks` are loaded before what was stored a turn before, for which the load unit waits."""
+    """The number of a tile's `chunks` that are loaded before the previous turn's results, whose store takes a while."""
     return np.maximum(1, chunks * 3 // 4)
 
 
 def tiles_step(config: Config, blocks: int, rows: Any) -> Any:
-    """Blocks of `rows` accumulators from one of two tiles of so many `blocks` to the other: in another bank, if half of
-    the accumulators have room for both."""
+    """Distance, in blocks of `rows` accumulators, of two tiles of `blocks`: in separate banks if both fit in half of
+    the accumulators, else adjacent."""
     apart = apart_by(config, blocks, rows)
     return np.where((apart + blocks) * rows <= config.acc_depth // 2, apart, blocks)
 
@@ -137,7 +136,7 @@ class _Normed:
         self.made = held("made", "inp", 2, self._outputs, rows, of=vectors)
         self.weights = held("weights", "wgt", 1, self._chunks, self._outputs, chunk, of=matrix)
         self.unit = held("unit", "wgt", 1, of=matrix)
-        # Two tiles of sums and two that are normalized, each in banks of its own where there is room.
+        # Two tiles of sums and two of widened results, each in separate banks where there is room.
         self._apart = int(tiles_step(config, self._outputs, rows))
         blocks = self._apart + self._outputs
         self.sums = held("sums", "acc", blocks, rows, of=vectors, dtype=wide)
@@ -145,8 +144,8 @@ class _Normed:
         self.entries = held("entries", "par", self._group, of=(2, lanes), dtype=wide)
 
     def program(self) -> Program:
-        """All tiles, and two turns more: each comes back a turn after it has been summed, and is normalized in the turn
-        behind that."""
+        """All tiles in a pipeline of three turns: summed in turn t, loaded back in t + 1, normalized in t + 2. So the
+        loop takes two turns more than there are tiles."""
         count = self._shape.images * self._count
         t = Var("t")
         here = minimum(t, count - 1)
@@ -157,7 +156,7 @@ class _Normed:
         def only(name: str, times: Expr, *statements: Stmt) -> Stmt:
             return For(var=Var(name), extent=times, body=seq(*statements))
 
-        # What was stored a turn before comes back while the first products of this turn hide the wait for it.
+        # The first products of a turn hide the wait for the previous turn's results.
         turn = seq(
             only("norm", ending, self._normalized(last)),
             only("head", left, self._summed("head", here, 0, early)),
@@ -186,18 +185,18 @@ class _Normed:
 
     @property
     def _count(self) -> int:
-        """Tiles of an image."""
+        """Tiles of positions in one image."""
         return ceil_div(self._shape.positions, self._tiles.rows)
 
     def _image(self, t: Expr) -> Expr:
         return t // self._count
 
     def _row(self, t: Expr) -> Expr:
-        """The first position of a tile."""
+        """The first position of tile `t` in its image."""
         return minimum(t % self._count * self._tiles.rows, self._shape.positions - self._tiles.rows)
 
     def _summed(self, name: str, t: Expr, low: int, high: int) -> Stmt:
-        """Products of chunks `low` to `high` - 1 of a tile."""
+        """Loads and products of chunks `low` to `high` - 1 of tile `t`."""
         chunk, rows, c = self._tiles.chunk, self._tiles.rows, Var(f"{name}.chunk")
         at = c + low
         slot = (t * self._chunks + at) % self._tiles.copies
@@ -226,7 +225,7 @@ class _Normed:
         return nest([(c, high - low)], body)
 
     def _weights(self, name: str, at: Expr) -> Copy:
-        """The weights of a chunk."""
+        """The load of chunk `at` of the weights."""
         chunk = self._tiles.chunk
         return Copy(
             name=f"{name}.load.weights",
@@ -235,7 +234,7 @@ class _Normed:
         )
 
     def _stored(self, t: Expr) -> list[Stmt]:
-        """What a tile's sums become, in DRAM: with other parameters for each group of filters."""
+        """The stores of tile `t` to DRAM, with a parameter load for each group of filters."""
         groups, found = self._outputs // self._group, list[Stmt]()
         for g in range(groups):
             first = g * self._group
@@ -262,11 +261,11 @@ class _Normed:
         return found
 
     def _place(self, t: Expr) -> tuple[tuple[Expr, int], tuple[Expr, int]]:
-        """Where a tile of outputs lies: blocks and positions, each as (first, count)."""
+        """The box of tile `t` in an output: blocks and positions, each as (first, count)."""
         return (self._image(t) * self._outputs, self._outputs), (self._row(t), self._tiles.rows)
 
     def _slot(self, t: Expr) -> Expr:
-        """The first block of accumulators of a tile."""
+        """The first block of accumulators of tile `t`."""
         return t % 2 * self._apart
 
     def _returned(self, t: Expr) -> Stmt:

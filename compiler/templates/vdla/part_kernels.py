@@ -1,4 +1,4 @@
-"""Kernels of convolutions that compute a part of a tensor each, spread over it: phases of transposed convolutions."""
+"""Kernels of convolutions with strided outputs, each a part of a tensor: phases of transposed convolutions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def part_kernel(
     spread: Spread,
     starts: Mapping[str, int],
 ) -> Kernel:
-    """The kernel of an `area` of a convolution's outputs, spread over the node's output.
+    """The kernel of an `area` of a convolution's outputs, written to the node's output with strides (`spread`).
 
-    `starts` are the positions of a plane at which parameters begin, by name (else 0).
+    `starts`: position of a plane at which a program parameter begins, by the parameter's name; 0 for others.
     """
     whole, weight = blocked_form(config, convolution_workload(graph, node, operator), operator)
     details = Details(
@@ -49,13 +49,13 @@ def part_kernel(
 
 
 def spaced_kernel(config: Config, graph: Graph, node: Node, operator: Int8Convolution) -> Kernel:
-    """The kernel of a 1x1 convolution of the first positions, or whose outputs lie in rows that are apart."""
+    """The kernel of a 1x1 convolution that reads only the first positions (taken) or writes separated rows (spaced)."""
     source = graph.tensors[node.inputs[0]]
     batch, channels, height, width = source.nchw
     taken = height * width if operator.taken is None else operator.taken
     columns, pitch = (taken, taken) if operator.spaced is None else operator.spaced
     rows = taken // columns
-    # Positions are no more than a number to it. Those behind the ones that it takes are of no whole row.
+    # A 1x1 convolution may view positions as any rows. With `taken`, the rest may not be whole rows: one row of all.
     sizes = (rows, columns) if operator.taken is None else (1, height * width)
     lines = with_tensors(graph, replace(source, shape=(batch, channels, *sizes)))
     spread = Spread(plane=(1, rows * pitch), steps=(0, 1), pitch=pitch)
@@ -74,7 +74,7 @@ def phase_kernels(
             if rows is None or columns is None:
                 continue
             first = (y * phases.factors[1] + x) * phases.stride
-            # Taps that the phase does not have are zeros in front of those that it has.
+            # The window's leading taps that this phase lacks are zeros: skip them.
             taps = max(1, phases.taps(0)[y]), max(1, phases.taps(1)[x])
             skipped = [size - own for size, own in zip(operator.window.kernel, taps, strict=True)]
             top, left, bottom, right = operator.window.pads
@@ -95,8 +95,8 @@ def phase_kernels(
 
 
 def _places(phases: Interleave, axis: int, phase: int) -> tuple[int, int, int] | None:
-    """The first row (or column) of a phase that is an output, the one behind its last, and the first's place in the
-    output; None where the phase has none."""
+    """First row (or column) of a phase inside the output, one past the last, and the first's place in the output; None
+    if the phase has no output there."""
     outputs = [place for place, own in enumerate(phases.remainders(axis)) if own == phase]
     if not outputs:
         return None

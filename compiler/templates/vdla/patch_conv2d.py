@@ -1,6 +1,6 @@
 """A first convolution on the accelerator: patches gathered by the load unit, all of the reduction in one chunk.
 
-How windows are cut into patches is no knob (`patch_layouts`): weights are packed before knobs are known.
+The cut of windows into patches is no knob (`patch_layouts` chooses it): weights are packed before knobs are known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .workload import LayerShape, Workload, vector_loops
 
 
 def _shape(config: Config, workload: Workload, layout: PatchLayout) -> LayerShape:
-    """The layer in positions of patches: columns that share one are vectors of a position."""
+    """The layer with patches as positions: output columns that share a patch are vectors of its position."""
     shape, columns = LayerShape.of(config, workload), layout.columns
     return replace(
         shape,
@@ -40,10 +40,10 @@ def _shape(config: Config, workload: Workload, layout: PatchLayout) -> LayerShap
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """All ways to cut a first convolution."""
+    """The knob space of a convolution on patches."""
     layout = tiled_layout(config, workload)
     shape = _shape(config, workload, layout)
-    # Where the stride is larger than the kernel, single patches read less than a row of them.
+    # With a stride larger than the kernel, single patches read fewer bytes in all than rows of patches.
     data = min(
         float(_data_beats(config, workload, np.array(width), np.array(height)))
         for width in (1, shape.out_width)
@@ -62,13 +62,13 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def _busiest(config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:
-    """Cycles that the array, or the unit that stores, cannot do without."""
+    """Lower bound in cycles: the array's products or the store unit's reads, whichever take longer."""
     products = products_of(config, workload, shape, layout)
     return float(max(products, store_reads(config, np.array(shape.outputs))))
 
 
 def _data_beats(config: Config, workload: Workload, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Beats of the image that tiles of `columns` patches touch, `rows` rows of outputs high: each reads its own."""
+    """Bus beats for the image bytes of all tiles of `columns` patches by `rows` output rows; overlaps are reread."""
     layout, shape = tiled_layout(config, workload), LayerShape.of(config, workload)
     read = image_rows_read(workload, layout, shape.out_height)[rows] * seen(
         columns * layout.columns, shape, 1
@@ -97,7 +97,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
         least_fills=positions * layout.vectors / config.inp_depth
         + shape.output_blocks * shape.vectors * layout.products / config.whole_tiles,
         overwriting=layout.products > 1,
-        # There are no chunks: their level is that of the innermost loop.
+        # There are no chunks: the data's innermost level is that of the innermost loop.
         innermost=INNERMOST,
     )
     return array_cost(config, layer, values, fitted)
@@ -112,7 +112,7 @@ def _patches(config: Config, workload: Workload, values: Columns, tiles: Tiles) 
     fills = tiles.repetitions("nyxo", outside)
     beats = _data_beats(config, workload, columns, held) * tiles.repetitions("o", outside)
     size = tiles.held("n", outside) * rows * columns * layout.vectors
-    # A row of patches each; where a row begins, another part of the image begins.
+    # One load for each row of patches.
     gathered = shape.out_height + layout.reach * tiles.repetitions("y", outside)
     gathered = workload.batch * gathered * tiles.repetitions("ox", outside)
     written = min(workload.batch, config.batch) * tiles.held("n", outside) * rows * columns * layout.steps

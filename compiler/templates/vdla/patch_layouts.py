@@ -1,7 +1,7 @@
-"""Which patches a first convolution is computed on: the ones that keep the busier of load unit and array least busy.
+"""Choice of patches for a first convolution: the layout with fewest cycles of load unit and array side by side.
 
-The load unit writes one row of one patch a cycle, or less of it where it lies in several vectors; the array multiplies
-one vector a cycle. Patches that several outputs share are loaded once for all of them, but leave lanes without use.
+The load unit writes one row of one patch a cycle, or less of a row that spans several vectors; the array multiplies
+one vector a cycle. Patches that several outputs share are loaded once for all of them, but leave lanes unused.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from .workload import LayerShape, Workload
 PATCH_LIMIT = 255
 """Largest run, step, pitch and left padding of a patch (8-bit fields of register PATCH)."""
 BUS_BYTES = 16
-"""Bytes of weights that are loaded in a cycle, as far as this choice is concerned: kernels do not see the memory."""
+"""Assumed bytes of weights loaded in a cycle: kernels, and so layouts, must not depend on the memory's bus."""
 PAD_LIMIT = 15
 """Most rows of a patch above or below the image (4-bit fields of LOAD)."""
 WORTH = 0.98
-"""Share of the cycles of whole windows that shared patches may take at most: there is more to go wrong with them."""
+"""Shared patches are chosen only below this share of the cycles of whole windows: their estimate is less certain."""
 ROWS_AHEAD = 4
-"""Most rows of patches in a ring beyond those that a row of outputs reads: loaded while that is computed."""
+"""Most rows of patches in a ring beyond those that a row of outputs reads: loaded while the row is computed."""
 
 
 @lru_cache(maxsize=256)
 def tiled_layout(config: Config, workload: Workload) -> PatchLayout:
-    """The layout for tiles of outputs, each of which gathers all patches that it reads."""
+    """The patch layout for tiled outputs: each tile gathers all patches that it reads."""
     shape = LayerShape.of(config, workload)
     sharing = [k for k in range(1, shape.out_width + 1) if shape.out_width % k == 0]
     again = {
@@ -50,9 +50,9 @@ def tiled_layout(config: Config, workload: Workload) -> PatchLayout:
 
 
 def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
-    """How often a patch is gathered on average, by tiles of two copies whose rows are as long as they are many.
+    """Average number of times that a patch is gathered, for square tiles in two copies.
 
-    None where such tiles would have more rows above than rows of their own.
+    None where such tiles would have more rows shared with neighbours than own rows.
     """
     if not layout.reach:
         return 1.0
@@ -64,10 +64,10 @@ def _gathered_again(config: Config, layout: PatchLayout) -> float | None:
 def rolling_layout(
     config: Config, workload: Workload, columns: int, filters: int
 ) -> tuple[PatchLayout, int | None]:
-    """The layout for rows of `columns` outputs one after the other, for groups of `filters` blocks of filters.
+    """The patch layout for rows of `columns` outputs in sequence, in groups of `filters` blocks of filters, and the
+    rows of the ring of patches.
 
-    And rows of the ring of patches. None: windows are patches, of a row in pieces. Shared ones need a ring of whole
-    rows.
+    Shared patches need a ring of whole rows. Ring None: each window is a patch, loaded for a piece of a row.
     """
     shape = LayerShape.of(config, workload)
     groups = ceil_div(shape.output_blocks * shape.vectors, filters)
@@ -88,7 +88,7 @@ def rolling_layout(
 
 
 def _best(cycles: Mapping[PatchLayout, float]) -> PatchLayout:
-    """The layout of least cycles, if sharing patches is worth it."""
+    """The layout of least cycles if it is below WORTH of unshared windows' cycles, else unshared windows."""
     best = min(cycles, key=lambda layout: cycles[layout])
     whole = next(layout for layout in cycles if not layout.shared)
     return best if cycles[best] < WORTH * cycles[whole] else whole
@@ -96,7 +96,8 @@ def _best(cycles: Mapping[PatchLayout, float]) -> PatchLayout:
 
 @lru_cache(maxsize=256)
 def image_rows_read(workload: Workload, layout: PatchLayout, outputs: int) -> np.ndarray:
-    """[k]: rows of an image that patches for tiles of k rows of outputs read, of so many in all, pads apart (k > 0)."""
+    """int64[outputs + 1]: entry k > 0 counts the image rows, without pads, that patches of tiles of k output rows read,
+    summed over the tiles of `outputs` rows."""
     first = np.arange(layout.patch_rows(outputs)) * layout.row_stride - workload.pads[0]
     read = np.minimum(first + layout.rows, workload.height) - np.maximum(first, 0)
     before = np.concatenate([[0], np.cumsum(np.maximum(read, 0))])
@@ -111,9 +112,8 @@ def image_rows_read(workload: Workload, layout: PatchLayout, outputs: int) -> np
 def _cycles(
     config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout, again: float
 ) -> float:
-    """Cycles of array and load unit side by side, where every patch is gathered `again` times.
-
-    Before them, since nothing comes before a first layer, its weights are loaded.
+    """Cycles of array and load unit side by side if each patch is gathered `again` times, after the loads of all
+    weights: no layer before a first one hides these.
     """
     busy = together(
         FITTED.sharpness,
@@ -125,17 +125,17 @@ def _cycles(
 
 
 def products_of(config: Config, workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:
-    """Cycles of the array."""
+    """Cycles of the array: products of patch vectors and weight tiles, or tile parts on machines that fold."""
     weights = patch_weights(config, workload, layout) if config.has("fold") else None
     if weights is None:
         return 1.0 * shape.outputs * layout.products
-    # All columns that share a patch, and all blocks of filters, have their products with it.
+    # Each patch is multiplied for all columns that share it and all blocks of filters.
     patches = shape.outputs / (shape.output_blocks * layout.columns)
     return patches * int(weights.used.sum())
 
 
 def loading_steps(workload: Workload, shape: LayerShape, layout: PatchLayout) -> float:
-    """Cycles in which the load unit writes the patches of all images once."""
+    """Cycles of the load unit to write the patches of all images once."""
     rows, columns = layout.patch_rows(shape.out_height), ceil_div(shape.out_width, layout.columns)
     return 1.0 * workload.batch * rows * columns * layout.steps
 
@@ -143,9 +143,9 @@ def loading_steps(workload: Workload, shape: LayerShape, layout: PatchLayout) ->
 def _layouts(
     config: Config, workload: Workload, shape: LayerShape, filters: int, sharing: Iterable[int]
 ) -> Iterator[PatchLayout]:
-    """All layouts that instructions can express, with weights of so many blocks of filters that fit; windows first.
+    """All layouts that fit the instructions' fields and the weight scratchpad (`filters` blocks); whole windows first.
 
-    `sharing` are the numbers of columns that may share a patch, ascending from 1.
+    `sharing`: the numbers of columns that may share a patch, ascending from 1.
     """
     window, channels = workload.window, workload.channels
     (kernel_rows, wide), (down, right), top = window.kernel, window.strides, window.pads[0]

@@ -23,11 +23,11 @@ from .tiles import ALWAYS, INNERMOST, Tiles, most_instructions
 from .workload import LayerShape, Workload
 
 MOST_WINDOW = 1 << min(item.width for item in register("WINDOW").fields if item.name.endswith("_minus_1"))
-"""Rows and columns of a pool's window at most: what the fields of register WINDOW hold."""
+"""Most rows or columns of a pool's window: the range of the fields of register WINDOW."""
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """All ways to cut a pool or an element-wise operator."""
+    """The knob space of a pool or an element-wise operator."""
     shape = LayerShape.of(config, workload)
     traffic = least_data_beats(config, shape, config.out_bytes) + shape.stored_beats(config)
     return tile_space(
@@ -42,7 +42,7 @@ def space(config: Config, workload: Workload) -> Space:
 
 
 def _busiest(config: Config, shape: LayerShape) -> float:
-    """Cycles in which the store unit reads its windows."""
+    """Cycles of the store unit to read all windows."""
     return float(store_reads(config, np.array(shape.outputs), shape.taps))
 
 
@@ -150,7 +150,7 @@ def _elementwise(_: Config, workload: Workload, details: Details, common: dict[s
     )
 
 
-# Inputs are in the accumulators, beside nothing else.
+# Only the inputs occupy accumulators.
 _COMMON = {"space": space, "schedule": schedule, "cost": cost, "copies": {"data_copies": "acc"}}
 MAX_POOL = VdlaTemplate(name="max_pool", express=_max_pool, **_COMMON)
 AVERAGE_POOL = VdlaTemplate(name="average_pool", express=_average_pool, **_COMMON)

@@ -28,20 +28,20 @@ from .workload import Workload, of_vectors, windowed, workload_of_area
 
 
 def max_pool_workload(config: Config, graph: Graph, node: Node, window: Window) -> Workload:
-    """What a max-pool is to its template: one of the output vectors of all blocks, if a block is several."""
+    """The workload of a max-pool on one output vector of each block of channels (a block may have several)."""
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     mine = channels_of_vectors(config, channels)
     return windowed(MAX_POOL.name, (batch, mine, height, width), mine, window)
 
 
 def channels_of_vectors(config: Config, channels: int) -> int:
-    """Channels that one of the output vectors of each block holds."""
+    """Number of channels in one output vector of each block: all `channels` if a block is one vector."""
     blocks = Blocks.of(config)
     return channels if blocks.outputs == 1 else ceil_div(channels, blocks.block) * config.block_out
 
 
 def _for_each_vector(config: Config, kernel: Kernel) -> list[Kernel]:
-    """A kernel of the first output vectors of all blocks, and the same for the others."""
+    """Copies of a kernel for each output vector of a block; `kernel` computes the first one of each block."""
     count = Blocks.of(config).outputs
     if count == 1:
         return [kernel]
@@ -63,7 +63,7 @@ def max_pool_kernels(config: Config, graph: Graph, node: Node, window: Window) -
 
 
 def sizes_of_vectors(config: Config, sizes: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """Batch, channels, height and width of a tensor whose output vectors are all positions of their own."""
+    """Batch, channels, height and width of the tensor if each output vector counts as a position, side by side."""
     batch, channels, height, width = sizes
     return batch, channels_of_vectors(config, channels), height, width * Blocks.of(config).outputs
 
@@ -86,7 +86,7 @@ def elementwise_kernel(config: Config, graph: Graph, node: Node, combination: Co
 
 
 def table_kernel(config: Config, graph: Graph, node: Node, table: np.ndarray) -> Kernel:
-    """The kernel of a function of one tensor: a copy whose store looks up, int8 (256,)."""
+    """The kernel of a function of one tensor: a copy whose store looks up `table`, int8[256]."""
     sizes = sizes_of_vectors(config, graph.tensors[node.inputs[0]].nchw)
     workload = windowed(ELEMENTWISE.name, sizes, sizes[1], Window(kernel=(1, 1)))
     return Kernel(
@@ -102,10 +102,10 @@ def table_kernel(config: Config, graph: Graph, node: Node, table: np.ndarray) ->
 
 
 def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int8AveragePool) -> list[Kernel]:
-    """One kernel for each part of the output whose windows count equally many positions.
+    """One kernel for each part of the output whose windows have equal divisors.
 
-    The store unit sums windows that the accumulators hold; larger ones become products with ones, which the array can
-    sum piece by piece.
+    The store unit sums windows that fit the accumulators; larger windows become products with ones, which the array
+    sums piece by piece.
     """
     parts = _areas(operator.divisors)
     sizes = graph.tensors[node.inputs[0]].nchw
@@ -114,7 +114,7 @@ def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int
     narrow = replace(pool, channels=mine, filters=mine)
     kernels = []
     for area, divisor in parts:
-        # A part of the output is a kernel of its own kind, of which records know nothing.
+        # Tuning records have no entries for a part of an output.
         own = narrow if len(parts) == 1 else workload_of_area(narrow, area)
         if AVERAGE_POOL.fits(config, own) and not _apart_is_slow(config, pool, area):
             kernel, lanes = _stored_average(config, node, operator, narrow, area), mine
@@ -130,10 +130,10 @@ def average_pool_kernels(config: Config, graph: Graph, node: Node, operator: Int
 
 
 def _apart_is_slow(config: Config, pool: Workload, area: Area) -> bool:
-    """Whether vectors that lie apart from one another are read in more time than products with the unit matrix take.
+    """Whether loading one vector of each block takes longer than products with the unit matrix.
 
-    Each is a burst of its own, and as many may wait as reads may be outstanding; the array reads whole blocks, and a
-    unit matrix for each position of the window.
+    Such vectors are not adjacent: each is a burst, with `outstanding_reads` of them in flight. The array reads whole
+    blocks, and a unit matrix for each position of the window.
     """
     blocks, memory = Blocks.of(config), config.memory
     if blocks.outputs == 1:
@@ -156,7 +156,7 @@ def _details(node: Node, operator: Int8AveragePool, area: Area) -> Details:
 def _stored_average(
     config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
 ) -> Kernel:
-    """An average that the store unit makes of accumulators."""
+    """The kernel of an average whose windows the store unit sums in the accumulators."""
     rows, columns = pool.window.outputs(pool.height, pool.width)
     return Kernel(
         workload=pool if area == (0, 0, rows, columns) else workload_of_area(pool, area),
@@ -172,7 +172,7 @@ def _stored_average(
 def _multiplied_average(
     config: Config, node: Node, operator: Int8AveragePool, pool: Workload, area: Area
 ) -> Kernel:
-    """An average by products with ones, one for all channels, or with the unit matrix."""
+    """The kernel of an average by products: depthwise with ones, shared by all channels, or with the unit matrix."""
     block, tensors = Blocks.of(config).block, bound_tensors(node)
     alone = workload_of_area(replace(pool, template=DEPTHWISE_CONV2D.name), area)
     if has_depthwise(config) and DEPTHWISE_CONV2D.fits(config, alone):
@@ -203,7 +203,7 @@ def _multiplied_average(
             constants={"W": Constant(form=unpacked, arrays=(ones,))},
             recorded=False,
         )
-    # Every block of channels is an image of its own, summed by products with the unit matrix.
+    # Each block of channels counts as an image, summed by products with the unit matrix.
     images = ceil_div(pool.batch, config.batch) * ceil_div(pool.channels, block) * config.batch
     dense = of_vectors(
         config, replace(pool, template=CONV2D.name, batch=images, channels=block, filters=block)
@@ -225,7 +225,7 @@ def _average_parameters(config: Config, operator: Int8AveragePool, channels: int
 
 
 def _areas(divisors: np.ndarray) -> list[tuple[tuple[int, int, int, int], int]]:
-    """Rectangles (top, left, bottom, right) of equal divisor that cover (OH, OW) `divisors`, with their divisor."""
+    """Rectangles (top, left, bottom, right) of equal divisor that cover `divisors`, (OH, OW), with their divisor."""
 
     def runs(lines: np.ndarray) -> list[tuple[int, int]]:
         changes = np.flatnonzero((lines[1:] != lines[:-1]).any(axis=1)) + 1

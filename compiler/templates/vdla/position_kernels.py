@@ -1,7 +1,7 @@
-"""Kernels that move positions of a tensor (slices, pads, repeated rows), or make some between neighbours.
+"""Kernels that move positions of a tensor (slices, pads, repeated rows) or interpolate between neighbours.
 
-A box of positions that lie in equal steps, here and there, is a copy by the store unit. Neighbours with fixed weights
-are depthwise convolutions, one for each set of weights.
+A box of positions with equal steps in source and output is a copy by the store unit. Interpolation is a depthwise
+convolution for each set of weights.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .workload import windowed
 
 
 def position_kernels(config: Config, graph: Graph, node: Node, operator: Positions) -> list[Kernel]:
-    """One kernel for each box that the output consists of, in each image. Channels begin with a block."""
+    """One kernel for each box of the output in each image; channels begin at a block. NodeError for batch > 1."""
     if config.batch > 1 and max(graph.tensors[name].nchw[0] for name in (*node.inputs, node.output)) > 1:
         raise node_error(
             f"configuration {config.name}",
@@ -39,7 +39,7 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
             "make batch 1",
         )
     _, channels, rows, columns = graph.tensors[node.output].nchw
-    # Each image of a part: its part, which of it, and the positions of its plane.
+    # Each image of each input: (input name, number of the image, positions of its plane).
     images = [
         (name, image, height * width)
         for name in node.inputs
@@ -47,7 +47,7 @@ def position_kernels(config: Config, graph: Graph, node: Node, operator: Positio
         for image in range(batch)
     ]
     ends = np.cumsum([plane for _, _, plane in images])
-    # So far apart that no steps lead from one image to another.
+    # Images are numbered so far apart that no step leads from one to another.
     apart = 4 * max(plane for _, _, plane in images)
     lanes = Blocks.of(config).block
     blocks = ceil_div(channels, lanes)
@@ -85,7 +85,7 @@ def _check_count(config: Config, node: Node, kernels: Sequence[Kernel]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """One side of a copy: where it begins in its plane, and how it lies there, as rows and columns of any length."""
+    """One side of a copy: its first position in the plane, and its strides as rows and columns of any length."""
 
     start: int
     spread: Spread
@@ -93,7 +93,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Copy:
-    """`rows` x `columns` positions of a plane that go to another one."""
+    """A copy of `rows` x `columns` positions from one plane to another."""
 
     rows: int
     columns: int
@@ -102,11 +102,11 @@ class _Copy:
 
 
 def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iterator[_Copy]:
-    """A box as one copy, or, where its steps are those of no rows and columns, as one for each row."""
+    """A box as one copy, or as one for each row if its steps fit no rows and columns of a plane."""
     size, of = planes
     count = (box.rows, box.columns)
     there, here = _spread(box.output, count, size), _spread(source, count, of)
-    # What is loaded are rows and columns of a plane.
+    # Loads can read rows and columns of a plane only, without a pitch.
     if there is not None and here is not None and not here.pitch:
         output = _Side(start=box.output.start, spread=there)
         yield _Copy(rows=box.rows, columns=box.columns, output=output, source=_Side(start=start, spread=here))
@@ -126,7 +126,7 @@ def _lines(box: Box, source: Steps, start: int, planes: tuple[int, int]) -> Iter
 
 
 def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
-    """Steps as rows and columns of a plane of so many positions; None where no rows have them."""
+    """The steps as rows and columns of a plane of `plane` positions; None if there are no such rows."""
     (rows, columns), down = count, steps.down if count[0] > 1 else 0
     reach = (columns - 1) * steps.along + 1
     if steps.along < 0 or down < 0:
@@ -143,11 +143,11 @@ def _spread(steps: Steps, count: Pair, plane: int) -> Spread | None:
 def _copies(
     config: Config, node: Node, source: str, channels: int, post: Post, part: _Copy, ends: tuple[int, int]
 ) -> list[Kernel]:
-    """A kernel for each of the output vectors of a block; `ends` are where images begin: here, and in `source`."""
+    """A kernel for each output vector of a block; `ends`: first position of the image in the output and in `source`."""
     vectors, position = Blocks.of(config).outputs, config.batch * Blocks.of(config).block
     mine = channels_of_vectors(config, channels)
     (plane, (down, along)) = part.source.spread.plane, part.source.spread.steps
-    # As many rows and columns as are loaded; steps of 0 load one, and take it again.
+    # Number of rows and columns that are loaded; a step of 0 loads one and reads it repeatedly.
     sizes = [
         (n - 1) * max(step, 1) + 1 for n, step in zip((part.rows, part.columns), (down, along), strict=True)
     ]
@@ -212,8 +212,8 @@ def resample_kernels(config: Config, graph: Graph, node: Node, operator: Resampl
 
 
 def _steps(places: np.ndarray, sources: np.ndarray) -> Iterator[tuple[int, int, int, int, int]]:
-    """Runs of outputs whose places and sources are in equal steps: the first place, their number, the step of places,
-    the first source, the step of sources, which is above 0."""
+    """Runs of outputs with equal steps of places and of sources, as (first place, count, step of places, first source,
+    step of sources); the last is above 0."""
     start = 0
     while start < len(places):
         end, step, by = start + 1, 1, 1

@@ -1,6 +1,6 @@
-"""Kernels of products of two activations: convolutions of 1x1 whose weights are an activation as it lies in memory.
+"""Kernels of products of two activations: 1x1 convolutions whose weights are an activation in its memory layout.
 
-A block of channels at as many positions is a tile of weights: each position is a row.
+A block of n channels at n positions is a weight tile: each position is a row.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .workload import windowed
 
 
 def product_kernels(config: Config, graph: Graph, node: Node, operator: Products) -> list[Kernel]:
-    """One kernel for each group. Spare lanes of the last block of `depth` channels are the zero point in one of the
-    tensors (`whole_blocks`). Raises NodeError where products begin inside of blocks, or of tiles of weights.
+    """One kernel for each group. Spare lanes of the last block of `depth` channels hold the zero point in one of the
+    factors (`whole_blocks`). Raises NodeError for groups that begin inside a block or a weight tile.
     """
     lanes = config.block_out
     sizes = [graph.tensors[name].nchw for name in (*node.inputs[:2], node.output)]

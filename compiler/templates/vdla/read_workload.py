@@ -1,4 +1,4 @@
-"""Workloads of the accelerator from JSON: every field checked, and what no machine runs refused."""
+"""Workloads of the accelerator from JSON: every field is checked, and sizes that no machine runs are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .workload import CHAINED, UNRECORDED, Workload
 
 
 def workload_from_dict(value: Mapping[str, Any]) -> Workload:
-    """The workload that `to_dict` described. WorkloadError for anything else, and where it is none by `checked`."""
+    """The workload from the output of `Workload.to_dict`. WorkloadError for anything else, and as `checked` raises."""
     names = [item.name for item in fields(Workload) if item.name not in (*CHAINED, *UNRECORDED)]
     if unknown := sorted((value.keys() - set(CHAINED)) ^ set(names)):
         raise WorkloadError(
@@ -46,7 +46,7 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
 
 
 def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
-    """What a described workload has of the fields that most have nothing in."""
+    """The optional fields resident, last_vectors and margins of a described workload. WorkloadError if malformed."""
     resident, margins = value.get("resident", False), value.get("margins")
     if not isinstance(resident, bool):
         raise WorkloadError(f"resident = {resident!r} of a workload is neither true nor false")
@@ -64,7 +64,7 @@ def _chained(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(workload: Workload) -> Workload:
-    """The workload. WorkloadError where a window does not fit, or a size or tensor is larger than any machine's."""
+    """The workload itself. WorkloadError if a window does not fit, or a size or tensor exceeds `workload_limits`."""
     for item in fields(Workload):
         value = getattr(workload, item.name)
         if item.name in ("template", "operand", *CHAINED):

@@ -29,10 +29,10 @@ from .workload import LayerShape, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingShape:
-    """What the space needs to know: `columns` of `rows` of sums of `vectors` products each, of so many `parts`, pooled
-    to `pooled` rows.
+    """Sizes of a convolution with its max-pool: `rows` x `columns` of sums, pooled to `pooled` rows.
 
-    Sums lie in a `ring`, in rows of `width`. With `patch_rows` patches of the `layout` lie in a ring of so many rows.
+    A sum takes `vectors` products of `parts` operations each (average). Sums are in a `ring` of rows of `width`.
+    Patches of the `layout` are in a ring of `patch_rows` rows; None: no ring.
     """
 
     images: int
@@ -55,9 +55,9 @@ class RollingShape:
     @staticmethod
     @lru_cache(maxsize=256)
     def of(config: Config, workload: Workload) -> RollingShape:
-        """The shape of a workload on one machine, with the ring of sums that is expected to be fastest.
+        """The shape of a workload on one machine, with the ring of sums of least estimated cycles.
 
-        EmptySpaceError where none fits the accumulators.
+        EmptySpaceError if no ring fits the accumulators.
         """
         shapes = [_with_ring(config, workload, ring) for ring in _rings(config, workload)]
         if not shapes:
@@ -66,13 +66,13 @@ class RollingShape:
 
     @property
     def products(self) -> float:
-        """Cycles of the array."""
+        """Cycles of the array: one operation a cycle."""
         return 1.0 * self.images * self.filters * self.rows * self.columns * self.vectors * self.parts
 
     def cycles(self, pool: Window) -> float:
-        """Cycles in which rows are loaded, computed and pooled side by side.
+        """Estimated cycles with loads, products and pooling side by side.
 
-        The array, or the load unit before it, goes on while a row of the pool is read for as many rows as the ring has
+        While the store unit reads a row of the pool, array and load unit can run ahead by the rows that the ring has
         beyond a window.
         """
         rolled = self.images * self.groups * self.pooled
@@ -86,7 +86,7 @@ def _with_ring(config: Config, workload: Workload, ring: Ring) -> RollingShape:
     pooled, wide = workload.pool.outputs(rows, width)
     filters = _filter_blocks(config, workload)
     groups = ceil_div(filters, ring.filters)
-    # The pool has no use for the others.
+    # The pool reads no further columns.
     columns = min(width, ring.width - workload.pool.pads[1])
     layout, patch_rows = rolling_layout(config, workload, columns, ring.filters)
     return RollingShape(
@@ -110,13 +110,13 @@ def _with_ring(config: Config, workload: Workload, ring: Ring) -> RollingShape:
 
 
 def _parts(config: Config, workload: Workload, layout: PatchLayout) -> float:
-    """Operations of the array for a whole weight tile, on average."""
+    """Average number of array operations for a whole weight tile."""
     weights = patch_weights(config, workload, layout) if config.has("fold") else None
     return 1.0 if weights is None else int(weights.used.sum()) * config.tile_parts / weights.used.size
 
 
 def _filter_blocks(config: Config, workload: Workload) -> int:
-    """Output vectors of a position, of whole blocks of activations."""
+    """Number of output vectors of a position, filled up to whole blocks of activations."""
     blocks = Blocks.of(config)
     return ceil_div(workload.filters, blocks.block) * blocks.outputs
 
@@ -133,7 +133,8 @@ def _rings(config: Config, workload: Workload) -> tuple[Ring, ...]:
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """All ways to gather the patches. EmptySpaceError where no ring of rows fits the accumulators."""
+    """The knob space: columns gathered at a time, copies of buffers. EmptySpaceError if no ring of rows fits the
+    accumulators."""
     shape = RollingShape.of(config, workload)
     # Rows of patches in a ring are whole, and the ring is their only copy.
     rolling = shape.patch_rows is not None
@@ -172,7 +173,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
     rows = -(-shape.rows // shape.pooled)
     held = columns * rows * shape.vectors
     compute = np.full(len(columns), shape.products)
-    # Each piece of a row waits for a transfer to begin, unless another copy is being used meanwhile.
+    # With one copy each piece of a row waits for its transfer; with several, transfers overlap.
     waits = fills * np.where(data == 1, config.memory.read_latency + columns * shape.vectors, fitted.step)
     busy = compute
     if shape.patch_rows is not None:
@@ -207,7 +208,8 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted) ->
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The tensor expression of `te.ops.patch_conv2d_pool`, scheduled: so many columns of a row gathered at a time."""
+    """The tensor expression of `te.ops.patch_conv2d_pool`, scheduled: `values["columns"]` of a row are gathered at a
+    time."""
     s = Schedule(expression.program)
     post = expression.post
     threads, shape = ["og"], RollingShape.of(config, workload)
@@ -252,7 +254,7 @@ PATCH_CONV2D_POOL = VdlaTemplate(
     schedule=schedule,
     cost=cost,
     express=express,
-    # The ring of sums is its own copy.
+    # The ring of sums has no further copies.
     copies={"data_copies": "inp", "weights_copies": "wgt"},
     dense_weights=True,
 )

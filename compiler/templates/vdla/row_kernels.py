@@ -18,7 +18,7 @@ from .workload import windowed
 
 
 def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kernel:
-    """The kernel of a node."""
+    """The kernel of a softmax or a normalization."""
     sizes = graph.tensors[node.inputs[0]].nchw
     batch, channels, height, width = sizes
     shares = shares_of(operator, channels)
@@ -47,7 +47,7 @@ def row_kernel(config: Config, graph: Graph, node: Node, operator: Rows) -> Kern
 
 
 def shares_of(operator: Rows, channels: int) -> Shares:
-    """What the shares of rows of so many channels are."""
+    """The arithmetic of a Rows operator over rows of `channels`."""
     return Shares(
         look_up=operator.entries is not None,
         length=channels,
@@ -60,7 +60,7 @@ def shares_of(operator: Rows, channels: int) -> Shares:
 
 
 def row_parameters(config: Config, operator: Rows, channels: int) -> Constant:
-    """The parameters of shares: of each channel, or of a block where all have the same."""
+    """Post-processing parameters of the rows: one for each channel, or one block's if all channels share one."""
     lanes = channels if len(operator.bias) > 1 else config.block_out
     bias, scale = (np.broadcast_to(part, (lanes,)) for part in (operator.bias, operator.scale))
     return parameters(config, bias.copy(), scale.copy())

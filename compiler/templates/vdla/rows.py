@@ -25,15 +25,16 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsExpression(Expression):
-    """With what the expression of each tile needs: what the shares are, and the positions of an output's plane, if
-    these are more than those of the input."""
+    """Rows with one tile for all positions; `shares` and `plane` are the arguments from which `schedule` builds others.
+
+    `plane`: positions of an output plane, if more than the input's."""
 
     shares: Shares
     plane: int | None = None
 
 
 def space(config: Config, workload: Workload) -> Space:
-    """All sizes of tiles that the entries of rows hold, and one or two copies of a tile."""
+    """The knob space: positions in a tile, at most the row entries and the accumulators; one or two copies."""
     positions = workload.height * workload.width
     most = max(1, min(positions, config.row_depth, config.acc_depth // _count(config, workload)))
     return Space(
@@ -52,7 +53,7 @@ def _count(config: Config, workload: Workload) -> int:
 
 
 def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | None) -> Account:
-    """Cycles of loads, passes and outputs; with two copies loads and passes overlap."""
+    """The cost model: cycles of loads, passes and outputs; with two copies, loads and passes overlap."""
     count, positions = _count(config, workload), workload.height * workload.width
     tile, copies = values["positions"], values["data_copies"]
     tiles = workload.batch * -(-positions // tile)
@@ -69,7 +70,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
     last_copies = copies if workload.batch > 1 else 1
     return Account(
         limits={
-            # The last tile is another buffer, and copied where several images have one.
+            # The last, smaller tile is a separate buffer, in copies if there are several images.
             "the accumulators": (tile * copies + positions % tile * last_copies) * count <= config.acc_depth,
             "the entries of rows": tile <= config.row_depth,
             "the elements of a row": ones & (count * config.block_out <= MOST_ELEMENTS),
@@ -81,7 +82,7 @@ def cost(config: Config, workload: Workload, values: Columns, fitted: Fitted | N
 
 
 def schedule(config: Config, workload: Workload, expression: Expression, values: Values) -> Schedule:
-    """The expression of tiles; there is nothing else to decide."""
+    """The rows program with tiles of `values["positions"]`; there are no other schedule decisions."""
     shares, plane = _plain(workload), None
     if isinstance(expression, RowsExpression):
         shares, plane = expression.shares, expression.plane
@@ -124,7 +125,7 @@ def _express(config: Config, workload: Workload, details: Details, common: dict[
     )
 
 
-# A workload with an operand has parameters of its own for each channel: a normalization, not a softmax.
+# In a rows workload `operand` means parameters for each channel: a normalization, not a softmax.
 ROWS = VdlaTemplate(
     name="rows", space=space, schedule=schedule, cost=cost, express=_express, copies={"data_copies": "acc"}
 )

@@ -1,4 +1,4 @@
-"""The knobs of a point in words, for people."""
+"""The knobs of a point in readable form."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .workload import LayerShape, Workload
 
 
 def settings_of(config: Config, workload: Workload, values: Values) -> dict[str, int | str]:
-    """What a workload is scheduled with at a point of its space, by axis.
+    """The effective settings of a point of a workload's space, by axis name.
 
-    Under "order" are the loops over tiles of output blocks, rows and columns (o, y, x) that run more than once,
-    outermost first; under a level those of them, and of the chunks (c) of the reduction, that are around the buffer.
+    "order": the loops over tiles of output blocks, rows and columns (o, y, x) that run more than once, outermost first.
+    A "..._level": the letters of these loops, and of the reduction's chunks (c), that enclose the buffer's fill.
     """
     if workload.template == PATCH_CONV2D_POOL.name:
         return dict(values)

@@ -1,7 +1,7 @@
-"""A convolution of which nodes read parts, some through a table, becomes several: the store of each looks up its own.
+"""Splits a convolution whose readers use parts of its channels, some through a table: the part's store looks it up.
 
-Queries, keys and values of attention often are one product, of which one or two are scaled. Look-ups of their own would
-read and write them all.
+Queries, keys and values of attention often are one product, with one or two of them scaled. Separate look-up nodes
+would read and write all of them again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ...te.blocks import Pair, ceil_div
 
 
 def split_products(graph: Graph, block: int, turns: bool = False) -> Graph:
-    """The graph with such convolutions cut at blocks of `block` channels; what nothing reads of them is left out.
+    """The graph with such convolutions split at multiples of `block` channels; channels without readers are dropped.
 
-    Where the machine `turns` products, what is read with channels and positions exchanged is such a part, too, if it is
-    made of whole blocks of positions, or there can be room for them.
+    If the machine `turns` products, a part that a Swap reads is split off as well, if its positions are whole blocks or
+    can be padded to whole blocks.
     """
     readers, makers = graph.readers(), graph.producers()
     kept = {output.tensor for output in graph.outputs}
     tensors, changed = dict(graph.tensors), dict[int, list[Node]]()
-    # Readers whose inputs are replaced, by their places among the nodes.
+    # The current form of each node, by its number: readers of a split tensor get new inputs.
     place = {id(node): number for number, node in enumerate(graph.nodes)}
     current = dict(enumerate(graph.nodes))
     for number, node in enumerate(graph.nodes):
@@ -90,7 +90,7 @@ def _is_plain(operator: object) -> bool:
 def _range(
     graph: Graph, name: str, reader: Node, readers: dict[str, list[Node]], kept: set[str], block: int
 ) -> Pair | None:
-    """The channels, in whole blocks, that a node reads of a tensor; None where it needs all, or is no such reader."""
+    """Channels (low, high), in whole blocks, that `reader` uses of tensor `name`; None for all or other operators."""
     channels = graph.tensors[name].nchw[1]
     ranges: list[Pair] = []
     match reader.operator:
@@ -123,8 +123,8 @@ def _range(
 
 
 def _parts(alone: Sequence[bool], ranges: Sequence[Pair]) -> list[Pair] | None:
-    """The parts to cut into: those of nodes that are to be `alone`, and those of all others that overlap; None where
-    none is."""
+    """The parts to split into: the ranges of readers that are to be `alone`, and unions of the other overlapping
+    ranges; None if no reader is `alone` or parts overlap."""
     if len(alone) != len(ranges):
         return None
     tables = {item for own, item in zip(alone, ranges, strict=True) if own}
@@ -154,7 +154,7 @@ def _part(node: Node, low: int, high: int) -> Node:
 
 
 def _rebased(node: Node, old: str, new: str, low: int, channels: int) -> Node:
-    """A reader of `old` that reads `new` instead: so many `channels` from channel `low` of that on."""
+    """The reader with `new` in place of `old`; `new` has `channels` channels, from channel `low` of `old` on."""
     operator = node.operator
     match operator:
         case Products(groups=groups):

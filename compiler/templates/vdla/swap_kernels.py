@@ -1,7 +1,7 @@
 """Kernels that exchange channels and positions: products of the unit matrix with activations as weights.
 
-A block of channels at as many positions is a tile of weights as it lies in memory: each position is a row. Multiplied
-with the unit matrix it gives, for each channel, the values of those positions as a vector.
+A block of n channels at n positions has the memory layout of a weight tile: each position is a row. Its product with
+the unit matrix is, for each channel, a vector of the values at these positions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from .workload import windowed
 
 
 def swap_kernels(config: Config, graph: Graph, node: Node, operator: Swap) -> list[Kernel]:
-    """One kernel for each block of channels of each image. Channels begin with a block."""
+    """One kernel for each block of channels of each image; channels begin at a block. NodeError for machines without
+    square tiles of one image."""
     lanes, blocks = Blocks.of(config).block, Blocks.of(config)
     if config.batch > 1 or blocks.inputs > 1 or blocks.outputs > 1:
         raise node_error(

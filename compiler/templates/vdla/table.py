@@ -1,4 +1,4 @@
-"""All templates of the accelerator, by name: what a workload's `template` names."""
+"""Table of all templates of the accelerator, by the name in a workload's `template`."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def template_of(workload: Workload) -> VdlaTemplate:
 
 
 def space_of(config: Config, workload: Workload) -> Space:
-    """All ways to schedule a workload on one machine; costs are cycles. EmptySpaceError where nothing can fit."""
+    """The knob space of a workload on one machine; costs are cycles. EmptySpaceError if no point can fit."""
     return template_of(workload).space(config, workload)

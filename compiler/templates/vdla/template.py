@@ -1,6 +1,6 @@
-"""What a template of the accelerator has beside the protocol: its tensor expression, and buffers that have copies.
+"""Templates of the accelerator: the template protocol, plus a tensor expression and buffers in several copies.
 
-A kernel is a workload of a template with what its parameters stand for, before its knobs are chosen.
+A kernel is a workload of a template with the tensors and constants of its parameters, before its knobs are chosen.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """What of a node its workload does not say, since it changes no cycle.
+    """Properties of a node that are not in its workload, since they change no cycle.
 
-    `post` is the node's post-processing (None: one of the workload's kind), `pad_value` the int8 value of positions
-    outside of the input, `area` the part of the output that is computed (None: all), `apart` how many vectors lie from
-    one position to the next (pools), `planes` whether the operand has one vector for each plane, `spread` how an area
-    lies in the output (None: side by side), `taken` the steps from one row and column of the input to the next that is
-    copied (None: the workload's strides), `tiles` and `zero_points` those of products of two activations
-    (`te.ops.conv2d`), `name` that of the program (None: the template's).
+    `post`: post-processing (None: a plain one of the workload's kind). `pad_value`: int8 value of pads. `area`: the
+    part of the output that is computed (None: all). `apart`: vectors from one position to the next (pools). `planes`:
+    the operand has one vector for each plane. `spread`: strides of an area in the output (None: dense). `taken`: steps
+    between copied rows and columns of the input (None: the workload's strides). `tiles`, `zero_points`: of products of
+    two activations (`te.ops.conv2d`). `name`: name of the program (None: the template's).
     """
 
     post: Post | None = None
@@ -52,7 +51,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What a template makes a tensor expression of."""
+    """The arguments from which a template builds a tensor expression."""
 
     workload: Workload
     details: Details
@@ -60,7 +59,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """What is scheduled: a tensor expression, the post-processing at its end, and what comes off inputs and weights."""
+    """A tensor expression to schedule, its post-processing, and the zero points subtracted from inputs and weights."""
 
     program: Program
     post: Post
@@ -71,11 +70,11 @@ class Expression:
 class VdlaTemplate(Template[Config, Workload, Expression]):
     """A template of the accelerator; its space's costs are cycles.
 
-    `cost(config, workload, values, fitted)` is the cost model of many points. `express(config, workload, details,
-    common)` is the tensor expression, `common` being the arguments that all operators of `te.ops` take. `copies` are
-    the axes that say how many copies a buffer has, with the buffer's scratchpad. `dense_weights`: every filter has
-    weights for every channel. `plain_constants`: a lowered program has the details' `post` in `intrinsics.post`
-    and its attributes alone, and their `pad_value` as the value of all pads.
+    `cost(config, workload, values, fitted)`: cost model of many points. `express(config, workload, details, common)`:
+    the tensor expression; `common` are the arguments that all operators of `te.ops` take. `copies`: maps the axis of a
+    buffer's copies to the buffer's scratchpad. `dense_weights`: every filter has weights for every channel.
+    `plain_constants`: in a lowered program the details' `post` occurs in `intrinsics.post` and its attributes only, and
+    their `pad_value` is the value of all pads.
     """
 
     cost: Callable[[Config, Workload, Columns, Fitted], Account]
@@ -97,23 +96,23 @@ class VdlaTemplate(Template[Config, Workload, Expression]):
         return Expression(program=program, post=post, zero_points=details.zero_points)
 
     def copies_by_scope(self, values: Values, parameters: int) -> dict[str, int]:
-        """The copies of buffers in each scratchpad at a point; `parameters` are those of the parameter table."""
+        """Copies of the buffer in each scratchpad at a point; `parameters`: copies of the parameter table."""
         found = {"inp": 1, "wgt": 1, "acc": 1, "par": parameters}
         return found | {scope: values[axis] for axis, scope in self.copies.items()}
 
     def default_for(self, config: Config, workload: Workload, virtual_threads: int) -> dict[str, int]:
-        """The template's choice with at most so many copies of each buffer. Raises EmptySpaceError."""
+        """The knobs of least cost with at most `virtual_threads` copies of each buffer. Raises EmptySpaceError."""
         return cheapest(self.space(config, workload), dict.fromkeys(self.copies, virtual_threads))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernel:
-    """What a kernel computes and what its parameters stand for: tensors of the graph, and constants.
+    """A computation, with the graph's tensors and the constants that its program's parameters are bound to.
 
-    Its knobs depend on `workload` alone; the tensor expression, or the `source` that it is made of when it is needed,
-    may say more. `recorded`: records of the workload count for it. A parameter in `offsets` is a part of its tensor,
-    and begins so many bytes behind the tensor's first one. `series` is the workload of all kernels that follow one
-    another where these are alike: each begins while the one before it ends, and knobs are those of as many images.
+    Knobs depend on `workload` alone. `source`: the tensor expression, or the arguments to build it when needed.
+    `recorded`: tuning records of the workload apply. `offsets`: bytes from the begin of a parameter's tensor to the
+    parameter, which is a part of the tensor. `series`: the workload of a run of equal kernels as one, with as many
+    images; kernels of a run overlap, so their knobs are the series'.
     """
 
     workload: Workload
@@ -126,7 +125,7 @@ class Kernel:
 
 
 def bound_tensors(node: Node) -> dict[str, str]:
-    """Tensors by parameter: X, Y, and R where stage B has an operand."""
+    """Tensor names by program parameter: X (input), Y (output), and R if stage B has an operand."""
     tensors = {"X": node.inputs[0], "Y": node.output}
     if len(node.inputs) > 1:
         tensors["R"] = node.inputs[1]
@@ -134,10 +133,10 @@ def bound_tensors(node: Node) -> dict[str, str]:
 
 
 def parameters(config: Config, bias: np.ndarray, scale: np.ndarray) -> Constant:
-    """The parameters of stage A: int32 biases, and float32 scales or one for all. They are few, and packed at once."""
+    """The parameters of stage A: int32 biases, and float32 scales or one for all. They are small, so packed eagerly."""
     return Constant(form=unpacked, arrays=(pack_parameters(config, bias, scale),))
 
 
 def identity_parameters(config: Config, channels: int, zero_point: int) -> Constant:
-    """Parameters with which stage A hands its int8 value on: bias -zero_point, scale 1."""
+    """Parameters with which stage A is the identity on int8 values: bias -zero_point, scale 1."""
     return parameters(config, np.full(channels, -zero_point, dtype=np.int32), np.ones(1, dtype=np.float32))

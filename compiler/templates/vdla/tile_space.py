@@ -1,4 +1,4 @@
-"""The axes that templates of tiles on the accelerator share, the candidates for a default, and the knobs of a point."""
+"""Axes shared by the accelerator's tiled templates, candidates for their defaults, and the knobs of a point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tiles import CHUNK, OUTERMOST, TILE_ORDERS, Tiles
 from .workload import LayerShape
 
 SLACK = 3.0
-"""Points whose transfers or products alone take this many times the least that any program needs are hopeless."""
+"""Points whose lower bound exceeds the space's lower bound (`floor`) by this factor are not searched."""
 MOST_COPIES = 4
 CAPACITIES = frozenset(
     {
@@ -29,7 +29,7 @@ CAPACITIES = frozenset(
         "the windows of the store unit",
     }
 )
-"""Limits on what a tile takes: least where it has one element, a buffer holds no more than it needs, and is alone."""
+"""Limits on a tile's use of memories: monotonic, least for one element, innermost fills and one copy of each buffer."""
 
 
 def tile_space(
@@ -43,10 +43,10 @@ def tile_space(
     cost: Callable[[Columns], Account],
     floor: float,
 ) -> Space:
-    """The space of tiles of a layer, in any order.
+    """The space of tiles of a layer, with all orders of the loops over tiles.
 
-    `chunks` are the axes that cut the reduction. `levels` say of each buffer how far inside it may be filled, and
-    `copies` of which buffers there may be several.
+    `chunks`: axes that cut the reduction. `levels`: innermost level of fill of each buffer. `copies`: names of buffers
+    that may have several copies. `floor`: lower bound on the cycles of any program.
     """
     axes = (
         Axis(
@@ -76,10 +76,10 @@ def tile_space(
 
 
 def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]:
-    """Where a default is sought: tiles of balanced sizes, in one order.
+    """Groups of points among which the default is the cheapest: balanced tile sizes, one order of loops.
 
-    Inputs and weights are as far inside or outside as they may be; all buffers have equally many copies. Windows are
-    whole, if any such tile fits; where not even one window fits, few filters and no weights that stay are what is left.
+    Inputs and weights are filled at the innermost or outermost level; all buffers have equally many copies. Windows are
+    whole if such a tile fits; otherwise windows are cut, with the fewest filters and weights reloaded for each chunk.
     """
     group: dict[str, Sequence[int]] = {}
     for axis in axes:
@@ -110,13 +110,13 @@ def _candidates(axes: Sequence[Axis]) -> tuple[Mapping[str, Sequence[int]], ...]
 
 @lru_cache(maxsize=1024)
 def balanced_sizes(extent: int) -> tuple[int, ...]:
-    """The tile sizes worth trying: ceil(extent / k) for every k, ascending."""
+    """The distinct tile sizes ceil(extent / k) for k in 1..extent, ascending."""
     return tuple(sorted({ceil(extent / k) for k in range(1, extent + 1)}))
 
 
 @lru_cache(maxsize=1024)
 def up_to(size: int) -> tuple[int, ...]:
-    """All sizes from 1 on."""
+    """The sizes 1 to `size`."""
     return tuple(range(1, size + 1))
 
 
@@ -129,15 +129,15 @@ def window_axes(kernel: Pair) -> tuple[Axis, Axis]:
 
 
 def copies_axis(buffer: str) -> Axis:
-    """The axis of the copies of a buffer."""
+    """The axis of the number of copies of a buffer, 1 to MOST_COPIES."""
     return Axis(name=f"{buffer}_copies", values=up_to(MOST_COPIES))
 
 
 def tile_knobs(values: Values, tiles: Tiles, kernel: Pair = (1, 1)) -> Knobs:
-    """The knobs of one point, whose loops are `tiles`; levels that a template does not have are at their innermost.
+    """The knobs of one point, whose loops are `tiles`; levels that the template lacks default to the innermost.
 
-    A window that is all of the `kernel` is none. Levels that mean the same become one, so that points of equal
-    `effective` values become the same program.
+    A window equal to the `kernel` becomes None. Levels with the same effect become one, so that points of equal
+    `effective` values yield the same program.
     """
     levels = one_point({name: values.get(name, CHUNK) for name in ("data_level", "weights_level")})
     effective = tiles.effective(levels["data_level"], levels["weights_level"])
@@ -156,13 +156,12 @@ def tile_knobs(values: Values, tiles: Tiles, kernel: Pair = (1, 1)) -> Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """How a layer is cut: output blocks, rows and columns of a tile, reduction blocks of a chunk.
+    """The knobs of a tiled layer: output blocks, rows and columns of a tile, reduction blocks of a chunk.
 
-    `order` (one of TILE_ORDERS) is that of the loops over tiles. `data_level` and `weights_level` say where inputs and
-    weights are loaded, from CHUNK, where they come anew for every chunk, to OUTERMOST, where they stay for all that is
-    inside the outermost loop over tiles. `window` cuts the reduction into rows and columns of the kernel too (None:
-    not), for windows of which one block's inputs or weights do not fit. A template ignores knobs that its operator has
-    no use for.
+    `order` (one of TILE_ORDERS): order of the loops over tiles. `data_level`, `weights_level`: level at which inputs
+    and weights are loaded, from CHUNK (for each chunk) to OUTERMOST (in the outermost loop over tiles). `window`: rows
+    and columns of the kernel in a chunk (None: all), for windows of which one block's inputs or weights do not fit. A
+    template ignores knobs that its operator does not use.
     """
 
     output_blocks: int
@@ -177,7 +176,7 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoops:
-    """`names` of the loops over tiles, outermost first; `output` and `columns` are over these."""
+    """`names` of the loops over tiles, outermost first; `output`: over output blocks, `columns`: over columns."""
 
     names: tuple[str, str, str]
     output: str
@@ -195,14 +194,14 @@ class TileLoops:
         return self.names[OUTERMOST - level]
 
     def parameters(self, output_blocks: int, depth: int) -> str:
-        """Where parameters are loaded into a table of `depth` entries: as far out as all that is needed there fits."""
+        """The loop in which parameters are loaded into a table of `depth` entries: the outermost where they fit."""
         if output_blocks <= depth:
             return self.names[0]
         return self.output
 
 
 def cut_tiles(s: Schedule, knobs: Knobs, lanes: tuple[str, ...]) -> TileLoops:
-    """Cuts the loops o, y, x into tiles; `lanes` are the loops inside. Images are outside of their positions' tiles."""
+    """Splits the loops o, y, x into tiles; `lanes`: the loops inside. The loop over images is outside of y and x."""
     loops = {
         "o": s.split("o", knobs.output_blocks),
         "y": s.split("y", knobs.rows),

@@ -1,6 +1,6 @@
-"""The loops over tiles of many points of a space at once: their trips, what a buffer at each level holds, instructions.
+"""Loops over tiles at many points of a space at once: their trips, contents of a buffer at each level, instructions.
 
-Every array has one entry a point, or one for all points; `tile_space.cut_tiles` makes the loops that are counted here.
+Every array has one entry for each point, or one for all points; `tile_space.cut_tiles` makes these loops.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
 CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
 """Levels at which a buffer is filled: with every chunk of the reduction, or every iteration of a loop over tiles."""
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
-"""Instructions of a program that is tried: that many, or so many for each time that a scratchpad must be filled, or for
-each store that there must be."""
+"""Limits on the instructions of a program that is tried: absolute, for each least fill of a scratchpad, for each least
+store; the largest of the three counts (`most_instructions`)."""
 ALWAYS = 6
-"""Instructions that a program of any layer has: micro-ops loaded, registers of the store unit set, FINISH."""
+"""Fixed instructions of each layer's program: load of micro-ops, registers of the store unit, FINISH."""
 
 LETTERS = "oyx"
 _ORDERS = np.array([[LETTERS.index(letter) for letter in text] for text in TILE_ORDERS])
 """The loops of each order, outermost first, as indices of LETTERS."""
 _PLACES = np.argsort(_ORDERS, axis=1)
-"""Where in each order the loop of each of LETTERS stands."""
+"""Place of each letter of LETTERS in each order, int[orders, letters]; 0 is outermost."""
 
 
 def divide(extent: int, size: np.ndarray) -> np.ndarray:
-    """How many tiles of each size cover `extent`."""
+    """The number of tiles of each size that cover `extent`."""
     return -(-extent // size)
 
 
 def _once_outermost_table(images: bool) -> np.ndarray:
-    """[order, loops that run once, a bit each]: the order (of TILE_ORDERS) with these outermost, in one order.
+    """int[order, set of loops that run once, as bits]: index of the order with these loops moved outermost.
 
-    With several `images`, whose loop is behind a first loop over output blocks, other loops stay inside of both.
+    With several `images`, whose loop is inside of a first loop over output blocks, other loops stay inside of both.
     """
 
     def arranged(text: str, once: int) -> str:
@@ -59,11 +59,11 @@ _ONCE_OUTERMOST = {images: _once_outermost_table(images) for images in (False, T
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tiles:
-    """The loops over tiles of many points: `extents` of all output blocks, rows and columns, and `sizes` of tiles.
+    """The loops over tiles at many points: `extents` of the output (blocks, rows, columns), and `sizes` of tiles.
 
-    `trips` are those of the loops; `order` indexes TILE_ORDERS, with loops that run once outermost, where they change
-    nothing. Of the `count` tiles each takes `chunks` steps of its reduction. `images` are blocks of the batch,
-    `vectors` output vectors of a position of a block.
+    `trips`: iterations of the loops. `order`: indices of TILE_ORDERS, with loops that run once moved outermost, where
+    they change nothing. Each of the `count` tiles takes `chunks` steps of its reduction; `steps` counts all. `images`:
+    blocks of the batch. `vectors`: output vectors of a position of a block.
     """
 
     images: int
@@ -102,31 +102,31 @@ class Tiles:
         return self.vectors * self.sizes["o"] * self.sizes["y"] * self.sizes["x"]
 
     def outside(self, level: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Which loops are outside of a buffer of this level: bool for "o", "y", "x" and the images' loop "n"."""
+        """For each loop "o", "y", "x" and the images' loop "n": bool array, true if it encloses a buffer of `level`."""
         inner = np.where(level == CHUNK, OUTERMOST, OUTERMOST - level)
         found = {letter: _PLACES[self.order, k] <= inner for k, letter in enumerate(LETTERS)}
-        # Images are just outside of the first loop over positions.
+        # The loop over images is just outside of the first loop over positions.
         return {**found, "n": found["y"] | found["x"] | (_ORDERS[self.order, 0] != LETTERS.index("o"))}
 
     def held(self, letter: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
-        """How many of all output blocks, rows, columns or images a buffer holds at once."""
+        """Number of output blocks, rows, columns or images (by `letter`) that a buffer holds at once."""
         if letter == "n":
             return np.where(outside["n"], 1, self.images)
         return np.where(outside[letter], self.sizes[letter], self.extents[letter])
 
     def repetitions(self, letters: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
-        """How often a buffer is filled anew by those of the loops `letters` that are outside of it."""
+        """Number of refills of a buffer: trips of the loops in `letters` that are outside of it."""
         count = np.ones_like(self.order)
         for letter in letters:
             count = count * np.where(outside[letter], self.images if letter == "n" else self.trips[letter], 1)
         return count
 
     def stores(self, *, windows: bool = False) -> np.ndarray:
-        """STORE.POST instructions of all tiles: blocks and positions are rows and columns of one.
+        """Number of STORE.POST instructions of all tiles: an instruction stores blocks as rows, positions as columns.
 
-        Rows of a tile that is narrower than the output, or of one with `windows`, do not follow one another; then rows
-        or blocks, whichever are fewer, take an instruction each. Where a position is several vectors, these are
-        columns, and positions rows.
+        Rows of a tile narrower than the output, or of a pool with `windows`, are not contiguous: then each row or each
+        block, whichever are fewer, takes an instruction. If a position has several vectors, these are the columns and
+        positions the rows.
         """
         whole, (o, y, x) = self.trips["x"] == 1, (self.extents[letter] for letter in LETTERS)
         by_block = self.images * o * self.trips["y"] * self.trips["x"]
@@ -137,21 +137,21 @@ class Tiles:
         return apart if windows else np.where(whole, self.count, apart)
 
     def parameter_fills(self, depth: int) -> np.ndarray:
-        """How often a parameter table of `depth` entries is loaded (`TileLoops.parameters`)."""
+        """Number of loads of a parameter table of `depth` entries (`TileLoops.parameters`)."""
         at_output = _PLACES[self.order, LETTERS.index("o")]
         level = OUTERMOST - (at_output if self.vectors * self.extents["o"] > depth else 0 * at_output)
         return self.repetitions("noyx", self.outside(level))
 
     def ragged(self, letter: str) -> np.ndarray:
-        """What the last tile has of blocks, rows or columns: 0 where it is as large as the others."""
+        """Extent of a smaller last tile in blocks, rows or columns; 0 if all tiles are equally large."""
         return self.extents[letter] % self.sizes[letter]
 
     def effective(self, data_level: np.ndarray, weights_level: np.ndarray) -> dict[str, np.ndarray]:
-        """The order; of the levels with equal repetitions inside, the innermost for data, the outermost for weights."""
+        """The order, and the levels: of levels with equal effect the innermost for data, the outermost for weights."""
         letters = _ORDERS[self.order]
         repeats = np.stack([self.trips[letter] > 1 for letter in LETTERS], axis=1)
         inside = np.take_along_axis(repeats, letters, 1)[:, :0:-1]
-        # Between the first and the second loop are images, if the first is over output blocks.
+        # The loop over images is between the first and the second loop if the first is over output blocks.
         inside[:, 1] |= (letters[:, 0] == 0) & (self.images > 1)
         none = np.zeros((len(letters), 1), bool)
         depth = np.cumsum(np.concatenate([none, (self.chunks > 1)[:, None], inside], axis=1), axis=1)
@@ -167,23 +167,23 @@ class Tiles:
 
 
 def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: int) -> np.ndarray:
-    """The orders (indices of TILE_ORDERS) with loops over tiles that run once outermost, these in one order."""
+    """The orders (indices of TILE_ORDERS) with loops that run once moved outermost, canonically sorted."""
     once = sum((trips[letter] == 1) * (1 << k) for k, letter in enumerate(LETTERS))
     return _ONCE_OUTERMOST[images > 1][order, once]
 
 
 def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
-    """Micro-ops of all sequences: of rows, columns and blocks of a tile the one that no instruction counts, times
-    `extra`, those of the reduction.
+    """Micro-ops of all sequences: the one loop of a tile (rows, columns, blocks) that is unrolled, times `extra`
+    micro-ops of the reduction.
 
-    Emission counts two loops: those first whose length differs between tiles, then the longest.
+    Instructions count the other two: first loops whose length differs between tiles, then the longest.
     """
     first: np.ndarray = np.array(-1)
     length: np.ndarray = np.array(0)
     for letter in "yxo":
         vectors = tiles.vectors if letter == "o" else 1
         size, ragged = vectors * tiles.sizes[letter], vectors * tiles.ragged(letter)
-        # The shortest of those that are equally long everywhere, else the shortest; of equals the last.
+        # Unrolled: the shortest loop of equal length in all tiles, else the shortest; of equals the last.
         key = 2 * np.where(ragged > 0, 0, 1 << 40) - 2 * size + (1 << 30)
         later = key >= first
         first, length = np.where(later, key, first), np.where(later, size + ragged, length)
@@ -191,8 +191,8 @@ def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
 
 
 def most_instructions(fills: float, stores: float) -> float:
-    """Instructions of the longest program worth trying: `fills` of the scratchpads hold all that a layer touches.
+    """Instructions of the longest program worth trying.
 
-    `stores`: of those that no program can do without, an image and a block of outputs each.
+    `fills`: the layer's data over the size of the scratchpads. `stores`: one for each image and block of outputs.
     """
     return max(MOST_INSTRUCTIONS, LONGER * fills, EACH_STORE * stores)

@@ -1,9 +1,9 @@
-"""Kernels of convolutions whose results lie with channels and positions exchanged: weights and activations change
-places.
+"""Kernels of transposed products: convolutions whose results have channels and positions exchanged, by exchanging
+weights and activations.
 
-A block of channels at as many positions is a tile of weights as it lies in memory: each position is a row. Filters,
-which are constants, are laid out as the positions of an activation. So the array gives, for each filter, the values of
-a block of positions as a vector, which is how products with them as weights want it.
+A block of n channels at n positions has the memory layout of a weight tile: each position is a row. The constant
+filters are laid out as the positions of an activation. So the array computes, for each filter, the values of a block of
+positions as a vector: the layout of weight tiles for later products.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .workload import windowed
 
 
 def turned_kernels(config: Config, graph: Graph, node: Node, operator: Turned) -> list[Kernel]:
-    """One kernel for each image. The input has whole blocks of positions, of which the last ones may count for nothing;
-    an operand is a constant of one value for each filter."""
+    """One kernel for each image. The input has whole blocks of positions, the last of which may be unused; an operand
+    is a constant with one value for each filter."""
     lanes, convolution = config.block_out, operator.convolution
     batch, channels, height, width = graph.tensors[node.inputs[0]].nchw
     plane, filters = height * width, len(convolution.weight)

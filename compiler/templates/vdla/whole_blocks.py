@@ -1,5 +1,5 @@
-"""Nodes made fit for blocks: whole blocks of positions where these become weights or channels, and lanes that count for
-nothing where a sum goes over a block that is not full."""
+"""Padding to blocks: whole blocks of positions where these become weights or channels, and neutral lanes where a sum
+runs over a partial block of channels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ...te.post import Post
 
 
 class _Rewrite:
-    """A graph's nodes, built anew in their order."""
+    """A graph under construction: nodes in order, tensors, and the producer of each tensor."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -44,7 +44,7 @@ class _Rewrite:
     def copy(
         self, reader: Node, source: str, what: str, operator: Int8Operator, shape: Sequence[int], taken: Pair
     ) -> str:
-        """A tensor of shape `shape` that `operator` makes of `source`, for `reader`; once for channels `taken`."""
+        """The name of a new tensor of shape `shape`, `operator` applied to `source`; shared for equal `taken`."""
         key = (source, what, taken)
         if key not in self._made:
             name = unused(f"{source}.{what}", self.tensors)
@@ -60,10 +60,10 @@ class _Rewrite:
 
 
 def whole_blocks(graph: Graph, config: Config) -> Graph:
-    """The graph in which what becomes weights or channels has whole blocks of positions, and the spare lanes of a sum's
-    last block are the zero point in one of the factors.
+    """The graph with whole blocks of positions in tensors whose positions become weights or channels, and with spare
+    lanes of a product's last block of channels at the zero point in one of the factors.
 
-    Raises NodeError for products whose last block of channels is not full and holds others.
+    Raises NodeError for products whose last block of channels also holds channels of other products.
     """
     block, rewrite = Blocks.of(config).block, _Rewrite(graph)
     for node in graph.nodes:
@@ -81,10 +81,10 @@ def whole_blocks(graph: Graph, config: Config) -> Graph:
 
 
 def _filled(rewrite: _Rewrite, node: Node, source: str, block: int, taken: Pair) -> str:
-    """A tensor's channels `taken`, with positions behind those of each plane as far as a block goes.
+    """The name of a copy of a tensor's channels `taken`, each plane padded with positions to a whole block.
 
-    What they hold becomes lanes that count for nothing: columns of products behind the last one, or channels behind
-    those of a sum, where the other factor is its zero point.
+    The added values have no effect: they become unused columns of products, or channels of a sum at which the other
+    factor is its zero point.
     """
     tensor = rewrite.tensors[source]
     batch, channels, height, width = tensor.nchw
@@ -117,7 +117,7 @@ def _multiplied(rewrite: _Rewrite, node: Node, operator: Products, block: int) -
 
 
 def _summed(rewrite: _Rewrite, node: Node, operator: Products, config: Config, block: int) -> Node:
-    """Products with a factor whose spare lanes are its zero point: one that has them, or the first, made so."""
+    """The product with a factor whose spare lanes hold its zero point: as it is, or with a copy of the first factor."""
     factors = node.inputs[:2]
     ends = [[_channel(group, side) + operator.depth for group in operator.groups] for side in range(2)]
     alone = [set(end) == {rewrite.tensors[name].nchw[1]} for end, name in zip(ends, factors, strict=True)]
@@ -154,9 +154,9 @@ def _channel(group: Group, side: int) -> int:
 
 
 def spare_lanes(rewrite: _Rewrite, name: str) -> int | None:
-    """What the lanes of a tensor's last block hold that are no channels; None where that is not known.
+    """The int8 value of the spare lanes (no channels) of a tensor's last block; None if unknown.
 
-    Weights, biases and shares are 0 there.
+    Weights, biases and shares are 0 in spare lanes.
     """
     maker = rewrite.makers.get(name)
     match None if maker is None else maker.operator:

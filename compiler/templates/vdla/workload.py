@@ -1,7 +1,7 @@
-"""What an operator on the accelerator is to the tuner: all that its timing can depend on, and nothing else.
+"""Workloads of the accelerator: the fields of an operator that can change its cycles, and nothing else.
 
-Values (weights, zero points, limits) change no cycle, so layers of equal workload have one record. `LayerShape` is a
-workload in the blocks of one machine, as cost models need it.
+Values (weights, zero points, limits) change no cycle, so layers of equal workload share one tuning record. `LayerShape`
+is a workload in the blocks of one machine, for cost models.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Workload:
     """An operator of one shape, and the template that schedules it.
 
     Sizes are elements, not blocks; `pads` are (top, left, bottom, right). `filters` are the output's channels.
-    `operand`: stage B of the store pipeline reads a second tensor. The pool is that of "patch_conv2d_pool", behind the
-    convolution; the window of the pooling templates is `kernel`. `resident`: the input lies in the chain memory, pads
-    included. `margins`: so does the output, with these (top, left, bottom, right) positions around it. `own_weights`:
-    the images are kernels in a series, which have weights of their own each. `turned`: columns have parameters of their
-    own, not filters. `last_vectors`: of the last block of channels only so many input vectors of a position are read.
+    `operand`: stage B of the store pipeline reads a second tensor. `pool_*`: the max-pool after a convolution, in
+    "patch_conv2d_pool" only; pooling templates use `kernel`. `resident`: the input is in the chain memory, with its
+    pads. `margins`: the output is there, with pads (top, left, bottom, right) around it; None: in DRAM. `own_weights`:
+    each image is a kernel of a series, with its own weights. `turned`: columns, not filters, have post-processing
+    parameters. `last_vectors`: input vectors read of a position in the last block of channels (None: all).
     """
 
     template: str
@@ -45,7 +45,7 @@ class Workload:
     pool_kernel: Pair = (1, 1)
     pool_strides: Pair = (1, 1)
     pool_pads: Pads = (0, 0, 0, 0)
-    # Not in the text that keys of networks are made of: those of records were made before there was a chain memory.
+    # Not in the repr, of which `network_key` is a hash: records are older than these fields.
     resident: bool = field(default=False, repr=False)
     margins: Pads | None = field(default=None, repr=False)
     last_vectors: int | None = field(default=None, repr=False)
@@ -81,12 +81,12 @@ class Workload:
 
     @property
     def post(self) -> Post:
-        """A post-processing of this kind; its constants change nothing."""
+        """A post-processing with or without `operand`; its constants are arbitrary, since they change no cycle."""
         addition = Combination(kind="add", ratio_self=1.0, ratio_operand=1.0)
         return Post(combination=addition if self.operand else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The workload as JSON values, `template` first; CHAINED fields only where they say something."""
+        """The workload as JSON values, `template` first; CHAINED fields only if not at their default."""
         return {
             name: list(v) if isinstance(v, tuple) else v
             for name, v in asdict(self).items()
@@ -120,15 +120,16 @@ def windowed(
 
 
 def filled_up(config: Config, filters: int) -> int:
-    """Filters of a convolution, those that fill up the last block included where a block is several output vectors."""
+    """Number of filters, rounded up to whole blocks where a block is several output vectors."""
     blocks = Blocks.of(config)
     return filters if blocks.outputs == 1 else ceil_div(filters, blocks.block) * blocks.block
 
 
 def computed_filters(config: Config, workload: Workload) -> int:
-    """Filters of a convolution, with those that fill up the last block where a second tensor is read that slowly.
+    """Number of filters that the array computes: rounded up to whole blocks where the operand is read faster so.
 
-    Of that a part of each position is a read of its own, which waits for memory; all of it is one.
+    Reading a part of each position of the operand takes a burst for each position, which waits for memory; whole
+    positions are one burst.
     """
     blocks, memory = Blocks.of(config), config.memory
     own, whole = filter_vectors(blocks, workload.filters)
@@ -141,11 +142,11 @@ def computed_filters(config: Config, workload: Workload) -> int:
 
 
 def of_vectors(config: Config, workload: Workload) -> Workload:
-    """A convolution as the array computes it, with filters as `computed_filters` says.
+    """The convolution in the array's vectors, with `computed_filters`.
 
-    Where a position of an input block is several vectors, they are columns: a window is as many times as wide, and so
-    are its strides. Dilated columns become zeros of the kernel (`dilated_columns`). Dense windows of one position end
-    behind the last vector that holds channels, in the last of several blocks too.
+    If a position of an input block has several vectors, these count as columns: width, kernel and stride are that many
+    times as wide. Dilated columns become zeros of the kernel (`dilated_columns`). Dense 1x1 windows end after the last
+    vector that holds channels, also in the last of several blocks.
     """
     blocks = Blocks.of(config)
     if blocks.inputs == 1:
@@ -169,7 +170,7 @@ def of_vectors(config: Config, workload: Workload) -> Workload:
 
 
 def workload_of_area(workload: Workload, area: Area) -> Workload:
-    """The workload that computes only an `area` of the output, from the rows and columns that it reads."""
+    """The workload of an `area` of the output, with only the input rows and columns that the area reads."""
     height, width = workload.height, workload.width
     part = Part.of(workload.window, height, width, area)
     ends = [start + size for start, size in zip(part.start, part.inputs, strict=True)]
@@ -186,25 +187,25 @@ def workload_of_area(workload: Workload, area: Area) -> Workload:
 
 
 def vector_loops(shape: LayerShape) -> tuple[str, ...]:
-    """The loops inside of those over positions: the vectors of one, if it has several, and an output vector's own."""
+    """Names of the loops inside the loops over positions: vectors of a position, if several, batch and lanes."""
     return ("s", "b", "j") if shape.vectors > 1 else ("b", "j")
 
 
 UNRECORDED = ("own_weights", "turned")
-"""The fields of which no record tells: how knobs are chosen, and convolutions whose results lie turned."""
+"""The fields that no tuning record has: a series of kernels, and transposed products."""
 CHAINED = ("resident", "margins", "last_vectors")
-"""The fields of a workload that most have nothing in: what lies in the chain memory, and what of blocks is read."""
+"""The fields at their default in most workloads: use of the chain memory, and partial reads of blocks."""
 WIDENED = ("max_pool", "average_pool", "elementwise")
-"""Templates without weights: their inputs lie in the accumulators, in vectors like those of the output."""
+"""Templates without weights: their inputs are in the accumulators, in vectors of the output's size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShape:
     """A layer with a window, in blocks: `images` blocks of the batch, blocks of channels in and out, positions.
 
-    Of each output block, each position is `vectors` output vectors, of which the last block's may have no filters: of
-    all blocks `filters` vectors have some, and no others are computed. `leading` are pads at the top and left.
-    `operand`: the store pipeline reads a second tensor like the output. `kept`: the output goes to the chain memory.
+    A position of an output block has `vectors` output vectors. In the last block some may have no filters: of all
+    blocks only `filters` vectors are computed. `leading`: pads at the top and left. `operand`: the store pipeline reads
+    a second tensor like the output. `kept`: the output goes to the chain memory.
     """
 
     images: int
@@ -249,7 +250,7 @@ class LayerShape:
 
     @property
     def extents(self) -> Mapping[str, int]:
-        """What the loops over tiles run over: all output blocks, rows and columns."""
+        """Extents of the loops over tiles: output blocks ("o"), rows ("y") and columns ("x")."""
         return {"o": self.output_blocks, "y": self.out_height, "x": self.out_width}
 
     @property
@@ -264,10 +265,10 @@ class LayerShape:
 
     @property
     def share(self) -> float:
-        """Of the vectors of whole blocks those that have filters."""
+        """Share of the vectors of whole blocks that have filters."""
         return self.filters / (self.output_blocks * self.vectors)
 
     def stored_beats(self, config: Config) -> float:
-        """Beats of the bus for the outputs, and for the operand beside them."""
+        """Bus beats for the outputs (none if `kept`) and for the operand."""
         vectors = self.outputs * (int(not self.kept) + int(self.operand))
         return vectors * config.out_bytes / config.memory.bus_bytes
