@@ -17,10 +17,10 @@ from .timing import (
     READ_BURST_BEATS,
     REQUEST_GAP,
     ROOM_DELAY,
-    STORE_LATENCY,
     longest_burst,
     most_write_beats,
     post_latency,
+    store_latency,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -
     burst = longest_burst(words, longest)
     moved = burst + memory.stall / 2
     fill = burst * max(1.0, memory.bus_bytes / config.out_bytes)
-    latency = post_latency(config) if config.has("post") else STORE_LATENCY
+    latency = post_latency(config) if config.has("post") else store_latency(config)
     room = (fill + latency + 2 + moved) / (words // burst)
     answered = (moved + memory.write_latency + 2) / outstanding
     best = 1 + memory.stall / 2 / longest

@@ -69,12 +69,6 @@ STEP_GAP = 2
 STEP_LATENCY = 3
 """Cycles from a load's last step to its end: word, alignment, write."""
 
-ALU_LATENCY = 7
-"""Cycles from the last issue cycle of an ALU operation to its end: micro-op 2, address 1, then as `gemm_read_stage`."""
-
-ALU_READ_STAGE = 3
-"""Cycles from an issue cycle of an ALU operation to its accumulator read."""
-
 PATCH_WINDOW_BYTES = 256
 """Bytes of the shift register that forms overlapping patches."""
 
@@ -96,7 +90,17 @@ def gemm_read_stage(config: Config) -> int:
     return gemm_latency(config) - 4
 
 
-def alu_cycles(opcode: int, use_imm: bool | int) -> int:
+def alu_read_stage(config: Config) -> int:
+    """Cycles from an issue cycle of an ALU operation to its accumulator read: micro-op 2, address 1."""
+    return 3
+
+
+def alu_latency(config: Config) -> int:
+    """Cycles from the last issue cycle of an ALU operation to its end: to its read, then as in `gemm_read_stage`."""
+    return alu_read_stage(config) + 4
+
+
+def alu_cycles(config: Config, opcode: int, use_imm: bool | int) -> int:
     """Issue cycles of an ALU operation: one, one more for a second accumulator, and those of its arithmetic."""
     return 1 + (not use_imm) + ALU_OPERATIONS[AluOpcode(opcode)].extra_cycles
 
@@ -141,8 +145,9 @@ def parameter_cycles(config: Config) -> int:
     return 7 + ROW_CYCLES * config.has("rows") + config.post_passes
 
 
-STORE_LATENCY = 3
-"""The same for STORE.OUT: accumulators 2 and write 1; truncation is free."""
+def store_latency(config: Config) -> int:
+    """The same as `post_latency` for STORE.OUT: accumulators 2 and write 1; truncation is free."""
+    return 3
 
 
 def longest_burst(words: float, most: int) -> int:

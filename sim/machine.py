@@ -18,14 +18,15 @@ from . import state as s
 from .arrays import Array, Bus, Program, Tokens, Traffic
 from .core import run
 from .decode import Decoded, kind_sizes
-from .parameters import Launch, parameter_values
+from .parameters import P_BEGIN_DELAY, Launch, parameter_values
 from .ports import B_SIZE, MIXED, find_banks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingRun:
     """How a run went: `outcome` (OK, DEADLOCK or LIMIT) in `cycle`, the record of each instruction (m, RECORD_COLUMNS),
-    final unit and token state, and traffic by kind.
+    final unit and token state, and traffic by kind. An instruction begins `begin_delay` cycles after all that it waits
+    for holds.
     """
 
     outcome: int
@@ -35,6 +36,7 @@ class TimingRun:
     tokens: Array
     moved: Array
     beats: Array
+    begin_delay: int
 
 
 def token_queues() -> tuple[Array, Array]:
@@ -135,4 +137,5 @@ def run_timing(
         tokens=tokens.T,
         moved=traffic.moved,
         beats=traffic.beats,
+        begin_delay=int(numbers[P_BEGIN_DELAY]),
     )

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.isa.timing import REQUEST_GAP, WRITE_DELAY
-
 from .cache import timing_code
-from .parameters import P_BUS, P_JITTER, P_READ_LATENCY, P_READS, P_SEED, P_STALL, P_WRITE_LATENCY, P_WRITES
+from .parameters import (
+    P_BUS,
+    P_JITTER,
+    P_READ_LATENCY,
+    P_READS,
+    P_REQUEST_GAP,
+    P_SEED,
+    P_STALL,
+    P_WRITE_DELAY,
+    P_WRITE_LATENCY,
+    P_WRITES,
+)
 from .state import (
     C_ACCEPTED,
     C_ADDRESS,
@@ -117,7 +126,7 @@ def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
     address = C[c, C_ADDRESS]
     length = burst_bytes(address, C[c, C_LEFT], C[c, C_BURST], bus)
     beats = beats_of(address, length, bus)
-    shown = max(C[c, C_EARLIEST], C[c, C_ACCEPTED] + REQUEST_GAP)
+    shown = max(C[c, C_EARLIEST], C[c, C_ACCEPTED] + P[P_REQUEST_GAP])
     reserved = C[c, C_RESERVED] + beats * bus
     if reserved > C[c, C_FIFO]:
         while R[c, C[c, C_FREE_AT] & (R.shape[1] - 1), R_RESERVED] < reserved - C[c, C_FIFO]:
@@ -192,9 +201,11 @@ def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
         cut, product = M[M_CUT_FROM], M[M_CUT_PRODUCT]
         if burst[W_BEGIN] != NEVER:
             # The cutter is free once the last burst of the store before has left it.
-            left = max(cut + product + WRITE_DELAY - 2, M[M_WRITE_FIRST_BEFORE])
+            left = max(cut + product + P[P_WRITE_DELAY] - 2, M[M_WRITE_FIRST_BEFORE])
             cut, product = max(burst[W_BEGIN], left + 1), burst[W_PRODUCT]
-        first = max(burst[W_SHOWN], M[M_LAST_WRITE_ACCEPT] + REQUEST_GAP, cut + product + WRITE_DELAY)
+        first = max(
+            burst[W_SHOWN], M[M_LAST_WRITE_ACCEPT] + P[P_REQUEST_GAP], cut + product + P[P_WRITE_DELAY]
+        )
         cycle = first
         oldest = number - P[P_WRITES]
         if oldest >= 0:

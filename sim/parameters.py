@@ -8,22 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.layout import uop_fields
 from vdla.isa.program import instruction_address
 from vdla.isa.timing import (
-    ALU_LATENCY,
-    ALU_READ_STAGE,
-    STORE_LATENCY,
+    BEGIN_DELAY,
+    FETCH_DELAY,
+    FETCH_ROOM_DELAY,
+    FIFO_LATENCY,
+    PATCH_STEP_DELAY,
+    PRODUCT_CYCLES,
+    REQUEST_DELAY,
+    REQUEST_GAP,
+    ROOM_DELAY,
+    STEP_DELAY,
+    STEP_GAP,
+    STEP_LATENCY,
+    STORES_IN_FLIGHT,
+    WRITE_DELAY,
+    alu_cycles,
+    alu_latency,
+    alu_read_stage,
     fetch_burst_instructions,
     gemm_latency,
     gemm_read_stage,
     parameter_cycles,
     post_latency,
+    store_latency,
     write_burst_beats,
 )
 
@@ -51,6 +68,12 @@ def _place(value: Callable[[Launch], int]) -> int:
     return len(_VALUES) - 1
 
 
+def _alu_cycles(opcode: AluOpcode, use_imm: bool, run: Launch) -> int:
+    return alu_cycles(run.config, opcode, use_imm)
+
+
+ALU_OPCODES = len(AluOpcode)
+
 P_BUS = _place(lambda run: run.config.memory.bus_bytes)
 P_READ_LATENCY = _place(lambda run: run.config.memory.read_latency)
 P_WRITE_LATENCY = _place(lambda run: run.config.memory.write_latency)
@@ -64,11 +87,16 @@ P_TOKENS = _place(lambda run: run.config.token_queue_depth)
 P_FETCH_DEPTH = _place(lambda run: run.config.fetch_buffer_depth)
 P_GEMM_LATENCY = _place(lambda run: gemm_latency(run.config))
 P_GEMM_STAGE = _place(lambda run: gemm_read_stage(run.config))
-P_ALU_LATENCY = _place(lambda _: ALU_LATENCY)
-P_ALU_STAGE = _place(lambda _: ALU_READ_STAGE)
+P_ALU_LATENCY = _place(lambda run: alu_latency(run.config))
+P_ALU_STAGE = _place(lambda run: alu_read_stage(run.config))
+# Issue cycles of each ALU operation with two accumulators, and with an immediate.
+P_ALU_CYCLES = len(_VALUES)
+for _opcode in AluOpcode:
+    for _use_imm in (False, True):
+        _place(partial(_alu_cycles, _opcode, _use_imm))
 P_POST_LATENCY = _place(lambda run: post_latency(run.config))
 P_PARAMETER_CYCLES = _place(lambda run: parameter_cycles(run.config))
-P_STORE_LATENCY = _place(lambda _: STORE_LATENCY)
+P_STORE_LATENCY = _place(lambda run: store_latency(run.config))
 P_POST_PASSES = _place(lambda run: run.config.post_passes)
 P_ACC_DEPTH = _place(lambda run: run.config.acc_depth)
 P_BANK_DEPTH = _place(lambda run: run.config.acc_bank_depth)
@@ -85,6 +113,20 @@ P_WRITE_BURST = _place(lambda run: write_burst_beats(run.config) * run.config.me
 P_FETCH_BURST = _place(lambda run: fetch_burst_instructions(run.config))
 P_INSTRUCTION = _place(lambda run: run.config.instruction_bytes)
 P_PROGRAM = _place(lambda run: instruction_address(run.memory_size))  # byte address of instruction 0
+P_BEGIN_DELAY = _place(lambda _: BEGIN_DELAY)
+P_FETCH_DELAY = _place(lambda _: FETCH_DELAY)
+P_FETCH_ROOM_DELAY = _place(lambda _: FETCH_ROOM_DELAY)
+P_FIFO_LATENCY = _place(lambda _: FIFO_LATENCY)
+P_PATCH_STEP_DELAY = _place(lambda _: PATCH_STEP_DELAY)
+P_PRODUCT_CYCLES = _place(lambda _: PRODUCT_CYCLES)
+P_REQUEST_DELAY = _place(lambda _: REQUEST_DELAY)
+P_REQUEST_GAP = _place(lambda _: REQUEST_GAP)
+P_ROOM_DELAY = _place(lambda _: ROOM_DELAY)
+P_STEP_DELAY = _place(lambda _: STEP_DELAY)
+P_STEP_GAP = _place(lambda _: STEP_GAP)
+P_STEP_LATENCY = _place(lambda _: STEP_LATENCY)
+P_STORES_IN_FLIGHT = _place(lambda _: STORES_IN_FLIGHT)
+P_WRITE_DELAY = _place(lambda _: WRITE_DELAY)
 P_COUNT = _place(lambda run: run.count)  # instructions in the program
 P_LAST = _place(lambda run: run.last)  # index of the first FINISH, or P_COUNT
 P_LIMIT = _place(lambda run: run.limit)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.isa.alu import AluOpcode
-from vdla.isa.timing import alu_cycles
 from vdla.util.machine_code import compiled
 
 from .cache import timing_code
 from .folds import groups_of
 from .parameters import (
+    ALU_OPCODES,
     P_ACC_DEPTH,
+    P_ALU_CYCLES,
     P_ALU_STAGE,
     P_BANK_DEPTH,
     P_GEMM_STAGE,
@@ -154,13 +154,10 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
     return kept
 
 
-_ALU_CYCLES = tuple(alu_cycles(opcode, True) for opcode in AluOpcode)
-
-
 @timing_code
-def alu_issue_cycles(row):  # type: ignore[no-untyped-def]
+def alu_issue_cycles(P, row):  # type: ignore[no-untyped-def]
     """Cycles that each operation of an ALU instruction issues for."""
-    return np.int64(_ALU_CYCLES[min(row[ALU_OPCODE], len(_ALU_CYCLES) - 1)] + 1 - row[USE_IMM])
+    return P[P_ALU_CYCLES + 2 * min(row[ALU_OPCODE], ALU_OPCODES - 1) + row[USE_IMM]]
 
 
 @timing_code
@@ -222,7 +219,7 @@ def port_free(P, U, V, X, program, bank, cycle, horizon):  # type: ignore[no-unt
             return cycle, min(horizon, first - 1)
         each, reads_each = np.int64(1), np.int64(1)
         if kind == ALU:
-            each, reads_each = alu_issue_cycles(row), 2 - row[USE_IMM]
+            each, reads_each = alu_issue_cycles(P, row), 2 - row[USE_IMM]
         if B[i, B_BANK] != MIXED and B[i, B_BANK] == B[i, B_SOURCE] and each == reads_each:
             last = first + X[i, X_ISSUES] - 1
             if B[i, B_BANK] != bank:

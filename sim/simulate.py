@@ -172,7 +172,8 @@ def simulate(
     dispatch[: len(record)] = record[:, X_DISPATCH]
     pop, push = token_queues()
     first, second, third = (
-        unit_segments(record, decoded.rows, pop, push, int(unit), timing.cycle) for unit in Unit
+        unit_segments(record, decoded.rows, pop, push, int(unit), timing.cycle, timing.begin_delay)
+        for unit in Unit
     )
     return SimulationResult(
         config=config,

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.isa.timing import (
-    FIFO_LATENCY,
-    PRODUCT_CYCLES,
-    REQUEST_DELAY,
-    ROOM_DELAY,
-    STEP_DELAY,
-    STORES_IN_FLIGHT,
-)
-
 from .cache import timing_code
 from .decode import operand_shape
 from .memory import beats_of, burst_bytes, start_transfer
@@ -21,13 +12,19 @@ from .parameters import (
     P_ALU_STAGE,
     P_BANK_DEPTH,
     P_BUS,
+    P_FIFO_LATENCY,
     P_GEMM_STAGE,
     P_OUT_BYTES,
     P_PARAMETER_CYCLES,
     P_POST_LATENCY,
     P_POST_PASSES,
+    P_PRODUCT_CYCLES,
+    P_REQUEST_DELAY,
+    P_ROOM_DELAY,
+    P_STEP_DELAY,
     P_STORE_FIFO,
     P_STORE_LATENCY,
+    P_STORES_IN_FLIGHT,
     P_WRITE_BURST,
     P_WRITE_LATENCY,
 )
@@ -157,7 +154,7 @@ def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-
     V[V_CHAIN] = row[CHAIN] if row[KIND] == STORE_POST else row[KIND] == ROWS
     V[V_EARLIEST] = max(cycle + 1, V[V_EARLIEST])
     V[V_BEGIN] = cycle
-    V[V_PRODUCT] = first_request(row, cycle) - REQUEST_DELAY - cycle
+    V[V_PRODUCT] = first_request(P, row, cycle) - P[P_REQUEST_DELAY] - cycle
     V[V_ADDRESS] = row[DRAM_BASE] * out
     V[V_LENGTH] = row[X_SIZE] * out
     V[V_PITCH] = row[X_STRIDE] * out
@@ -181,9 +178,9 @@ def _start_store(P, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-
             V[V_OPERAND] = 1
             begin, pitch, width = operand_shape(row, here[5])
             V[V_REPEAT] = row[X_SIZE] // width
-            runs, length, first = row[Y_SIZE], width * out, cycle + REQUEST_DELAY
+            runs, length, first = row[Y_SIZE], width * out, cycle + P[P_REQUEST_DELAY]
             if pitch == width:
-                first += PRODUCT_CYCLES if row[Y_SIZE] > 1 else 0
+                first += P[P_PRODUCT_CYCLES] if row[Y_SIZE] > 1 else 0
                 runs, length = np.int64(1), length * row[Y_SIZE]
             start_transfer(C, STORE_CLIENT, T_OPERAND, begin * out, runs, length, pitch * out, first)
     if V[V_CHAIN]:
@@ -215,7 +212,7 @@ def _plain(row):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def _store_condition(U, V, X, order, row, cycle):  # type: ignore[no-untyped-def]
+def _store_condition(P, U, V, X, order, row, cycle):  # type: ignore[no-untyped-def]
     """First cycle from `cycle` on in which the unit's condition for `row` holds; BLOCKED if not known yet."""
     u = STORE
     if U[u, U_ENDED] == U[u, U_BEGUN]:
@@ -228,7 +225,7 @@ def _store_condition(U, V, X, order, row, cycle):  # type: ignore[no-untyped-def
         follows |= _plain(row) and _likeness(row) == V[V_LIKENESS]
     if not follows:
         return all_ended if all_ended != NEVER else np.int64(BLOCKED)
-    ahead = U[u, U_BEGUN] - STORES_IN_FLIGHT
+    ahead = U[u, U_BEGUN] - P[P_STORES_IN_FLIGHT]
     if ahead >= 0:
         if ahead >= U[u, U_ENDED]:
             return np.int64(BLOCKED)
@@ -269,7 +266,7 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
         i = V[V_LOAD]
         if i >= 0 and V[V_INDEX] == V[V_COUNT]:
             # It steps once the vectors in front of it have read their parameters.
-            begun = max(X[i, X_BEGIN], V[V_LAST_READ] + P[P_PARAMETER_CYCLES] - STEP_DELAY)
+            begun = max(X[i, X_BEGIN], V[V_LAST_READ] + P[P_PARAMETER_CYCLES] - P[P_STEP_DELAY])
             cycle = write_elements(P, C, R, c, rows[i], sizes[rows[i, KIND]], begun)
             if cycle != BLOCKED:
                 X[i, X_DONE] = cycle
@@ -286,14 +283,14 @@ def advance_store(P, U, V, X, bus, tokens, program):  # type: ignore[no-untyped-
             break
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        ready = _store_condition(U, V, X, order[u], row, U[u, U_READY])
+        ready = _store_condition(P, U, V, X, order[u], row, U[u, U_READY])
         if ready == BLOCKED:
             break
-        cycle = begin(U, X, tokens, rows, u, i, ready)
+        cycle = begin(P, U, X, tokens, rows, u, i, ready)
         progress = True
         V[V_OPEN] = row[KIND] == LOAD_PAR or _plain(row)
         if row[KIND] in (LOAD_PAR, LOAD_TABLE):
-            start_load(C, c, row, sizes[row[KIND]], T_PAR, cycle)
+            start_load(P, C, c, row, sizes[row[KIND]], T_PAR, cycle)
             V[V_LOAD] = V[V_LAST_LOAD] = i
         elif _stores(row):
             V[V_LIKENESS] = _likeness(row)
@@ -328,7 +325,7 @@ def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
         burst = R[c, number & (R.shape[1] - 1)]
         if finish + burst[R_BYTES] >= wanted:
             last = burst[R_ADDRESS] + wanted - finish - 1
-            return burst[R_START] + last // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + FIFO_LATENCY
+            return burst[R_START] + last // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + P[P_FIFO_LATENCY]
         finish += burst[R_BYTES]
         number += 1
     return np.int64(BLOCKED)
@@ -346,7 +343,7 @@ def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
         if V[V_OPERAND_END] + burst[R_BYTES] > wanted:
             break
         V[V_OPERAND_END] += burst[R_BYTES]
-        burst[R_FREE] = cycle + ROOM_DELAY
+        burst[R_FREE] = cycle + P[P_ROOM_DELAY]
         C[c, C_TAKEN] += 1
 
 

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.isa.timing import FIFO_LATENCY, PATCH_STEP_DELAY, ROOM_DELAY, STEP_DELAY, STEP_GAP, STEP_LATENCY
-
 from .cache import timing_code
 from .memory import beats_of
-from .parameters import P_BLOCK_IN, P_BUS, P_INP_BLOCK
+from .parameters import (
+    P_BLOCK_IN,
+    P_BUS,
+    P_FIFO_LATENCY,
+    P_INP_BLOCK,
+    P_PATCH_STEP_DELAY,
+    P_ROOM_DELAY,
+    P_STEP_DELAY,
+    P_STEP_GAP,
+    P_STEP_LATENCY,
+)
 from .state import (
     BLOCKED,
     C_ACTIVE,
@@ -42,9 +50,9 @@ from .state import (
 
 
 @timing_code
-def _enter(C, c, first):  # type: ignore[no-untyped-def]
+def _enter(P, C, c, first):  # type: ignore[no-untyped-def]
     C[c, C_ACTIVE] = 1
-    C[c, C_STEP_TIME] = max(C[c, C_STEP_TIME] + STEP_GAP, first) - 1
+    C[c, C_STEP_TIME] = max(C[c, C_STEP_TIME] + P[P_STEP_GAP], first) - 1
     C[c, C_STEP] = -1
     C[c, C_DATA] = 0
     C[c, C_ROW] = 0
@@ -58,7 +66,7 @@ def _enter(C, c, first):  # type: ignore[no-untyped-def]
 def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
     """Go on with the load `row` (elements of `size` bytes) that began in `begin`; its end, or BLOCKED."""
     if C[c, C_ACTIVE] == 0:
-        _enter(C, c, begin + STEP_DELAY)
+        _enter(P, C, c, begin + P[P_STEP_DELAY])
     width = min(size, P[P_BUS])
     parts = size // width
     row_data = row[X_SIZE] * parts
@@ -77,15 +85,15 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
         last = first + burst[R_BYTES] // width - 1
         first_step = above + first // row_data * row_steps + row[X_PAD_0] + first % row_data
         last_step = above + last // row_data * row_steps + row[X_PAD_0] + last % row_data
-        begun = max(C[c, C_STEP_TIME] + first_step - C[c, C_STEP], burst[R_START] + FIFO_LATENCY)
+        begun = max(C[c, C_STEP_TIME] + first_step - C[c, C_STEP], burst[R_START] + P[P_FIFO_LATENCY])
         C[c, C_STEP_TIME] = begun + last_step - first_step
         C[c, C_STEP] = last_step
         C[c, C_DATA] = last + 1
-        burst[R_FREE] = C[c, C_STEP_TIME] + ROOM_DELAY
+        burst[R_FREE] = C[c, C_STEP_TIME] + P[P_ROOM_DELAY]
         C[c, C_TAKEN] += 1
     C[c, C_STEP_TIME] += max(steps, 1) - 1 - C[c, C_STEP]
     C[c, C_ACTIVE] = 0
-    return C[c, C_STEP_TIME] + STEP_LATENCY
+    return C[c, C_STEP_TIME] + P[P_STEP_LATENCY]
 
 
 @timing_code
@@ -95,7 +103,7 @@ def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
     C_ROW is the row of data of the next byte, C_PATCH the steps before that row.
     """
     if C[c, C_ACTIVE] == 0:
-        _enter(C, c, begin + STEP_DELAY)
+        _enter(P, C, c, begin + P[P_STEP_DELAY])
     block, length, start = P[P_INP_BLOCK], row[X_SIZE] * size, row[DRAM_BASE] * size
     elements = row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
     pads, data = row[X_PAD_0] + row[X_PAD_1], row[Y_SIZE] * length
@@ -121,32 +129,32 @@ def write_vectors(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
             C[c, C_ROW] += 1
             if last < C[c, C_ROW] * length:
                 break
-        begun = max(C[c, C_STEP_TIME] + first_step - C[c, C_STEP], burst[R_START] + FIFO_LATENCY)
+        begun = max(C[c, C_STEP_TIME] + first_step - C[c, C_STEP], burst[R_START] + P[P_FIFO_LATENCY])
         C[c, C_STEP_TIME] = begun + last_step - first_step
         C[c, C_STEP] = last_step
         C[c, C_DATA] = last + 1
-        burst[R_FREE] = C[c, C_STEP_TIME] + ROOM_DELAY
+        burst[R_FREE] = C[c, C_STEP_TIME] + P[P_ROOM_DELAY]
         C[c, C_TAKEN] += 1
     steps = C[c, C_PATCH] + row[Y_PAD_1] * elements
     if row[X_SIZE] == 0:
         steps = np.int64(1)
     C[c, C_STEP_TIME] += max(steps, 1) - 1 - C[c, C_STEP]
     C[c, C_ACTIVE] = 0
-    return C[c, C_STEP_TIME] + STEP_LATENCY
+    return C[c, C_STEP_TIME] + P[P_STEP_LATENCY]
 
 
 @timing_code
 def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
     """The same for a LOAD.PATCH; `patch` is its register, `row_bytes` the bytes that a row reads from DRAM."""
     if C[c, C_ACTIVE] == 0:
-        _enter(C, c, begin + PATCH_STEP_DELAY)
+        _enter(P, C, c, begin + P[P_PATCH_STEP_DELAY])
     bus, block = P[P_BUS], P[P_BLOCK_IN]
     run, step, left = patch & 0xFF, patch >> 8 & 0xFF, patch >> 24 & 0xFF
     rows = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1]
     if run == 0 or row[X_SIZE] == 0 or rows == 0:
         C[c, C_STEP_TIME] += 1
         C[c, C_ACTIVE] = 0
-        return C[c, C_STEP_TIME] + STEP_LATENCY
+        return C[c, C_STEP_TIME] + P[P_STEP_LATENCY]
     time = C[c, C_STEP_TIME]
     window = C[c, C_WINDOW]
     while C[c, C_ROW] < rows:
@@ -166,14 +174,14 @@ def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-
                             C[c, C_WINDOW] = window
                             return BLOCKED
                         burst = R[c, C[c, C_TAKEN] & (R.shape[1] - 1)]
-                        time = max(time + 1, burst[R_START] + C[c, C_WORDS] + FIFO_LATENCY)
+                        time = max(time + 1, burst[R_START] + C[c, C_WORDS] + P[P_FIFO_LATENCY])
                         word = bus - burst[R_ADDRESS] % bus if C[c, C_WORDS] == 0 else bus
                         C[c, C_WORDS] += 1
                         if C[c, C_WORDS] == beats_of(burst[R_ADDRESS], burst[R_BYTES], bus):
                             word = (burst[R_ADDRESS] + burst[R_BYTES] - 1) % bus + 1
                             if C[c, C_WORDS] == 1:
                                 word = burst[R_BYTES]
-                            burst[R_FREE] = time + ROOM_DELAY
+                            burst[R_FREE] = time + P[P_ROOM_DELAY]
                             C[c, C_TAKEN] += 1
                             C[c, C_WORDS] = 0
                         window += word
@@ -188,4 +196,4 @@ def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-
         window = np.int64(0)
     C[c, C_STEP_TIME] = time
     C[c, C_ACTIVE] = 0
-    return time + STEP_LATENCY
+    return time + P[P_STEP_LATENCY]

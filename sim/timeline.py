@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from vdla.isa.layout import TOKEN_QUEUES
-from vdla.isa.timing import BEGIN_DELAY
 from vdla.util.machine_code import compiled
 
 from .state import (
@@ -68,7 +67,7 @@ def _add(segments, used, start, stop, category, i):  # type: ignore[no-untyped-d
 
 
 @compiled()
-def unit_segments(X, rows, pop_queue, push_queue, u, total):  # type: ignore[no-untyped-def]
+def unit_segments(X, rows, pop_queue, push_queue, u, total, begin_delay):  # type: ignore[no-untyped-def]
     """(m, 4) int64: start, stop, category, instruction (-1 behind the last) of unit `u` over [0, total)."""
     count = 0
     for i in range(len(rows)):
@@ -91,7 +90,7 @@ def unit_segments(X, rows, pop_queue, push_queue, u, total):  # type: ignore[no-
                 if rows[i, PUSH_PREV + side]:
                     cause = _FULL + push_queue[u, side]
                     used, at = _add(segments, used, at, X[i, X_FULL_0 + side] - 1, cause, i)
-            used, at = _add(segments, used, at, begin - BEGIN_DELAY - 1, _UNIT, i)
+            used, at = _add(segments, used, at, begin - begin_delay - 1, _UNIT, i)
             used, at = _add(segments, used, at, begin, _BEGIN, i)
         kind = rows[i, KIND]
         issues = X[i, X_ISSUES]

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from vdla.isa.timing import (
-    BEGIN_DELAY,
-    FETCH_DELAY,
-    FETCH_ROOM_DELAY,
-    FIFO_LATENCY,
-    PRODUCT_CYCLES,
-    REQUEST_DELAY,
-    REQUEST_GAP,
-)
-
 from .cache import timing_code
 from .decode import patch_row_bytes
 from .memory import requests_left, start_transfer
 from .parameters import (
     P_ALU_LATENCY,
+    P_BEGIN_DELAY,
     P_BUS,
     P_COMMANDS,
     P_COUNT,
     P_FETCH_BURST,
+    P_FETCH_DELAY,
     P_FETCH_DEPTH,
+    P_FETCH_ROOM_DELAY,
+    P_FIFO_LATENCY,
     P_GEMM_LATENCY,
     P_INP_BLOCK,
     P_INSTRUCTION,
     P_LAST,
+    P_PRODUCT_CYCLES,
     P_PROGRAM,
+    P_REQUEST_DELAY,
+    P_REQUEST_GAP,
     P_TOKENS,
 )
 from .ports import alu_issue_cycles
@@ -120,12 +117,12 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
         return False
     address = P[P_PROGRAM] + M[M_REQUESTED] * P[P_INSTRUCTION]
     count = min(P[P_COUNT] - M[M_REQUESTED], P[P_FETCH_BURST], (4096 - address % 4096) // P[P_INSTRUCTION])
-    shown = max(np.int64(FETCH_DELAY), C[c, C_ACCEPTED] + REQUEST_GAP)
+    shown = max(P[P_FETCH_DELAY], C[c, C_ACCEPTED] + P[P_REQUEST_GAP])
     must_leave = M[M_REQUESTED] + count - P[P_FETCH_DEPTH]
     if must_leave > 0:
         if must_leave > M[M_DISPATCHED]:
             return False
-        shown = max(shown, X[must_leave - 1, X_DISPATCH] + FETCH_ROOM_DELAY)
+        shown = max(shown, X[must_leave - 1, X_DISPATCH] + P[P_FETCH_ROOM_DELAY])
     C[c, C_SHOWN] = shown
     C[c, C_KIND] = T_INSTRUCTION
     C[c, C_BYTES] = count * P[P_INSTRUCTION]
@@ -153,7 +150,7 @@ def dispatch(P, U, X, bus, program):  # type: ignore[no-untyped-def]
         u = rows[i, UNIT]
         burst = R[c, C[c, C_TAKEN] & (R.shape[1] - 1)]
         end = P[P_PROGRAM] + (i + 1) * P[P_INSTRUCTION] - 1
-        arrived = burst[R_START] + end // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + FIFO_LATENCY
+        arrived = burst[R_START] + end // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + P[P_FIFO_LATENCY]
         cycle = max(arrived, M[M_LAST_DISPATCH] + 1)
         ahead = U[u, U_DISPATCHED] - P[P_COMMANDS]
         if ahead >= 0:
@@ -226,9 +223,9 @@ def look_ahead(P, U, X, tokens, program, u):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def begin(U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
+def begin(P, U, X, tokens, rows, u, i, ready):  # type: ignore[no-untyped-def]
     """Instruction `i` of unit `u`, which is ready in `ready`, begins: reserve room for its pushes. Returns when."""
-    cycle = ready + BEGIN_DELAY
+    cycle = ready + P[P_BEGIN_DELAY]
     X[i, X_BEGIN] = cycle
     U[u, U_PREVIOUS_BEGIN] = cycle
     U[u, U_POPPED] = 0
@@ -254,22 +251,22 @@ def end(U, X, tokens, rows, u, i, cycle):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def first_request(row, begin):  # type: ignore[no-untyped-def]
+def first_request(P, row, begin):  # type: ignore[no-untyped-def]
     """First cycle in which `row`, begun in `begin`, may show a read request; not for PATCH."""
     if row[X_STRIDE] == row[X_SIZE] and row[Y_SIZE] > 1:
-        return begin + REQUEST_DELAY + PRODUCT_CYCLES
-    return begin + REQUEST_DELAY
+        return begin + P[P_REQUEST_DELAY] + P[P_PRODUCT_CYCLES]
+    return begin + P[P_REQUEST_DELAY]
 
 
 @timing_code
-def start_load(C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
+def start_load(P, C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
     """Start the DRAM reads of a rectangular load that begins in `begin`; whether there are any."""
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return False
     runs, length = row[Y_SIZE], row[X_SIZE] * size
     if row[X_STRIDE] == row[X_SIZE]:
         runs, length = np.int64(1), length * row[Y_SIZE]
-    earliest = first_request(row, begin)
+    earliest = first_request(P, row, begin)
     start_transfer(C, c, kind, row[DRAM_BASE] * size, runs, length, row[X_STRIDE] * size, earliest)
     return True
 
@@ -292,21 +289,21 @@ def advance_load(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-def]
             if X[row[LOAD_BEFORE], X_END] < 0:
                 break
             ready = max(ready, X[row[LOAD_BEFORE], X_END])
-        cycle = begin(U, X, tokens, rows, u, i, ready)
+        cycle = begin(P, U, X, tokens, rows, u, i, ready)
         progress = True
         reads = False
         if row[KIND] == LOAD_PATCH:
             length = patch_row_bytes(row, registers[row[REGISTERS_AT], 1])
-            first = cycle + REQUEST_DELAY + PRODUCT_CYCLES
+            first = cycle + P[P_REQUEST_DELAY] + P[P_PRODUCT_CYCLES]
             if length > 0 and row[Y_SIZE] > 0:
                 start_transfer(C, c, T_INP, row[DRAM_BASE], row[Y_SIZE], length, row[X_STRIDE], first)
                 reads = True
         elif row[KIND] == LOAD_INP:
-            reads = start_load(C, c, row, sizes[LOAD_INP], T_INP, cycle)
+            reads = start_load(P, C, c, row, sizes[LOAD_INP], T_INP, cycle)
         elif row[KIND] == LOAD_WGT:
-            reads = start_load(C, c, row, sizes[LOAD_WGT], T_WGT, cycle)
+            reads = start_load(P, C, c, row, sizes[LOAD_WGT], T_WGT, cycle)
         if not reads:
-            U[u, U_FREE] = cycle + 1 + (PRODUCT_CYCLES if row[KIND] == LOAD_PATCH else 0)
+            U[u, U_FREE] = cycle + 1 + (P[P_PRODUCT_CYCLES] if row[KIND] == LOAD_PATCH else 0)
         look_ahead(P, U, X, tokens, program, u)
     while U[u, U_ENDED] < U[u, U_BEGUN]:
         i = order[u, U[u, U_ENDED]]
@@ -337,14 +334,14 @@ def operations(row):  # type: ignore[no-untyped-def]
 
 
 @timing_code
-def _compute_condition(U, row, cycle):  # type: ignore[no-untyped-def]
+def _compute_condition(P, U, row, cycle):  # type: ignore[no-untyped-def]
     """First cycle from `cycle` on in which the compute unit's condition for `row` holds; BLOCKED if not known yet."""
     u = COMPUTE
     if U[u, U_ENDED] < U[u, U_BEGUN]:
         return np.int64(BLOCKED)
     kind = row[KIND]
     if kind in MATRIX:
-        return max(cycle, U[u, U_ISSUED] - BEGIN_DELAY, U[u, U_OTHER_END] + 1)
+        return max(cycle, U[u, U_ISSUED] - P[P_BEGIN_DELAY], U[u, U_OTHER_END] + 1)
     if kind == CONFIG and row[PUSH_PREV] == 0 and row[PUSH_NEXT] == 0:
         return max(cycle, U[u, U_HARD_END] + 1)
     cycle = max(cycle, U[u, U_LAST_END] + 1)
@@ -377,10 +374,10 @@ def advance_compute(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-d
             break
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        ready = _compute_condition(U, row, U[u, U_READY])
+        ready = _compute_condition(P, U, row, U[u, U_READY])
         if ready == BLOCKED:
             break
-        cycle = begin(U, X, tokens, rows, u, i, ready)
+        cycle = begin(P, U, X, tokens, rows, u, i, ready)
         progress = True
         kind = row[KIND]
         if kind in MATRIX:
@@ -392,7 +389,7 @@ def advance_compute(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-d
             else:
                 U[u, U_ISSUED] = cycle + count
         elif kind == ALU:
-            X[i, X_ISSUES] = operations(row) * alu_issue_cycles(row)
+            X[i, X_ISSUES] = operations(row) * alu_issue_cycles(P, row)
             finished = cycle + 1
             if X[i, X_ISSUES] > 0:
                 finished = cycle + X[i, X_ISSUES] + P[P_ALU_LATENCY]
@@ -404,7 +401,7 @@ def advance_compute(P, U, X, bus, tokens, program):  # type: ignore[no-untyped-d
             finished = cycle + 1
             M[M_TOTAL] = finished
         else:
-            start_load(C, c, row, sizes[kind], T_UOP if kind == LOAD_UOP else T_ACC, cycle)
+            start_load(P, C, c, row, sizes[kind], T_UOP if kind == LOAD_UOP else T_ACC, cycle)
             continue
         end(U, X, tokens, rows, u, i, finished)
     return progress

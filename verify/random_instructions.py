@@ -269,11 +269,12 @@ def _tile_parts(source: Source) -> dict[str, int]:
 def alu(source: Source) -> dict[str, int]:
     """Fields of an ALU instruction."""
     loops = _loops(source)
-    # Operations of one cycle where there are many of them.
+    # Operations of the fewest cycles where there are many of them.
     quick = loops["iter_out"] * loops["iter_in"] > _QUICK
     opcodes = alu_opcodes(source.config)
     if quick:
-        opcodes = tuple(code for code in opcodes if alu_cycles(code, True) == 1)
+        cycles = {code: alu_cycles(source.config, code, True) for code in opcodes}
+        opcodes = tuple(code for code in opcodes if cycles[code] == min(cycles.values()))
     opcode = opcodes[source.number(len(opcodes) - 1)]
     return {
         **loops,

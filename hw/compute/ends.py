@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from vdla.isa.config import Config
-from vdla.isa.timing import ALU_LATENCY, BEGIN_DELAY, gemm_latency
+from vdla.isa.timing import BEGIN_DELAY, alu_latency, gemm_latency
 
 
 def most_ends(config: Config) -> int:
@@ -84,7 +84,9 @@ class Ends(wiring.Component):
         holds: list[Value] = [self.issued]
         for k in range(1, length):
             bit = Signal(name=f"holds_{k}")
-            m.d.sync += bit.eq(holds[-1] | (self.issued_alu if k - 1 == length - ALU_LATENCY else 0))
+            m.d.sync += bit.eq(
+                holds[-1] | (self.issued_alu if k - 1 == length - alu_latency(self.config) else 0)
+            )
             holds.append(bit)
         # Which place that is, the youngest of those that hold something: a register each, and one for none.
         youngest = {k: Signal(name=f"youngest_{k}") for k in range(1, length)}
@@ -99,7 +101,7 @@ class Ends(wiring.Component):
                 total = places[k][name]
                 if k:
                     total = total + (joining[name] & youngest[k])
-                if k == length - ALU_LATENCY:
+                if k == length - alu_latency(self.config):
                     total = total + (arriving[name] & self.issued_alu)
                 m.d.sync += places[k + 1][name].eq(total)
         for name in names:

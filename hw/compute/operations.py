@@ -10,15 +10,17 @@ from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.timing import alu_cycles
 
-MOST_EXTRA = max(alu_cycles(opcode, True) for opcode in AluOpcode) - 1
-"""Most cycles that the arithmetic of an operation adds to its issue."""
+
+def most_extra(config: Config) -> int:
+    """Most cycles that the arithmetic of an ALU operation adds to its issue."""
+    return max(alu_cycles(config, opcode, True) for opcode in AluOpcode) - 1
 
 
-def alu_extra(opcode: Value) -> Value:
+def alu_extra(config: Config, opcode: Value) -> Value:
     """Cycles that the arithmetic of ALU operation `opcode` adds to its issue."""
-    result: Value = Const(0, range(MOST_EXTRA + 1))
+    result: Value = Const(0, range(most_extra(config) + 1))
     for known in AluOpcode:
-        extra = alu_cycles(known, True) - 1
+        extra = alu_cycles(config, known, True) - 1
         if extra:
             result = Mux(opcode == known, extra, result)
     return result
@@ -93,7 +95,7 @@ class Operations(wiring.Component):
                 "loops": In(loop_layout(config)),
                 "base": In(offset_layout(config)),
                 "two": In(1),
-                "extra": In(range(MOST_EXTRA + 1)),
+                "extra": In(range(most_extra(config) + 1)),
                 "busy": Out(1),
                 "source": Out(1),
                 "destination": Out(1),
@@ -112,7 +114,8 @@ class Operations(wiring.Component):
         m = Module()
         loops = Signal(loop_layout(self.config), reset_less=True)
         alu, two = Signal(), Signal()
-        cycle, cycles = Signal(range(MOST_EXTRA + 2)), Signal(range(MOST_EXTRA + 2))
+        most = most_extra(self.config) + 1
+        cycle, cycles = Signal(range(most + 1)), Signal(range(most + 1))
         before_last_uop = Signal.like(self.uop, reset_less=True)  # with uop_end - 2: the next one is the last
         columns_left, rows_left = (
             Signal(14, name=f"{name}_left", reset_less=True) for name in ("columns", "rows")

@@ -15,7 +15,7 @@ from vdla.isa.alu import AluOpcode
 from vdla.isa.config import Config
 from vdla.isa.extensions import TAPS
 from vdla.isa.layout import uop_fields
-from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latency, gemm_read_stage
+from vdla.isa.timing import alu_cycles, alu_latency, alu_read_stage, gemm_latency, gemm_read_stage
 
 from ..copies import copies
 from ..interfaces import chain_read, inp_read, scratchpad_read, scratchpad_write, wgt_read
@@ -116,8 +116,8 @@ class Pipeline(wiring.Component):
         )
         # The stages below are built so; a change of isa/timing.py needs a change here.
         assert gemm_read_stage(config) == 1 + array_latency(config) == gemm_latency(config) - 4
-        assert (ALU_READ_STAGE, ALU_LATENCY) == (3, 7)
-        assert all(alu_cycles(opcode, True) == CYCLES.get(opcode, 1) for opcode in AluOpcode)
+        assert (alu_read_stage(config), alu_latency(config)) == (3, 7)
+        assert all(alu_cycles(config, opcode, True) == CYCLES.get(opcode, 1) for opcode in AluOpcode)
 
     def _slot(self) -> data.StructLayout:
         """An operation on its way to the accumulators: `writes` one, or is the `source` of the next; `alu`; reads its
@@ -392,7 +392,7 @@ class Pipeline(wiring.Component):
         extra = Signal(4)  # bit k: such an operation executed in the cycle k + 1 ago
         slow_address = Signal(config.acc_index_bits)
         m.d.sync += [
-            slow.eq(self.mode.alu & (alu_extra(self.mode.alu_opcode) != 0)),
+            slow.eq(self.mode.alu & (alu_extra(self.config, self.mode.alu_opcode) != 0)),
             extra.eq((extra << 1) | start),
             start.eq(choosing.writes[0] & slow),
         ]

@@ -158,7 +158,7 @@ class ComputeUnit(wiring.Component):
             operations.start.eq(operates),
             operations.alu.eq(is_alu),
             operations.two.eq(is_alu & ~alu.use_imm),
-            operations.extra.eq(Mux(is_alu, alu_extra(alu.alu_opcode), 0)),
+            operations.extra.eq(Mux(is_alu, alu_extra(config, alu.alu_opcode), 0)),
             operations.base.dst.eq(base.acc_base),
             operations.base.src.eq(Mux(is_alu, base.acc_base, base.inp_base)),
             operations.base.wgt.eq(Mux(is_depthwise, base.wgt_base << row_bits, base.wgt_base)),

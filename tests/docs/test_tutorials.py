@@ -11,7 +11,11 @@ from tutorials import FOLDER, TutorialError, blocks, differences, rewritten, run
 
 from vdla.benchmarks.harness.shown import fits
 
-PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
+NEEDS_ICARUS = ("add_a_configuration_field.md",)
+PAGES = [
+    pytest.param(name, marks=pytest.mark.system_tools("iverilog")) if name in NEEDS_ICARUS else name
+    for name in sorted(path.name for path in FOLDER.glob("*.md"))
+]
 
 # Another process: a tutorial begins with a fresh Python, as its reader does.
 RUN = """

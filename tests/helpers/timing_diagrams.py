@@ -81,11 +81,11 @@ def gemm() -> tuple[str, str]:
 def alu() -> tuple[str, str]:
     count = 2
     result = run(f"ALU alu_opcode=ADD uop_bgn=0 uop_end=1 iter_out=1 iter_in={count}")
-    each = timing.alu_cycles(AluOpcode.ADD, use_imm=False)
-    end = count * each + timing.ALU_LATENCY
+    each = timing.alu_cycles(MACHINE, AluOpcode.ADD, use_imm=False)
+    end = count * each + timing.alu_latency(MACHINE)
     assert duration(result, 0) == end
     first = [1 + k * each for k in range(count)]
-    stage = timing.ALU_READ_STAGE
+    stage = timing.alu_read_stage(MACHINE)
     rows: list[Row] = [
         ("instruction", {0: "b", end: "e"}),
         ("issue", {cycle + i: str(k) for k, cycle in enumerate(first) for i in range(each)}),
@@ -96,7 +96,7 @@ def alu() -> tuple[str, str]:
         ),
         (
             "accumulators written",
-            {cycle + each - 1 + timing.ALU_LATENCY: str(k) for k, cycle in enumerate(first)},
+            {cycle + each - 1 + timing.alu_latency(MACHINE): str(k) for k, cycle in enumerate(first)},
         ),
     ]
     return "**An ADD** of two accumulator vectors, source (s) and destination (d), twice (section 7):", draw(
@@ -107,7 +107,7 @@ def alu() -> tuple[str, str]:
 def store() -> tuple[str, str]:
     result = run("STORE.OUT y_size=1 x_size=2 x_stride=2")
     reads = [1, 2]
-    entered = [read + timing.STORE_LATENCY + 1 for read in reads]
+    entered = [read + timing.store_latency(MACHINE) + 1 for read in reads]
     address = max(entered[-1], timing.WRITE_DELAY)
     data = address + 1
     end = data + MACHINE.memory.write_latency
@@ -131,7 +131,7 @@ def stores() -> tuple[str, str]:
     begins = [0, int(result.begin[1] - result.begin[0])]
     reads = [begin + 1 for begin in begins]
     assert begins[1] == reads[0] + 1 + timing.BEGIN_DELAY
-    entered = [read + timing.STORE_LATENCY + 1 for read in reads]
+    entered = [read + timing.store_latency(MACHINE) + 1 for read in reads]
     cut = [0, max(begins[1], timing.WRITE_DELAY - 1)]
     addresses = [max(*pair) for pair in zip(entered, (at + timing.WRITE_DELAY for at in cut), strict=True)]
     ends = [address + 1 + MACHINE.memory.write_latency for address in addresses]

@@ -18,6 +18,7 @@ from vdla.isa.config import Memory, load_config
 from vdla.isa.layout import format_names
 from vdla.isa.program import bare_program, read_hex
 from vdla.isa.program_text import read_program
+from vdla.isa.timing import store_latency
 from vdla.sim import parameters as sim_parameters
 from vdla.sim import simulate
 from vdla.verify.cosim.campaign import Listener, run_campaign
@@ -131,7 +132,7 @@ def test_a_fault_in_the_simulator_is_found_minimized_and_written(
     """The simulator believes that a plain store takes a cycle more than it does."""
     item = case(TINY, 4, 0)
     assert run_case(item).differences == ()
-    monkeypatch.setattr(sim_parameters, "STORE_LATENCY", sim_parameters.STORE_LATENCY + 1)
+    monkeypatch.setattr(sim_parameters, "store_latency", lambda config: store_latency(config) + 1)
     found = run_case(item).differences
     assert any(re.match(r"end of instruction \d+: simulator \d+, RTL \d+", line) for line in found)
 

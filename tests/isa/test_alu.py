@@ -41,7 +41,7 @@ def test_the_simulators_handler_is_the_references_operation(opcode: AluOpcode):
 
 @pytest.mark.parametrize("opcode", AluOpcode, ids=lambda opcode: opcode.name)
 def test_the_rtl_has_control_signals_for_it(opcode: AluOpcode):
-    assert alu_cycles(opcode, True) == CYCLES.get(opcode, 1)
+    assert alu_cycles(EVERYTHING, opcode, True) == CYCLES.get(opcode, 1)
     chosen = [name for name, codes in lane_controls(EVERYTHING).items() if opcode in codes]
     assert chosen or opcode is AluOpcode.MUL
 

@@ -66,8 +66,8 @@ EXTENSION_FAULTS: Final[tuple[Fault, ...]] = (
     simulator_fault(
         "rows of operands that touch",
         "store.py",
-        "first += PRODUCT_CYCLES if row[Y_SIZE] > 1 else 0",
-        "first += PRODUCT_CYCLES",
+        "first += P[P_PRODUCT_CYCLES] if row[Y_SIZE] > 1 else 0",
+        "first += P[P_PRODUCT_CYCLES]",
         "an operand of one row waits for a product of lengths",
         TABLES,
     ),

@@ -99,8 +99,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
     rtl_fault(
         "end of an ALU instruction",
         "compute/ends.py",
-        "if k == length - ALU_LATENCY:",
-        "if k == length - ALU_LATENCY + 1:",
+        "if k == length - alu_latency(self.config):",
+        "if k == length - alu_latency(self.config) + 1:",
         "an ALU instruction ends one cycle early",
     ),
     rtl_fault(
@@ -186,8 +186,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
     simulator_fault(
         "stall cause",
         "timeline.py",
-        "used, at = _add(segments, used, at, begin - BEGIN_DELAY - 1, _UNIT, i)",
-        "used, at = _add(segments, used, at, begin - BEGIN_DELAY - 1, _INSTRUCTION, i)",
+        "used, at = _add(segments, used, at, begin - begin_delay - 1, _UNIT, i)",
+        "used, at = _add(segments, used, at, begin - begin_delay - 1, _INSTRUCTION, i)",
         "waiting for the unit is counted as waiting for an instruction",
     ),
     simulator_fault(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vdla.isa.layout import Unit, decode_uops
-from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latency, gemm_read_stage
+from vdla.isa.timing import alu_cycles, alu_latency, alu_read_stage, gemm_latency, gemm_read_stage
 
 from .finish import finish
 from .instructions import Instruction
@@ -26,15 +26,15 @@ def begin_operations(model: Model, instruction: Instruction, now: int) -> None:
     bank = config.acc_bank_depth
     count = len(operations)
     if instruction.name == "ALU":
-        each = alu_cycles(values["alu_opcode"], values["use_imm"])
+        each = alu_cycles(config, values["alu_opcode"], values["use_imm"])
         for number, (d, s) in enumerate(operations):
-            cycle = now + 1 + number * each + ALU_READ_STAGE
+            cycle = now + 1 + number * each + alu_read_stage(config)
             if not values["use_imm"]:
                 model.port.setdefault(cycle, set()).add(s // bank)
                 cycle += 1
             model.port.setdefault(cycle, set()).add(d // bank)
         instruction.issues = count * each
-        finish(model, instruction, now + count * each + ALU_LATENCY if count else now + 1)
+        finish(model, instruction, now + count * each + alu_latency(config) if count else now + 1)
         return
     parts = _input_parts(model, instruction, wgt.tolist())
     for number, ((d, _s), part) in enumerate(zip(operations, parts, strict=True)):

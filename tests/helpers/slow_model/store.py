@@ -6,8 +6,8 @@ from vdla.isa.layout import Unit, operand_shape
 from vdla.isa.timing import (
     PRODUCT_CYCLES,
     REQUEST_DELAY,
-    STORE_LATENCY,
     post_latency,
+    store_latency,
     write_burst_beats,
 )
 
@@ -129,7 +129,7 @@ def read_accumulators(model: Model, now: int) -> None:
         if store.name != "STORE.OUT":
             passes = out // (config.post_lanes or out)
             model.next_read = now + max(1, passes - len(positions) + 1)
-        latency = STORE_LATENCY if store.name == "STORE.OUT" else post_latency(config)
+        latency = store_latency(config) if store.name == "STORE.OUT" else post_latency(config)
         store.vector_ready.append(now + latency + 1)
         model.vector, model.vector_read = model.vector + 1, 0
     end_stores(model)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from vdla.hw.compute.operations import MOST_EXTRA, Operations, offset_layout
+from vdla.hw.compute.operations import Operations, most_extra, offset_layout
 from vdla.isa.config import load_config
 
 CONFIG = load_config("tiny")
@@ -27,7 +27,7 @@ def walk(values: dict[str, int], base: dict[str, int], two: int, extra: int) -> 
     return cycles
 
 
-@pytest.mark.parametrize("extra", [0, 1, MOST_EXTRA])
+@pytest.mark.parametrize("extra", [0, 1, most_extra(CONFIG)])
 @pytest.mark.parametrize("two", [0, 1])
 def test_cycles_of_four_instructions(two: int, extra: int) -> None:
     rng = np.random.default_rng(3)

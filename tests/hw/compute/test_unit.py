@@ -24,13 +24,13 @@ from vdla.isa.layout import MATRIX, Unit, decode_uops, encode, formats, unit_of
 from vdla.isa.reference import ReferenceResult, run_reference
 from vdla.isa.scratchpads import scratchpad_sizes
 from vdla.isa.timing import (
-    ALU_LATENCY,
-    ALU_READ_STAGE,
     BEGIN_DELAY,
     FIFO_LATENCY,
     STEP_DELAY,
     STEP_LATENCY,
     alu_cycles,
+    alu_latency,
+    alu_read_stage,
     gemm_latency,
     gemm_read_stage,
 )
@@ -402,8 +402,8 @@ def predict(bench: Bench) -> None:
             step.issues = count
             step.end = cycle + count + latency if count else max(cycle + 1, all_end(lambda s: True))
         elif step.name == "ALU":
-            step.issues = count * alu_cycles(step.values["alu_opcode"], step.values["use_imm"])
-            step.end = cycle + step.issues + ALU_LATENCY if count else cycle + 1
+            step.issues = count * alu_cycles(config, step.values["alu_opcode"], step.values["use_imm"])
+            step.end = cycle + step.issues + alu_latency(config) if count else cycle + 1
         elif step.name.startswith("LOAD"):
             moved = [item for item in bench.moved if item[1] > cycle]
             step.end = load_end(config, step, cycle, moved)
@@ -447,10 +447,10 @@ def ports(config: Config, steps: list[Step]) -> set[tuple[int, int]]:
     used = set()
     for step in steps:
         two = step.name == "ALU" and not step.values["use_imm"]
-        each = alu_cycles(step.values["alu_opcode"], not two) if step.name == "ALU" else 1
+        each = alu_cycles(config, step.values["alu_opcode"], not two) if step.name == "ALU" else 1
         for number, (dst, src) in enumerate(step.indices):
             if step.name == "ALU":
-                cycle = step.begin + 1 + number * each + ALU_READ_STAGE
+                cycle = step.begin + 1 + number * each + alu_read_stage(config)
                 if two:
                     used.add((cycle, src // config.acc_bank_depth))
                 used.add((cycle + two, dst // config.acc_bank_depth))

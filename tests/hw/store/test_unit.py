@@ -27,12 +27,12 @@ from vdla.isa.timing import (
     ROOM_DELAY,
     STEP_DELAY,
     STEP_LATENCY,
-    STORE_LATENCY,
     STORES_IN_FLIGHT,
     WRITE_DELAY,
     parameter_cycles,
     post_latency,
     read_burst_beats,
+    store_latency,
     write_burst_beats,
 )
 from vdla.verify.random_images import random_image
@@ -315,7 +315,7 @@ class Model:
         reads = (window["rows_minus_1"] + 1) * (window["columns_minus_1"] + 1)
         latency = post_latency(self.config)
         if step.name == "STORE.OUT":
-            reads, latency = 1, STORE_LATENCY
+            reads, latency = 1, store_latency(self.config)
         lanes = self.config.out_bytes
         passes = 1 if step.name == "STORE.OUT" else lanes // (self.config.post_lanes or lanes)
         self.position += 1
