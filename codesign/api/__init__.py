@@ -1,1 +1,1 @@
-"""What the front door `vdla` opens: each module is one thing that a user does from Python."""
+"""The implementation of the package `vdla`: each module is one thing that a user does from Python."""

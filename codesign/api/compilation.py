@@ -44,27 +44,27 @@ def compile(
 ) -> Executable:
     """Compile an ONNX model: a path, the bytes of a file, or a ModelProto.
 
-    `target` is "vdla" (the accelerator `config`, simulated), "llvm" (this processor), "vdla,llvm" (what the accelerator
-    does not support runs on the processor), "cuda" (a GPU) or "opencl" (an OpenCL device), each with its options as
-    `vdla compile --target` takes them. `config` is a configuration, a preset's name or a TOML file; `vta` unless given.
-    `device` is a GPU's number,
-    or "emulated". A dynamic first dimension of the inputs becomes `batch`. `records` are those of the tuner, "shipped"
-    those of the package. `virtual_threads` is how many copies of each of the accelerator's buffers hide latency.
-    `dump_passes` names a folder that gets the program after each pass. `constants` are values of inputs by name, which
-    are no inputs then: those that decide shapes, such as the axes of a reduction. Without them, a network on processors
-    or GPUs that has such inputs (of 64 elements at most) is compiled when their values arrive: `run` compiles a program
-    for each new value, refuses then what it cannot compile, and keeps 16 programs.
+    `target` is "vdla" (the accelerator `config`, simulated), "llvm" (this processor), "vdla,llvm" (operators that the
+    accelerator does not support run on the processor), "cuda" (a GPU) or "opencl" (an OpenCL device), each with its
+    options as `vdla compile --target` takes them. `config` is a configuration, a preset's name or a TOML file; `vta`
+    unless given. `device` is a GPU's number, or "emulated". A dynamic first dimension of the inputs becomes `batch`.
+    `records` are the tuner's, "shipped" the package's. `virtual_threads` is the number of copies of each of the
+    accelerator's buffers, which hide latency. `dump_passes` names a folder that gets the program after each pass.
+    `constants` are values by name of inputs that become constants, for inputs that decide shapes, such as the axes of a
+    reduction. Without them, a network on processors or GPUs that has such inputs (of 64 elements at most) is compiled
+    when their values arrive: `run` compiles a program for each new value, raises the errors of compilation then, and
+    keeps 16 programs.
 
     `lengths` has the least and the greatest size of a symbolic dimension of the inputs, as in {"sequence": (1, 512)}:
     the executable then takes arrays of any length between, pads them to one of a few lengths that it has programs for,
-    and crops the outputs. No length costs more than `tolerance` above a program of its own: 0.03 unless told, by exact
-    cycles, on the accelerator; 0.025, by a fixed ladder, on processors. `pads` are values of inputs behind their real
-    tokens, 0 unless told.
+    and crops the outputs. `tolerance` is the largest slowdown of any length against a program compiled for that length:
+    by default 0.03, by exact cycles, on the accelerator; 0.025, by a fixed ladder, on processors. `pads` are values of
+    inputs after their real tokens, by default 0.
 
-    What is compiled for a processor or a GPU is kept in this user's cache, the one of the command line, and comes from
-    there when the same model is compiled again. With `cache` False, or `dump_passes`, it is compiled in this process
-    and holds the programs of its kernels as well. Raises UserError, also where outputs of real tokens depend on what
-    lies behind them.
+    Networks for a processor or a GPU are cached for this user, together with those of the command line; the same
+    model compiles only once. With `cache` False, or `dump_passes`, the network is compiled in this process and holds
+    the programs of its kernels as well. Raises UserError, also if outputs of real tokens depend on the padding after
+    them.
     """
     source = model if isinstance(model, str | Path | bytes) else model.SerializeToString()
     if constants:
@@ -112,7 +112,7 @@ def build(
     device: int | str | None = None,
     virtual_threads: int = 2,
 ) -> Executable:
-    """Compile a scheduled tensor expression; arguments as of `compile`.
+    """Compile a scheduled tensor expression; arguments as in `compile`.
 
     A program without a schedule runs its loops as they are on a processor, and on a GPU with a thread for each
     iteration that may be one. The inputs are the parameters that it reads, the outputs those that it writes. Raises
@@ -128,7 +128,7 @@ def build(
 
 
 def load(path: str | Path, target: str = "llvm", *, device: int | str | None = None) -> Executable:
-    """What `vdla compile` wrote for a processor or a GPU, or for a range of lengths on any target.
+    """Load a file that `vdla compile` wrote for a processor or a GPU, or for a range of lengths on any target.
 
     Raises UserError for any other file.
     """
@@ -150,7 +150,8 @@ def _compiled(source: str | Path | bytes, options: CompileOptions, *, cache: boo
 
 
 def _kept(backend: KernelBackend, source: str | Path | bytes, options: CompileOptions) -> Executable:
-    """What `backend` compiles, from the user's cache where it has it; where there is no cache, compiled here."""
+    """The network that `backend` compiles, loaded from the user's cache; compiled in this process if the cache is
+    unusable."""
     from ..network_cache import cached_network
 
     device = backend.open(options)

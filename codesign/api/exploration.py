@@ -39,8 +39,9 @@ Model = str | Path | bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Explored:
-    """What a search found. Cycles are exact; area, clock and energy follow from models of syntheses and of switching,
-    or area and energy from a table of components. `document` and the report say which."""
+    """The result of a search. Cycles are exact; area, clock and energy follow from models of syntheses and of
+    switching, or area and energy from a table of components. `document` and the report name the source of each
+    figure."""
 
     exploration: Exploration
 
@@ -51,7 +52,7 @@ class Explored:
 
     @property
     def document(self) -> dict[str, Any]:
-        """What `vdla explore --json` prints."""
+        """The JSON object of `vdla explore --json`."""
         return document(self.exploration)
 
     def __repr__(self) -> str:
@@ -88,7 +89,7 @@ class Explored:
         return front_figure(exploration_data(self.exploration, Details()))
 
     def to_html(self, layers: int = MOST_DESIGNS) -> str:
-        """The report as one HTML page that needs no network, with the layers of so many designs of the front."""
+        """The report as one HTML page that needs no network, with the layers of up to `layers` designs of the front."""
         from ..explore.report.data import exploration_data
         from ..explore.report.page import html
 
@@ -128,21 +129,21 @@ def explore(
     `space` is a TOML file or the table that such a file holds: {"base": "vta", "fields": {"block_in": [8, 16],
     "block_out": "block_in"}}. `networks` is a model, several (a weight may go with each, as in ("a.onnx", 2.0)), or
     weights by file. Objectives are `latency`, `energy`, `area`, `edp`, `cycles`, `dram` and `utilization`, constraints
-    such as "area<2mm2". Strategies are "model" (our own, led by models of the figures), Optuna's "nsga2" and "tpe",
+    such as "area<2mm2". Strategies are "model" (our own, guided by models of the figures), Optuna's "nsga2" and "tpe",
     "random" and "exhaustive"; the first three need the extra `explore`.
 
-    Hardware and schedules are searched together with `trials` above 0: for every machine so many schedules of each
-    distinct layer, those that its template's estimate expects to be fastest, are simulated, and the network runs with
-    the best. The designs of the front have `tune_front` trials in the end, unless they had as many; `tuning` hears of
-    these. No machine is slower with trials than with the templates' own schedules.
+    Hardware and schedules are searched together with `trials` above 0: for every machine, `trials` schedules of each
+    distinct layer, the fastest by its template's estimate, are simulated, and the network runs with the best. The
+    designs of the front get `tune_front` trials at the end, unless `trials` is as many; `tuning` is called with the
+    designs done and their count. No machine is slower with trials than with the templates' own schedules.
 
     With a `folder` every design is recorded there, and a search that is repeated goes on from the records; `records`
     are files of other studies, to be used again. `workers` above 1 are processes of this machine; `scheduler` is the
     address of a dask scheduler ("tcp://HOST:8786", extra `tune`), whose workers evaluate instead. In either a machine
-    that takes longer than `timeout` seconds has failed. `told` hears of the exploration after every batch, `notify` of
-    what is waited for. Area, clock and energy are those of the models that come with the package, fitted to syntheses
-    and to their switching; with `technology`, the file of a table or "45nm-published" for the shipped one, area and
-    energy are by that table and the clock is the machine's own. Raises UserError.
+    that takes longer than `timeout` seconds has failed. `told` is called with the exploration after every batch,
+    `notify` with a line when nothing has finished for a while. Area, clock and energy are by the models that come with
+    the package, fitted to syntheses and to their switching; with `technology`, the file of a table or "45nm-published"
+    for the shipped one, area and energy are by that table and the clock is the machine's own. Raises UserError.
     """
     records = _several(records)
     searched = space_of(space) if isinstance(space, Mapping) else load_space(space)
@@ -191,10 +192,10 @@ def explore(
 
 
 def load_study(folder: str | Path, notify: Callable[[str], None] | None = None) -> Explored:
-    """The search whose files a folder has (`explore(..., folder=...)`), from its records; nothing is evaluated.
+    """The search that `explore(..., folder=...)` recorded in `folder`; nothing is evaluated.
 
-    `notify` hears of designs whose records are gone. Raises UserError where there is no study, and where networks,
-    table or compiler have changed since.
+    `notify` is called with a line on designs whose records are missing. Raises UserError where there is no study, and
+    where networks, table or compiler have changed since.
     """
     return Explored(exploration=load_exploration(Path(folder), notify or (lambda _: None)))
 
@@ -223,12 +224,13 @@ class Comparison:
 
     @property
     def explanation(self) -> Sequence[str]:
-        """A sentence for each network's cycles and energy, and for the area: how much differs, of what, and where."""
+        """A sentence for each network's cycles and energy, and for the area: the difference, its causes and its
+        layers."""
         return self.compared.sentences
 
     @property
     def document(self) -> dict[str, Any]:
-        """What `vdla compare --json` prints."""
+        """The JSON object of `vdla compare --json`."""
         return {
             "first": self.compared.labels[0],
             "second": self.compared.labels[1],
@@ -272,5 +274,5 @@ def _file(machine: Config | str | Path) -> Path | None:
 
 
 def _several(items: Model | Sequence[Any]) -> Sequence[Any]:
-    """A model, text or path alone as one of several."""
+    """`items` as a sequence: a single model, text or path becomes a list of one."""
     return [items] if isinstance(items, str | Path | bytes) else items

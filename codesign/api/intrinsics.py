@@ -12,7 +12,7 @@ from vdla.isa.config import Config, load_config
 
 @dataclass(frozen=True, slots=True)
 class Intrinsics:
-    """What one configuration's units compute in one step."""
+    """The operations that one configuration's units compute in one step."""
 
     config: Config
 
@@ -24,7 +24,7 @@ class Intrinsics:
     def post(self, post: Post | None = None) -> tuple[IntrinsicDeclaration, tuple[tuple[str, int], ...]]:
         """One vector of STORE.POST, out int8[B, co] from acc and par int32[2, co]; and the attributes of the store.
 
-        To be given to `tensorize` both: `s.tensorize(loop, *accelerator.post())`.
+        Pass both to `tensorize`: `s.tensorize(loop, *accelerator.post())`.
         """
         constants = Post() if post is None else post
         return declared.post(self.config, constants), declared.post_attributes(constants)

@@ -1,4 +1,4 @@
-"""Quantize a float network: one way for all layers, or each layer by what it costs on the machine."""
+"""Quantize a float network: one way for all layers, or each layer by its cost on the machine."""
 
 from __future__ import annotations
 
@@ -104,18 +104,19 @@ def quantize(
 ) -> QuantizedNetwork:
     """Quantize a float32 network to int8 from samples of its inputs.
 
-    Products with weights and what belongs to them compute on integers; with `whole` also functions, softmax,
+    Products with weights, with their epilogues, compute on integers; with `whole` also functions, softmax,
     normalizations and products of activations, as the accelerator's extensions can.
 
-    Without a `budget` all layers have the same `activations` and scales, but for what `layers` says of single ones, as
-    in {"conv1": "float", "fc": "s8,per-tensor"}. With one, so many decisions are evaluated on the machine `config`:
-    which layers stay float on the `processor`, which tensors are symmetric, which weights have one scale. The error is
-    the SQNR of the outputs on `held_out` samples (the last quarter of the calibration's if left out), set against the
-    `cost` "latency" or "energy". `sqnr` (dB) or `latency` (ms) choose the member that is taken, else the knee of the
-    front. With a `folder` evaluations are recorded, and a search that is repeated goes on from the records.
+    Without a `budget` all layers have the same `activations` and scales, except single ones in `layers`, as in
+    {"conv1": "float", "fc": "s8,per-tensor"}. With one, `budget` sets of decisions are evaluated on the machine
+    `config`: which layers stay float on the `processor`, which tensors are symmetric, which weights have one scale. The
+    error is the SQNR of the outputs on `held_out` samples (the last quarter of the calibration's if left out), set
+    against the `cost` "latency" or "energy". `sqnr` (dB) or `latency` (ms) choose the member that is taken, else the
+    knee of the front. With a `folder` evaluations are recorded, and a search that is repeated goes on from the records.
 
-    `processor` is "cortex-a9", "measured" (this machine) or "GFLOPS,GB/S,WATTS". `advance` hears of each run of the
-    float network without a budget, `told` of each evaluation with one, `remark` of what is slow. Raises UserError.
+    `processor` is "cortex-a9", "measured" (this machine) or "GFLOPS,GB/S,WATTS". Callbacks: `advance` after each run of
+    the float network (without a budget), `told` after each evaluation (with one), `remark` with a line on slow steps.
+    Raises UserError.
     """
     network = read_model(model, batch=batch, whole=whole)
     samples = _samples(network, calibration, "calibration")

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report:
-    """One launch: `cycles`, where they went, and with inputs what it computed (`outputs` by name, `memory` bytes).
+    """One launch: `cycles`, their breakdown and, with inputs, the results (`outputs` by name, `memory` bytes).
 
-    `program` is what ran and `simulation` every counter of the run. `account` makes `network`, None for a kernel or a
-    raw program. Clock and energy follow from `technology`.
+    `program` ran; `simulation` has every counter of the run. `account` makes `network`, None for a kernel or a raw
+    program. Clock and energy follow from `technology`.
     """
 
     program: Program
@@ -48,8 +48,8 @@ class Report:
 
     @cached_property
     def network(self) -> RunAccount | None:
-        """The layers of a network, None for a kernel or a raw program. They are accounted for when they are first
-        looked at: whoever compares the cycles of many networks does not wait for their layers."""
+        """The layers of a network, None for a kernel or a raw program. Computed on first access, so that comparing the
+        cycles of many networks does not wait for their layers."""
         return None if self.account is None else self.account()
 
     @property
@@ -82,7 +82,7 @@ class Report:
 
     @property
     def utilization(self) -> float | None:
-        """Roofline cycles of a network over its cycles; None for what has no layers."""
+        """Roofline cycles of a network over its cycles; None for a kernel or a raw program."""
         return None if self.network is None else self.network.total.utilization
 
     @property
@@ -91,8 +91,8 @@ class Report:
         return self.simulation.memory
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dictionary a layer (as `vdla run --json` has them); of a program without layers one a unit, with its
-        cycles by what it did or waited for."""
+        """A dictionary for each layer (as in `vdla run --json`); for a program without layers one for each unit, with
+        its cycles by activity and cause of stall."""
         if self.network is not None:
             return [layer.to_dict() for layer in self.network.layers]
         units = self.simulation.units.items()
@@ -165,12 +165,12 @@ def simulate(
     data: bool | None = None,
     technology: str | Path | None = None,
 ) -> Report:
-    """Run a program on the cycle-exact simulator: a compiled network or kernel, a `Program`, or the file of one.
+    """Run a program on the cycle-exact simulator: a compiled network or kernel, a `Program`, or its file.
 
     With `inputs` (arrays by name) outputs are computed, too; without, a network or kernel is simulated for its timing
     alone, which is the same. A raw program computes on its own image unless `data` is False. Clock and energy follow
-    from `technology`: the shipped models ("models"), "45nm-published", or the file of a table. Raises UserError for
-    what does not run on the accelerator, and DeadlockError, which names who waits for what.
+    from `technology`: the shipped models ("models"), "45nm-published", or the file of a table. Raises UserError for a
+    subject that does not run on the accelerator, and DeadlockError, which names the event that each unit waits for.
     """
     components = load_components(technology)
     if isinstance(subject, AcceleratorExecutable | KernelExecutable):

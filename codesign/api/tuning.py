@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tuned:
-    """What a search found: `records` is the file that holds every trial, `document` what `vdla tune --json` prints."""
+    """The result of a tuning run: `records` is the file with every trial, `document` the JSON object of `vdla tune
+    --json`."""
 
     records: Path
     document: Mapping[str, Any]
@@ -54,10 +55,10 @@ def tune(
 ) -> Tuned:
     """Tune a model (an ONNX file) or workloads by name (["conv2d:C2"]), on the accelerator or this processor.
 
-    `records` names a new file that gets every trial. Of a network on the accelerator, `in_place` further trials (half
-    of `trials` unless told) set layers inside of the whole network. The strategy "evolution" learns a model of the cost
-    and needs the extra `tune`; "genetic" and "random" do not. Measuring takes `workers` processes, 0: this one, without
-    time-outs. Raises UserError.
+    `records` names a new file that gets every trial. For a network on the accelerator, `in_place` further trials (by
+    default half of `trials`) set layers inside of the whole network. The strategy "evolution" learns a model of the
+    cost and needs the extra `tune`; "genetic" and "random" do not. `workers` processes measure; 0: this process,
+    without time-outs. Raises UserError.
     """
     from vdla.compiler.tune.records.files import RecordWriter
     from vdla.compiler.tune.search.cost_model import load_xgboost

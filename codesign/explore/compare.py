@@ -23,7 +23,7 @@ from .space import field_values, shown
 
 Row = dict[str, Any]
 LONG_NAME = 24
-"""Characters; the names of a space's machines have more, as they list their fields."""
+"""Most characters of a name in the comparison; a file's name replaces longer ones, like those of a space's machines."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,7 +90,7 @@ class Compared:
 
     @cached_property
     def sentences(self) -> list[str]:
-        """How much the second differs from the first, of what, and in which layers."""
+        """Sentences on the second machine's difference from the first: how much, its causes, and its layers."""
         found = []
         for network in self.networks:
             first, second = (layers[network.name] for layers in self.layers)
@@ -115,7 +115,7 @@ class Compared:
         return found
 
     def data(self) -> dict[str, Any]:
-        """What the page of the comparison shows."""
+        """The data of the page that shows the comparison."""
         names = [row["field"] for row in self.fields]
         entries = []
         for machine, label, figures, layers in zip(

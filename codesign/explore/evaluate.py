@@ -60,12 +60,12 @@ class NetworkFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """A machine's: square millimetres by unit, the clock (None only where nothing could be evaluated), and its
-    networks by name. `failed` says why there are none.
+    """Figures of a machine: square millimetres by unit, the clock (None only if nothing could be evaluated), and the
+    figures of its networks by name. `failed` is the reason if there are none.
 
-    By name of a metric (`metrics.METRICS`): `intervals` of area and latency where a model says them, the ends of 90% as
-    factors of the value (`metrics.intervals_of` has those of energy, which follow from the networks' weights); and
-    `rungs`, what each figure stands on that `Metric.rung` does not say.
+    By name of a metric (`metrics.METRICS`): `intervals` of area and latency if a model gives them, the ends of 90% as
+    factors of the value (`metrics.intervals_of` adds energy's, which depends on the networks' weights); and `rungs`,
+    the sources of the figures whose `Metric.rung` is empty.
     """
 
     area: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -122,7 +122,7 @@ def _launch(config: Config, network: Network, components: Components, effort: Ef
 
 
 def figures_of_machine(config: Config, components: Components) -> Figures:
-    """What needs no network: area and clock, with what they stand on."""
+    """The figures that need no network: area and clock, with their rungs and intervals."""
     structure = structure_of(config, components)
     named = {"area": "area", "cycle": "latency"}
     return Figures(
@@ -134,7 +134,7 @@ def figures_of_machine(config: Config, components: Components) -> Figures:
 
 
 _GREATEST = 1e30
-"""Of the figures in records."""
+"""Largest figure that a record may have."""
 
 
 def to_json(figures: Figures) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _network_from_json(item: Mapping[str, Any]) -> NetworkFigures:
 
 
 def from_json(value: Mapping[str, Any]) -> Figures:
-    """What `to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+    """The figures in a JSON value of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
     if "failed" in value:
         return Figures(failed=str(value["failed"]))
     networks = {str(name): _network_from_json(item) for name, item in value["networks"].items()}
@@ -216,13 +216,13 @@ def from_json(value: Mapping[str, Any]) -> Figures:
 
 @cache
 def sources_of_figures() -> str:
-    """The version of what makes figures of a simulated program: a hash of the sources of area and energy."""
+    """A hash of the sources of area and energy: the version of the code that makes figures of a simulated program."""
     return sources_digest("vdla.codesign.technology")
 
 
 def study_key(networks: Sequence[Network], components: Components, effort: Effort = NO_TRIALS) -> str:
-    """What figures depend on beside the machine: networks, table, the versions of the compiler and of the models of
-    area and energy, and how schedules are tried; 16 hexadecimal digits. Weights are not among it."""
+    """Hash of the inputs of figures beside the machine: networks, table, the versions of the compiler and of the models
+    of area and energy, and the effort on schedules; 16 hexadecimal digits. Weights are no part of it."""
     versions = (compiler_identity("vdla"), sources_of_figures())
     text = repr(([(n.name, n.digest) for n in networks], components.digest, versions)) + effort.key
     return blake2b(text.encode(), digest_size=8).hexdigest()

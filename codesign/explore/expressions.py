@@ -15,9 +15,9 @@ from typing import Any
 from vdla.util.errors import UserError
 
 MOST_CHARACTERS = 500
-"""Of one expression: what people write has fewer, and nesting stays shallow."""
+"""Longest expression: people write shorter ones, and nesting stays shallow."""
 MOST_BITS = 128
-"""Of a value, so that products of products cannot fill the memory."""
+"""Most bits of a value, so that products of products cannot fill the memory."""
 
 _BINARY: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,

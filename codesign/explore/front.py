@@ -11,7 +11,7 @@ Values = NDArray[np.float64]
 
 
 def pareto(values: Values) -> NDArray[np.bool_]:
-    """Which rows of [n, objectives] no other row dominates (is nowhere worse and somewhere better); bool (n,)."""
+    """The rows of [n, objectives] that no other row dominates (is nowhere worse and somewhere better); bool (n,)."""
     best = np.ones(len(values), bool)
     for row in range(len(values)):
         if best[row]:

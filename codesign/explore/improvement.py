@@ -26,7 +26,8 @@ _CHUNK = 2_000_000
 
 
 def free_boxes(front: Floats, reference: Sequence[float]) -> tuple[Floats, Floats]:
-    """Lower and upper corners [boxes, objectives] of what `front` [n, objectives] does not dominate below `reference`.
+    """Lower and upper corners [boxes, objectives] of boxes that fill the region below `reference` that `front` [n,
+    objectives] does not dominate.
 
     Lower corners may be -inf.
     """

@@ -1,4 +1,4 @@
-"""What designs are compared by, and limits on it: latency, energy, area, and what follows from them.
+"""Metrics of designs and constraints on them: latency, energy, area, and figures derived from them.
 
 latency, energy, area, edp, cycles, dram, utilization          objectives; utilization is maximized, all else minimized
 area<2mm2   latency<=5ms   energy<300uJ   utilization>0.9        constraints
@@ -23,8 +23,8 @@ _PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
-    """A figure of a design in a `unit`; `scales` are the units that a constraint may have, in that one. `rung` says
-    what the figure stands on, empty where the machine's `Figures.rungs` do. `maximize`: larger is better.
+    """A figure of a design in a `unit`; `scales` are the units that a constraint may use, as multiples of `unit`.
+    `rung` is the figure's source, empty if the machine's `Figures.rungs` has it. `maximize`: larger is better.
     `from_machine`: no network needs to run for it."""
 
     name: str
@@ -42,7 +42,7 @@ class Metric:
 
     @property
     def sign(self) -> float:
-        """What makes of a value one to minimize."""
+        """The factor that turns a value into one to minimize: 1 or -1."""
         return -1.0 if self.maximize else 1.0
 
 
@@ -102,12 +102,12 @@ METRICS: Mapping[str, Metric] = {
         Metric(name="utilization", unit="", rung=EXACT, scales={}, value=_utilization, maximize=True),
     )
 }
-"""All metrics by name. Those of several networks are sums, each network as often as it weighs."""
+"""All metrics by name. For several networks they are sums, weighted by the networks' weights."""
 
 
 def intervals_of(figures: Figures, weights: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """By name of a metric the ends of its 90% interval, as factors of its value: of area and latency those of the
-    machine, of energy that of the networks' weighted sum, of edp both together; none where nothing says one."""
+    """Ends of the 90% interval by name of a metric, as factors of its value: area's and latency's from the machine,
+    energy's from the networks' weighted sum, edp's from both; no entry for a metric without an interval."""
     found = dict(figures.intervals)
     if figures.failed is not None or figures.rungs.get("energy") in (None, TABLE):
         return found
@@ -139,8 +139,8 @@ class Constraint:
 
 
 def rungs_of(metrics: Iterable[Metric], figures: Iterable[Figures]) -> dict[str, str]:
-    """By name of a metric, what it stands on in those of `figures` that have some; several with "or" between, and
-    nothing where none has."""
+    """Rungs by name of a metric, over those of `figures` that have not failed; several are joined by "or", empty if all
+    failed."""
     all_figures = [item for item in figures if item.failed is None]
     return {
         metric.name: " or ".join(

@@ -48,7 +48,7 @@ _FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidate:
-    """A point that is a machine, with what is known of it before any evaluation."""
+    """A point that is a machine, with its features and the figures known before any evaluation."""
 
     point: Point
     machine: Config
@@ -72,7 +72,7 @@ class Guess:
 
 
 class ModelSearch:
-    """See the module. Depends on the seed and on what it was told alone."""
+    """The strategy of this module. Its points depend only on the seed and on the results passed to `tell`."""
 
     learns = True
 
@@ -85,7 +85,7 @@ class ModelSearch:
         self._told: list[Told] = []
         self._asked: list[tuple[Point, list[tuple[float, float]]]] = []
         self.guesses: list[Guess] = []
-        """Predictions of the designs that were evaluated, as they were before."""
+        """Predictions of the evaluated designs, made before their evaluation."""
 
     def ask(self, count: int) -> list[Point]:
         """See `Strategy`."""
@@ -131,8 +131,8 @@ class ModelSearch:
                 yield point
 
     def _nearest(self, count: int) -> list[Point]:
-        """Where all machines break a constraint that is known, those that are nearest to it, so that the study can say
-        how far that is; otherwise none."""
+        """If all machines break a constraint known without evaluation, the `count` points nearest to meeting it, so
+        that the study can say how far off they are; else empty."""
         if self._named:
             return []
         return sorted(self._beyond, key=lambda point: (self._beyond[point], point))[:count]

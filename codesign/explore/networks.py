@@ -16,7 +16,7 @@ from vdla.compiler.templates.vdla.lowered_kernels import LoweredKernels
 from vdla.util.errors import UserError
 
 MOST_WEIGHT = 1e9
-"""Of a network, and of how many times less the least one is: figures are multiplied by it."""
+"""Largest weight of a network, and largest inverse of the least weight: figures are multiplied by weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,7 +49,7 @@ def load_network(model: Source, *, name: str | None = None, weight: float = 1.0)
 
 
 def load_networks(models: Sequence[tuple[Source, float]]) -> tuple[Network, ...]:
-    """Several, with their weights; those of one name get numbers."""
+    """Several networks, with their weights; networks of equal names get numbers."""
     found: list[Network] = []
     for model, weight in models:
         network = load_network(model, weight=weight)

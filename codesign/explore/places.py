@@ -1,7 +1,7 @@
-"""Where machines are evaluated: in this process, in processes of this machine, or on the workers of a scheduler.
+"""Places that evaluate machines: in this process, in processes of this machine, or on the workers of a scheduler.
 
-Processes and schedulers are the tuner's (`compiler/tune/measure`): one that dies or takes too long costs the machine
-that it evaluated, not the study.
+Processes and schedulers are the tuner's (`compiler/tune/measure`): when a process dies or takes too long, its machine
+has failed, and the study goes on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .networks import Network
 from .schedules.choose import Effort
 
 TIMEOUT = 600.0
-"""Seconds that one machine may take, unless told: some hundred times what large networks do."""
+"""Default seconds that one machine may take: some hundred times the seconds of large networks."""
 WORKER = "vdla.codesign.explore.worker"
 
 
@@ -37,8 +37,8 @@ def _ignore(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where to evaluate: on the workers of the `scheduler` at an address, or in `workers` processes of this machine;
-    1 is this process itself, which heeds no `timeout`. `notify` gets a line when nothing has finished for a while."""
+    """The place of evaluation: the workers of the `scheduler` at an address, or `workers` processes of this machine; 1
+    is this process itself, without `timeout`. `notify` gets a line when nothing has finished for a while."""
 
     workers: int = 1
     scheduler: str | None = None
@@ -62,7 +62,7 @@ class Evaluator(Protocol):
 
 @contextlib.contextmanager
 def evaluator(place: Place, networks: Sequence[Network], components: Components) -> Iterator[Evaluator]:
-    """What evaluates machines at a place. Raises UserError for a scheduler that cannot be reached."""
+    """The function that evaluates machines at a place. Raises UserError for a scheduler that cannot be reached."""
     if place.scheduler is None and place.workers == 1:
 
         def here(machines: Sequence[Config], effort: Effort) -> Generator[tuple[int, Figures], None, None]:
@@ -105,7 +105,7 @@ def evaluator(place: Place, networks: Sequence[Network], components: Components)
 
 
 def _figures(result: Result) -> Figures:
-    """Those of a result; what took its process along, or took too long, has failed."""
+    """The figures in a result; `failed` if the worker died or took too long."""
     if result.figures is None:
         return Figures(failed=result.error or "was not evaluated")
     return from_json(result.figures)

@@ -1,4 +1,4 @@
-"""What a strategy knows of a study, and what it is told of the designs that it named."""
+"""The inputs of a search strategy: the problem of a study, and the results of the designs that the strategy named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ FIRST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
-    """A space, what its machines are evaluated on and compared by, and the seed of the search."""
+    """A space, the networks and metrics that its machines are evaluated on and compared by, and the seed of the
+    search."""
 
     space: Space
     networks: Sequence[Network]
@@ -39,8 +40,8 @@ class Problem:
 
 
 def first_points(problem: Problem) -> list[Point]:
-    """The `FIRST` points at random that are machines, in the order in which `random` names them: fewer where the space
-    has no more. Whoever compares searches has them begin alike."""
+    """The `FIRST` points at random that are machines, in the order in which `random` names them: fewer if the space has
+    no more. Comparisons of searches let all begin with the same points."""
     return list(islice(_machines(problem), FIRST))
 
 

@@ -1,6 +1,6 @@
-"""What follows from a machine and its networks without compiling them: quantities from which figures are predicted.
+"""Quantities of a machine and its networks, computed without compiling, from which models predict figures.
 
-They cost some microseconds a layer. None is a bound or an estimate to be shown: they are what a model learns from.
+They cost some microseconds a layer. None is a bound or an estimate to be shown; they are features of learned models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which points of a space to evaluate next: strategies that name batches of points, the same for the same seed."""
+"""Search strategies: each names batches of points of a space to evaluate next, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from .problem import Problem, Told, first_points
 from .space import Point
 
 MOST_TRIES = {"nsga2": 200, "tpe": 5}
-"""Times that a sampler is asked for each point that it has not named before; TPE takes ten times as long to answer, and
-longer with each answer."""
+"""Most calls of a sampler for each new point; a call of TPE takes ten times as long, and longer with each call."""
 
 
 class Strategy(Protocol):
-    """Names points, and hears what became of them. One that does not learn from it names the same points anyway, so
-    that many of them may be evaluated at a time."""
+    """Names points and takes their results. With `learns` False the points do not depend on results, so that many of
+    them may be evaluated at a time."""
 
     learns: bool
 
@@ -29,7 +28,7 @@ class Strategy(Protocol):
         ...
 
     def tell(self, results: Sequence[Told]) -> None:
-        """What became of the points asked for last, in their order."""
+        """Takes the results of the points that `ask` returned last, in their order."""
         ...
 
 
@@ -102,7 +101,8 @@ class OptunaSearch:
         self._open: list[Any] = []
 
     def ask(self, count: int) -> list[Point]:
-        """See `Strategy`. Points that come again are answered here, with what became of them the first time."""
+        """Points to evaluate, as in `Strategy`. When the sampler repeats a point, it gets the result of the first
+        time."""
         found: list[Point] = []
         tries = 0
         while len(found) < count and len(self._seen) < self._space.size:

@@ -1,4 +1,4 @@
-"""A space of machines: a base configuration and what its fields may be. The file of one, and its points.
+"""A space of machines: a base configuration and the values that its fields may have. Its file, and its points.
 
     base = "vta"                                   # a preset, or a TOML file beside this one
     conditions = ["wgt_buffer_bytes >= 512 * block_in"]
@@ -9,8 +9,8 @@
     inp_buffer_bytes = { from = 16384, to = 131072, times = 2 }
     read_latency = { from = 30, to = 120, step = 30 }
 
-Fields are those of `vdla config --fields`, the memory's among them. Where a point changes the memory, FIFOs that the
-space does not name get the sizes that keep its bus busy; conditions and fields that follow read these sizes.
+Fields are listed by `vdla config --fields`, including the memory's. If a point changes the memory, FIFOs that the space
+does not name get the sizes that keep its bus busy; conditions and fields that follow read these sizes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .expressions import Expression, parse_expression
 MOST_VALUES = 4096
 """Values of one field."""
 MOST_LOOKED_AT = 4096
-"""Points that are tried before a space counts as empty."""
+"""Points tried before a space is declared empty."""
 Value = int | tuple[str, ...]
 Point = tuple[int, ...]
 """An index into the values of each axis."""

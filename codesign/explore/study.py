@@ -1,8 +1,8 @@
 """A study: machines of a space evaluated one batch after the other, recorded, and the best of them.
 
-A strategy that learns asks for a batch and hears of all of it before it asks again, so a study depends on space,
-networks, seed and batch alone, not on how many processes evaluate. One that goes on asks for the same points again and
-finds their records: nothing is evaluated twice.
+A strategy that learns names a batch and gets all its results before it names the next, so a study depends on space,
+networks, seed and batch alone, not on the number of processes. A study that is continued names the same points again
+and finds their records: nothing is evaluated twice.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """What is searched, and how. Every machine gets the best schedules that `effort` finds, those of the front in the
-    end what `front_effort` finds, if that is more."""
+    """The settings of a search. Every machine gets the best schedules that `effort` finds; at the end the front's
+    machines get those that `front_effort` finds, if that is more."""
 
     space: Space
     networks: tuple[Network, ...]
@@ -88,7 +88,7 @@ class Study:
 
     @cached_property
     def key(self) -> str:
-        """What the figures of its machines depend on beside them."""
+        """Key of the inputs of its machines' figures beside the machines."""
         return study_key(self.networks, self.components, self.effort)
 
     @property
@@ -148,7 +148,7 @@ class Study:
 
     @property
     def problem(self) -> Problem:
-        """What its strategy knows of it."""
+        """The problem that its strategy solves."""
         return Problem(
             space=self.space,
             networks=self.networks,
@@ -159,7 +159,7 @@ class Study:
         )
 
     def told(self, point: Point, design: Design) -> Told:
-        """What its strategy is told of a design."""
+        """The result of a design in the form that its strategy takes."""
         limited = [self.value(limit.metric, design.machine, design.figures) for limit in self.constraints]
         return Told(
             point=point,
@@ -207,10 +207,9 @@ def explore(
 ) -> Exploration:
     """Searches until the budget is spent or the space has no more points.
 
-    Records go to `folder`, which is made where there is none; those that are there already, or in `known`, are not
-    evaluated again. `told` hears of the exploration after every batch, `tuning` of the designs of the front whose
-    schedules were tried, and of how many there are. KeyboardInterrupt ends the search; what there is until then is
-    returned, marked `interrupted`.
+    Records go to `folder`, which is made if missing; designs with a record there or in `known` are not evaluated again.
+    `told` is called with the exploration after every batch, `tuning` with the numbers of the front's designs done and
+    of all. KeyboardInterrupt ends the search and returns the exploration so far, marked `interrupted`.
     """
     strategy = strategy_of(study.strategy, study.problem)
     records: Known = dict(known or {})

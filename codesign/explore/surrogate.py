@@ -1,8 +1,8 @@
-"""Models of a figure over machines, with an uncertainty: gradient-boosted trees on what a line does not explain.
+"""Models of a figure over machines, with an uncertainty: gradient-boosted trees on the residuals of a linear model.
 
 The figure's logarithm is a ridge regression on quantities that follow from the machine (`quantities.py`), corrected by
-an ensemble of trees (XGBoost), each trained without one fold. What a fold's trees miss on the fold is the error to be
-expected: the interval is as wide as holds for `INSIDE` of them. Equal data give equal models.
+an ensemble of trees (XGBoost), each trained without one fold. The errors of a fold's trees on that fold are the
+expected errors: the interval is wide enough for the share `INSIDE` of them. Equal data give equal models.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Syntheses of a study's machines: kept in a file beside its records, and put in place of what the model predicts.
+"""Syntheses of a study's machines: stored in a file beside its records, and used in place of the model's predictions.
 
-What a synthesis finds depends on machine, RTL and library alone: a line of `syntheses.jsonl` serves any study.
+The result of a synthesis depends on machine, RTL and library alone: a line of `syntheses.jsonl` serves any study.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Synthesis:
 
 
 Syntheses = Mapping[str, Synthesis]
-"""By digest of the machine."""
+"""Syntheses by digest of the machine."""
 
 
 def read_syntheses(folder: Path) -> dict[str, Synthesis]:
-    """Those of today's RTL in a study's folder. A line that is damaged counts as none: it can be made again."""
+    """The syntheses of today's RTL in a study's folder, by digest of the machine. Damaged lines are skipped."""
     try:
         lines = read_file(folder / FILE).splitlines()
     except OSError:
@@ -120,7 +120,7 @@ def _measured(exploration: Exploration, design: Design, known: Syntheses) -> Des
 
 
 def measured_figures(figures: Figures, found: Synthesis) -> Figures:
-    """The figures of a machine with its synthesis in place of what was predicted."""
+    """The figures of a machine with its synthesis in place of the predictions."""
     intervals, rungs = {**figures.intervals}, {**figures.rungs}
     intervals.pop("area", None)
     rungs["area"] = f"synthesis ({found.node})"

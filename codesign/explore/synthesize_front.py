@@ -31,7 +31,8 @@ Told = Callable[[int, str], None]
 
 
 def check_synthesis(components: Components) -> str | None:
-    """What will be left out for want of a tool, in words. UserError where nothing can be synthesized."""
+    """The results that will be missing for want of a tool, in words; None if none. UserError if nothing can be
+    synthesized."""
     if not components.modelled:
         raise UserError(
             f"--synthesize measures in {shipped_cell_model().library}, and the table {components.name} is of another "
@@ -46,8 +47,8 @@ def check_synthesis(components: Components) -> str | None:
 
 
 def designs_to_synthesize(exploration: Exploration, most: int, known: Syntheses) -> tuple[Design, ...]:
-    """Of the front at most so many: those that are synthesized already, then designs spread over it, the best of each
-    objective among them, for half of the rest, then those whose area is least certain."""
+    """At most `most` designs of the front: first those synthesized already; for half of the rest, designs spread over
+    the front, including the best of each objective; then the designs whose area is least certain."""
     front = exploration.front
     there = [design for design in front if design.machine is not None and design.machine.digest in known]
     chosen = {design.number: design for design in there[:most]}
@@ -67,11 +68,11 @@ def _certainty(design: Design) -> tuple[float, int]:
 def synthesize_designs(
     designs: Sequence[Design], folder: Path, known: Syntheses, told: Told
 ) -> dict[str, Synthesis]:
-    """What is found of the designs, by digest of the machine; each is added to the folder's file as it comes. `told`
-    hears of each design's steps.
+    """Synthesizes designs; results by digest of the machine, each added to the folder's file at once. `told` is called
+    with each design's number and step.
 
-    KeyboardInterrupt ends the work, and what there is until then is returned. Raises ToolError, NetlistError,
-    LibertyError and RecordError.
+    KeyboardInterrupt ends the work and returns the results so far. Raises ToolError, NetlistError, LibertyError and
+    RecordError.
     """
     library, found = find_library(), dict[str, Synthesis]()
     try:

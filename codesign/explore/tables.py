@@ -49,7 +49,7 @@ def rows(exploration: Exploration) -> list[dict[str, Any]]:
 
 
 def _default_cycles(exploration: Exploration, design: Design) -> float | None:
-    """What `cycles` are with the templates' own schedules; None where it does not run so."""
+    """Weighted `cycles` with the templates' own schedules; None if a network does not run with these."""
     cycles = {name: run.default_cycles for name, run in design.figures.networks.items()}
     total = 0.0
     for name, weight in exploration.study.weights.items():
@@ -67,9 +67,10 @@ def _metrics(exploration: Exploration, design: Design) -> dict[Metric, float | N
 
 
 def document(exploration: Exploration) -> dict[str, Any]:
-    """The exploration as one JSON object: what was searched, the rung of each figure, and the designs of the front.
+    """The exploration as one JSON object: the settings of the search, the rung of each figure, and the designs of the
+    front.
 
-    Of these, `intervals` are factors of a figure's value.
+    The designs' `intervals` are factors of a figure's value.
     """
     study = exploration.study
     return {

@@ -31,11 +31,11 @@ Told = Callable[[int, str], object]
 def verify_designs(
     study: Study, designs: Sequence[Design], folder: Path, told: Told = lambda number, step: None
 ) -> dict[int, Verified]:
-    """Co-simulates designs on one seeded input of each network; by number. One that was co-simulated before (same
-    machine, network, compiler and Verilog) is not again. `told` hears of each design's steps.
+    """Co-simulates designs on one seeded input of each network; results by number. Designs co-simulated before (same
+    machine, network, compiler and Verilog) are not repeated. `told` is called with each design's number and step.
 
-    KeyboardInterrupt ends the work, and what there is until then is returned. Raises WriteError, and BuildError without
-    the tools.
+    KeyboardInterrupt ends the work and returns the results so far. Raises WriteError, and BuildError without the
+    tools.
     """
     found: dict[int, Verified] = {}
     try:

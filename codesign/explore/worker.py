@@ -31,7 +31,7 @@ KIND = "designs"
 
 
 def load(description: Description) -> Measure:
-    """What evaluates the machines of a task. Raises UserError."""
+    """The function that evaluates the machines of a task. Raises UserError."""
     if description.get("kind") != KIND:
         raise TaskError(f"kind = {description.get('kind')!r}: this process evaluates machines")
     if description["sources"] != sources_of_figures():
@@ -44,7 +44,7 @@ def load(description: Description) -> Measure:
 
     def measure(values: Mapping[str, int] | None) -> Result:
         if values is None:
-            return Result(cost=0.0)  # What a worker asks for first: there is nothing to compile before.
+            return Result(cost=0.0)  # A worker's first request, which compiles nothing.
         started = time.thread_time()
         figures = evaluate(machines[values["machine"]], networks, components, effort)
         seconds = time.thread_time() - started

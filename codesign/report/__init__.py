@@ -1,1 +1,1 @@
-"""From a simulation to something a person reads: layer accounts, tables, plots and the timeline."""
+"""Reports of a simulation for people: layer accounts, tables, plots and the timeline."""

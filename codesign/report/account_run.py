@@ -1,4 +1,4 @@
-"""Where cycles and bytes went: splits a simulation over the layers of the program it ran."""
+"""Splits the cycles and bytes of a simulation over the layers of its program."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class LayerAccount:
 
     @property
     def below_roofline(self) -> Literal["overlap", "fusion"] | None:
-        """Why the layer takes fewer cycles than its roofline; None where it does not.
+        """The reason why the layer takes fewer cycles than its roofline; None if it takes no fewer.
 
         "overlap": it began under the layer before it, and takes its roofline at least from `started` on. "fusion":
         not even that, since the roofline counts what a convolution alone would store, without the pool fused into it.
@@ -92,8 +92,8 @@ class LayerAccount:
 class TotalAccount:
     """The whole run. Times in cycles unless named seconds, traffic in bytes, per launch.
 
-    `seconds_at_clock` follows from `clock_hertz`, whose source is `clock_is` (`technology.clock`). `energy_uj`, where
-    it was asked for, is that of one launch, and stands on `energy_is`.
+    `seconds_at_clock` follows from `clock_hertz`, whose source is `clock_is` (`technology.clock`). `energy_uj`, if
+    requested, is the energy of one launch, and `energy_is` its source.
     """
 
     macs: int
@@ -137,13 +137,13 @@ class TotalAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckAccount:
-    """How the outputs of `images` inputs compare with those of `against`.
+    """Comparison of the outputs of `images` inputs with the outputs of `against`.
 
     `mode` is "end to end" (the outputs), or "layer by layer" (the quantization of inputs, each layer, and the outputs,
-    each fed the reference's own integers; for symmetric int8 models). `max_lsb` is the largest difference of all that
-    was `compared`, in quantization steps, of which `tolerance` are allowed; `tolerance_because` says why these are more
-    than usual, empty where they are not. `end_to_end_max_lsb` is that of the outputs in either mode. `top1_equal` says
-    whether the top-1 classes agree.
+    each fed the reference's own integers; for symmetric int8 models). `max_lsb` is the largest difference of all
+    `compared` tensors, in quantization steps, of which `tolerance` are allowed; `tolerance_because` is the reason if
+    these are more than usual, else empty. `end_to_end_max_lsb` is the outputs' largest difference in either mode.
+    `top1_equal`: the top-1 classes agree.
     """
 
     against: str
@@ -201,9 +201,9 @@ def _own(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAccount:
-    """Everything `vdla run` reports; `check` is None where nothing was computed (timing alone).
+    """Everything `vdla run` reports; `check` is None in runs of timing alone.
 
-    `warnings` are those of the configuration.
+    `warnings` are the configuration's.
     """
 
     model: str

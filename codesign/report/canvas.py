@@ -1,4 +1,4 @@
-"""What all pictures share: colours, a figure that no global keeps, plain axes, and the bytes of a PNG."""
+"""Common parts of all pictures: colours, a figure outside of pyplot's globals, plain axes, and the bytes of a PNG."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def png(figure: Figure) -> bytes:
 
 
 def style(axes: Axes) -> None:
-    """Axes without a box, ink for what is read and grey for what is not."""
+    """Styles axes: no box, ink for text to be read, grey for lines."""
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK, labelsize=9)
     for side in ("top", "right"):

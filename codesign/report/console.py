@@ -24,7 +24,7 @@ class PlainConsole(Console):
         file: TextIO | None = None,
         color: bool = True,
     ) -> None:
-        """`width` characters a line instead of those of the terminal; without `color`, as into a file."""
+        """`width`: characters a line instead of the terminal's; without `color`, output as to a file."""
         super().__init__(
             stderr=stderr,
             width=width,
@@ -37,5 +37,5 @@ class PlainConsole(Console):
         )
 
     def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
-        """What the base class makes of every string that is printed."""
+        """Renders a printed string, as the base class does, with unprintable characters replaced."""
         return super().render_str(printable(text), **options)

@@ -243,7 +243,7 @@ class Stage:
 
 
 def accelerator_stages(config: Config) -> tuple[Stage, ...]:
-    """From a quantized model to a memory image; passes by their own names."""
+    """The stages from a quantized model to a memory image; passes by their own names."""
     passes = ", ".join(item.name for item in pipeline(config, {}))
     return (
         Stage("integer graph", "compiler.graph.onnx_import", "one function for each ONNX operator"),
@@ -258,7 +258,7 @@ def accelerator_stages(config: Config) -> tuple[Stage, ...]:
 
 
 def processor_stages() -> tuple[Stage, ...]:
-    """From a float model to machine code; passes by their own names."""
+    """The stages from a float model to machine code; passes by their own names."""
     names = [item.name for item in graph_passes(16).rows]
     middle = -(-len(names) // 2)
     return (
@@ -273,7 +273,7 @@ def processor_stages() -> tuple[Stage, ...]:
 
 
 def compiler_figure(config: Config) -> Figure:
-    """The compiler's two ways, for the accelerator and for processors, and what they share."""
+    """The compiler's stages for the accelerator and for processors, and their common parts."""
     figure, axes = _sheet(13.2, 6.8)
     shared = "both: te (what is computed), ir (loops, interpreter), schedule (primitives, traces), templates (knobs)"
     lanes = (

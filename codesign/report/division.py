@@ -13,10 +13,11 @@ Target = Literal["vdla", "llvm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionAccount:
-    """One region. Seconds of the accelerator are simulated at its clock; those of the CPU and of conversions at the
+    """One region. Seconds of the accelerator are simulated at its clock; seconds of the CPU and of conversions at the
     border (int8 to float32 and back, numpy) are measured.
 
-    `cpu_seconds` is the region's part of what the CPU takes for the whole network, None where it cannot run that.
+    `cpu_seconds` is the region's part of the CPU's seconds for the whole network, None if the CPU cannot run the
+    network.
     """
 
     name: str
@@ -49,7 +50,8 @@ class RegionAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAccount:
-    """What decided who gets a region: simulated and boundary seconds against the CPU's, None where it cannot run it."""
+    """The costs that decided a region's target: simulated and boundary seconds against the CPU's, None if it cannot run
+    it."""
 
     nodes: tuple[str, ...]
     accelerator_seconds: float
@@ -94,7 +96,7 @@ class RegionCheck:
         return self.compared.anything and within(self.difference, self.tolerance)
 
     def __str__(self) -> str:
-        """As in "region0 differs by 3 LSB in 1 input and 1 output, 2 LSB are allowed"."""
+        """A sentence such as "region0 differs by 3 LSB in 1 input and 1 output, 2 LSB are allowed"."""
         found, allowed = amount(self.difference, self.unit), amount(self.tolerance, self.unit)
         because = f" ({self.because})" if self.because else ""
         return f"{self.name} differs by {found} in {self.compared}, {allowed} allowed{because}"
@@ -159,8 +161,8 @@ class DivisionCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionAccount:
-    """A run of a divided network. `partition` says what decided; `all_cpu_seconds` is what the CPU takes for the whole
-    network, compiled as one; None where it cannot run it, as `all_cpu_remark` says."""
+    """A run of a divided network. `partition` describes the choice of targets; `all_cpu_seconds` is the CPU's time for
+    the whole network, compiled as one; None if it cannot run it, for the reason `all_cpu_remark`."""
 
     model: str
     config: str
@@ -256,5 +258,5 @@ class DivisionAccount:
 
 
 def _quotient(a: float, b: float) -> float | None:
-    """a / b; None for what has no limit."""
+    """a / b; None if b is 0: no limit."""
     return a / b if b > 0 else None

@@ -62,7 +62,7 @@ def count_operators(operators: tuple[str, ...]) -> str:
 
 
 def division_summary(account: DivisionAccount) -> list[str]:
-    """What the table does not say: what is simulated and what measured, Amdahl's limits, costs, the check."""
+    """Lines below the table: which times are simulated and which measured, Amdahl's limits, costs, the check."""
     workers = "1 thread" if account.threads == 1 else f"{account.threads} threads"
     lines: list[str] = []
     if any(region.target == "vdla" for region in account.regions):
@@ -112,7 +112,7 @@ def _cost(cost: CostAccount) -> str:
 
 
 def _check(check: DivisionCheck) -> list[str]:
-    """What was compared with what, how far it differs, how far it may and why."""
+    """Lines on a check: the compared regions, the largest differences, the allowed ones and the reasons."""
     images = "1 launch" if check.images == 1 else f"{check.images} launches"
     parts: list[str] = []
     for kind, unit, found in (

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def data_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """A row a dictionary; what is nested becomes columns (dram.inp). UserError where the extra is not installed."""
+    """A frame with a row for each dictionary; nested values become columns (dram.inp). UserError if pandas is not
+    installed."""
     try:
         import pandas as pd
     except ImportError:

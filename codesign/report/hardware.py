@@ -1,4 +1,4 @@
-"""What a configuration costs to build: derived sizes, storage, and each extension's lanes, multipliers and ports."""
+"""The hardware of a configuration: derived sizes, storage, and each extension's lanes, multipliers and ports."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Writes slices and counters in Perfetto's trace format, which ui.perfetto.dev opens; knows nothing of accelerators.
+"""Writes slices and counters in Perfetto's trace format, which ui.perfetto.dev opens; independent of accelerators.
 
-Field meanings are those of Perfetto's `track_event.proto`. One cycle is written as one nanosecond.
+Perfetto's `track_event.proto` defines the fields. One cycle is written as one nanosecond.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two pictures of a run: where each layer stands under the roofline, and what its cycles went to."""
+"""Two pictures of a run: each layer under the roofline, and the breakdown of each layer's cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profile of a network for people: one line a kernel, with its part of what the device can do; the total last."""
+"""The profile of a network for people: one line a kernel, with its share of the device's peak; the total last."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def error_table(model: str, quantized: Quantized) -> Table:
 
 
 def output_lines(quantized: Quantized) -> Iterator[str]:
-    """What is left at each output, and what stays float."""
+    """Lines on the error of each output, and on the operators that stay float."""
     for name, error in quantized.outputs.items():
         top1 = "" if error.top1 is None else f", top-1 agrees on {error.top1:.1%} of {error.rows}"
         yield (

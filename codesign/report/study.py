@@ -1,4 +1,4 @@
-"""Searches against each other as benchmarks keep them (`benchmarks/results/tuning_*.json`): runs and what they found.
+"""Searches against each other as benchmarks keep them (`benchmarks/results/tuning_*.json`): runs and their results.
 
 A document has `runs`, each with its layer, strategy, transfer (whether its model had learned from other layers), seed,
 trials and curve, the improvements [[trial, cost], ...] counted from 1; and by layer, where costs are seconds,
@@ -24,7 +24,7 @@ NEAR = 1.02
 
 
 class StudyError(UserError):
-    """A file that is no study; the message names it and what is wrong."""
+    """A file is no study; the message names the file and the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +87,12 @@ class Study:
         return min((run.best for run in self.runs if run.layer == layer), default=np.inf)
 
     def needed(self, layer: str, strategy: str, transfer: bool = False) -> list[int | None]:
-        """Of each run the trials until `near` times the best known, None where it never got there."""
+        """Trials of each run until its cost is within `near` times the best known; None if it never got there."""
         enough = self.near * self.best_known(layer)
         return [run.trials_until(enough) for run in self.of(layer, strategy, transfer)]
 
     def counted(self, layer: str, strategy: str, transfer: bool = False) -> list[int]:
-        """As `needed`, with all the trials of a run that never got there: it would have needed more."""
+        """`needed`, with all trials of a run that never got there as a lower bound."""
         runs, needed = self.of(layer, strategy, transfer), self.needed(layer, strategy, transfer)
         return [run.trials if trial is None else trial for run, trial in zip(runs, needed, strict=True)]
 
@@ -114,7 +114,7 @@ def spread(runs: Sequence[Run]) -> Spread:
 
 
 def read_study(path: Path, command: str) -> Study:
-    """The study in file `path`, which `command` writes. Raises StudyError, and FileError for what cannot be read."""
+    """The study in file `path`, which `command` writes. Raises StudyError, and FileError if it cannot be read."""
     if not path.exists():
         raise StudyError(f"{path.name} does not exist yet; write it with: {command}")
     try:

@@ -1,4 +1,4 @@
-"""Pictures of searches against each other, and of what their records bring a network, as PNG files."""
+"""Pictures that compare searches, and a network's gains from their records, as PNG files."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .palette import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from .study import Run, Study, StudyError, spread
 
 DPI = 96
-"""Of pictures that a notebook keeps beside others."""
+"""Resolution of pictures that are stored in a notebook."""
 HIGHEST = 1.3
 """Multiple of the best known cost up to which curves are shown: random points may cost several times as much."""
 LEAST_RANGE = 0.04
-"""Range above the best known cost that is always shown, so that a tie looks like one."""
+"""Range above the best known cost that is always shown, so that a tie is visible as a tie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A search in a picture; its runs are those of `strategy` with or without `transfer`."""
+    """A search in a picture; its runs have `strategy`, with or without `transfer`."""
 
     label: str
     strategy: str
@@ -54,7 +54,7 @@ _OTHERS = {
 _TAUGHT = (GREEN, "D")
 LOST, GAINED = VERMILLION, BLUE
 NEEDED_ROOM = 0.8
-"""Of a row of `needed_png`, one unit high: how much of it the searches share. The rest keeps rows apart."""
+"""Height of the searches' bars in a row of `needed_png`, which is one unit high. The rest separates rows."""
 
 
 def searches(study: Study) -> tuple[Series, ...]:
@@ -240,7 +240,8 @@ def gained_png(default: RunAccount, tuned: RunAccount) -> bytes:
     """Two panels with a bar a layer. Left: cycles above the layer's roofline, before and after. Right: cycles gained.
 
     Both accounts are of one network on one configuration. A layer ends with its last output byte, while its successor
-    may already have begun, so single layers may lie below their roofline or lose what a neighbour gains; sums hold.
+    may already have begun, so a single layer may be below its roofline or lose cycles that a neighbour gains; sums
+    hold.
     """
     layers = list(zip(default.layers, tuned.layers, strict=True))
     figure = new_figure(10, 1.6 + 0.22 * len(layers), DPI)

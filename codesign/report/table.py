@@ -26,9 +26,9 @@ def main_causes(stalls: Mapping[str, int], count: int = 2) -> str:
 
 
 def layer_table(run: RunAccount, width: int | None = None) -> Table:
-    """The account of `run` as a table: cycles against the roofline, what the array waited for, bytes moved.
+    """The account of `run` as a table: cycles against the roofline, causes of the array's stalls, bytes moved.
 
-    Where `width` characters are too few, columns of text go, and those of the memory: numbers keep all their digits.
+    If `width` characters are too few, columns of text and of the memory are left out: numbers keep all their digits.
     """
     table = _layer_table(run, ())
     for hidden in range(1, len(_DISPENSABLE) + 1):
@@ -106,7 +106,7 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
 
 
 def summary(run: RunAccount) -> list[str]:
-    """What the table does not say: time and energy, host time, traffic, and how the outputs compare."""
+    """Lines below the table: time and energy, host time, traffic, and the comparison of outputs."""
     total = run.total
     clock = Clock(hertz=total.clock_hertz, source=total.clock_is)
     energy = "" if total.energy_uj is None else f"{_energy(total.energy_uj)} ({total.energy_is}); "
@@ -125,7 +125,8 @@ def summary(run: RunAccount) -> list[str]:
 
 
 def check_text(check: CheckAccount) -> str:
-    """What was compared with what, how far it differs, how far it may and why, in a line."""
+    """A line on a check: the reference, the largest difference, the allowed one and its reason, and the top-1
+    classes."""
     images = "1 image" if check.images == 1 else f"{check.images} images"
     because = f": {check.tolerance_because}" if check.tolerance_because else ""
     alone = "" if check.mode == "end to end" else f"; end to end {check.end_to_end_max_lsb} LSB"

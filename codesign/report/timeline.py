@@ -26,7 +26,7 @@ def timeline(program: Program, simulation: SimulationResult) -> bytes:
     """The bytes of a Perfetto trace of `program`'s `simulation`; one cycle is one nanosecond.
 
     Tracks: layers; fetch with a slice for every dispatch; load, compute and store with a slice for every instruction's
-    busy time and one for every wait, named by what it waits for. Counters: data bytes read and written a cycle.
+    busy time and one for every stall, named by its cause. Counters: data bytes read and written a cycle.
     """
     names = format_names(np.asarray(program.instructions)[: _executed(simulation)])
     tracks = [Track(name="layers", slices=list(_layers(program, simulation)))]

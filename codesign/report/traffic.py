@@ -1,4 +1,4 @@
-"""What a program moves over the memory bus, read from its instructions: bytes by kind, and how many are distinct.
+"""A program's traffic on the memory bus, from its instructions: bytes by kind, and how many are distinct.
 
 Nothing here simulates; a test holds the sums against the simulator's counters.
 """
@@ -152,7 +152,7 @@ class Unread:
 
 
 def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers, Integers, Integers]:
-    """Key, begin and end of pieces, those of one key that follow one another without a gap as one."""
+    """Key, begin and end of pieces; successive pieces of one key without a gap become one."""
     end = start + length
     first = np.ones(len(key), bool)
     first[1:] = (key[1:] != key[:-1]) | (start[1:] != end[:-1])
@@ -162,8 +162,8 @@ def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers,
 
 
 def _sorted_apart(key: Integers, begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
-    """Pieces [begin, end) sorted by key, as disjoint intervals of the same union: what a piece before one of its key
-    reaches is taken off."""
+    """Pieces [begin, end) sorted by key, as disjoint intervals of the same union: each begins where the earlier pieces
+    of its key end."""
     # Each key has a space of addresses of its own, behind those of the keys before.
     space = int(end.max(initial=0)) + 1
     order = np.argsort(key * space + begin)

@@ -1,4 +1,4 @@
-"""What tuning brought, for people: a table of workloads, and lines about the network."""
+"""Results of tuning for people: a table of workloads, and lines about the network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tune_table(document: Mapping[str, Any]) -> Table:
 
 
 def tune_lines(document: Mapping[str, Any]) -> list[str]:
-    """What the table does not say."""
+    """Lines below the table: trials and seconds, the network before and after."""
     trials = sum(task["trials"] for task in document["tasks"])
     lines = [f"{trials} trials alone in {document['seconds']:.1f} s, kept in {document['records']}"]
     names = [task["name"] for task in document["tasks"]]
@@ -63,7 +63,7 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _operator(workload: Mapping[str, Any]) -> list[str]:
-    """What a workload computes, where its template does not say it."""
+    """The operator of a workload whose template serves several; else empty."""
     named = workload.get("rows") or workload
     return [named["operator"]] if "operator" in named else []
 

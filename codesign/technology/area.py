@@ -17,8 +17,8 @@ from .modelled_energy import described as energy_described
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
-    """What follows from a machine alone: square millimetres by unit, and the clock. `intervals` of "area" and "cycle",
-    the time of one, are the ends of 90%, as factors, where a model says so."""
+    """Figures of a machine alone: square millimetres by unit, and the clock. `intervals` of "area" and "cycle" (the
+    time of one) are the ends of 90%, as factors of the value; empty without a model."""
 
     area: Mapping[str, float]
     clock: Clock
@@ -36,7 +36,7 @@ def structure_of(config: Config, components: Components) -> Structure:
 
 
 def basis(components: Components) -> dict[str, Any]:
-    """What figures follow from, as documents have it: name, node, what is left out, and sentences on it."""
+    """The source of figures as in JSON documents: name, node, parts left out, and sentences on it."""
     if not components.modelled:
         name, node, left_out = components.name, components.node, components.left_out
     else:
@@ -46,7 +46,7 @@ def basis(components: Components) -> dict[str, Any]:
 
 
 def described(components: Components) -> list[str]:
-    """What area, clock and energy follow from, of which node, and what is left out: a sentence each."""
+    """Sentences on the sources of area, clock and energy: library or table, node, and the parts left out."""
     table = f"the table is {components.name} ({components.node}); it leaves out {components.left_out}"
     if not components.modelled:
         return [table]
@@ -59,12 +59,12 @@ def described(components: Components) -> list[str]:
 
 
 def area_by_unit(config: Config, components: Components) -> dict[str, float]:
-    """Square millimetres by unit: the array, the ALU's lanes, those of the extensions, scratchpads, FIFOs and queues.
+    """Square millimetres by unit: the array, the ALU's lanes, the extensions' lanes, scratchpads, FIFOs and queues.
 
-    A column of the array adds `block_in` products and an accumulator; where it folds, every lane that has no column
-    has an adder for its accumulator. Scratchpads are memory macros; what `Config.extra_storage` lists is flip-flops but
-    for the parameter table, the chain memory and the look-up tables. An adder of 32 bits stands for every adder, since
-    the sums of products are narrower and the accumulation is not. What is left out is what the table leaves out.
+    A column of the array adds `block_in` products and an accumulator; where it folds, every lane that has no column has
+    an adder for its accumulator. Scratchpads are memory macros; what `Config.extra_storage` lists is flip-flops but for
+    the parameter table, the chain memory and the look-up tables. Every adder counts as one of 32 bits, though the sums
+    of products are narrower. The table says what is left out.
     """
     area = components.area
     lanes = config.batch * config.block_out

@@ -1,7 +1,8 @@
-"""What area and longest paths of a machine's modules grow with, by module of the RTL, from the configuration alone.
+"""Features that predict area and longest paths of a machine's modules, by module of the RTL, from the configuration
+alone.
 
-Every module has a few quantities that follow from what its Verilog is: register bits, bits that pass a multiplexer,
-products, bits of adder trees, logarithms where it is a counter or a tree of buffers.
+Every module has a few quantities that follow from its Verilog: register bits, bits that pass a multiplexer, products,
+bits of adder trees, logarithms where it is a counter or a tree of buffers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _SUM_BITS = 16
 _CUTTER = ("one", "bus log", "bus")
 _REQUESTS = ("one", "bus log", "words log")
 MEMORY_BITS = ("own register bits", "own mux bits")
-"""Bits of a module's memories that are flip-flops, and of what reads them: one costs the same in every module."""
+"""Bits of a module's memories that are flip-flops, and of their read multiplexers: a bit costs the same in every
+module."""
 _QUEUE = ("one", "instruction bits", "depth log", *MEMORY_BITS)
 _FIFO = ("one", "bus bits", "words log", *MEMORY_BITS)
 
@@ -198,7 +200,7 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "tokens": ("six", ("one", "token log")),
     }
 )  # fmt: skip
-"""By module, of many alike once: how many a machine has, and what the area of one of them follows from."""
+"""By module (of equal instances, once): the feature that counts its instances, and the features of the area of one."""
 
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -232,7 +234,8 @@ PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "store.writer": ("one", ("one", "store FIFO access", "bus log", "capacity log")),
     }
 )
-"""By where they end, the paths that may be a machine's longest: which machines have them, and what they follow from."""
+"""Paths that may be a machine's longest, by the module where they end: the feature of machines that have them, and the
+features of their delay."""
 
 
 def log2(value: float) -> float:
@@ -428,7 +431,7 @@ def features_of(config: Config) -> dict[str, float]:
 
 
 OWN = frozenset({*MEMORY_BITS, "depth log", "words log"})
-"""What `own_features` has."""
+"""Names of the features that `own_features` gives."""
 _WORDS = {"load": "load", "compute.loader": "compute", "store": "operand"}
 
 

@@ -23,7 +23,7 @@ from .memories import Memory, memories_of
 from .register_features import OWN_BITS, register_features
 
 LEFT_OUT = "wires, clock tree, pads, scan and test, empty area between cells"
-"""What neither synthesis nor this model has (`hw.synthesis.cells.report` says the same)."""
+"""Parts of a chip that neither synthesis nor this model includes (the same as in `hw.synthesis.cells.report`)."""
 Costs = Mapping[str, Mapping[str, float]]
 
 

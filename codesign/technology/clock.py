@@ -19,7 +19,7 @@ MODELLED = "modelled"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """`hertz`, and what they are by: `source` is "assumed" or "modelled"."""
+    """A clock of `hertz`; `source` is "assumed" or "modelled"."""
 
     hertz: float
     source: str
@@ -34,7 +34,7 @@ class Clock:
         return cycles / self.hertz
 
     def __str__(self) -> str:
-        """As in "117.5 MHz (modelled clock)"."""
+        """The clock as text, such as "117.5 MHz (modelled clock)"."""
         return f"{self.megahertz:.4g} MHz ({self.source} clock)"
 
 
@@ -47,5 +47,5 @@ def clock_of(config: Config, components: Components) -> Clock:
 
 @lru_cache(maxsize=512)
 def predicted(config: Config) -> CellFigures:
-    """What the shipped model of syntheses says of a machine."""
+    """Predictions of the shipped model of syntheses for a machine."""
     return shipped_cell_model().predict(config)

@@ -27,7 +27,7 @@ OPERATIONS = (
 """Entries with an area (square micrometres) and an energy (picojoules) each."""
 SRAM = ("area_um2_per_bit", "energy_pj_32_kib", "port_bytes")
 MACROS = "cacti-45nm"
-"""In the place of `area_um2_per_bit`: the table of macros that syntheses use."""
+"""Value of `area_um2_per_bit` that selects the table of macros that syntheses use."""
 
 
 class ComponentsError(UserError):
@@ -85,8 +85,8 @@ MODELS = "models"
 
 
 def load_components(path: str | Path | None) -> Components:
-    """What clock, area and energy are to follow from: the shipped models by the name "models" or None, the shipped
-    table by its name, or a table of the user's. Raises ComponentsError, which names file and entry."""
+    """The source of clock, area and energy: the shipped models for the name "models" or None, the shipped table by its
+    name, or a user's table by its path. Raises ComponentsError, which names file and entry."""
     if path is None or str(path) == MODELS:
         return default_components()
     if str(path) == shipped_components().name:

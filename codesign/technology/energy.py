@@ -21,12 +21,12 @@ def energy_by_unit(config: Config, events: Events, components: Components) -> di
 
 
 def energy_by_table(config: Config, events: Events, components: Components) -> dict[str, float]:
-    """Microjoules by unit. Every operation costs what the table says, whatever its operands are.
+    """Microjoules by unit. Every operation costs the energy of the table, whatever its operands are.
 
     An operation of the array reads an input vector and a weight tile, and reads and writes an accumulator vector (an
-    overwriting one only writes; where the array folds, only those lanes that it has sums for). What a load brings is
-    written to its scratchpad once, and passes a FIFO, as does what is stored in DRAM; what is stored in the chain
-    memory is written there, and read as if it were in the input scratchpad. The table says what is left out.
+    overwriting one only writes; where the array folds, only the lanes that it has sums for). Loaded data pass a FIFO
+    and are written to their scratchpad once; data stored in DRAM pass a FIFO; data stored in the chain memory are
+    written there, and read as if from the input scratchpad. The table says what is left out.
     """
     energy = components.energy
     lanes = config.batch * config.block_out

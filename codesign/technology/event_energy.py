@@ -40,16 +40,16 @@ class Spread:
     reach: float
 
     def deviation(self, data: float, clock: float, memories: float, *, rates: float = 0.0) -> float:
-        """What the whole is off by, in the unit of the parts. `rates`: the share that data are off by in addition where
-        rates stand for operands (`operand_rates.OperandRates.spread`)."""
+        """Standard deviation of the sum of the parts' errors, in the unit of the parts. `rates`: additional relative
+        error of `data` if rates replace operands (`operand_rates.OperandRates.spread`)."""
         return math.hypot(self.data * data, rates * data, self.clock * clock, self.memories * memories)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EventEnergy:
     """Coefficients: picojoules of `events` by unit and feature, of the `clock` pin of a flip-flop in a cycle;
-    `leakage`, nanowatts of a square micrometre of logic. `library`, `volts`, `nanometres` of what was measured;
-    `sram_scale` takes memory macros there. `machines`: those whose replays were fitted on."""
+    `leakage`, nanowatts of a square micrometre of logic. `library`, `volts`, `nanometres` of the measurements;
+    `sram_scale` scales memory macros to them. `machines`: names of the machines whose replays were fitted."""
 
     library: str
     volts: float

@@ -1,5 +1,5 @@
-"""What the energy of each part of a machine depends on: counts of the simulator and bits that change, times how many
-copies of what moves with them the machine has."""
+"""Features that predict the energy of each part of a machine: the simulator's counts and changed bits, times the
+machine's copies of the hardware that switches with them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "fetch": ("fetched", "instructions", "fetch beats", "cycles"),
     "control": ("instructions", "cycles", "beats"),
 }  # fmt: skip
-"""What the energy of data depends on, by part of the machine."""
+"""Features of the energy of data, by part of the machine."""
 
 
 def part_of_path(path: str) -> str:

@@ -1,4 +1,4 @@
-"""What a program makes a machine do, counted: operations of the array and the lanes, accesses of scratchpads, bytes."""
+"""Counts of a program's events on a machine: operations of the array and the lanes, accesses of scratchpads, bytes."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def _none() -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """Counts of one launch. Operations are of whole vectors; `overwriting` are those of the array that read no
-    accumulator, `swept` those of `taps` in sweeps, `slow` those of the ALU that shift or multiply, `two` those
-    that read two accumulators. `window_reads` are accumulator vectors that the store unit reads, `stored` those that
-    it stores, `chained` those of them that go to the chain memory, `combined` those with an operand. `read` and
+    """Counts of one launch. Operations are of whole vectors; `overwriting` are array operations that read no
+    accumulator, `swept` the `taps` in sweeps, `slow` ALU operations that shift or multiply, `two` ALU operations that
+    read two accumulators. `window_reads` are accumulator vectors that the store unit reads, `stored` vectors that it
+    stores, `chained` stored vectors that go to the chain memory, `combined` stored vectors with an operand. `read` and
     `written` are the bytes on the bus by kind.
 
-    `issued` are instructions by unit, `settings` the store unit's CONFIG, `posts` STORE.POST; `runs` pieces of DRAM
-    one behind the other by `MOVERS`; `busy` cycles of load and store unit. `kept_lanes` are lanes of accumulators that
-    an array which folds leaves as they are. `held` are reads of micro-ops, input vectors and weight tiles from the
-    place that the operation before read, as far as they follow from instructions with a single micro-op.
+    `issued` are instructions by unit, `settings` the store unit's CONFIG, `posts` STORE.POST; `runs` contiguous pieces
+    of DRAM by `MOVERS`; `busy` cycles of load and store unit. `kept_lanes` are lanes of accumulators that a folding
+    array leaves unchanged. `held` are reads of micro-ops, input vectors and weight tiles from the same place as the
+    operation before, as far as they follow from instructions with a single micro-op.
     """
 
     cycles: int
@@ -69,7 +69,7 @@ class Events:
 
     @property
     def vectors_read(self) -> int:
-        """Input vectors that the array takes: one an operation, and those of TAPS."""
+        """Input vectors that the array takes: one for each GEMM or DEPTHWISE, TAPS for each `taps`."""
         return self.gemm + self.depthwise + TAPS * self.taps
 
 

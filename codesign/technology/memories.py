@@ -1,6 +1,6 @@
 """The memories of a machine's RTL, by module: their words and bits, from the configuration alone.
 
-They follow the RTL (`hw/`), and the tests compare them with what synthesis found in it.
+They follow the RTL (`hw/`), and the tests compare them with the memories that synthesis found.
 """
 
 from __future__ import annotations

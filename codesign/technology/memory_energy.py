@@ -1,9 +1,9 @@
-"""Energy of a machine's memories in a launch: how often each macro is read and written, times what CACTI says of it.
+"""Energy of a machine's memories in a launch: reads and writes of each macro, times CACTI's energy of one.
 
-Macros are those of `memories.memories_of`; a smaller memory is flip-flops, which the energy of events has. Whole words
-are read and written; a port that stays where it read last reads nothing. What no event counts is left out: the window
-and the jobs of LOAD.PATCH, owners of bursts, entries of statistics of rows. Replays of netlists
-(`benchmarks/energy_model.py`) count the accesses of every macro, and how far these sums are off is in the interval.
+Macros are those of `memories.memories_of`; a smaller memory is flip-flops, whose energy is in the events. Whole words
+are read and written; a port that stays at the address of its last read reads nothing. Memories that no event counts are
+left out: the window and the jobs of LOAD.PATCH, owners of bursts, entries of statistics of rows. Replays of netlists
+(`benchmarks/energy_model.py`) count the accesses of every macro, and the errors of these sums are in the interval.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .events import Events
 from .memories import Memory, memories_of
 
 Accesses = Mapping[str, tuple[float, float]]
-"""By module reads and writes of all its memories of one width together."""
+"""(reads, writes) by module, of all its memories of one width together."""
 
 UNITS: Mapping[str, str] = {
     "compute": "uop scratchpad",
@@ -30,7 +30,7 @@ UNITS: Mapping[str, str] = {
     "store.tables.table_lane": "look-up tables",
     "store.pipeline.row_lane": "look-up tables",
 }
-"""By module the unit of the memories' energy; those of all other modules are FIFOs and queues."""
+"""The unit of the memories' energy by module; memories of other modules are FIFOs and queues."""
 QUEUES = "FIFOs and queues"
 
 

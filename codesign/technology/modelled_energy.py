@@ -64,9 +64,9 @@ def is_inside(config: Config) -> bool:
 
 
 def energy_interval(energy: Mapping[str, float]) -> tuple[float, float]:
-    """The ends of the 90% interval of all energy by unit, where rates stood for operands, as factors: what replays of
-    machines that were left out of the fit say of data, clock pins and memories, and other networks of the rates.
-    Leakage and DRAM are taken as they are.
+    """The ends of the 90% interval of the sum of `energy` (by unit, with rates in place of operands), as factors. The
+    errors of data, clock pins and memories are from replays of machines left out of the fit, those of rates from other
+    networks. Leakage and DRAM count as exact.
     """
     spread = shipped_event_energy().spread
     whole = sum(energy.values())
@@ -84,14 +84,14 @@ _MEMORIES = frozenset({*UNITS.values(), QUEUES})
 
 
 def rung(config: Config) -> str:
-    """What a machine's energy stands on, in few words."""
+    """The source of a machine's energy, in few words."""
     model = shipped_event_energy()
     text = f"model of switching ({model.node})"
     return text if is_inside(config) else f"{text}, beyond the machines replayed"
 
 
 def described() -> str:
-    """What energy follows from, in a sentence."""
+    """A sentence on the sources of energy."""
     model, rates = shipped_event_energy(), shipped_rates()
     return (
         f"energy: per event, fitted to replays of netlists in {model.library} ({model.node}, "

@@ -1,8 +1,8 @@
-"""How often bits change, for events whose operands are not at hand: rates that were measured once on a network.
+"""Rates of changing bits, for events without operands, measured once on a network.
 
-The explorer simulates timing alone, so what a program's operands do is not known. What is known are counts; every
-quantity of `sim.statistics.MEASURED` is a rate times how much of what it belongs to there is. Rates are of real
-programs (`benchmarks/operand_rates.py`), kept in operand_rates.json with where they are from.
+The explorer simulates timing alone, so it has counts of events but no operands; every quantity of
+`sim.statistics.MEASURED` is estimated as a rate times its base count (`bases_of`). Rates are of real programs
+(`benchmarks/operand_rates.py`), stored in operand_rates.json with their source.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OperandRates:
 
 
 def bases_of(config: Config, events: Events) -> dict[str, float]:
-    """What each quantity of `MEASURED` is in proportion to."""
+    """The count that each quantity of `MEASURED` is proportional to."""
     lanes = config.batch * config.block_out
     matrix = events.gemm + events.depthwise + events.taps
     taken = events.vectors_read
@@ -79,7 +79,7 @@ def bases_of(config: Config, events: Events) -> dict[str, float]:
 
 
 def rates_from(config: Config, events: Events, changes: Mapping[str, float]) -> dict[str, float]:
-    """The rates of a program whose operands were looked at; 0 for what it has none of."""
+    """The rates of a program from its measured `changes`; 0 for a quantity whose base count is 0."""
     bases = bases_of(config, events)
     return {name: changes[name] / bases[name] if bases[name] else 0.0 for name in MEASURED}
 

@@ -1,7 +1,7 @@
-"""What the flip-flops of a machine's modules are counted by: bits of registers, from the configuration alone.
+"""Features that predict the flip-flops of a machine's modules: bits of registers, from the configuration alone.
 
-Bits of memories that are too small to be macros are flip-flops, one each. The rest of a module grows with what its area
-grows with (`cell_features.MODULES`); where registers grow otherwise, `REGISTERS` says with what.
+Bits of memories that are too small to be macros are flip-flops, one each. The other registers of a module have the
+features of its area (`cell_features.MODULES`), unless `REGISTERS` lists others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vdla.isa.timing import PATCH_WINDOW_BYTES
 from .cell_features import MEMORY_BITS, MODULES, log2
 
 OWN_BITS = MEMORY_BITS[0]
-"""Of `cell_features.own_features`: the bits of a module's memories that are flip-flops."""
+"""The feature of `cell_features.own_features` with the bits of a module's memories that are flip-flops."""
 
 REGISTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -40,11 +40,11 @@ REGISTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""By module what the registers of one of them grow with, where that is not what its area grows with."""
+"""Features of the registers of one instance by module, for modules where they differ from the features of area."""
 
 
 def names_of(module: str) -> tuple[str, ...]:
-    """What the registers of a module grow with, bits of memories apart."""
+    """Features of a module's registers, without bits of memories."""
     names = REGISTERS.get(module, MODULES[module][1])
     return tuple(name for name in names if name not in MEMORY_BITS)
 
@@ -79,8 +79,8 @@ def register_features(config: Config) -> dict[str, float]:
 
 
 def _column_bits(config: Config) -> int:
-    """Of a column: every product in each stage of the multipliers, every sum of the tree. Where the array folds, the
-    last levels have a sum for each fold."""
+    """Register bits of a column: every product in each stage of the multipliers, every sum of the tree. Where the array
+    folds, the last levels have a sum for each fold."""
     bits = 17 if config.has("zero_points") else 16
     found, sums, pairs = (
         config.block_in * bits * config.multiplier_stages,
@@ -96,5 +96,5 @@ def _column_bits(config: Config) -> int:
 
 
 def _patch_ring_bits(config: Config) -> int:
-    """Of the ring of vectors under way (`memories.memories_of`)."""
+    """Bits of the ring of vectors under way in LOAD.PATCH (`memories.memories_of`)."""
     return 8 * (75 + (2 if config.batch <= 4 else 3) + 2 * config.block_in)

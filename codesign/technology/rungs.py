@@ -1,4 +1,4 @@
-"""The rung that each figure of a machine stands on, in few words: one text for every command and report."""
+"""The source of each figure of a machine (its "rung"), in few words: one text for every command and report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLE = "assumed: table of components"
 
 
 def rungs_of_machine(config: Config, components: Components) -> dict[str, str]:
-    """By name of a figure (clock, latency, area, energy, edp) what it stands on: the models, or the table with the
+    """Sources by name of a figure (clock, latency, area, energy, edp): the models, or the table with the
     configuration's own clock."""
     if not components.modelled:
         return {

@@ -1,4 +1,4 @@
-"""What a page shows, as one JSON object: designs in columns, their figures and where these come from."""
+"""The data of a report's page, as one JSON object: designs in columns, their figures and the sources of these."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from .layers import rounded
 from .synthesized import beside_predicted
 
 Layers = Mapping[str, Mapping[str, Any]]
-"""By network: `layers.columns` of a machine."""
+"""A machine's layers by network, each as `layers.columns` returns them."""
 STATES = ("failed", "over", "feasible", "front", "reference")
-"""Of a design: it has no figures, breaks a constraint, holds all, is beaten by no other, or is there to compare."""
+"""States of a design: no figures; breaks a constraint; meets all; dominated by no other; shown for comparison."""
 COMMANDS = (
     ("every layer's cycles and bytes, outputs checked", "vdla run {network} --config {toml}{records}"),
     (
@@ -45,8 +45,7 @@ COMMANDS = (
     ),
     ("side by side with the base", "vdla compare {base} {toml} --network {network}"),
 )
-"""What reproduces a design, {toml} being its file and {records} the option with its schedules, where it has some of its
-own."""
+"""Commands that reproduce a design: {toml} is its file, {records} the option with its schedules, if it has its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +76,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Details:
-    """What is worked out for the report alone: the base's figures, layers and syntheses by digest of the machine, and
-    the designs that were co-simulated, by number."""
+    """Data computed for the report alone: the base's figures, layers and syntheses by digest of the machine, and the
+    designs that were co-simulated, by number."""
 
     base: Figures | None = None
     layers: Mapping[str, Layers] = field(default_factory=dict[str, Layers])
@@ -257,7 +256,7 @@ def _common(
 
 
 def _rung(metric: Metric, entry: Entry) -> str:
-    """What a metric of a design stands on; nothing where the design has no figures."""
+    """The source of a metric's value of a design; empty if the design has no figures."""
     return "" if entry.figures.failed is not None else entry.figures.rungs.get(metric.name, metric.rung)
 
 
@@ -323,7 +322,7 @@ def _shown(value: Value | None) -> int | str | None:
 
 
 def _name(fields: Mapping[str, Value]) -> str:
-    """What `Space.machine` calls a machine."""
+    """The name of a machine, as `Space.machine` forms it."""
     return " ".join(f"{name}={shown(value)}" for name, value in fields.items())
 
 
@@ -340,11 +339,11 @@ def _meaning(name: str) -> dict[str, str]:
 
 
 def _chosen(entries: Sequence[Entry], study: Study) -> dict[str, int] | None:
-    """The designs that are looked at first: of those on the front that have layers the one with the least product of
-    the objectives (inverse where more is better), and the base. None where nothing ran.
+    """The designs shown first: among the front's designs with layers the one with the least product of the objectives
+    (inverse if more is better), and the base. None if nothing ran.
 
-    A product weighs factors: a design of three times the latency and nine tenths of the area is none of the best, as it
-    would be by distances within the front's range.
+    A product weighs factors: a design of three times the latency and nine tenths of the area is not among the best,
+    although distances within the front's range would rank it there.
     """
     ran = [place for place, entry in enumerate(entries) if entry.state not in ("failed", "reference")]
     front = [place for place in ran if entries[place].state == "front"]

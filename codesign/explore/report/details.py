@@ -24,7 +24,7 @@ from .layers import columns, figures_by_layer
 
 FILE = "layers.jsonl"
 MOST_DESIGNS = 24
-"""Designs of the front whose layers are worked out, unless more are asked for."""
+"""Default number of the front's designs whose layers are computed."""
 FORMAT = 1
 
 
@@ -116,7 +116,8 @@ Kept = dict[str, tuple[Figures, Layers]]
 
 
 def _read(path: Path, key: str) -> Kept:
-    """What the file has for a study, by digest. A file that is damaged counts as empty: all of it can be made again."""
+    """Figures and layers in the file for a study, by digest of the machine. Damaged lines are skipped: they can be
+    computed again."""
     try:
         lines = read_file(path).splitlines()
     except OSError:

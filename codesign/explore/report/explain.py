@@ -1,4 +1,4 @@
-"""What sets two machines apart, in sentences: how much, of what, in which layers."""
+"""Sentences on the difference of two machines: how much, its causes, and its layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search had found after so many designs: the hypervolume of its front, and the best of each objective."""
+"""Progress of a search by number of designs: the hypervolume of its front, and the best of each objective."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..study import Exploration
 
 MOST_POINTS = 120
 MOST_OBJECTIVES = 3
-"""Of a hypervolume: more take too long to compute, and the first ones are named."""
+"""Most objectives of a hypervolume: with more it takes too long, so the first ones are used and named."""
 REFERENCE = 1.1
 HOW = (
     "each objective runs from its best (0) to its worst value (1) on the front; the volume is that between the front "

@@ -1,4 +1,4 @@
-"""The rungs that figures stand on, from the one closest to the machine to the one furthest from it."""
+"""The sources of figures ("rungs"), from the one closest to the machine to the one furthest from it."""
 
 from __future__ import annotations
 

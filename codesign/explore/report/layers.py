@@ -1,4 +1,4 @@
-"""Where a machine's cycles, bytes and microjoules go in a network, layer by layer; made when a report is written."""
+"""A machine's cycles, bytes and microjoules in a network, layer by layer; computed when a report is written."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def split_by_layer(
 
 
 def columns(layers: Sequence[LayerFigures]) -> dict[str, Any]:
-    """The layers as columns of JSON values, what is zero everywhere left out. Cycles and bytes are exact integers."""
+    """The layers as columns of JSON values, columns of zeros left out. Cycles and bytes are exact integers."""
     causes = dict.fromkeys(cause for layer in layers for cause in layer.account.stalls)
     kinds = dict.fromkeys(kind for layer in layers for kind in layer.account.dram)
     units = dict.fromkeys(unit for layer in layers for unit in layer.energy)

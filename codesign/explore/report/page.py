@@ -22,7 +22,7 @@ SCRIPTS = (
     "table.js",
     "page.js",
 )
-"""In the order in which the page runs them."""
+"""Scripts in the order in which the page runs them."""
 
 
 def html(data: Mapping[str, Any]) -> str:

@@ -24,11 +24,11 @@ MOST_SERIES = len(SERIES) - 2
 """Parts of a bar that have a colour each, beside the first; the rest are drawn together."""
 MOST_UNITS = 12
 LEAST_BAR = 0.002
-"""Of the longest bar of a panel: rows whose bars are all shorter would look empty, and are left out."""
+"""Least bar that is drawn, relative to the panel's longest: rows whose bars are all shorter are left out."""
 LINE = 120
 """Characters of a line of small print below a picture."""
 WIDE = 8.0
-"""From so many times on between least and most an axis is logarithmic."""
+"""Ratio of largest to least value from which an axis is logarithmic."""
 Data = Mapping[str, Any]
 
 
@@ -201,7 +201,7 @@ def parallel_figure(data: Data) -> Figure | None:
 
 
 def sensitivity_figure(data: Data) -> Figure | None:
-    """The variance of each objective in bars: of each field, of what fields explain together, of what none does."""
+    """The variance of each objective in bars: explained by each field, by several fields together, and by no field."""
     found = data["sensitivity"]["figures"]
     names = [name for name in data["objectives"] if name in found]
     if not names:

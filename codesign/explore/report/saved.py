@@ -1,4 +1,4 @@
-"""What a study's folder says of the study itself, so that its report can be written again from the records alone."""
+"""The file of a study's settings in its folder, so that its report can be written again from the records alone."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def save_study(folder: Path, study: Study, sources: Sources, exploration: Explor
 def load_exploration(folder: Path, notify: Callable[[str], None] = lambda text: None) -> Exploration:
     """The exploration in a folder, from study.json and the records; nothing is evaluated.
 
-    Of a study that was killed, the designs that make a machine, in the order of their records. `notify` hears of
-    designs whose records are gone. Raises UserError, which names the file.
+    For a study that was killed: the designs that make a machine, in the order of their records. `notify` is called with
+    a line on designs whose records are missing. Raises UserError, which names the file.
     """
     path = folder / FILE
     if not path.exists():
@@ -148,7 +148,7 @@ def _study(value: Mapping[str, Any]) -> Study:
 
 
 def place_of_components(path: Path) -> str:
-    """Where a table is, from any folder; or the shipped one's name."""
+    """The absolute path of a table, or the name of a shipped one."""
     return str(path) if str(path) in (MODELS, shipped_components().name) else str(path.absolute())
 
 

@@ -22,9 +22,9 @@ HOW = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEffect:
-    """What a field does to a figure: `levels` has each value and the factor from the mean. `share` is the variance that
-    only this field explains, from 0 to 1. Fields that always change together are one: "block_in, block_out", with
-    values such as "8, 16", or the one value that all have."""
+    """The effect of a field on a figure: `levels` has each value and its factor from the mean. `share` is the part of
+    the variance that only this field explains, from 0 to 1. Fields that always change together are one: "block_in,
+    block_out", with values such as "8, 16", or a single value that all have."""
 
     field: str
     share: float
@@ -91,7 +91,8 @@ def sensitivity(
 def _together(
     fields: Mapping[str, Sequence[Value]], following: Mapping[str, Sequence[Value]]
 ) -> dict[str, list[Sequence[Value]]]:
-    """The columns of the fields that change, those that always change together as one; its name lists theirs."""
+    """The columns of the fields that change, by name; fields that always change together are one entry that lists their
+    names."""
     members: dict[tuple[int, ...], list[str]] = {}
     columns = {**fields, **following}
     for name, column in columns.items():

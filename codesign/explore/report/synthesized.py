@@ -13,8 +13,8 @@ from .layers import rounded
 
 
 def beside_predicted(machine: Config, found: Synthesis, components: Components) -> dict[str, Any]:
-    """Predicted and measured, in this order: area in all and by unit, and the clock (None: not measured). The intervals
-    are those of the predictions."""
+    """Predicted and measured, in this order: area in all and by unit, and the clock (None: not measured). Intervals are
+    of the predictions."""
     predicted = figures_of_machine(machine, components)
     clock = predicted.clock_mhz
     assert clock is not None

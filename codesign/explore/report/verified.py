@@ -1,4 +1,4 @@
-"""What the co-simulation of a front's designs found, as files beside their Verilog: front/NUMBER/cosim.json."""
+"""Results of the co-simulation of a front's designs, as files beside their Verilog: front/NUMBER/cosim.json."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT = 1
 
 
 def known_verified(study: Study, designs: Sequence[Design], folder: Path) -> dict[int, Verified]:
-    """What is known of the designs of a study in `folder`, by number."""
+    """The co-simulated designs of a study in `folder`, by number."""
     found = {}
     for design in designs:
         known = read_verified(folder / "front" / str(design.number), study, design)
@@ -28,7 +28,8 @@ def known_verified(study: Study, designs: Sequence[Design], folder: Path) -> dic
 
 
 def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, str] | None:
-    """What a design's folder says, and the digest of the Verilog that was simulated; None if it is of another one."""
+    """The co-simulation in a design's folder, and the digest of the simulated Verilog; None if it is of another
+    design."""
     try:
         value: Any = json.loads(read_file(place / FILE))
         if (value["format"], value["study"]) != (FORMAT, _key(study, design)):
@@ -48,7 +49,7 @@ def read_verified(place: Path, study: Study, design: Design) -> tuple[Verified, 
 
 
 def _key(study: Study, design: Design) -> str:
-    """What the programs of a design depend on beside its machine."""
+    """The key of the inputs of a design's programs beside its machine."""
     tuned = any(run.schedules for run in design.figures.networks.values())
     return study.front_key if tuned else study.key
 

@@ -37,9 +37,10 @@ def write_report(
     drawn: bool = True,
     told: Callable[[int, int], object] = lambda done, count: None,
 ) -> tuple[Path, ...]:
-    """Tables, machines, page and (where `drawn`) pictures; the paths. Raises WriteError.
+    """Writes tables, machines, page and (if `drawn`) pictures; returns the paths. Raises WriteError.
 
-    The page is there before the `layers` of so many designs are worked out, of which `told` hears, and again after.
+    The page is written before the layers of up to `layers` designs are computed, and again after; `told` is called with
+    the designs done and their count.
     """
     paths = [*write_tables(exploration, folder), write_page(exploration, folder, verified)]
     details = details_of(exploration, folder, most=layers, verified=verified, told=told)
@@ -59,7 +60,7 @@ def write_report(
 
 
 def parquet_missing() -> str | None:
-    """What to install for designs.parquet; None where it is there."""
+    """The packages to install for designs.parquet, in words; None if they are installed."""
     try:
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401

@@ -1,4 +1,4 @@
-"""Schedules of a design: what is tried, what is chosen, and how it is made again."""
+"""Schedules of a design: trials, the choice among them, and their reconstruction from records."""
 
 FRONT_TRIALS = 4
-"""Schedules of each layer that are tried on the designs of a front, unless told."""
+"""Default number of schedules of each layer that are tried on the designs of a front."""

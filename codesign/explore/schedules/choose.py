@@ -1,9 +1,9 @@
 """Schedules of a design: a few likely ones of every layer are tried, and the network is compiled with the best.
 
-Candidates come from the templates' own estimate (`compiler/tune/search/likely.py`), whatever is cheap to try first:
-other orders and tiles, and each buffer with as many copies (virtual threads) as fit. They are simulated alone. Then the
-whole network decides, where layers overlap: what is slower there than the templates' own choice is not taken, so that a
-design is never slower than without trials.
+Candidates come from the templates' own estimate (`compiler/tune/search/likely.py`), the cheapest to try first: other
+orders and tiles, and each buffer with as many copies (virtual threads) as fit. They are simulated alone. Then the whole
+network, where layers overlap, decides: a schedule that is slower there than the template's own choice is dropped, so
+that a design is never slower than without trials.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Effort:
 
     @property
     def rounds(self) -> int:
-        """How often the network runs with what was tried: in a round every layer has its next best schedule at once,
-        and each keeps the faster one."""
+        """Number of runs of the network with tried schedules: in a round every layer has its next best schedule at
+        once, and each layer keeps the faster one."""
         return min(MOST_ROUNDS, max(1, self.trials // 16))
 
     @property
     def key(self) -> str:
-        """What schedules depend on beside machine and network; empty without trials."""
+        """Key of the inputs of schedules beside machine and network; empty without trials."""
         if not self.trials:
             return ""
         sources = sources_digest("vdla.compiler.tune.search", "vdla.codesign.explore.schedules")
@@ -106,7 +106,7 @@ def choose_schedules(config: Config, network: Network, effort: Effort) -> Chosen
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Run:
-    """A network that ran with some settings: its cycles, and those of each node in order."""
+    """A network that ran with some settings: its cycles, and the cycles of each node."""
 
     settings: Settings
     cycles: int
@@ -150,8 +150,8 @@ def _ranked(
 def _round(
     trials: NetworkTrials, ranked: Mapping[str, Sequence[Values]], number: int, best: _Run | None
 ) -> _Run | None:
-    """The faster of `best` and what comes out where each layer has its schedule of this `number`, or those of the two
-    that took it less time."""
+    """The fastest of three runs: `best`, each layer with its schedule of this `number`, and each layer with the faster
+    of its two schedules."""
     before = {} if best is None else best.settings
     tried = _settings({**before, **{node: of[number] for node, of in ranked.items() if number < len(of)}})
     if tried == before:
