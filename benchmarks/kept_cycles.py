@@ -1,0 +1,160 @@
+"""Cycles of networks that files of results keep, beside those of today.
+
+    python benchmarks/kept_cycles.py [--only FILE ...] [--quick]
+
+Each row is compiled and simulated again for its timing alone, as its own benchmark does: ResNet-18, ResNet-50 and
+MobileNets on the machines of `grid`, networks that others publish (`outside`, `vision_transformers`), language models
+(`language`), BERT's encoder (`encoders`). `--quick`: those that are compiled in under three seconds and need no
+quantization that takes longer. Exit code 1 says that some differ; the file's own command writes it anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from vdla.benchmarks import encoders, grid, language, outside
+from vdla.benchmarks.harness.quantized import vta_with
+from vdla.benchmarks.harness.results import read_results
+from vdla.codesign.explore.networks import Network
+from vdla.codesign.models.transformers.bert import BertSizes
+from vdla.compiler.driver import compile_graph, compile_model
+from vdla.compiler.runtime.executor import run
+from vdla.isa.config import Config, load_config
+from vdla.sim import simulate
+
+QUICK_NETWORKS = ("squeezenet1_1", "mobilenet_v2", "mnasnet", "shufflenet_v2", "resnet50")
+"""Of `outside`, those whose quantization and compilation take a few seconds in all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCycles:
+    """A figure of a file of results: `kept` is what stands there, `today` counts it now."""
+
+    file: str
+    row: str
+    kept: int
+    today: Callable[[], int]
+    quick: bool
+
+    def __str__(self) -> str:
+        return f"benchmarks/results/{self.file}.json: {self.row}"
+
+
+def kept_cycles() -> Iterator[KeptCycles]:
+    """All of them."""
+    for file in ("grid", "grid_mobilenets"):
+        yield from _of_grid(file)
+    for file in ("outside", "vision_transformers"):
+        document = read_results(file)
+        for row in document["rows"]:
+            if "cycles" in row:
+                yield KeptCycles(
+                    file=file,
+                    row=f"{row['name']}, {row['size']}x{row['size']}",
+                    kept=row["cycles"],
+                    today=partial(_of_others, row, tuple(document["extensions"])),
+                    quick=file == "outside" and row["name"] in QUICK_NETWORKS,
+                )
+    document = read_results("language")
+    for row in document["rows"]:
+        if "cycles" in row:
+            today = partial(_of_language, row["name"], tuple(document["extensions"]))
+            yield KeptCycles(file="language", row=row["name"], kept=row["cycles"], today=today, quick=False)
+    document = read_results("encoders")
+    for name, chain in (("cycles", document["chain_buffer_bytes"]), ("cycles_unchained", 0)):
+        today = partial(_of_encoder, document, chain)
+        yield KeptCycles(file="encoders", row=name, kept=document[name], today=today, quick=False)
+
+
+def _of_grid(file: str) -> Iterator[KeptCycles]:
+    document = read_results(file)
+    rows: list[tuple[Config, str, Mapping[str, Any]]] = []
+    for_depthwise = () if file == "grid" else grid.FOR_DEPTHWISE
+    for part in ("cells", "unfolded"):
+        for cell in document.get(part, ()):
+            block_in, block_out = map(int, cell["array"].split("x"))
+            shape = (block_in, block_out, cell["bus_bytes"], cell["read_latency"])
+            config = grid.machine(
+                *shape, for_depthwise=for_depthwise, folds=part == "cells" and file != "grid"
+            )
+            if file != "grid":
+                config = grid.for_mobilenets(config)
+            where = f"{cell['array']}, {cell['bus_bytes']} bytes, latency {cell['read_latency']}"
+            rows.append((config, where + ", unfolded" * (part == "unfolded"), cell))
+    for size, what in ((512, "512 bytes"), (1024, "1 KiB")):
+        name = f"vta, store FIFO of {what}"
+        if name in document:
+            rows.append((replace(load_config("vta"), name=name, store_fifo_bytes=size), name, document[name]))
+    for config, where, cell in rows:
+        for name, figures in cell.items():
+            if isinstance(figures, Mapping):
+                yield KeptCycles(
+                    file=file,
+                    row=f"{name}, {where}",
+                    kept=figures["cycles"],
+                    today=partial(_on_grid, name, config, figures["virtual_threads"]),
+                    quick=name in ("resnet18", "mobilenet"),
+                )
+
+
+@cache
+def _network(name: str) -> Network:
+    with tempfile.TemporaryDirectory() as folder:
+        return grid.network_of(name, Path(folder))
+
+
+def _on_grid(name: str, config: Config, virtual_threads: int) -> int:
+    compiled = compile_graph(
+        _network(name).graph, config, virtual_threads=virtual_threads, data=False
+    ).program
+    return simulate(config, compiled.instructions, compiled.image, data=False).cycles
+
+
+def _of_file(path: Path, config: Config) -> int:
+    return run(compile_model(path, config), {}, data=False).simulation.cycles
+
+
+def _of_others(row: Mapping[str, Any], extensions: tuple[str, ...]) -> int:
+    config = replace(vta_with(extensions), chain_buffer_bytes=row["chain_buffer_bytes"])
+    return _of_file(outside.quantized(row["name"], row["size"]), config)
+
+
+def _of_language(name: str, extensions: tuple[str, ...]) -> int:
+    part, feeds = language.from_embeddings(language.MODELS[name].build(), language.MODELS[name])
+    return _of_file(language.quantized(name, part, feeds), vta_with(extensions))
+
+
+def _of_encoder(document: Mapping[str, Any], chain: int) -> int:
+    sizes = BertSizes(**{name: document[name] for name in ("layers", "width", "heads")})
+    with tempfile.TemporaryDirectory() as folder:
+        path = encoders.quantized(sizes, document["sequence"], Path(folder))
+        return _of_file(path, replace(vta_with(), chain_buffer_bytes=chain))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="*", metavar="FILE")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    stale = 0
+    for figure in kept_cycles():
+        if (options.only and figure.file not in options.only) or (options.quick and not figure.quick):
+            continue
+        today = figure.today()
+        stale += today != figure.kept
+        if today != figure.kept:
+            print(f"{figure}: {figure.kept:,} there, {today:,} today", flush=True)
+    sys.exit(stale > 0)
+
+
+if __name__ == "__main__":
+    main()
