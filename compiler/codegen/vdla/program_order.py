@@ -138,8 +138,7 @@ def _place_micro_ops(
     places: Sequence[Rows],
     sequences: Sequence[NDArray[np.unsignedinteger]],
 ) -> tuple[list[int], Rows]:
-    """The places whose sequence begins a new page, and for each place the first micro-op of its sequence in its page.
-    """
+    """The places whose sequence begins a new page, and of each place the first micro-op of its sequence in its page."""
     users = [
         (mine, draft.sequence)
         for draft, mine in zip(drafts, places, strict=True)
