@@ -1,1 +1,1 @@
-"""What a user touches: the command line, reports and plots, and the models that ship with the toolkit."""
+"""The parts of the toolkit that users see: the command line, reports and plots, and the models that ship with it."""

@@ -1,6 +1,7 @@
-"""python -m vdla.codesign.compile_into_cache MODEL TARGET [RECORDS...]: what a process compiles for another one.
+"""python -m vdla.codesign.compile_into_cache MODEL TARGET [RECORDS...]: compiles a model into the cache, for another
+process.
 
-It says nothing: whoever asks the cache next compiles what is not there, and hears what is wrong with it.
+It prints nothing, not even errors: the process that needs a missing entry compiles again and raises them.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ PRODUCTS = frozenset(
 )
 """Operators that take most of the time of a kernel that they are in."""
 _LONGEST_END = 10.0
-"""Seconds that the other process gets to end by itself once it was told to."""
+"""Seconds that the other process gets to end by itself after it was asked to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class CpuAlone:
 
 
 def all_on_cpu(times: Sequence[RegionTime]) -> CpuAlone:
-    """Of a network without a region of the accelerator: `times` are those of the CPU alone."""
+    """The CPU's seconds for a network without a region of the accelerator: the sum of `times`."""
     seconds = {spent.name: spent.seconds for spent in times}
     return CpuAlone(seconds=sum(seconds.values()), regions=seconds)
 

@@ -29,7 +29,7 @@ LATENCIES = (60, 120, 240)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """What the demonstration found and wrote; `passed` says that the outputs are those of the reference."""
+    """Results and files of the demonstration; `passed`: the outputs equal the reference's."""
 
     account: RunAccount
     variants: tuple[Variant, ...]
@@ -49,7 +49,8 @@ class Demo:
 def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], None]) -> Demo:
     """Runs shipped `model` on `config` and writes model, report, plots and timeline into `folder`.
 
-    `begin` is told the name of each step. Raises UserError for an unknown model or a folder that cannot be made.
+    `begin` is called with the name of each step. Raises UserError for an unknown model or a folder that cannot be
+    made.
     """
     begin(f"building {model}")
     content = models.build(model).SerializeToString(deterministic=True)

@@ -84,10 +84,11 @@ def _number(text: str) -> int | float:
 
 @contextlib.contextmanager
 def sized_model(model: Path, texts: Sequence[str], constants: Sequence[str] = ()) -> Iterator[Path]:
-    """The path of `model` with sizes for its symbolic dimensions, and `constants` for inputs: a file that lives as long
-    as the block.
+    """The path of `model` with sizes for its symbolic dimensions, and `constants` for inputs: a temporary file, removed
+    after the block.
 
-    Without any it is the model itself. What is raised within names the model's own path. Raises UserError.
+    Without sizes and constants, `model` itself. Errors raised in the block name the model's own path. Raises
+    UserError.
     """
     sizes, values = parse_dimensions(texts), parse_constants(constants)
     if not sizes and not values:

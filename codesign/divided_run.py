@@ -1,4 +1,4 @@
-"""What one run of a network on accelerator and processor was asked to do."""
+"""The options of one run of a network divided over accelerator and processor."""
 
 from __future__ import annotations
 

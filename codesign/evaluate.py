@@ -1,4 +1,4 @@
-"""Inputs for a model, and what its outputs should be: ONNX Runtime's where they can be trusted."""
+"""Inputs for a model, and reference outputs: ONNX Runtime's where they can be trusted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Arrays = dict[str, NDArray[np.generic]]
 ONNXRUNTIME = "onnxruntime"
 INTERPRETER = "interpreter"
 MOST_LAUNCHES = 2**20
-"""Of one run: more would be a mistake in a shape, or take days."""
+"""Most launches of one run: more would be a mistake in a shape, or take days."""
 ROUNDED_BY_THREAD = "DynamicQuantizeLSTM"
 """An operator whose rows ONNX Runtime shares out among threads, each of which finds a scale of its own: only one thread
 computes what the model says."""
@@ -45,7 +45,7 @@ class CheckError(UserError):
 
 
 class RefusedModelError(CheckError):
-    """A model that ONNX Runtime refuses; `reason` is the first line of what it says."""
+    """A model that ONNX Runtime refuses; `reason` is the first line of its message."""
 
     def __init__(self, reason: str, way_out: str) -> None:
         super().__init__(f"ONNX Runtime refuses the model: {reason}; {way_out}")
@@ -88,7 +88,7 @@ class TakesInputs(Protocol):
 def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
     """Seeded inputs for `count` launches of `graph`, one dict of arrays (by input name) a launch.
 
-    A shipped model gets its own sample images; any other model gets values uniform over what its inputs can represent.
+    A shipped model gets its own sample images; any other model gets values uniform over the range of its inputs.
     """
     launches = shipped_samples(graph, count, seed)
     if launches is not None:
@@ -115,7 +115,7 @@ def shipped_samples(model: TakesInputs, count: int, seed: int = 0) -> list[Array
 def sample_values(
     generator: np.random.Generator, item: Input, quantization: Quantization
 ) -> NDArray[np.generic]:
-    """An array for an input, uniform over what its quantization can represent."""
+    """An array for an input, uniform over the range of its quantization."""
     integers = generator.integers(-128, 128, item.shape)
     if np.dtype(item.dtype) == np.float32:
         distance = integers - quantization.stored_zero_point
@@ -124,9 +124,9 @@ def sample_values(
 
 
 def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
-    """The arrays of an npz file by name. Raises CheckError for a file that is none or holds objects.
+    """The arrays of an npz file by name. Raises CheckError for any other file, and for one with Python objects.
 
-    `fits` looks at arrays of their shapes and types before any data are read, and raises what it finds wrong.
+    `fits` checks shapes and types, in the headers, before any data are read, and raises its own errors.
     """
     data = read_whole(path, "inputs")
     if data.startswith(_BARE_ARRAY):
@@ -195,7 +195,7 @@ def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.gen
 
 
 def join_launches(launches: Sequence[Mapping[str, NDArray[np.generic]]]) -> Arrays:
-    """The arrays of several launches, concatenated on the first axis; those of one launch as they are."""
+    """The arrays of several launches, concatenated on the first axis; a single launch's arrays unchanged."""
     if len(launches) == 1:
         return dict(launches[0])
     return {name: np.concatenate([launch[name] for launch in launches]) for name in launches[0]}
@@ -207,7 +207,7 @@ def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
 
 
 def reference_to_use(wanted: str, model: Path) -> tuple[str, str | None]:
-    """Which reference checks a run of a model: (name, why it is not the wanted one, or None).
+    """The reference that checks a run of a model: (name, reason why it is not the wanted one, or None).
 
     `wanted` is auto, onnxruntime or interpreter. Raises CheckError when ONNX Runtime is demanded and not installed.
     """
@@ -241,7 +241,8 @@ def _integer_operator(model: Path) -> str | None:
 def kernels_saturate() -> bool:
     """Whether ONNX Runtime's int8 kernels may give wrong sums on this processor.
 
-    x86 without VNNI adds products of u8 by s8 in 16 bits, which saturate; docs/measures.md says what is compared there.
+    x86 without VNNI adds products of u8 by s8 in 16 bits, which saturate; docs/measures.md describes the comparison
+    there.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
@@ -275,13 +276,13 @@ class LayerDifferences:
 def compare_layers(
     model: Path | bytes, launches: Sequence[Arrays], *, abilities: Abilities = EVERYTHING
 ) -> LayerDifferences:
-    """Compares everything between the arrays that a user hands in and gets back: how inputs are quantized, every layer,
-    and how outputs are dequantized, each fed ONNX Runtime's own integers.
+    """Compares every step from a user's inputs to the outputs: quantization of inputs, every layer, and dequantization
+    of outputs, each fed ONNX Runtime's own integers.
 
-    `abilities` are those of whoever computed the model: which layers it has.
+    `abilities` are the target's: they decide which layers the model has.
 
     ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
-    DequantizeLinear; end to end its last bits, one a layer, add up (docs/measures.md). So it does with all models on
+    DequantizeLinear; end to end its last bits, one a layer, add up (docs/measures.md). The same holds for all models on
     processors whose integer kernels saturate. Raises CheckError.
     """
     content = read_model(model).whole()
@@ -423,7 +424,7 @@ def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
 
 
 _MOST_STEPS = 2.0**31
-"""What counts for outputs that are not comparable, as one side is not finite."""
+"""Quantization steps reported for outputs that are not comparable, as one side is not finite."""
 
 
 def top1_agrees(graph: Graph, ours: Arrays, theirs: Arrays) -> bool:

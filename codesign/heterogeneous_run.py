@@ -63,9 +63,10 @@ from .verdict import (
 
 
 def sample_feeds(network: HeterogeneousNetwork, limits: Mapping[str, int]) -> Arrays:
-    """Seeded inputs for one launch: a shipped model's own, what an accelerator region can represent, or normal ones.
+    """Seeded inputs for one launch: a shipped model's own, else uniform over the range of an accelerator region's
+    input, else normal.
 
-    `limits` are those of `index_limits`.
+    `limits`: results of `index_limits`.
     """
     shipped = shipped_samples(network, 1)
     if shipped is not None:
@@ -143,7 +144,7 @@ def check_division(
 
 
 def _equal_to_interpreter(network: HeterogeneousNetwork, verdict: DivisionCheck) -> DivisionCheck | None:
-    """What `_check_interpreter` has found equal; None where the accelerator has no region."""
+    """The check of regions that `_check_interpreter` found equal; None if the accelerator has no region."""
     regions = [
         RegionCheck(
             name=region.name,
@@ -285,7 +286,7 @@ def _compare_region(region: CompiledRegion, as_written: Arrays, optimized: Array
 
 
 def _worst(known: Sequence[RegionCheck], more: Sequence[RegionCheck]) -> tuple[RegionCheck, ...]:
-    """Of each region the launch that failed, or else the one with the largest difference."""
+    """The worst check of each region over all launches: a failed one, or else the one with the largest difference."""
     found = {check.name: check for check in known}
     for check in more:
         before = found.get(check.name)
@@ -320,7 +321,7 @@ def account_division(
     alone: CpuAlone,
     check: DivisionCheck | None,
 ) -> DivisionAccount:
-    """Where the time of a run went, region by region."""
+    """The time of a run, region by region."""
     regions = [
         RegionAccount(
             name=region.name,

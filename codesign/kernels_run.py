@@ -49,10 +49,10 @@ def compile_on(
     remark: Callable[[str], None],
     told: Told | None = None,
 ) -> CompiledNetwork:
-    """The network of the model in a file on a device.
+    """The model in file `model`, compiled or from the cache, loaded on a device.
 
-    `remark` is called with a sentence where the cache cannot be written, and with what else a user should know; `told`
-    with the number of kernels that are done, and of all. Raises UserError.
+    `remark` is called with sentences for the user, such as a cache that cannot be written; `told` with the numbers of
+    kernels done and of all. Raises UserError.
     """
     started = time.perf_counter()
     _remark(device, model, remark)

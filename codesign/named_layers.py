@@ -1,5 +1,5 @@
-"""Layers that commands and benchmarks know by name: those of the TVM paper (its Table 2, C1-C12 of ResNet-18), D1-D9 of
-MobileNet, and others of odd sizes."""
+"""Layers that have names in commands and benchmarks: C1-C12 of ResNet-18 (the TVM paper, Table 2), D1-D9 of MobileNet,
+and others of odd sizes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OTHER_CONVOLUTIONS = {
         (7, 2048, 512, 1, 1),
     )
 }
-"""As `CONVOLUTIONS`, from other networks and of odd sizes."""
+"""Convolutions in the form of `CONVOLUTIONS`, from other networks and of odd sizes."""
 DEPTHWISE = {
     "D1": (112, 32, 1),
     "D2": (112, 64, 2),

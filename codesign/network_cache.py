@@ -1,9 +1,9 @@
-"""Networks compiled for processors and GPUs, kept for this user by their content.
+"""Cache of this user's networks compiled for processors and GPUs, by their content.
 
 An entry is the archive that `vdla compile` writes. Its name is a hash of all that decides its bytes: the model with its
-external data, the target, the options, the tuner's records, the sources of the compiler and the versions of what it
-stands on. So an entry is never out of date, only unused; the least recently used go when all take more than
-`MOST_BYTES`. Entries are written whole by one process at a time, and one that was changed since is made again.
+external data, the target, the options, the tuner's records, the sources of the compiler and the versions of its
+libraries. So an entry is never out of date, only unused; the least recently used go when all take more than
+`MOST_BYTES`. Entries are written whole by one process at a time, and an entry changed since is compiled again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ChangedModelError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """Where a compiled network lies, and whether it lay there before; else `knobs` says which records were applied."""
+    """A compiled network's archive, and whether it was cached before (`hit`); else `knobs` has the records applied."""
 
     path: Path
     hit: bool
@@ -56,10 +56,10 @@ def cached_network(
     records: RecordBook | None = None,
     told: Told | None = None,
 ) -> CacheEntry:
-    """The archive of `model` (the path of a file, or the bytes of one) as `compiler` saves it with knobs of `records`,
-    now or earlier; `told` as of its `save`.
+    """The archive of `model` (a file's path or bytes) that `compiler` saves with knobs of `records`, now or earlier;
+    `told` is passed to `compiler.save`.
 
-    Raises UserError, for a model that cannot be read or compiled, and CacheError where there is no place to keep it.
+    Raises UserError, for a model that cannot be read or compiled, and CacheError if the cache cannot be used.
     """
     knobs = compiler.knobs(records)
     path, hit = cached_archive(
@@ -77,10 +77,10 @@ Content = ModelFile | bytes
 def cached_archive(
     model: Path | bytes, key: Callable[[Content], str], save: Callable[[Path, Content], object]
 ) -> tuple[Path, bool]:
-    """Where the archive of `model` lies that `save` writes, and whether it lay there before.
+    """The path of the archive that `save` writes for `model`, and whether it was cached before.
 
-    The file of `model` is read once. `key` makes a name of all that decides the archive's bytes, of that file and of
-    what else counts; `save` compiles that file. Raises UserError, CacheError.
+    The file of `model` is read once. `key` makes a name from the file and all else that decides the archive's bytes;
+    `save` compiles the file. Raises UserError, CacheError.
     """
     file = model if isinstance(model, bytes) else _read_file(model)
     name = key(file)
@@ -105,7 +105,7 @@ def cached_archive(
 def network_key(
     model: Path | Content, compiler: KernelCompiler, *, batch: int, records: RecordBook | None = None
 ) -> str:
-    """The name of what compiling gives: equal names, equal bytes.
+    """The name of a compiled archive in the cache: equal names, equal bytes.
 
     Raises FileError and ModelError for a model that cannot be read.
     """
@@ -118,13 +118,13 @@ def network_key(
 
 
 def archive_key(model: Path | Content, *decided: str) -> str:
-    """A name for what is compiled from a model by this compiler, and from what else is `decided`.
+    """A name for an archive that this compiler makes from a model and from the texts `decided`: 32 hexadecimal digits.
 
     Raises FileError for a model that cannot be read, ModelError for external data that may not be.
     """
     file = _read_file(model) if isinstance(model, Path) else model
     content = hashlib.sha256()
-    # A second core hashes what may be a hundred megabytes.
+    # A second core hashes the file, which may have a hundred megabytes.
     hashing = threading.Thread(target=content.update, args=(_bytes_of(file),))
     hashing.start()
     try:
@@ -136,7 +136,7 @@ def archive_key(model: Path | Content, *decided: str) -> str:
 
 
 def _read_file(path: Path) -> ModelFile:
-    """The model's file as it is now. Raises FileError."""
+    """Reads the model's file. Raises FileError."""
     return ModelFile(path=path, content=read_whole(path, "model"))
 
 
@@ -149,7 +149,7 @@ def _may_have_external_data(file: Content) -> bool:
 
 
 def _external_data(file: Content) -> str:
-    """A hash of the data that a model keeps in other files; of a damaged model none, as it compiles to nothing."""
+    """A hash of the model's data in other files; "" without any, and for a damaged model, which cannot be compiled."""
     if isinstance(file, bytes) or not _may_have_external_data(file):
         return ""
     import onnx
@@ -169,7 +169,7 @@ def _external_data(file: Content) -> str:
 
 @functools.cache
 def _compiler() -> str:
-    """What compiles: our sources, and the versions of what they use."""
+    """The version of the compiler: a hash of its sources, and the versions of its libraries."""
     digest = hashlib.sha256()
     for package in (vdla.compiler, vdla.isa):
         root = Path(str(package.__file__)).parent

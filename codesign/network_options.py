@@ -1,4 +1,4 @@
-"""How a network of kernels is compiled: what `vdla run`, `vdla compile` and a divided run say alike."""
+"""Options for compiling a network of kernels, common to `vdla run`, `vdla compile` and divided runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class NetworkOptions:
     """`batch` replaces a dynamic first dimension; `dump_passes` is a folder for the program after each pass.
 
-    With `cache` the user's cache is asked first and keeps what is compiled, unless passes are dumped. `records` of the
-    tuner set the knobs of the kernels that they know.
+    With `cache`, networks come from the user's cache and are stored there, unless passes are dumped. `records` of the
+    tuner set the knobs of kernels whose workloads they have.
     """
 
     batch: int = 1

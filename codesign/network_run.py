@@ -46,7 +46,7 @@ from .verdict import LAYER_STEPS_TOLERANCE, NOTHING, STEPS_TOLERANCE, Compared, 
 DIVIDE = "add --target vdla,llvm: the CPU then runs what the accelerator does not support"
 """The way out for a model with operators that the accelerator does not have."""
 LOADING = "loading the simulator (compiled once after an installation: about a minute)"
-"""What to tell a person while `load_simulator` works."""
+"""Message shown while `load_simulator` works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,12 +85,12 @@ def compile_network(
 
 @contextmanager
 def ways_out(path: Path) -> Iterator[None]:
-    """In the block, which compiles the model in file `path` for the accelerator, UserErrors name the file and say what
-    else there is to do."""
+    """Context that compiles the model in file `path` for the accelerator: UserErrors raised in it name the file and the
+    ways out."""
     try:
         yield
     except (InvalidModelError, CodeError):
-        # No target takes such a model, in whatever form; and a schedule that the compiler got wrong is a defect.
+        # No target takes an invalid model; and an illegal schedule of the compiler is a defect.
         raise
     except (NodeError, DoesNotFitError) as error:
         more = [f"or {DIVIDE}"] if _processors_take(path) else []
@@ -119,8 +119,8 @@ def _processors_take(path: Path) -> bool:
 
 
 def _is_quantized(path: Path) -> bool:
-    """Whether a model is quantized, in any form and as far as one can tell: a file that is no model does not lack
-    that."""
+    """Whether a model is quantized, in any form; True for a file that is no model, which gets no advice to quantize
+    it."""
     try:
         read = read_model(path)
         return is_quantized(read) or any(is_qonnx(node.domain) for node in read.bare.graph.node)

@@ -26,7 +26,7 @@ class CalibrationError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInput:
-    """What a model expects under a name; `dtype` is numpy's name of the type."""
+    """An input of a model; `dtype` is numpy's name of the type."""
 
     name: str
     shape: tuple[int, ...]
@@ -98,15 +98,15 @@ def split_samples(model: FloatModel, arrays: Mapping[str, np.ndarray], where: st
 def prepare_here(
     model: onnx.ModelProto, remark: Callable[[str], None], kernels: SharedKernels | None = None
 ) -> Run:
-    """Has a float model ready to run: on kernels of our own, or, where those lack an operator, on ONNX's reference.
+    """Prepares a float model to run: on our own kernels or, if these lack an operator, on ONNX's reference.
 
-    The reference is slow, and runs everything of the standard; `remark` is told when it has to serve, and why. The run
-    raises ModelError where it cannot, either.
+    The reference is slow, and runs everything of the standard; `remark` is called with the reason when it is used. The
+    run raises ModelError if the reference cannot run it either.
     """
     try:
         return compile_cpu(model.SerializeToString(), kernels=kernels).run
     except ModelError as error:
-        # Not the way out, which would be one for running the model, and names it as it is on the way here.
+        # Without the error's way out, which is about running the model and names its temporary form.
         why = (
             f"node '{error.node}' ({error.op_type}): {error.problem}"
             if isinstance(error, NodeError)

@@ -18,7 +18,8 @@ from vdla.isa.describe import c_header
 def rtl_files(
     machine: Config, report: Callable[[str], None] = lambda text: None
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Texts by file name, and what vdla.json says. `report` hears of each step of the generation."""
+    """Texts by file name, and the document in vdla.json. `report` is called with a line on each step of the
+    generation."""
     module = generate_module(machine, report=report)
     document = _metadata(machine, module)
     contents = {

@@ -27,7 +27,7 @@ from .report.account_run import account_layers
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OnRtl:
-    """What the RTL made of a network, and every difference to what the simulator makes of it (empty: none)."""
+    """Results of a network on the RTL, and every difference to the simulator's (empty: none)."""
 
     simulated: Simulated
     differences: tuple[str, ...]
@@ -55,9 +55,9 @@ def run_on_rtl(
 ) -> OnRtl:
     """Runs `compiled` on the inputs of each launch, on the RTL and on the simulator.
 
-    All that is told comes from the RTL: outputs, cycles, per-layer cycles and stalls. `on_progress` hears the cycles
-    of a launch that are done. Raises RtlError when the RTL does not finish, BuildError without the tools, and UserError
-    for inputs that are not the model's.
+    All results come from the RTL: outputs, cycles, per-layer cycles and stalls. `on_progress` is called with the cycles
+    done of a launch. Raises RtlError when the RTL does not finish, BuildError without the tools, and UserError for
+    inputs that are not the model's.
     """
     program = compiled.program
     outputs, found = [], []

@@ -21,7 +21,7 @@ VIEWS = frozenset(
 
 
 def index_limits(path: Path) -> dict[str, int]:
-    """By name of an input whose values are indices of a Gather: the size of its axis, the least of several.
+    """Sizes of Gather's axes by name of the input with the indices; of several Gathers the least size.
 
     Inputs that no Gather of a table of known size reads are left out. Raises ModelError as `read_model` does.
     """
@@ -47,7 +47,7 @@ def index_limits(path: Path) -> dict[str, int]:
 def sample_inputs(
     network: Executable, limits: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, np.ndarray]:
-    """Seeded inputs by name, each as `sample_port` has it; `limits` are those of `index_limits`."""
+    """Seeded inputs by name, each from `sample_port`; `limits`: results of `index_limits`."""
     generator = np.random.default_rng(0)
     return {port.name: sample_port(generator, port, limits) for port in network.inputs}
 
@@ -55,8 +55,7 @@ def sample_inputs(
 def sample_port(generator: np.random.Generator, port: Port, limits: Mapping[str, int]) -> np.ndarray:
     """Values of a normal distribution; integers of 8 and 16 bits are evenly distributed.
 
-    Integers of more bits are below their limit, and 0 and 1 without one, as truth values are: masks may be no others
-    for all we know.
+    Integers of more bits are below their limit; without a limit they are 0 and 1, as they may be masks.
     """
     if port.dtype.kind in "iu" and port.dtype.itemsize <= 2:
         ends = np.iinfo(port.dtype)

@@ -10,7 +10,7 @@ Timed = Callable[[], object]
 Clock = Callable[[], float]
 
 REPEAT = 5
-"""Calls of which the median counts, unless told."""
+"""Default number of calls whose median is taken."""
 LEAST_SECONDS = 0.01
 """Shorter calls are repeated until one reading of the clock covers so much."""
 _LOOK = 0.01
@@ -40,7 +40,8 @@ def interleaved(
 
     Every run first runs once, uncounted. With `least` a run that takes less is repeated, and the mean of its
     repetitions counts. `alone` is for runs with threads of their own, which look for work for a while before they
-    sleep: each turn then begins when those of the run before sleep, with one uncounted call that wakes the run's own.
+    sleep: each turn then begins when the threads of the run before sleep, with one uncounted call that wakes the run's
+    own.
     """
     counts = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""What `vdla tune` does alike on both kinds of target: strategies from options, and trials of workloads alone."""
+"""Steps of `vdla tune` common to both kinds of target: strategies from options, and trials of workloads alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both kinds of `vdla tune` are asked for, and who is told of a run."""
+"""Options common to both kinds of `vdla tune`, and the callbacks of a run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ RULES = frozenset({"sketch_cpu"})
 """Spaces that rules made: their accounts guess no cost, so that what programs show and more training pay."""
 
 FeatureSet = Literal["account", "program"]
-"""What models learn from: what spaces know of points alone, or of a short list what their programs show, too."""
+"""Features of cost models: a space's own of points alone, or also those of the lowered programs of a short list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `vdla tune` was asked for: `trials` of workloads alone, `in_place` trials of nodes in their network.
+    """Options of `vdla tune`: `trials` of workloads alone, `in_place` trials of nodes in their network.
 
-    `features` None: those that `benchmarks/cost_model.py` shows to be the better ones for a space.
+    `features` None: the better ones for a space by `benchmarks/cost_model.py`.
     """
 
     trials: int
@@ -47,9 +47,9 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Watchers:
-    """Who is told of a run as it goes: records to be kept, trials alone, trials in their place, remarks for people.
+    """Callbacks of a run: records to be written, trials alone, trials in their place, remarks for people.
 
-    `resumed` gets the numbers of trials that are known from before the run was interrupted.
+    `resumed` gets the numbers of trials known from before an interruption.
     """
 
     write: Callable[[Record], None] = lambda _: None

@@ -1,4 +1,4 @@
-"""What the tuner is told of the target: how trials run on the accelerator, a processor or a GPU."""
+"""Targets of the tuner: how trials run on the accelerator, a processor or a GPU."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from .tune_options import Options, Watchers
 
 MOST_COMPILERS = 16
-"""Processes that compile candidates for GPUs, unless told: each takes some hundred megabytes."""
+"""Default limit of processes that compile candidates for GPUs: each takes some hundred megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU by its number, and what is generated for it."""
+    """A GPU by its number, and the target of its code."""
 
     target: CudaTarget
     ordinal: int
 
 
 Given: TypeAlias = "tuple[Options, Backend, list[Record], list[Record], Watchers]"
-"""Options, where trials run, records of this search, those of others, and who is told."""
+"""Options, backend of the trials, records of this search, records of others, and callbacks."""
 
 
 def run_tuner(
@@ -91,7 +91,7 @@ def backend_for(
     timeout: float | None,
     notify: Callable[[str], None],
 ) -> Backend:
-    """Where trials run. Raises UserError."""
+    """The backend that runs trials. Raises UserError."""
     from vdla.compiler.tune.measure.open_backend import open_backend, open_cuda_backend
 
     if isinstance(place, Gpu):

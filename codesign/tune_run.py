@@ -83,7 +83,7 @@ class Subject:
 
 
 def legalized_model(path: Path, config: Config) -> Legalized:
-    """The graph of the model in file `path` as it is lowered. Raises UserError."""
+    """The legalized graph of the model in file `path`, ready for lowering. Raises UserError."""
     return legalize(fuse(import_model(path, abilities=Abilities.of(config))), config)
 
 
@@ -175,7 +175,7 @@ def tune_alone(
 
 
 def _template_record(task: Task, cost: float, seed: int, compiler: str) -> Record:
-    """What the template's own choice costs: a record without knobs."""
+    """A record, without knobs, of the cost of the template's own choice."""
     return Record(
         task=task,
         knobs={},

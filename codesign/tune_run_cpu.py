@@ -33,7 +33,7 @@ ROUNDS = (5, 25)
 """Rounds of the whole network before and after, at least and at most."""
 ROUNDS_SECONDS = 2.0
 TOLERANCE = 1e-4
-"""Of a network's outputs, relative to the greatest: sums of float32 in another order, through all its layers."""
+"""Tolerance of a network's outputs, relative to the greatest: float32 sums in another order, through all its layers."""
 
 
 def check_target(target: CpuTarget) -> None:
@@ -58,7 +58,7 @@ def subjects_of(path: Path, target: CpuTarget) -> list[Subject[CpuWorkload]]:
 
 
 def timed_on(target: CpuTarget, transfer: Sequence[Record]) -> Timed[CpuWorkload]:
-    """What tuning needs to know of a target; models learn of the records `transfer`, too."""
+    """A target in the form that tuning takes; cost models learn from the records `transfer`, too."""
     return Timed(
         described=describe_target(target),
         document={"target": "llvm", "cpu": target.cpu, "triple": target.triple},

@@ -34,9 +34,9 @@ from .tune_timed import Subject, Timed, subjects_of_nodes
 ROUNDS = 11
 """Times that the whole network is timed before and after, in turns."""
 TOLERANCE = 1e-4
-"""Of a network's outputs, relative to the greatest: sums of float32 in another order, through all its layers."""
+"""Tolerance of a network's outputs, relative to the greatest: float32 sums in another order, through all its layers."""
 TENSOR_FLOAT_TOLERANCE = 4e-3
-"""Where factors are rounded to tf32, which another order of sums before them may turn."""
+"""Tolerance where factors are rounded to tf32, which another order of earlier sums may change."""
 
 
 def card_target(text: str, ordinal: int) -> CudaTarget:
@@ -64,7 +64,7 @@ def subjects_of(path: Path, target: CudaTarget) -> list[Subject[CudaWorkload]]:
 
 
 def timed_on(target: CudaTarget, transfer: Sequence[Record]) -> Timed[CudaWorkload]:
-    """What tuning needs to know of a target; models learn of the records `transfer`, too."""
+    """A target in the form that tuning takes; cost models learn from the records `transfer`, too."""
     return Timed(
         described=describe_target(target),
         document={

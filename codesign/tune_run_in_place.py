@@ -52,7 +52,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Before:
-    """What records know of a run in place: the settings that it began with, its trials, records of better settings."""
+    """The state of a run in place from its records: the settings that it began with, its trials, and better
+    settings."""
 
     start: Settings | None
     trials: Mapping[int, Tried]
@@ -119,7 +120,7 @@ def tune_in_place(
 def _starts(
     config: Config, network: NetworkTrials, layers: Sequence[Layer], known: Sequence[Record]
 ) -> list[Settings]:
-    """Settings to begin with: the best known, and for every node what is best alone."""
+    """Settings to begin with: the best known, and for every node the settings that are best alone."""
     best = best_settings(book_of(known), config, network.key, network.workloads)
     alone = {
         node: layer.task.space.values(layer.history.points[layer.history.costs.argmin()])
@@ -143,7 +144,7 @@ def resumed_in_place(
     known: Sequence[Record],
     watchers: Watchers,
 ) -> Before:
-    """What `known` records tell of this run in place; of those that are not used it makes a remark."""
+    """The state of this run in place from `known` records; a remark counts the records that are not used."""
     target = describe_target(config)
     compiler = compiler_identity(target["kind"])
     ours = [record for record in known if (record.strategy, record.seed) == (IN_PLACE, options.seed)]

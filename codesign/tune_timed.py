@@ -29,13 +29,13 @@ from .tune_options import Options, Watchers
 BASELINES = ("random", "grid")
 """Strategies that take no hint: the others start at the template's own choice."""
 FINALISTS = 3
-"""Of a workload, how many are measured again at the end."""
+"""Most candidates of a workload that are measured again at the end."""
 CHECKS = 3
 """Times that the finalists of a workload and the template's choice are measured in turns at the end."""
 
 
 class Described(Protocol):
-    """A workload, as far as it matters here: equal ones are one."""
+    """The part of a workload that this module uses; equal workloads are tuned once."""
 
     def to_dict(self) -> dict[str, Any]:
         """The workload as a JSON object."""
@@ -61,11 +61,11 @@ class Subject(Generic[W]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Timed(Generic[W]):
-    """What tuning needs to know of a target.
+    """A target in the form that tuning takes.
 
-    `described` is what its records say of it, `document` what the document of `vdla tune --json` does, `machine` how
-    people call it; `describe` makes the task of a workload that a backend measures. `space` and `defaults` are a
-    workload's. `samples` of others teach its model, and `read` makes features of its programs, see
+    `described` is its entry in records, `document` its entry in the JSON of `vdla tune`, `machine` its name for people;
+    `describe` makes the task of a workload that a backend measures. `space` and `defaults` give a workload's space and
+    default knobs, `samples` training data from other workloads, and `read` the features of its programs, see
     `tune_jobs.strategy_for`.
     """
 
@@ -253,7 +253,7 @@ def _described(
 
 
 def _median(results: Sequence[Result]) -> float:
-    """Of those that ran; inf where none did."""
+    """Median cost of the results that did not fail; inf if all failed."""
     costs = [result.cost for result in results if not result.failed]
     return statistics.median(costs) if costs else inf
 

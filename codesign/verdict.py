@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 STEPS_TOLERANCE = 2
-"""Quantization steps of an accelerator's output: one for a rounding, one for what follows from another one."""
+"""Tolerance of an accelerator's output in quantization steps: one for a rounding, one for the effect of an earlier
+one."""
 LAYER_STEPS_TOLERANCE = 1
 """Quantization steps of one layer that is fed the reference's own integers: one rounding."""
 FLOAT_TOLERANCE = 1e-4
@@ -32,8 +33,8 @@ otherwise add up, but outputs of other tensors would be off by one and more."""
 
 
 def relative_tolerance(*, quantized: bool, tensor_float: bool = False, floats: str = "float32") -> float:
-    """What is allowed as max |a - b| / max |b|, before the reference's own disagreement; `floats` is the coarsest float
-    type that the model computes in."""
+    """Tolerance of max |a - b| / max |b|, without the reference's own disagreement; `floats` is the coarsest float type
+    that the model computes in."""
     if quantized:
         return max(QUANTIZED_TOLERANCE, FLOAT_TOLERANCES[floats])
     return max(FLOAT_TOLERANCES[floats], TENSOR_FLOAT_TOLERANCE if tensor_float else 0.0)
@@ -71,7 +72,7 @@ class Compared:
         )
 
     def __str__(self) -> str:
-        """As in "1 input, 5 layers and 1 output"."""
+        """The counts as text, such as "1 input, 5 layers and 1 output"."""
         counts = {"input": self.inputs, "layer": self.layers, "output": self.outputs}
         parts = [f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n]
         return (

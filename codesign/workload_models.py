@@ -1,4 +1,4 @@
-"""Workloads of GPUs as one names them: those of the node of a network of one operator, in every way to compute it."""
+"""Workloads of GPUs from their names: the workloads of a network of one operator, one for each way to compute it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .workload_names import (
 )
 
 MOST_ELEMENTS = 1 << 28
-"""Of a tensor: 1 GiB of float32, of which a process that measures has several."""
+"""Most elements of a tensor: 1 GiB of float32, of which a process that measures has several."""
 
 
 def cuda_workloads(text: str, target: CudaTarget) -> list[CudaWorkload]:
@@ -106,7 +106,7 @@ def _window(window: Window) -> dict[str, Any]:
 
 
 def _model(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Sequence[str]) -> bytes:
-    """A model of one node; what its constants hold does not matter, but for "axes", which are the second."""
+    """A model of one node; its constants are zeros, except "axes", which is [1]."""
     given = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         for name, shape in shapes.items()

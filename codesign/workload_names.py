@@ -1,4 +1,4 @@
-"""Workloads as one names them: the layers of the papers, or sizes."""
+"""Workloads from names: the layers of the papers, or sizes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FORMS = (
     "matmul:BATCH,ROWS,DEPTH,COLUMNS, conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, "
     "softmax:ROWS,SIZE, normalization:ROWS,SIZE or reduction:OUTER,SIZE,INNER (the sum over SIZE)"
 )
-"""What a workload may be called."""
+"""The forms of a workload's name."""
 _SIZES = {
     "conv2d": 5,
     "depthwise": 4,
@@ -59,9 +59,9 @@ _SIZES = {
 }
 """How many sizes there are to an operator."""
 EPSILON = 1e-5
-"""What normalizations add to a variance, ONNX's default."""
+"""Addend of normalizations to a variance, ONNX's default."""
 MOST_STRIDE = 64
-"""Of transposed convolutions, whose programs have a nest of loops for each row and column of a step."""
+"""Largest stride of transposed convolutions, whose programs have a nest of loops for each row and column of a step."""
 ELEMENTWISE = "elementwise:"
 """How names of element-wise workloads begin."""
 _SIZE = r"[1-9]\d{0,5}"
@@ -83,7 +83,7 @@ OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
         "maximum": (2, maximum),
     }
 )
-"""Element-wise operations: how many tensors they take, and what they make of an element of each."""
+"""Element-wise operations: number of operands, and the expression of one element of each."""
 
 
 def accelerator_workload(text: str, config: Config) -> Workload:
@@ -268,7 +268,7 @@ def _accelerator_elementwise(text: str) -> Workload:
 
 
 def parse_elementwise(text: str) -> tuple[str, list[tuple[int, ...]]]:
-    """The operation of a workload's name and the shapes of what it takes. UserError for other texts."""
+    """The operation of a workload's name and the shapes of its operands. Raises UserError for other texts."""
     operation, *shapes = text.removeprefix(ELEMENTWISE).split(",")
     if operation not in OPERATIONS:
         raise UserError(f"--workload {text}: there is no {operation!r}; there are {', '.join(OPERATIONS)}")

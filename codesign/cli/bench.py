@@ -23,7 +23,7 @@ COLUMNS = (("row", 18), ("ours ms", 11), ("peer ms", 11), ("ratio", 7), ("GFLOP/
 
 
 class Suite(StrEnum):
-    """What `vdla bench` can measure."""
+    """Suites that `vdla bench` can measure."""
 
     paper = "paper"
     others = "others"

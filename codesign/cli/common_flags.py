@@ -1,4 +1,4 @@
-"""What every command takes beside its own options: -q, -v, and older names of options; --version before a command."""
+"""Options that every command has beside its own: -q, -v, and older names of options; --version before a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .output import talk
 ALIASES = {"--trace": "--timeline"}
 """Names that options had once, which still work where a command has the new one."""
 COMPLETE = "_VDLA_COMPLETE"
-"""The variable by which a shell asks for completions."""
+"""Name of the environment variable with which a shell requests completions."""
 
 
 def _be_quiet(context: typer.Context, given: bool) -> None:
@@ -62,7 +62,7 @@ VersionOption = Annotated[
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with the options -q and -v in its signature, of which it hears nothing."""
+    """`command` with the options -q and -v added to its signature; their values are not passed to `command`."""
     hints = get_type_hints(command, include_extras=True)
     more = {"quiet": QuietOption, "verbose": VerboseOption}
 
@@ -89,7 +89,7 @@ def before_a_command(
 
 
 class Command(TyperCommand):
-    """A command that knows options by their older names, too."""
+    """A command that also accepts options by their older names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the arguments, with the option's name of today in place of one of `ALIASES`."""
@@ -104,7 +104,8 @@ class Command(TyperCommand):
 
 
 def complete(command: Any) -> int | None:
-    """What a shell asked for (`vdla --show-completion`), printed; the exit code, or None where nothing was asked."""
+    """Prints the completions that a shell requests (`vdla --show-completion`); the exit code, or None without a
+    request."""
     asked = os.environ.get(COMPLETE)
     if not asked:
         return None

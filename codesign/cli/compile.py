@@ -128,7 +128,7 @@ def compile_model(
 
 
 def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
-    """UserError for those of the parameters that were given."""
+    """Raises UserError for the first of the parameters `names` that the command line has."""
     for name in names:
         if was_given(context, name):
             raise UserError(f"--{name.replace('_', '-')} {why}")

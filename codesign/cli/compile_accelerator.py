@@ -24,7 +24,7 @@ def compile_for_accelerator(
     records: RecordBook | None,
     json: bool,
 ) -> None:
-    """Writes the program of a quantized model, as `vdla run --program-out` does, to `output` (MODEL.vdla unless told).
+    """Writes the program of a quantized model, as `vdla run --program-out` does, to `output` (default: MODEL.vdla).
 
     Raises UserError.
     """

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def compile_kernels(
     model: Path, output: Path | None, compiler: KernelCompiler, options: NetworkOptions, *, json: bool
 ) -> None:
-    """Writes what the name of `output` (MODEL.tar unless told) says. Raises UserError."""
+    """Compiles a model to `output` (default: MODEL.tar), whose suffix chooses the form. Raises UserError."""
     from ..kernels_run import write_network
 
     output = Path(f"{model.stem}.tar") if output is None else output
     files = compiler.files(output)
     check_destination(*files, inputs=(model,))
-    label = compiler.label  # What is wrong with the target should show before anything else.
+    label = compiler.label  # Errors of the target are raised before any work.
     started = time.perf_counter()
     with whole_directory(options.dump_passes) as dumps, steps() as progress:
         progress.begin(f"compiling {model.name} for {label}")

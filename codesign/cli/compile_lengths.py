@@ -26,7 +26,7 @@ def compile_for_lengths(
     tolerance: float | None,
     json: bool,
 ) -> None:
-    """Writes an archive for `vdla run` to `output` (MODEL.tar unless told). Raises UserError."""
+    """Writes an archive for `vdla run` to `output` (default: MODEL.tar). Raises UserError."""
     output = Path(f"{model.stem}.tar") if output is None else output
     if output.suffix in (".o", ".so"):
         raise UserError(f"{output}: a range of lengths is no object or library; name a FILE.tar")

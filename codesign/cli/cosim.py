@@ -1,4 +1,4 @@
-"""`vdla cosim`: random programs on the simulator and on the Verilated RTL; everything that both know must be equal."""
+"""`vdla cosim`: random programs on the simulator and on the Verilated RTL; all results of both must be equal."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _machines(names: str | None) -> tuple[Config, ...]:
 
 
 def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, output: Path) -> Campaign:
-    """The campaign with its progress on standard error and a mismatch told as soon as it is there."""
+    """Runs the campaign, with progress and each mismatch, as soon as it is found, on standard error."""
     from vdla.verify.cosim.campaign import Listener, run_campaign
 
     console = PlainConsole(stderr=True)
@@ -152,7 +152,8 @@ def _failure_document(failure: Failure, output: Path) -> dict[str, object]:
 
 
 def _print(campaign: Campaign, failure: Failure | None, output: Path) -> None:
-    """The verdict first; what no program reached on these machines is counted, and with -v told one by one."""
+    """Prints the verdict, then the number of coverage bins that no program hit on these machines; with -v their
+    names."""
     console = text_console()
     coverage = campaign.coverage
     count = len(campaign.lengths)

@@ -1,4 +1,4 @@
-"""`vdla isa` and `vdla config`: what a configuration means, from the tables that everything else reads."""
+"""`vdla isa` and `vdla config`: descriptions of a configuration, from the tables that the whole toolkit reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `vdla explore` and `vdla report` do with a study: write files, synthesize and co-simulate its front, show it."""
+"""Steps of `vdla explore` and `vdla report` on a study: write files, synthesize and co-simulate its front, print it."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def check_cells(table: Components) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of a report: the exploration with what was measured since, a line for each design that differs from
-    its RTL, and what Ctrl-C ended, in words."""
+    """Result of writing a report: the exploration with its latest measurements, a line for each design that differs
+    from its RTL, and the step that Ctrl-C ended, in words."""
 
     found: Exploration
     wrong: Sequence[str]
@@ -159,7 +159,7 @@ def _verify(found: Exploration, designs: Sequence[Design], folder: Path) -> dict
 
 
 def print_written(written: Written, json: bool) -> None:
-    """The exploration as it is now, as a table or as JSON."""
+    """Prints the exploration with its latest measurements, as a table or as JSON."""
     from ..explore.tables import document
 
     if json:
@@ -181,7 +181,7 @@ def end_written(written: Written) -> None:
 
 
 def print_exploration(found: Exploration) -> None:
-    """The front as a table, and what the figures stand on."""
+    """Prints the front as a table, and the sources of its figures."""
     from ..explore.metrics import METRICS, rungs_of
     from ..explore.space import shown as text_of
     from ..technology.area import described

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
-"""What the command says when it ends by the signal."""
+"""The word that the command prints when the signal ends it."""
 PATIENCE = 1.0
 """Seconds after a signal that another one is ignored for: Ctrl-C pressed twice must not stop the tidying up."""
 _AGAIN_SECONDS = 0.02
@@ -27,8 +27,8 @@ class Interrupts:
     """In a `with` block of the main thread, signals of `ENDINGS` raise KeyboardInterrupt, once.
 
     A second signal, `PATIENCE` or more after the first, ends the process at once. Signals that the process was started
-    to ignore, or that its program looks after, stay so. After the block the signals are ignored, so that nothing comes
-    between a command's end and that of its process; or, where `last` is False, as they were.
+    to ignore, or that its program handles, stay so. After the block the signals are ignored, so that nothing interrupts
+    the process's end; if `last` is False, their handlers are restored.
     """
 
     def __init__(self, *, last: bool) -> None:
@@ -69,7 +69,7 @@ class Interrupts:
             end_at_once(ENDINGS[signal.Signals(self.number)], 128 + self.number)
 
     def _unraisable(self, problem: UnraisableHookArgs) -> None:
-        """Python drops what is raised in destructors and callbacks: there, KeyboardInterrupt is raised once more."""
+        """Raises KeyboardInterrupt again soon, as Python drops exceptions of destructors and callbacks."""
         if self.number is None or not issubclass(problem.exc_type, KeyboardInterrupt):
             self._hook(problem)
             return

@@ -1,12 +1,12 @@
 """The entry point, and every exit code.
 
 0 done; 1 a defect of the toolkit (with traceback), or a check against a reference that failed (in one line); 2 a
-mistake in what the user handed in, or a standard output that cannot be written, told in one line; 3 a program that
-deadlocks or does not end; 141 the reader of the output went away; 130 interrupted, and in general 128 and the number
-of the signal that ended the command.
+mistake in the user's input, or a standard output that cannot be written, in one line; 3 a program that deadlocks or
+does not end; 141 the reader of the output went away; 130 interrupted, and in general 128 and the number of the signal
+that ended the command.
 
-This module imports nothing but what Python has loaded by itself: until signals are looked after, which `process` does
-first, Ctrl-C would show as a traceback.
+This module imports only modules that Python has loaded by itself: until signals are handled, which `process` does
+first, Ctrl-C would print a traceback.
 """
 
 from __future__ import annotations

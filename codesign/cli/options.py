@@ -74,6 +74,6 @@ NoCacheOption = Annotated[
 
 
 def was_given(context: typer.Context, name: str) -> bool:
-    """Whether a parameter stands on the command line, rather than has its default."""
+    """Whether the command line has a parameter; else it has its default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

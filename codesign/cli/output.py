@@ -1,4 +1,4 @@
-"""Where text goes: one JSON object alone on standard output, or tables there; progress always on standard error."""
+"""Output of commands: one JSON object alone, or tables, on standard output; progress always on standard error."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from vdla.util.printable import printable
 from ..report.console import PlainConsole
 
 SILENCE = 10.0
-"""Seconds of silence after which a command without a terminal says what it does, and again after each `SILENCE` more
-than before."""
+"""Seconds of silence after which a command without a terminal prints its current step; the pause before each further
+line grows by `SILENCE`."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Talk:
 
 
 talk = Talk()
-"""Of the command that runs: its options -q and -v (`commands.Command`) set it."""
+"""Settings of the running command, from its options -q and -v (`commands.Command`)."""
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -156,7 +156,7 @@ class Steps:
 
 
 def step_columns() -> tuple[ProgressColumn, ...]:
-    """What a bar of a step shows."""
+    """The columns of a step's progress bar."""
     return SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
 
 

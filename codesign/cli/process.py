@@ -33,10 +33,10 @@ class Stopped(Exception):
 
 
 def run_process(program: bool) -> int:
-    """Runs `sys.argv` and returns the exit code; what it tells is told.
+    """Runs `sys.argv`, prints its messages and returns the exit code.
 
     With `program`, the process ends with this call: its streams and signals are taken over, and a signal that ended the
-    command ends the process here. Raises what is a defect.
+    command ends the process here. Exceptions that are defects of the toolkit pass through.
     """
     with Interrupts(last=program) as interrupts:
         try:
@@ -88,7 +88,7 @@ def _interrupted(number: int | None) -> int:
 
 
 def _leave(code: int, processes: Mapping[int, int]) -> None:
-    """Ends the process, those that it started, and what is registered for its end.
+    """Ends the process after the processes that it started and the functions registered with atexit.
 
     Threads that still compute are not waited for: Python would tear down libraries under them.
     """

@@ -1,4 +1,4 @@
-"""`vdla quantize`: a float32 model and calibration data to a quantized model, with what that costs."""
+"""`vdla quantize`: a quantized model from a float32 model and calibration data, with the errors of its outputs."""
 
 from __future__ import annotations
 

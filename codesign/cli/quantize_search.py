@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 def quantize_by_search(
     model: Path, calibration: Path, output: Path, *, json: bool, budget: int, **options: Any
 ) -> None:
-    """Searches, writes the member that was taken to `output`, a file of ONNX or a folder for all of it, and reports.
+    """Searches, writes the chosen member to `output`, an ONNX file, or all results if `output` is a folder, and
+    reports.
 
-    `options` are those of the Python function.
+    `options` are passed to `api.quantization.quantize`.
     """
     from ..api.quantization import quantize
     from ..quantization.tables import write_outcome
@@ -137,7 +138,7 @@ def _front_table(model: str, found: Found, chosen: Member) -> Table:
 
 
 def _layer_table(found: Found, chosen: Member) -> Table:
-    """What the member that was taken decides."""
+    """A table of the chosen member's decisions by layer."""
     from ..quantization.tables import layer_choices
 
     table = Table(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vdla.compiler.tune.records.book import RecordBook
 
 SHIPPED = "shipped"
-"""What stands for the records that ship with the package."""
+"""Name on the command line of the records that ship with the package."""
 
 RecordsOption = Annotated[
     list[str] | None,
@@ -29,9 +29,10 @@ RecordsOption = Annotated[
 
 
 def book_from(records: Sequence[str] | None) -> RecordBook | None:
-    """The best of all the files, those that ship only where no other has a workload; None where none was named.
+    """The best records of all files; shipped records only for workloads that no other file has; None if no file was
+    named.
 
-    Lines that are no records are said on standard error. Raises UserError for what cannot be read.
+    Lines that are no records are reported on standard error. Raises UserError for files that cannot be read.
     """
     if not records:
         return None

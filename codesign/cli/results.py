@@ -1,4 +1,4 @@
-"""What `vdla run` says of networks of kernels, whatever they ran on: inputs, outputs, times, and the check."""
+"""Output of `vdla run` for networks of kernels, on any device: inputs, outputs, times, and the check."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def network_inputs(
 
 
 def _of_weights(path: Path, model: Path | None) -> str:
-    """What to do about arrays of the file `path` that are weights of the model and inputs as well; "" without any."""
+    """The way out for arrays of the file `path` that are both weights and inputs of the model, as text; "" without
+    any."""
     if model is None:
         return ""
     from vdla.compiler.graph.onnx_read import read_model
@@ -63,7 +64,7 @@ def _of_weights(path: Path, model: Path | None) -> str:
 
 
 def wall_milliseconds(run: Callable[[], object], repeat: int, progress: Steps) -> list[float]:
-    """What each of `repeat` runs takes by this machine's clock."""
+    """Milliseconds of each of `repeat` runs by this machine's clock."""
     times: list[float] = []
     for _ in range(repeat):
         start = time.perf_counter()
@@ -99,13 +100,13 @@ def print_outputs(console: PlainConsole, results: Mapping[str, np.ndarray]) -> N
 
 
 def print_compiled(console: PlainConsole, seconds: float, cached: bool) -> None:
-    """Where the code came from."""
+    """Prints whether the code was compiled or came from the cache."""
     where = "taken from the cache" if cached else "compiled"
     console.print(f"{where} in {seconds:.2f} s")
 
 
 def print_verdict(console: PlainConsole, verdict: OutputCheck | None) -> None:
-    """What the comparison with the reference gave, if there was one."""
+    """Prints the result of the comparison with the reference, if there was one."""
     if verdict is None:
         return
     error = verdict.max_relative_error

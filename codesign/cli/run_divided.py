@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Partition(StrEnum):
-    """What decides who gets a region that the accelerator supports."""
+    """Rules that decide the target of a region that the accelerator supports."""
 
     support = "support"
     cost = "cost"

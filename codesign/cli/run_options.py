@@ -1,4 +1,4 @@
-"""What the options of `vdla run` say together: on which device, and which of them it has."""
+"""The options of `vdla run`: the device that they select, and the options that each device has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .targets import Targets, gpu_number
 
 
 class Device(StrEnum):
-    """What kind of device `vdla run` runs on."""
+    """Kinds of device that `vdla run` runs on."""
 
     vdla = "vdla"
     cpu = "cpu"
@@ -24,14 +24,14 @@ class Device(StrEnum):
 
 
 class Engine(StrEnum):
-    """What runs a network that is compiled for the accelerator."""
+    """Engines that run a network compiled for the accelerator."""
 
     cycle = "cycle"
     rtl = "rtl"
 
 
 class Check(StrEnum):
-    """What the outputs of `vdla run` are compared with."""
+    """References that the outputs of `vdla run` are compared with."""
 
     auto = "auto"
     onnxruntime = "onnxruntime"
@@ -48,7 +48,7 @@ class ModelOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Options of `vdla run` on all devices: files of arrays, timed runs, threads, and what is printed."""
+    """Options of `vdla run` on all devices: files of arrays, timed runs, threads, and the form of output."""
 
     inputs: Path | None
     outputs: Path | None
@@ -85,7 +85,7 @@ FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "cons
 
 
 def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device, str | None]:
-    """What to run on, and which GPU, as in "cuda:0" and "cuda:emulated"; None for others. Raises UserError."""
+    """The kind of device, and the GPU, such as "cuda:0" or "cuda:emulated", None for other kinds. Raises UserError."""
     from vdla.compiler.backends.table import gpu_of
     from vdla.compiler.runtime.gpus import GPUS
 

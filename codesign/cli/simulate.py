@@ -35,7 +35,7 @@ NEVER_ENDS = ("token", "deadlock")
 
 
 class Engine(StrEnum):
-    """What can run a program."""
+    """Engines that can run a program."""
 
     cycle = "cycle"
     reference = "reference"
@@ -244,7 +244,8 @@ def check_program(
 
 
 def unit_report(result: SimulationResult) -> dict[str, Any]:
-    """The `units` of the JSON object: for each unit its busy cycles, of what, and its stalled cycles by cause."""
+    """The `units` of the JSON object: for each unit its busy cycles, in total and by activity, and its stalled cycles
+    by cause."""
     return {
         name: {"busy": sum(unit.busy.values()), "busy_with": dict(unit.busy), "stalls": dict(unit.stalls)}
         for name, unit in result.units.items()

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, full, or without a reader: results that are lost are told, notes are not."""
+"""Standard streams that may be closed, full, or without a reader: lost results are an error, lost notes are not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class _Results(io.FileIO):
 
 
 class _Notes(io.FileIO):
-    """Standard error. What it refuses is lost, and the command goes on: its exit code and its files tell the rest."""
+    """Standard error. Text that cannot be written is dropped, and the command goes on: its exit code and files
+    remain."""
 
     def write(self, data: object, /) -> int:
         try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vdla.hw.synthesis.tools import Report
 
 NAME = "cells"
-"""What `--for` calls standard cells."""
+"""The value of `--for` that means standard cells."""
 
 
 def synthesize_cells(

@@ -1,4 +1,4 @@
-"""What `--target` may name: the accelerator, a processor, both, or a GPU."""
+"""Targets that `--target` may name: the accelerator, a processor, both, or a GPU."""
 
 from __future__ import annotations
 

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 MOST_TRIALS = 10_000_000
 MOST_SECONDS = 86_400.0
-"""Of one candidate: a day. A timer of the system takes no number of seconds whatever."""
+"""Most seconds of one candidate: a day. The system's timers have an upper limit."""
 MOST_SEED = (1 << 63) - 1
 
 
 class FeatureChoice(StrEnum):
-    """What the model learns from."""
+    """Features that the cost model learns from."""
 
     account = "account"
     program = "program"
 
 
 class StrategyChoice(StrEnum):
-    """What proposes the next trials."""
+    """Strategies that propose the next trials."""
 
     model = "model"
     evolution = "evolution"

@@ -1,4 +1,4 @@
-"""Where `vdla tune` tunes: the accelerator, a processor, or a GPU."""
+"""Places where `vdla tune` tunes: the accelerator, a processor, or a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tuner's user sees while it runs: best so far, trials a second, time left."""
+"""Progress of `vdla tune`: best so far, trials a second, time left."""
 
 from __future__ import annotations
 

@@ -80,13 +80,12 @@ def build(
 ) -> onnx.ModelProto:
     """Return the model `name` in `form`, its batch axis fixed to `batch`; the same arguments give the same bytes.
 
-    Forms: ``u8`` (QDQ, uint8 activations), ``s8`` (QDQ, symmetric int8 activations, ReLU kept), ``qop``
-    (QOperator, uint8) and ``float`` (float32, unquantized; the only one of all but `NAMES`). The input
-    ``input`` is float32 [batch, ...], the output ``output`` float32 [batch, ...]; those of `ORIGINALS` are ``x`` and
-    ``y``, and `transformers` say theirs. `size` is the rows and columns of the images, for `ORIGINALS` only, or the
-    tokens of `TRANSFORMERS`, which alone have `layers`, and may be `symbolic`: for any number of tokens.
-    Raises `UserError` for an unknown name or form, a batch below 1, a negative seed, and a size or layers that the
-    network does not take.
+    Forms: ``u8`` (QDQ, uint8 activations), ``s8`` (QDQ, symmetric int8 activations, ReLU kept), ``qop`` (QOperator,
+    uint8) and ``float`` (float32, unquantized; the only form of models not in `NAMES`). The input ``input`` is float32
+    [batch, ...], the output ``output`` float32 [batch, ...]; for `ORIGINALS` they are ``x`` and ``y``; the modules of
+    `transformers` define theirs. `size` is the rows and columns of the images, for `ORIGINALS` only, or the tokens of
+    `TRANSFORMERS`, which alone have `layers`, and may be `symbolic`: for any number of tokens. Raises `UserError` for
+    an unknown name or form, a batch below 1, a negative seed, and a size or layers that the network does not take.
     """
     if form not in FORMS:
         raise UnknownModelError(f"no form is called {form!r}; choose one of {', '.join(FORMS)}")

@@ -4,8 +4,8 @@ Random weights alone give dead or saturated layers. Each convolution and hidden 
 normalized per output channel, as a trained batch normalization would, and the result folded into its weights
 and bias; the last layer gets no random shift, so that no class wins on every input.
 
-Everything is computed in float64 and what is kept is rounded to `KEPT_BITS` significant bits, eleven orders
-above the noise of summation order, so a model file does not depend on the machine or its matrix library.
+Everything is computed in float64, and stored results are rounded to `KEPT_BITS` significant bits, eleven orders above
+the noise of summation order, so a model file does not depend on the machine or its matrix library.
 """
 
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
-    """A normalized network with the range of every tensor, and of what enters each ReLU (`before_relu`)."""
+    """A normalized network with the range of every tensor, and of the input of each ReLU (`before_relu`)."""
 
     network: Network
     ranges: dict[str, Range]
@@ -65,9 +65,9 @@ def round_significand(values: Float64Array, bits: int = KEPT_BITS) -> Float64Arr
 def calibrate(network: Network, families: tuple[Float64Array, ...], seed: int) -> Calibrated:
     """Run `network` on sample inputs layer by layer, normalizing as it goes.
 
-    `families` are kinds of inputs, each float64 [count, *input_shape]; ranges cover all of them, and the last
-    layer is made blind to what distinguishes them. `seed` chooses the gain and shift that each normalized
-    channel gets, so that channels differ.
+    `families` are kinds of inputs, each float64 [count, *input_shape]; ranges cover all of them, and the last layer's
+    weights are made orthogonal to the differences of the families' means, so that no class wins on a family. `seed`
+    chooses the gain and shift that each normalized channel gets, so that channels differ.
     """
     rng = np.random.default_rng([seed, 1])
     inputs = np.concatenate(families)

@@ -14,7 +14,7 @@ from .quantize import Quantized
 
 
 def write_qdq(network: Network, quantized: Quantized, batch: int, form: str) -> onnx.ModelProto:
-    """Return the model; `form` ("u8" or "s8") only names the graph, `quantized` decides what is written."""
+    """Return the model; `form` ("u8" or "s8") only names the graph, `quantized` decides the types and scales."""
     graph = OnnxGraph()
     last = network.layers[-1].name
     rank = {INPUT: len(network.input_shape) + 1}

@@ -1,7 +1,7 @@
 """Write a quantized network in QOperator form: integer operators on integer tensors.
 
-The operators are ONNX's QLinearConv and, as ONNX Runtime's quantizer writes them, those of the com.microsoft
-domain: QLinearAdd, QLinearAveragePool, QLinearGlobalAveragePool and QGemm. MaxPool and Flatten read integers.
+The operators are ONNX's QLinearConv and, as written by ONNX Runtime's quantizer, of the domain com.microsoft
+QLinearAdd, QLinearAveragePool, QLinearGlobalAveragePool and QGemm. MaxPool and Flatten read integers.
 """
 
 import numpy as np

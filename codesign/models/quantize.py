@@ -1,8 +1,8 @@
 """Choose scales and zero points from calibrated ranges, and round weights and biases to integers.
 
-The rules are those of ONNX Runtime's static quantizer: activations per tensor (uint8 with a zero point, or
-symmetric int8), weights symmetric int8 per output channel, biases int32 with the product of both scales. A
-ReLU disappears in the uint8 forms, where the zero point clips, and stays between two quantizations in int8.
+The rules follow ONNX Runtime's static quantizer: activations per tensor (uint8 with a zero point, or symmetric int8),
+weights symmetric int8 per output channel, biases int32 with the product of both scales. A ReLU disappears in the uint8
+forms, where the zero point clips, and stays between two quantizations in int8.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Seeded sample inputs: smooth random images with very different colours, contrasts and textures.
 
-White noise would not do: after a global average all noise images look alike to a network. Each sample adds
-random grids of several sizes, interpolated to full resolution, with its own weight an octave.
+White noise would not do: after a global average all noise images are nearly equal. Each sample adds random grids of
+several sizes, interpolated to full resolution, with its own weight an octave.
 """
 
 import numpy as np

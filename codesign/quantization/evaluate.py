@@ -1,7 +1,8 @@
-"""One set of decisions: the error of the outputs on samples that calibration never saw, the latency and the energy.
+"""Evaluates one set of decisions: the error of the outputs on samples not used in calibration, the latency and the
+energy.
 
 The error is that of the file that would be written, simulated in float32. Cycles are exact: every region of the
-accelerator is compiled and simulated. What stays float costs what a stated processor takes, or what this machine does.
+accelerator is compiled and simulated. Float layers cost the time of a stated processor, or of this machine.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ REPEAT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What decisions cost. `sqnr` is the least of all outputs, in dB. Seconds are of the accelerator (its `cycles` at
-    its clock), of conversions at its border, and of the processor; `regions` are those of the accelerator. `failed`
-    says why there are none."""
+    """Figures of a set of decisions. `sqnr` is the least of all outputs, in dB. Seconds are of the accelerator (its
+    `cycles` at its clock), of conversions at its border, and of the processor; `regions` is the number of the
+    accelerator's regions. `failed` is the reason if there are no figures."""
 
     sqnr: float = 0.0
     top1: float | None = None
@@ -275,7 +276,7 @@ def to_json(figures: Figures) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> Figures:
-    """What `to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+    """The figures in a JSON value of `to_json`. Raises KeyError, TypeError or ValueError for anything else."""
     if "failed" in value:
         return Figures(failed=str(value["failed"]))
     return Figures(

@@ -1,4 +1,4 @@
-"""What layers cost that stay float: a stated model of the processor beside the accelerator, or this machine's clock."""
+"""Costs of layers that stay float: a stated model of the processor beside the accelerator, or this machine's clock."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Shapes = Callable[[str], tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """A processor by what it reaches: `gigaflops` of float32, `gigabytes` a second of its memory, `watts` at work.
+    """A processor by its peak rates: `gigaflops` of float32, `gigabytes` a second of its memory, `watts` at work.
 
-    With `measured`, times are those of this machine instead, on one thread; its power is assumed all the same.
+    With `measured`, times are measured on this machine instead, on one thread; its power is assumed even then.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Processor:
 
     @property
     def rung(self) -> Literal["measured on this machine", "assumed: stated processor"]:
-        """What times stand on."""
+        """The source of its times."""
         return "measured on this machine" if self.measured else "assumed: stated processor"
 
     def seconds(self, operations: float, moved: float) -> float:
@@ -81,7 +81,8 @@ def parse_processor(text: str) -> Processor:
 
 
 def node_seconds(processor: Processor, node: onnx.NodeProto, shape: Shapes) -> float:
-    """What the stated processor takes for a float node: its operations, or its operands and results moved once."""
+    """Seconds of the stated processor for a float node: the maximum for its operations and for moving operands and
+    results once."""
     results = [prod(shape(name)) for name in node.output if name]
     read = [prod(shape(name)) for name in node.input if name]
     if node.op_type in ("QuantizeLinear", "DequantizeLinear"):

@@ -44,7 +44,8 @@ def decisions_to_json(decisions: Decisions) -> dict[str, list[str]]:
 
 
 def decisions_from_json(value: Mapping[str, Any]) -> Decisions:
-    """What `decisions_to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+    """The decisions in a JSON value of `decisions_to_json`. Raises KeyError, TypeError or ValueError for anything
+    else."""
     floats, symmetric, per_tensor = (value[key] for key in ("float", "symmetric", "per_tensor"))
     if not all(isinstance(name, str) for names in (floats, symmetric, per_tensor) for name in names):
         raise ValueError("names are texts")

@@ -1,4 +1,4 @@
-"""Quantization within a budget: calibrate once, search for decisions, take one, and run its file as it is."""
+"""Quantization within a budget: calibrate once, search for decisions, choose one, and run its file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .study import CostName, Found, Member, Study, search, study_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """Which member of the front is taken: see `Found.choose`."""
+    """Limits that choose a member of the front: see `Found.choose`."""
 
     sqnr: float | None = None
     latency: float | None = None
@@ -36,7 +36,7 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """What a search found, the member that was taken and why, and its file; `exact_sqnr` is that of the file on the
+    """Result of a search, the chosen member with the reason, and its file; `exact_sqnr` is the file's SQNR on the
     held-out samples, simulated with its integers."""
 
     found: Found
@@ -80,7 +80,7 @@ def open_study(
     seed: int = 0,
     remark: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Study]:
-    """A study of what `read_model` read, calibrated on `samples`; it evaluates within the block. Raises UserError."""
+    """A study of `model`, calibrated on `samples`; it can evaluate only within the block. Raises UserError."""
     plan = plan_quantization(model, whole=recipe.whole)
     check_products(model, plan)
     fixed = fix(model.source, layers_of(plan), choices)

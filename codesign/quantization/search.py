@@ -1,8 +1,8 @@
-"""Which decisions to evaluate next: uniform ones, then layers one at a time, then both ways along gain per cost.
+"""A search for decisions: uniform ones, then layers one at a time, then both ways along gain per cost.
 
 The search is a generator: it yields decisions and is sent their figures, so that it neither runs nor records anything.
-For the same seed and the same figures it asks the same. It works on two numbers, the noise over signal at the output
-and a cost, and expects both to change with each move by what it changed alone; what it reports was evaluated.
+The same seed and figures give the same decisions. It works on two numbers, the noise over signal at the output and a
+cost, and expects each move to change both as much as it did alone; all reported figures were evaluated.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Kind = Literal["place", "type", "weights"]
 Cost = Callable[[Figures], float]
 Asking = Generator[Decisions, Figures, None]
 SINGLES = 0.5
-"""The part of what is left of the budget that layers one at a time may take."""
+"""Share of the remaining budget for layers one at a time."""
 CHAIN = 0.7
-"""The part of what is left after them that the way along gain per cost may take."""
+"""Share of the budget remaining after them for the way along gain per cost."""
 DRAWN = 24
 """Changes that are drawn around the front for each that is evaluated."""
 EQUAL_DB, EQUAL_COST = 0.05, 1.001
@@ -60,7 +60,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Effect:
-    """What a move changes: noise and cost."""
+    """Changes of noise and cost by a move."""
 
     noise: float
     cost: float
@@ -68,8 +68,8 @@ class _Effect:
 
 @dataclass(kw_only=True, eq=False)
 class Search:
-    """`starts` are uniform decisions; `settled` drops what changes nothing, and is None for decisions that make no
-    network; at most `budget` decisions are asked."""
+    """`starts` are uniform decisions; `settled` drops decisions without effect, and returns None for decisions that
+    make no network; the search yields at most `budget` decisions."""
 
     starts: Sequence[Decisions]
     moves: Sequence[Move]
@@ -81,7 +81,7 @@ class Search:
     effects: dict[Move, _Effect] = field(default_factory=dict[Move, _Effect])
 
     def ask(self) -> Asking:
-        """The search."""
+        """The generator of the search: yields decisions, is sent their figures."""
         for start in self.starts:
             yield from self._run(start)
         if not self._begun:
@@ -185,7 +185,7 @@ class Search:
         return front_of(self.known, self.cost)
 
     def expected(self, move: Move, decisions: Decisions) -> _Effect:
-        """What a move on top of `decisions` should change: what it changed alone, or the middle of its kind."""
+        """Expected effect of a move on top of `decisions`: its effect alone, or the median effect of its kind."""
         known = self.effects.get(move)
         if known is None:
             alike = [effect for other, effect in self.effects.items() if other.kind == move.kind]
@@ -197,7 +197,8 @@ class Search:
         return _Effect(noise=-known.noise, cost=-known.cost) if made else known
 
     def _promise(self, noise: float, cost: float, front: Sequence[Decisions]) -> float:
-        """By how many dB a point would lie above the front; what lies before its cheap end counts from its lowest."""
+        """Decibels by which a point would be above the front; a point cheaper than the whole front is compared with its
+        lowest."""
         below = [self.known[member].noise for member in front if self.cost(self.known[member]) <= cost]
         reference = min(below) if below else max(self.known[member].noise for member in front)
         return 10.0 * log10(reference / max(noise, 0.1 * reference)) if reference > 0 else 0.0

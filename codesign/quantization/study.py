@@ -29,7 +29,7 @@ COSTS: Mapping[str, tuple[str, Callable[[Figures], float]]] = {
     "latency": ("ms", lambda figures: figures.milliseconds),
     "energy": ("uJ", lambda figures: figures.microjoules),
 }
-"""What the error is set against, by name: the unit and the figure."""
+"""Costs that the error is traded against, by name: the unit and the figure."""
 UNIFORM = {
     "per-channel u8": (True, "uint8"),
     "per-channel s8": (True, "int8"),
@@ -51,7 +51,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """What is searched. `cost` is what the error is set against; `fixed` are decisions of the user."""
+    """The settings of a search. `cost` is traded against the error; `fixed` are the user's decisions."""
 
     evaluator: Evaluator
     recipe: Recipe
@@ -71,7 +71,8 @@ class Study:
         return self.evaluator.calibrated.layers
 
     def settled(self, decisions: Decisions) -> Decisions | None:
-        """Decisions, those of the user over them, without those that change nothing; None where no product is left."""
+        """`decisions` overridden by the user's, without decisions that have no effect; None if no product stays
+        quantized."""
         calibrated, whole = self.evaluator.calibrated, self.fixed.over(decisions)
         if all(layer.name in whole.floats for layer in self.layers if layer.weighted):
             return None
@@ -79,7 +80,7 @@ class Study:
 
     @cached_property
     def starts(self) -> dict[str, Decisions]:
-        """Uniform decisions by their names; those of equal effect once."""
+        """Uniform decisions by name; decisions of equal effect occur once."""
         found: dict[str, Decisions] = {}
         for name, (per_channel, activations) in UNIFORM.items():
             made = self.settled(
@@ -94,7 +95,7 @@ class Study:
         return COSTS[self.cost][1](figures)
 
     def moves(self) -> tuple[Move, ...]:
-        """Every decision that the search may turn around, with what a layer should cost on the stated processor."""
+        """Every decision that the search may reverse, with the estimated cost of a layer on the stated processor."""
         moves: dict[tuple[str, str], Move] = {}
         for layer in self.layers:
             if layer.operator and layer.name not in self.fixed.places:
@@ -176,9 +177,9 @@ def search(
 ) -> Found:
     """Evaluates decisions until the budget is spent.
 
-    Records go to `folder`, which is made where there is none; those that are there already are not evaluated again.
-    `told` hears of what is found after every evaluation. KeyboardInterrupt ends the search; what there is until then is
-    returned, marked `interrupted`.
+    Records go to `folder`, which is made if missing; decisions with a record there are not evaluated again. `told` is
+    called with the results after every evaluation. KeyboardInterrupt ends the search and returns the results so far,
+    marked `interrupted`.
     """
     labels = {decisions: name for name, decisions in study.starts.items()}
     if not labels:
@@ -237,8 +238,8 @@ def study_key(
     recipe: Recipe,
     evaluation: Sequence[str],
 ) -> str:
-    """What figures depend on beside the decisions: 16 hexadecimal digits. `evaluation` are the digests of machine,
-    table and processor."""
+    """Hash of the inputs of figures beside the decisions: 16 hexadecimal digits. `evaluation` are the digests of
+    machine, table and processor."""
     digest = blake2b(digest_size=8)
     digest.update(model)
     for group in (samples, held_out):

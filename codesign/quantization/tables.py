@@ -26,7 +26,7 @@ SIMULATED = "the written file, simulated in float32 on held-out samples"
 
 
 def rungs(found: Found) -> dict[str, str]:
-    """What each figure stands on."""
+    """The source of each figure, by name."""
     evaluator = found.study.evaluator
     processor = evaluator.processor.rung
     of_machine = rungs_of_machine(evaluator.config, evaluator.components)
@@ -85,7 +85,7 @@ def figures(member: Member) -> dict[str, Any]:
 
 
 def layer_choices(found: Found, member: Member) -> list[dict[str, Any]]:
-    """What a member decides, a dictionary a layer."""
+    """A member's decisions, one dictionary for each layer."""
     return [
         {
             "layer": layer.name,
@@ -97,8 +97,8 @@ def layer_choices(found: Found, member: Member) -> list[dict[str, Any]]:
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
-    """The search as one JSON object: what was searched, the rung of each figure, uniform decisions, the front, and the
-    member that was taken with its layers."""
+    """The search as one JSON object: the settings of the search, the source of each figure, uniform decisions, the
+    front, and the chosen member with its layers."""
     found = outcome.found
     study, evaluator = found.study, found.study.evaluator
     clock = clock_of(evaluator.config, evaluator.components)

@@ -200,7 +200,8 @@ MODULES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "tokens": ("six", ("one", "token log")),
     }
 )  # fmt: skip
-"""By module (of equal instances, once): the feature that counts its instances, and the features of the area of one."""
+"""Features of modules by name (of equal instances, one): the feature that counts the instances, the features of one's
+area."""
 
 PATHS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {

@@ -17,15 +17,15 @@ from ..onnx_graph import IR_VERSION, OPSET
 from .values import Value, Weight
 
 BIAS_DEVIATION = 0.1
-"""Of biases, whose layers give outputs of deviation 1."""
+"""Standard deviation of biases, whose layers give outputs of deviation 1."""
 
 
 class Graph:
-    """Nodes are named as PyTorch's exporter names them: "/layer1/conv1/Conv", by the scopes that are open.
+    """Nodes are named as PyTorch's exporter names them: "/layer1/conv1/Conv", by the open scopes.
 
-    `width` scales the channels that `channels` is asked for, `depth` the repetitions of `repeats`: reduced copies for
-    tests have both below 1. `parameters` counts those of the original in training: a normalization that the exporter
-    folds into a convolution counts with its own scale and offset.
+    `width` scales the results of `channels`, `depth` those of `repeats`: reduced copies for tests have both below 1.
+    `parameters` counts the original's parameters in training: a normalization that the exporter folds into a
+    convolution counts with its own scale and offset.
     """
 
     def __init__(self, name: str, *, batch: int = 1, width: float = 1.0, depth: float = 1.0) -> None:
@@ -60,7 +60,7 @@ class Graph:
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """What is built inside is named below `name`."""
+        """Names the nodes built in the block below `name`."""
         self._scopes.append(name)
         try:
             yield

@@ -1,6 +1,6 @@
 """Operators as PyTorch's exporter writes them at opset 17: each function adds the nodes of one call or module.
 
-Powers (`Value.power`) of functions are those of a standard normal input.
+Powers (`Value.power`) of functions hold for a standard normal input.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def matmul(g: Graph, a: Value, b: Value, power: float = 1.0) -> Value:
 
 
 def batch_norm(g: Graph, x: Value, name: str) -> Value:
-    """BatchNorm2d where no convolution stands before it; its statistics are about those of its input."""
+    """BatchNorm2d without a convolution before it; its statistics are close to its input's."""
     with g.scope(name):
         count = (x.channels,)
         parts = [
@@ -253,7 +253,7 @@ def global_pool(g: Graph, x: Value) -> Value:
 
 
 def adaptive_pool(g: Graph, x: Value, size: int) -> Value:
-    """AdaptiveAvgPool2d(size), an AveragePool where `size` divides the image's; a smaller image stays as it is."""
+    """AdaptiveAvgPool2d(size), an AveragePool where `size` divides the image's; a smaller image stays unchanged."""
     rows, columns = x.size
     kernel = [max(rows // size, 1), max(columns // size, 1)]
     shape = (*x.shape[:2], rows // kernel[0], columns // kernel[1])

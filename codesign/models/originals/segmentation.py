@@ -11,7 +11,7 @@ from .mobile import LARGE, mobilenet_v3_features
 from .values import Value
 
 CLASSES = 21
-"""Of Pascal VOC with its background."""
+"""Classes of Pascal VOC, with its background."""
 DILATED = (*LARGE[:12], *(replace(row, dilation=2) for row in LARGE[12:]))
 EIGHTH = 4
 """The block whose output is an eighth of the image."""

@@ -11,7 +11,7 @@ from .vision_transformers import EMBEDDING_DEVIATION
 EPSILON = 1e-5
 WINDOW = 7
 FORBIDDEN = -100.0
-"""What is added to the score of two places that a roll has brought together."""
+"""Addend to the score of two places that only a roll has brought together."""
 
 
 def swin_t(g: Graph, x: Value) -> Value:
@@ -38,7 +38,7 @@ def swin_t(g: Graph, x: Value) -> Value:
 
 
 def _merged(g: Graph, x: Value) -> Value:
-    """Four neighbours as one place of twice the channels."""
+    """Merges four neighbours into one place of twice the channels."""
     _, rows, columns, width = x.shape
     x = op.pad(g, x, (0, 0, 0, 0), (0, rows % 2, columns % 2, 0))
     parts = [
@@ -106,11 +106,11 @@ def _rolled(g: Graph, x: Value, shifts: tuple[int, ...]) -> Value:
 
 
 def _mask(rows: int, columns: int, shifts: tuple[int, ...]) -> np.ndarray:
-    """What is added to the scores of each window: [windows, 49, 49], 0 between places of one region."""
+    """Addends to the scores of each window: [windows, 49, 49], 0 between places of one region, else FORBIDDEN."""
     regions = np.zeros((rows, columns), np.int64)
     for axis, (extent, shift) in enumerate(zip((rows, columns), shifts, strict=True)):
         place = np.arange(extent)
-        # As the original cuts an axis: all but the last window, the part that stays, the part that came round.
+        # The original cuts an axis into all but the last window, the part that stays, and the part that came round.
         part = (place >= extent - WINDOW).astype(np.int64) + (place >= extent - shift if shift else 0)
         regions += np.expand_dims(part * 3**axis, 1 - axis)
     windows = regions.reshape(rows // WINDOW, WINDOW, columns // WINDOW, WINDOW).transpose(0, 2, 1, 3)

@@ -1,4 +1,4 @@
-"""All networks by name: who defines them, how large their images are, and what is published of them."""
+"""All networks by name: the modules that define them, the sizes of their images, and their published figures."""
 
 from __future__ import annotations
 

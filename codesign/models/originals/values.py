@@ -1,4 +1,4 @@
-"""What a network under construction hands from one operator to the next, and weights that are not drawn yet."""
+"""Tensors of a network under construction, and weights that are not drawn yet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Value:
 
     @property
     def channels(self) -> int:
-        """Of an image [batch, channels, rows, columns]."""
+        """Channels of an image [batch, channels, rows, columns]."""
         return self.shape[1]
 
     @property

@@ -24,7 +24,7 @@ LAST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BertSizes:
-    """The shape of a BERT: BERT-base unless told."""
+    """The sizes of a BERT; default: BERT-base with fewer layers."""
 
     layers: int = 2
     width: int = 768

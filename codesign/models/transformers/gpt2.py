@@ -19,7 +19,7 @@ POSITIONS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpt2Sizes:
-    """The shape of a GPT-2: the small model unless told."""
+    """The sizes of a GPT-2; default: the small model with fewer layers."""
 
     layers: int = 2
     width: int = 768

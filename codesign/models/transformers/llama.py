@@ -24,7 +24,7 @@ SYMBOLIC_MASK = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaSizes:
-    """The shape of a Llama: SmolLM2-135M unless told; `groups` are its heads of keys and values."""
+    """The sizes of a Llama; default: SmolLM2-135M with fewer layers. `groups`: number of heads of keys and values."""
 
     layers: int = 2
     width: int = 576

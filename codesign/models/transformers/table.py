@@ -18,9 +18,9 @@ from .llama import LlamaSizes, llama, llama_decode
 from .writer import Size
 
 TOKENS = 128
-"""Of a sequence, or of what is kept of one, unless told."""
+"""Default number of tokens of a sequence, or of its cached keys and values."""
 LAYERS = 2
-"""Unless told: the originals have more of the same."""
+"""Default number of layers; the originals have more of the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Transformer:
     build: Callable[[int, int, Size, int], onnx.ModelProto]
     most: int
     layers: int
-    """Of the original."""
+    """Layers of the original."""
 
 
 TABLE: dict[str, Transformer] = {
@@ -84,10 +84,10 @@ def build_transformer(
 
 
 def token_inputs(model: onnx.ModelProto, seed: int = 0, *, tokens: int = TOKENS) -> dict[str, np.ndarray]:
-    """Seeded inputs of such a model, of `tokens` where their number is a symbol.
+    """Seeded inputs of a transformer, with `tokens` tokens if their number is symbolic.
 
-    Ids are below the size of its vocabulary, positions in their order behind what is kept; the mask leaves out the last
-    eighth, types are of two halves, keys and values normal.
+    Ids are below the size of its vocabulary, positions ascend from the number of cached tokens; the mask leaves out the
+    last eighth, types are 0 in one half and 1 in the other, keys and values normal.
     """
     rng = np.random.default_rng(seed)
     words = next(t.dims[0] for t in model.graph.initializer if t.name == "words.weight")

@@ -1,4 +1,4 @@
-"""What transformers are written with: seeded weights, and the nodes that exporters write for common parts."""
+"""Writes parts of transformers: seeded weights, and the nodes that exporters write for common parts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from vdla.compiler.graph.onnx_graph import OnnxGraph
 OPSET = 17
 IR_VERSION = 8
 DEVIATION = 0.02
-"""Of weights, as BERT, GPT-2 and Llama are initialized."""
+"""Standard deviation of weights, as in BERT, GPT-2 and Llama at initialization."""
 LEAST = float(np.finfo(np.float32).min)
-"""What masks add: exporters take the least float32."""
+"""Addend of masks: exporters use the least float32."""
 
 SEQUENCE = "sequence"
 """The symbol of a number of tokens that is None: models for any number."""
