@@ -25,6 +25,7 @@ from unittest.mock import patch
 
 import numpy as np
 import typer
+from kept_texts import KeptTexts
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mixed_networks import MixedNetwork
@@ -43,7 +44,6 @@ from vdla.isa.describe import c_header
 
 from .report import test_plots, test_study
 
-GOLDEN = Path(__file__).parent / "golden"
 MACHINES = ("vta", "tiny", "edge8", "osdi18")
 SPACE = {
     "base": "tiny",
@@ -288,32 +288,20 @@ def rounded(value: Any) -> Any:
             return value
 
 
-TEXTS: dict[str, Callable[[], Iterator[str]]] = {
-    "options": options_text,
-    "machines": machines_text,
-    "commands": commands_text,
-    "synthesis": synthesis_text,
-    "pictures": pictures_text,
-    "exploration": exploration_text,
-}
-
-
-def text(name: str) -> str:
-    """A text as its file has it."""
-    return "\n".join(TEXTS[name]()) + "\n"
-
-
-def write() -> None:
-    """All texts anew."""
-    GOLDEN.mkdir(exist_ok=True)
-    for path in GOLDEN.glob("*.txt"):
-        path.unlink()
-    for name in TEXTS:
-        (GOLDEN / f"{name}.txt").write_text(text(name), encoding="utf-8")
-
+TEXTS = KeptTexts(
+    Path(__file__).parent / "golden",
+    {
+        "options": options_text,
+        "machines": machines_text,
+        "commands": commands_text,
+        "synthesis": synthesis_text,
+        "pictures": pictures_text,
+        "exploration": exploration_text,
+    },
+)
 
 if __name__ == "__main__":
     # Commands that are called from the main program take its streams.
     from tests.codesign import shown
 
-    shown.write()
+    shown.TEXTS.write()

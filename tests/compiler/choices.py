@@ -10,6 +10,8 @@ difference.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,13 +20,17 @@ from typing import Any
 
 import numpy as np
 from float_networks import FloatNetwork
+from kept_texts import KeptTexts
 from mixed_networks import MixedNetwork
 
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.codegen.cpu.machine import CpuTarget
+from vdla.compiler.codegen.cpu.module import lower as lower_cpu
 from vdla.compiler.codegen.cpu.options import parse_target
 from vdla.compiler.codegen.cuda.architectures import ARCHITECTURES
 from vdla.compiler.codegen.cuda.machine import cuda_target
+from vdla.compiler.codegen.cuda.module import lower as lower_gpu
+from vdla.compiler.codegen.cuda.prepare import prepare
 from vdla.compiler.codegen.opencl.machine import opencl_target
 from vdla.compiler.cpu_driver import CpuLowering
 from vdla.compiler.driver import compile_graph
@@ -33,6 +39,7 @@ from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir.hash import structural_hash
+from vdla.compiler.ir.stmt import Program
 from vdla.compiler.templates.cpu.tasks import CPU
 from vdla.compiler.templates.registry import Registry
 from vdla.compiler.templates.space import Space, Values
@@ -51,7 +58,6 @@ from .templates import test_chains as chains
 from .templates import test_normed as normed
 from .templates import test_tables as tables
 
-GOLDEN = Path(__file__).parent / "golden"
 POINTS = 64
 """Points of a space that cost models are asked for."""
 
@@ -236,6 +242,8 @@ PROCESSORS = {
 }
 GPUS = {"sm_90": cuda_target("sm_90"), "opencl": opencl_target()}
 TENSOR_CORES = {row.name: cuda_target(row.name, tensor_float=True) for row in ARCHITECTURES}
+CODED = ("sm_80", "sm_90a")
+"""Of targets with tensor cores, those whose code is described."""
 VTA = load_config("vta")
 MACHINES = {
     "vta": VTA,
@@ -324,6 +332,19 @@ def schedule_line(schedule: Any) -> str:
     return f"    schedule {structural_hash(schedule.program, alpha=True)[:6]}: {pairs(counts)}"
 
 
+def code_line(program: Program, target: Any) -> str:
+    """Of the code of a scheduled kernel: its lines, the commonest words that tell what it does, and a digest."""
+    if isinstance(target, CpuTarget):
+        code = lower_cpu(program, target).text
+    else:
+        code = lower_gpu(prepare(program, target), target).source
+    words = Counter(
+        re.findall(r"\b(?:f?mul|f?add|fma|load|store|select|for|if|__syncthreads|barrier)\b", code)
+    )
+    digest = hashlib.sha256(code.encode()).hexdigest()[:6]
+    return f"    code {digest}: {len(code.splitlines())} lines, {pairs(dict(sorted(words.items())))}"
+
+
 def workload_lines(
     templates: Registry[Any, Any], target: Any, workload: Any, scheduled: int
 ) -> Iterator[str]:
@@ -346,7 +367,7 @@ def processor_text(target: CpuTarget) -> Iterator[str]:
         yield schedule_line(CPU.schedule(target, workload))
 
 
-def kernel_text(lowering: Any, model: bytes, scheduled: int = 1) -> Iterator[str]:
+def kernel_text(lowering: Any, model: bytes, scheduled: int = 1, coded: bool = True) -> Iterator[str]:
     """The graph of a network for a processor or GPU, and each node's kernels."""
     graph = lowering.graph(model, batch=1, fusion=True, dump=None).graph
     yield f"operators: {pairs(Counter(node.kind for node in graph.nodes))}"
@@ -361,7 +382,10 @@ def kernel_text(lowering: Any, model: bytes, scheduled: int = 1) -> Iterator[str
             if way.workload is not None and text not in known:
                 known.add(text)
                 yield from workload_lines(lowering.templates, lowering.target, way.workload, scheduled)
-            yield schedule_line(way.schedule(lowering.target))
+            schedule = way.schedule(lowering.target)
+            yield schedule_line(schedule)
+            if coded:
+                yield code_line(schedule.program, lowering.target)
 
 
 def layer_text(config: Config) -> Iterator[str]:
@@ -424,7 +448,9 @@ def texts() -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:
     for name, target in TENSOR_CORES.items():
         yield (
             f"products-{name}",
-            lambda target=target: kernel_text(GpuLowering(target), products().model(), 0),
+            lambda name=name, target=target: kernel_text(
+                GpuLowering(target), products().model(), 0, name in CODED
+            ),
         )
     for name, config in MACHINES.items():
         yield f"layers-{name}", lambda config=config: layer_text(config)
@@ -436,17 +462,7 @@ def texts() -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:
         yield name, lambda make=make_graph, config=config: network_text(make(), config)
 
 
-TEXTS = dict(texts())
-
-
-def text(name: str) -> str:
-    """A text as its file has it."""
-    return "\n".join(TEXTS[name]()) + "\n"
-
+TEXTS = KeptTexts(Path(__file__).parent / "golden", dict(texts()))
 
 if __name__ == "__main__":
-    GOLDEN.mkdir(exist_ok=True)
-    for path in GOLDEN.glob("*.txt"):
-        path.unlink()
-    for name in TEXTS:
-        (GOLDEN / f"{name}.txt").write_text(text(name), encoding="utf-8")
+    TEXTS.write()

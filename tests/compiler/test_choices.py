@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from .choices import GOLDEN, TEXTS, text
+from .choices import TEXTS
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", TEXTS.makers)
 def test_choices(name: str):
-    assert text(name).splitlines() == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    assert TEXTS.lines(name) == TEXTS.kept(name)
 
 
 def test_every_kept_text_belongs_to_a_network():
-    assert {path.stem for path in GOLDEN.glob("*.txt")} == set(TEXTS)
+    assert TEXTS.names_of_files() == set(TEXTS.makers)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kept_texts import KeptTexts
 
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import decode_one
@@ -32,7 +33,6 @@ from vdla.verify.cosim.places import surround
 from vdla.verify.energy_programs import energy_program
 from vdla.verify.random_programs import random_config, random_program
 
-GOLDEN = Path(__file__).parent / "golden"
 NUMBERS = (3, 4, 5, 6, 7, 8)
 """Of cases that need no network: each timing, with and without random state, here and at other places."""
 
@@ -176,24 +176,17 @@ def operands_text() -> Iterator[str]:
     yield line("worst_rescale", lambda rng: worst_roundings.worst_rescale(rng, 7))
 
 
-TEXTS: dict[str, Callable[[], Iterator[str]]] = {
-    "machines": machines_text,
-    "programs": programs_text,
-    "cosim": cosim_text,
-    "mutated": mutated_text,
-    "energy": energy_text,
-    "operands": operands_text,
-}
-
-
-def text(name: str) -> str:
-    """A text as its file has it."""
-    return "\n".join(TEXTS[name]()) + "\n"
-
+TEXTS = KeptTexts(
+    Path(__file__).parent / "golden",
+    {
+        "machines": machines_text,
+        "programs": programs_text,
+        "cosim": cosim_text,
+        "mutated": mutated_text,
+        "energy": energy_text,
+        "operands": operands_text,
+    },
+)
 
 if __name__ == "__main__":
-    GOLDEN.mkdir(exist_ok=True)
-    for path in GOLDEN.glob("*.txt"):
-        path.unlink()
-    for name in TEXTS:
-        (GOLDEN / f"{name}.txt").write_text(text(name), encoding="utf-8")
+    TEXTS.write()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from .draws import GOLDEN, TEXTS, text
+from .draws import TEXTS
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", TEXTS.makers)
 def test_draws(name: str):
-    assert text(name).splitlines() == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    assert TEXTS.lines(name) == TEXTS.kept(name)

@@ -1,0 +1,36 @@
+"""Texts that tests keep beside them: what a maker of lines gives must be what its file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTexts:
+    """Texts by name in the files NAME.txt of a folder, and what makes the lines of each."""
+
+    folder: Path
+    makers: Mapping[str, Callable[[], Iterable[str]]]
+
+    def lines(self, name: str) -> list[str]:
+        """A text as it is made now."""
+        return "\n".join(self.makers[name]()).split("\n")
+
+    def kept(self, name: str) -> list[str]:
+        """A text as its file has it."""
+        return (self.folder / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+    def names_of_files(self) -> set[str]:
+        """The names of all files in the folder."""
+        return {path.stem for path in self.folder.glob("*.txt")}
+
+    def write(self) -> None:
+        """All texts anew; files of other names go."""
+        self.folder.mkdir(exist_ok=True)
+        for name in self.names_of_files() - set(self.makers):
+            (self.folder / f"{name}.txt").unlink()
+        for name in self.makers:
+            text = "\n".join(self.lines(name)) + "\n"
+            (self.folder / f"{name}.txt").write_text(text, encoding="utf-8")

@@ -1,0 +1,15 @@
+"""What the simulator counts is what the kept texts say.
+
+Where a change of them is meant: `PYTHONPATH=tests/helpers python -m tests.sim.counts`, and read the difference.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from .counts import TEXTS
+
+
+@pytest.mark.parametrize("name", TEXTS.makers)
+def test_counts(name: str):
+    assert TEXTS.lines(name) == TEXTS.kept(name)
