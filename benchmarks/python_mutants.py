@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,8 @@ from queue import Queue
 
 from vdla.benchmarks.harness.python_mutants import Mutant, draw, readers_of
 from vdla.benchmarks.harness.results import ROOT, write_results
+from vdla.codesign.network_cache import PART as NETWORKS_PART
+from vdla.util.user_cache import cache_directory
 
 RESULTS_NAME = "python_mutants"
 FIRST = 60
@@ -71,14 +74,27 @@ class Outcome:
 
 
 def environment(clone: Path) -> dict[str, str]:
-    """The variables of a test run that imports the clone's packages."""
-    return dict(os.environ, PYTHONPATH=str(clone), OPENBLAS_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+    """The variables of a test run that imports the clone's packages and has the caches beside it."""
+    own = {"PYTHONPATH": str(clone), "XDG_CACHE_HOME": str(caches_of(clone))}
+    return {**os.environ, **own, "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def caches_of(clone: Path) -> Path:
+    """Where a clone's tests keep what they make."""
+    return clone.with_name(f"{clone.name}.cache")
 
 
 def clone_of_head(folder: Path) -> Path:
-    """A clone of the repository as committed."""
+    """A clone of the repository as committed, with a copy of the user's caches, but for compiled networks.
+
+    A network that an earlier run compiled would hide from coverage which test needs the compiler's lines.
+    """
     command = ["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)]
     subprocess.run(command, check=True)
+    known = cache_directory(NETWORKS_PART).parent
+    if known.is_dir():
+        left_out = shutil.ignore_patterns(NETWORKS_PART)
+        shutil.copytree(known, caches_of(folder) / known.name, symlinks=True, ignore=left_out)
     return folder
 
 

@@ -67,7 +67,7 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
     """Every mutant of a file, in the order of its lines.
 
     Annotations, docstrings and imports have none, nor has what only another tool reads or what states a belief:
-    `if TYPE_CHECKING`, `assert`, and `strict=True` of `zip`.
+    `if TYPE_CHECKING`, `assert`, and `strict=True` of `zip`. Of `reshape(-1)` the 1 has none: any negative number does.
     """
     lines = source.splitlines()
     found: list[Mutant] = []
@@ -116,6 +116,8 @@ def _states_no_more(node: ast.AST) -> bool:
         case ast.Import() | ast.ImportFrom() | ast.Assert() | ast.keyword(arg="strict"):
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return True
+        case ast.Call(func=ast.Attribute(attr="reshape"), args=[ast.UnaryOp(op=ast.USub())]):
             return True
         case _:
             return False

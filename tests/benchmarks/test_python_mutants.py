@@ -58,7 +58,7 @@ def few(x):
 
 def both(a, b):
     assert len(a) == len(b)
-    return list(zip(a, b, strict=True))
+    return list(zip(a.reshape(-1), b, strict=True))
 """
 
 
