@@ -44,15 +44,15 @@ class Source:
     """The random generator and its constraints: the machine, its image and the current registers.
 
     `wide`: fields take values from all over their range, so that an instruction may take thousands of cycles.
-    `uops_at`: a second place in micro-op memory that holds the micro-ops of the image.
+    `uops_at`: a second place in micro-op memory that holds the micro-ops of the image; 0: there is none.
     """
 
     config: Config
     rng: np.random.Generator
     regions: Regions
     trace: Trace
-    wide: bool = False
-    uops_at: int = 0
+    wide: bool
+    uops_at: int
 
     def number(self, limit: int, low: int = 0) -> int:
         """A random integer in low..limit, ends included; `limit` where nothing lies between, as on small machines."""

@@ -33,7 +33,9 @@ def load_program(
     """Instructions of the load unit, with random flags, their fields, and the image."""
     rng = np.random.default_rng((seed, 21))
     image, regions = random_image(config, rng)
-    source = Source(config=config, rng=rng, regions=regions, trace=start_trace(config, image))
+    source = Source(
+        config=config, rng=rng, regions=regions, trace=start_trace(config, image), wide=False, uops_at=0
+    )
     words, fields = [], []
     while len(words) < length:
         name, values = random_instruction(source)

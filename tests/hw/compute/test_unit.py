@@ -110,7 +110,7 @@ def program(
     weights = len(image)
     image = np.concatenate([image, rng.integers(0, 256, config.wgt_depth * config.wgt_bytes, np.uint8)])
     trace = start_trace(config, image)
-    source = Source(config=config, rng=rng, regions=regions, trace=trace)
+    source = Source(config=config, rng=rng, regions=regions, trace=trace, wide=False, uops_at=0)
     everything = []
     for kind, base in (("inp", start), ("wgt", weights)):
         depth = getattr(config, f"{kind}_depth")

@@ -376,7 +376,9 @@ def program(config: Config, seed: int, length: int) -> tuple[list[Step], Referen
     """Steps of the unit, the accumulators they find, the image before and after."""
     rng = np.random.default_rng((seed, 12))
     image, regions = random_image(config, rng)
-    source = Source(config=config, rng=rng, regions=regions, trace=start_trace(config, image))
+    source = Source(
+        config=config, rng=rng, regions=regions, trace=start_trace(config, image), wide=False, uops_at=0
+    )
     load = {"y_size": 1, "x_size": config.acc_depth, "x_stride": config.acc_depth}
     base = regions.data // config.acc_bytes
     everything = [encode(config, "LOAD.ACC", dram_base=base, **load)]
