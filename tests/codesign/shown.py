@@ -40,7 +40,7 @@ from vdla.codesign.explore.report import pictures
 from vdla.codesign.explore.report.data import Details, exploration_data
 from vdla.codesign.report import diagrams, plots, study_plots
 from vdla.isa.config import load_config
-from vdla.isa.describe import c_header
+from vdla.isa.describe import c_header, field_table
 
 from .report import test_plots, test_study
 
@@ -119,6 +119,7 @@ def machines_text() -> Iterator[str]:
         config = load_config(name)
         yield f"extra storage {config.extra_storage}"
     yield from printed("config", "--fields")
+    yield from field_table().splitlines()
     yield from c_header(load_config("vta")).splitlines()
 
 

@@ -220,7 +220,10 @@ def test_programs_of_the_accelerator_are_compiled_with_records(vdla, tmp_path):
         (("--workload", LAYER, "--target", "llvm -march=x"), "-march"),
         (("--workload", LAYER, "--target", "llvm", "--workers", 2), "one candidate at a time"),
         (("--workload", LAYER, "--target", "llvm", "--in-place", 3), "--in-place is for the accelerator"),
-        (("--workload", LAYER, "--target", "llvm", "--config", "tiny"), "--config is for the accelerator"),
+        (
+            ("--workload", LAYER, "--target", "llvm", "--config", "tiny"),
+            "--config is for the accelerator; leave it out with --target llvm",
+        ),
         (("--workload", "gru:3", "--target", "llvm"), "is not a workload"),
         (
             ("--workload", "conv_transpose:1,1,1,1,999999", "--target", "llvm"),

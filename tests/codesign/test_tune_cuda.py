@@ -229,7 +229,10 @@ def test_networks_are_run_and_compiled_with_records(vdla: Any, tmp_path: Path, n
         (("--target", "cuda,vdla"), "--target"),
         (("--target", "cuda", "--workers", "0"), "--workers 0"),
         (("--target", "cuda", "--scheduler", "tcp://127.0.0.1:1"), "--scheduler"),
-        (("--target", "cuda", "--config", "tiny"), "--config is for the accelerator"),
+        (
+            ("--target", "cuda", "--config", "tiny"),
+            "--config is for the accelerator; leave it out with --target cuda",
+        ),
         (("--target", "llvm", "--device", "cuda:0"), "is for GPUs"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from patience import LONG
 
 from vdla.util import user_cache
+from vdla.util.own_folders import check_own_folder
 from vdla.util.user_cache import CacheError, cache_directory, cached, cached_or_made, find_cached
 from vdla.util.whole_files import WriteError
 
@@ -250,3 +251,14 @@ def test_a_full_disk_is_an_unusable_cache(number: int):
             cached("part", "x", build)
     with pytest.raises(WriteError):  # of a file that has nothing to do with the cache
         cached("part", "x", lambda path: write_whole(path.with_name("another")))
+
+
+def test_a_way_may_lead_through_links_but_not_in_circles(tmp_path: Path):
+    (tmp_path / "0" / "own").mkdir(mode=0o700, parents=True)
+    for number in range(30):
+        (tmp_path / str(number + 1)).symlink_to(str(number))
+    check_own_folder(tmp_path / "30" / "own")
+    (tmp_path / "1").unlink()
+    (tmp_path / "1").symlink_to("30")
+    with pytest.raises(OSError, match="symbolic links"):
+        check_own_folder(tmp_path / "30" / "own")

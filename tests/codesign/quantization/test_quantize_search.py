@@ -183,3 +183,16 @@ def test_a_stated_processor_counts_operations_and_bytes() -> None:
     for text in ("1,2", "1,2,-3", "1,2,nan"):
         with pytest.raises(UserError):
             parse_processor(text)
+
+
+@pytest.mark.parametrize(
+    ("activations", "integer"), [("u8", onnx.TensorProto.UINT8), ("s8", onnx.TensorProto.INT8)]
+)
+def test_the_integers_of_activations(folder: Path, activations: Any, integer: int) -> None:
+    made = front_door.quantize(
+        folder / "net.onnx", folder / "data.npz", method="minmax", activations=activations
+    )
+    model = onnx.load_from_string(made.content)
+    types = {array.name: array.data_type for array in model.graph.initializer}
+    pairs = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
+    assert pairs and {types[node.input[2]] for node in pairs} == {integer}

@@ -188,6 +188,18 @@ def test_folding_gives_the_same_function() -> None:
     assert np.abs(onnxruntime_output - expected).max() < 0.2 * np.abs(expected).max()
 
 
+def test_a_dropout_stays_where_its_mask_is_read_or_it_trains() -> None:
+    network = FloatNetwork(1, 8)
+    for masked, training in ((False, None), (False, False), (False, True), (True, None), (True, False)):
+        given = [] if training is None else ["", network.constant(np.array(training))]
+        network.add("Dropout", *given)
+        if masked:
+            network.nodes[-1].output.append(f"{network.last}.mask")
+        network.add("Relu")
+    model = read_model(network.model())
+    assert [node.op_type for node in model.nodes].count("Dropout") == 3
+
+
 def test_tensors_that_hold_the_same_values_share_a_scale() -> None:
     network = FloatNetwork(1, 3, 6, 6)
     a = network.convolution(4, (1, 1))
