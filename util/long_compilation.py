@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 
 SILENCE = 5.0
 """Seconds of compiling, over all functions of a process, after which a line says so."""
+QUIET = "VDLA_QUIET"
+"""The variable that keeps the line away, for sessions of Python what -q is for commands."""
 TEXT = "compiling the simulator, which takes about a minute the first time ..."
 
 
@@ -67,7 +70,7 @@ class LongCompilation:
     def _tell(self) -> None:
         with self._lock:
             first, self._told = not self._told, True
-        if first:
+        if first and not os.environ.get(QUIET):
             self.tell(TEXT)
 
 

@@ -21,6 +21,7 @@ def wait_for_busy_machines() -> None:
 
     backends.TIMEOUT = local_workers.START_TIMEOUT = LONG
     output.SILENCE = long_compilation.SILENCE = LONG
+    os.environ[long_compilation.QUIET] = "1"  # of other processes, which a busy machine may have compile
 
 
 def say_that_this_hangs() -> None:

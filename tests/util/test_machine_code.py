@@ -74,6 +74,7 @@ def test_what_numba_cannot_keep_runs_all_the_same():
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is said of compiling; nothing was compiled before."""
     lines: list[str] = []
+    monkeypatch.delenv(long_compilation.QUIET)
     monkeypatch.setattr(machine_code, "long_compilation", long_compilation.LongCompilation(lines.append))
     return lines
 
@@ -83,6 +84,13 @@ def test_a_long_wait_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     double = imported(tmp_path, monkeypatch).double
     assert double(21) == 42 and double(0.5) == 1.0
     assert told == [long_compilation.TEXT]
+
+
+def test_a_quiet_session_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]):
+    monkeypatch.setattr(long_compilation, "SILENCE", 0.0)
+    monkeypatch.setenv(long_compilation.QUIET, "1")
+    assert imported(tmp_path, monkeypatch).double(21) == 42
+    assert told == []
 
 
 def test_a_short_wait_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]):
