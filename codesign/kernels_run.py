@@ -89,7 +89,7 @@ def write_network(
         try:
             entry = cached_network(model, compiler, batch=options.batch, records=options.records, told=told)
             copy_whole(entry.path, output)
-            # The cache says that it is whole.
+            # The cache has verified the archive.
             saved = compiler.describe_saved(entry.path)
             return SavedNetwork(saved=saved, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:

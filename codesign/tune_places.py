@@ -79,7 +79,7 @@ def _run_on_gpu(gpu: Gpu, model: Path | None, names: Sequence[str], given: Given
         with closing(kind_of(gpu.target).open(gpu.ordinal)) as device:
             return document | {"network": compare_network(model, gpu.target, device, [*known, *written])}
     except UserError as error:
-        # What was found stands, whatever has become of the device since.
+        # The tuned records stay, whatever has become of the device since.
         watchers.remark(f"{model}: the whole network is not measured: {error}")
         return document
 

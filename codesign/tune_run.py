@@ -156,7 +156,7 @@ def tune_alone(
     watchers.resumed(sum(len(job.known) for job in jobs))
     told = {record.task.key for record in known if (record.strategy, record.compiler) == (TEMPLATE, compiler)}
     for job, task in zip(jobs, tasks, strict=True):
-        # Before any trial, so that what is applied is never slower alone than what would be chosen anyway.
+        # Before any trial, so that applied records are never slower alone than the template's own choice.
         if job.task.key not in told:
             watchers.write(_template_record(job.task, measure(task, None).cost, options.seed, compiler))
     histories = tune_jobs(

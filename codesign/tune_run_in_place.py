@@ -186,7 +186,7 @@ def _places(layer: Layer, start: Settings, options: Options) -> list[Place]:
     task, history = layer.task, layer.history
     order = [k for k in history.costs.argsort(kind="stable")[:STARTS] if history.costs[k] < inf]
     candidates = [task.space.values(history.points[k]) for k in order]
-    # What was learned of it alone holds in its place, too.
+    # Trials of the workload alone are training data for its place, too.
     learned = Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
     short_list = None
     if options.reads_programs(task.space):

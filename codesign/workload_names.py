@@ -104,7 +104,7 @@ def _accelerator_workload(text: str, config: Config) -> Workload:
     match operator:
         case "conv2d":
             size, channels, filters, kernel, stride = sizes
-            # A first convolution of few channels reads the image as it is, where the load unit can.
+            # A first convolution of few channels reads the image unpacked, if the load unit can.
             patches = config.has("patch") and channels < config.block_in
             template = "patch_conv2d" if patches else "conv2d"
             window = same_window(size, kernel, stride)
@@ -143,7 +143,7 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
                 width=width,
                 filters=filters,
                 window=window,
-                # A few channels are an image's, which is read as it is.
+                # Few channels mean an image, which is read unpacked.
                 block_in=lanes if channels >= lanes else 1,
                 block_out=channel_block(filters, lanes),
             )

@@ -164,8 +164,8 @@ class Control(wiring.Component):
             **_words("CYCLES", cycles),
             **_words("DIGEST", Const(digest, 256)),
         }
-        # The address stays until the access ends, so every stage below works on what the stage before it has made of
-        # it. An access takes as many cycles as a counter needs to show itself.
+        # The address stays until the access ends, so every stage below works on the result of the stage before it. An
+        # access takes as many cycles as a counter needs to be read.
         waiting = Signal(READ_CYCLES + 1)
         address, offset = Signal(LITE_ADDRESS_BITS, reset_less=True), Signal(LITE_ADDRESS_BITS)
         is_counter = Signal(reset_less=True)

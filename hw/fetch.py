@@ -73,7 +73,7 @@ class FetchUnit(wiring.Component):
         m.d.sync += [
             cut.eq(fresh | moves),
             free.eq(Mux(moved, kept + 1, kept)),
-            # There is room for `number`, or for what it will be: the less of the two.
+            # There is room for `number`, or for the number that it will be: the less of the two.
             fits.eq((left <= free) | (most <= free)),
         ]
         with m.If(fresh):

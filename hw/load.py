@@ -77,7 +77,7 @@ class LoadUnit(wiring.Component):
         bus_bits = config.memory.bus_bytes.bit_length() - 1
         head = view(instruction_layout(config, "LOAD.INP"), self.commands.payload)
         setting = view(instruction_layout(config, "CONFIG"), self.commands.payload)
-        # The head has been there for a cycle when it begins: what it is, is known then.
+        # The head has been there for a cycle when it begins, so its kind is in a register by then.
         is_config = Signal()
         m.d.sync += is_config.eq(head["opcode"] == Opcode.CONFIG)
         configured = Signal()
@@ -334,7 +334,7 @@ class LoadUnit(wiring.Component):
         ends = Signal(layout)  # of the next cycle
         pushes, ended = Signal(layout), Signal()
         config_begins, load_begins = issue.begin & is_config, issue.begin & ~is_config
-        # What a CONFIG that begins now adds; young as it is with that.
+        # The addition of a CONFIG that begins now; `young` with that addition.
         added, sum_ = Signal(layout), Signal(layout)
         m.d.comb += [
             added.prev.eq(config_begins & issue.reserve_prev),

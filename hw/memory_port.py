@@ -76,7 +76,7 @@ class MemoryPort(wiring.Component):
         clients = [getattr(self, client.name.lower()) for client in Client]
         owner, first = Signal(range(len(Client))), Signal(range(len(Client)))
         chosen = Signal(layout)
-        # AXI forbids to withdraw or change an address that waits for ARREADY: then it is kept here.
+        # AXI forbids to withdraw or change an address that waits for ARREADY: this register holds it then.
         kept = Signal()
         kept_owner, kept_burst = Signal.like(owner, reset_less=True), Signal(layout, reset_less=True)
         outstanding = Signal(range(limit + 1))
@@ -88,7 +88,7 @@ class MemoryPort(wiring.Component):
         m.d.comb += [owner.eq(Mux(kept, kept_owner, first)), chosen.eq(Mux(kept, kept_burst, shown))]
         with m.If(~kept):
             m.d.sync += [kept_owner.eq(first), kept_burst.eq(shown)]
-        # `kept` chooses between many wires; whether there is an address is told by a register of its own.
+        # `kept` selects many wires; a register of its own says whether there is an address.
         choosing = Signal(init=1)
         requested = Cat(client.request.valid for client in clients).any()
         accept, full = Signal(), Signal()  # full: the limit is reached

@@ -105,8 +105,8 @@ class PatchWriter(wiring.Component):
             goes.eq(happens | ~there.step.valid),
             self.steps_last.eq(happens & there.step.last),
         ]
-        # Whether the step happens is known late in the cycle: so behind it is a spare place, and the ring gives the
-        # next vector whenever that was free.
+        # Whether the step happens is known late in the cycle: so there is a spare place after it, and the ring gives
+        # the next vector whenever that place was free.
         spare, following = Signal(layout), Signal(layout)
         spare_free = Signal(init=1)  # no valid one in it: a register of its own, which enables many others
         queued = self._ring(m, staged, spare_free, may_generate, generates)
@@ -216,7 +216,7 @@ class PatchWriter(wiring.Component):
         m.d.comb += generates.eq(may_generate & now["step"].valid)
         lane_bits = range(block + 1)
 
-        # 1: where the vector's bytes lie within the patch, end exclusive.
+        # 1: place of the vector's bytes within the patch, end exclusive.
         start_1, end_1 = Signal(signed(12), reset_less=True), Signal(signed(12), reset_less=True)
         patch_1 = Signal(POSITION, reset_less=True)
         # 2: positions in the row; lanes that the patch has.

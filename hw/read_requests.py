@@ -83,8 +83,8 @@ class BurstCutter(wiring.Component):
         )
         length, rows = Signal(run_bits, reset_less=True), Signal(16, reset_less=True)
         joined, kind = Signal(reset_less=True), Signal(Kind, reset_less=True)
-        # `start` and `runs` come late: while nothing is under way the runs are taken all the time, and what they ask
-        # for is found out in the cycle after the start.
+        # `start` and `runs` come late: while nothing is under way the runs are taken in every cycle, and their sizes
+        # are computed in the cycle after the start.
         takes, multiplied = self.start & idle, multiplying & product.done
         m.d.sync += [starting.eq(takes), first.eq(multiplied)]
         with m.If(idle):
@@ -121,8 +121,8 @@ class BurstCutter(wiring.Component):
         next_over, next_tail = Signal(word_bits, reset_less=True), Signal(shift, reset_less=True)
         m.d.sync += [next_over.eq(reach >> shift), next_tail.eq(~reach[:shift])]
 
-        # What is left of this run (words but one), from the cycle after its burst was cut on without that. If the
-        # first run has to wait for its product, what is taken before is not used.
+        # Rest of this run (words minus one), from the cycle after its burst was cut on without that burst. If the first
+        # run has to wait for its product, values taken before are not used.
         word, over = Signal(ADDRESS_BITS - shift, reset_less=True), Signal(word_bits, reset_less=True)
         offset, tail = Signal(shift, reset_less=True), Signal(shift, reset_less=True)
         # In this cycle: a run becomes the present one; that is the first run; the present one goes on behind its burst.
@@ -148,7 +148,7 @@ class BurstCutter(wiring.Component):
         page = AXI_BOUNDARY // bus
         most = min(self._most, page)
         most_bits, page_bits = most.bit_length() - 1, page.bit_length() - 1
-        # The burst lies within the page's last `most` words: then it may have so many less as lie before it.
+        # The burst is within the page's last `most` words: then it is shorter by the words of these before it.
         at_the_end = word[most_bits:page_bits].all() if most < page else Const(1)
         before = word[:most_bits]
         ends, moves = Signal(), Signal()

@@ -99,7 +99,7 @@ class BankedScratchpad(wiring.Component):
             address: Value = place >> bank_bits
             content: Value = self.write.data.replicate(self._repeats * self._parts)
             if slots:
-                # Those in the banks in front of the first word's lie one word further on.
+                # Words in the banks before that of the first word have an address greater by one.
                 own = slots[bank * self._parts : (bank + 1) * self._parts]
                 enables, content = [enable for enable, _ in own], Cat(word for _, word in own)
                 address = address + (place[:bank_bits] > bank)

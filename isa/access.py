@@ -454,7 +454,7 @@ def _read_accumulators(trace: Trace, values: Values) -> Access:
                 f"register WINDOW.{of} = {stride}: with {config.acc_depth} accumulators, no power of two, a window's "
                 "strides must be less"
             )
-    # Corners lie in the scratchpad, windows wrap at its end.
+    # Corners are in the scratchpad, windows wrap at its end.
     corners = loops[:2]
     _within("sram_base", "accumulator", base + sum((n - 1) * d for n, d in corners), config.acc_depth)
     key = ("post", *loops)

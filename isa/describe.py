@@ -84,7 +84,7 @@ def _field_defines(prefix: str, fields: Iterable[Field], word: bool) -> list[str
 
 def c_header(config: Config) -> str:
     """A C header (C99 and C++): opcodes, sizes, and word, shift and mask of every field of `config`."""
-    # A name may not end the comment that it stands in.
+    # A name must not end the comment around it.
     name = config.name.replace("*/", "* /").replace("/*", "/ *")
     words = config.instruction_words
     preamble = _PREAMBLE.format(

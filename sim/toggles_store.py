@@ -243,7 +243,7 @@ def observe_store(row, here, memory, operands, pads, compute, bank_depth, state,
                     if post:
                         _reduce(flat[place], r == 0 and c == 0, sums, state.reduced, totals)
                         if r < rows - 1 or c < columns - 1:
-                            # The last pass's lanes see what is there of a window.
+                            # The lanes of the last pass compute on each partial result of a window.
                             for k in range(width):
                                 lane = lanes - width + k
                                 total = np.int64(np.int32(state.reduced[lane] + state.biases[lane]))

@@ -107,7 +107,7 @@ def _read_key(path: Path) -> bytes | None:
     with os.fdopen(descriptor, "rb") as file:
         check_own_file(descriptor, path)
         found = os.fstat(descriptor)
-        # A key of another name, too, is one whose contents somebody else may know.
+        # A key file with a second name (hard link) may be known to somebody else.
         whole = found.st_size == KEY_BYTES and found.st_nlink == 1
         closed = not stat.S_IMODE(found.st_mode) & ~_FOR_USER
         return file.read() if whole and closed else None

@@ -117,7 +117,7 @@ class LineFile:
         if error is None:
             self.close()
             return
-        # What went wrong first is what the user is told.
+        # The user gets the first error, not this one.
         with suppress(RecordError):
             self.close()
 

@@ -25,7 +25,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         code = njit(**options)(function)
-        if not isinstance(code, Dispatcher):  # numba was told not to compile
+        if not isinstance(code, Dispatcher):  # numba is switched off
             return code
         try:
             code.enable_caching()

@@ -41,7 +41,7 @@ def _check_file(path: Path, inputs: Sequence[Path | None]) -> None:
     if path.is_dir():
         raise FileError(f"{path}: is a directory; name a file in it")
     if path.exists() and not path.is_file():
-        # A pipe or device, which is written as it is.
+        # A pipe or device, which is written directly.
         return
     parent = path.parent
     if not parent.is_dir():

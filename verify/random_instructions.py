@@ -166,7 +166,7 @@ def _load(source: Source, kind: str) -> dict[str, int]:
         place = source.uops_at + source.number(UOPS - 1)
     base = dram_base(source, kind)
     if kind == "par" and values["y_size"] > 1:
-        # Scales must be finite: rows end before the table does, behind which a program writes what it likes.
+        # Scales must be finite: rows end before the table does, as programs write any bytes after it.
         end = source.regions.parameters // source.config.par_bytes + TABLE
         room = max(0, end - base - values["x_size"])
         values["x_stride"] = min(values["x_stride"], room // (values["y_size"] - 1))

@@ -49,7 +49,7 @@ def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
     side = rng.choice((-1, 1), _CANDIDATES) << length - _MANTISSA - 1
     threshold = (2 * integers + 1 << places - 1) + side
     nearest = (threshold + (first >> 1)) // first
-    # Those that are solved for come before those that are only near, and these by their distance.
+    # Exact solutions come before near ones, and these by their distance.
     distance = np.concatenate([np.full(_CANDIDATES, -1), np.abs(first * nearest - threshold)])
     first, second = np.concatenate([first, first]), np.concatenate([exact, nearest])
     product = first * second
@@ -74,14 +74,14 @@ def worst_add(
     n within `low` .. `high`."""
     threshold = _threshold(rng, low, high)
     if rng.random() < 0.3:
-        # The first product may be of any size; the inner sum is what it lacks.
+        # The first product may be of any size; it is the rest of the inner sum.
         share = float(np.exp2(rng.uniform(-14, 3)) * rng.choice((-1, 1)))
     else:
         share = 1 + float(rng.choice((-1, 0, 1)) * np.exp2(rng.uniform(-30, -2)))
         share *= float(rng.choice((1, 1, -1)))
     ratio_a = _limited(threshold * share / (first or 1))
     inner = np.float32(threshold - first * float(ratio_a) + _trifle(rng, -45, -18))
-    # The inner sum rounds to that, or lies between it and a neighbour.
+    # The inner sum rounds to `inner`, or is between it and a neighbour.
     unit = float(np.spacing(np.abs(inner)))
     sum_ = float(inner) + float(rng.choice((-1, 0, 0, 0, 1))) * unit / 2
     sum_ += unit * _trifle(rng, -30, -2)
@@ -93,10 +93,10 @@ def worst_add(
     ratio_b = _limited(sum_ * np.exp2(rng.uniform(-24, 6)) * rng.choice((-1, 1)) / (second or 1))
     offset = _limited(sum_ - second * float(ratio_b))
     if rng.random() < 0.3 and second:
-        # Now the product is what the offset lacks.
+        # Then the product is the sum minus the offset.
         ratio_b = _limited((sum_ - float(offset)) / second)
     if rng.random() < 0.5:
-        # What the other roundings lost is put right, as far as that goes.
+        # Losses of the other roundings are corrected, as far as possible.
         lost = float(inner) - float(fused_multiply_add(second, ratio_b, offset))
         offset = _limited(float(offset) + lost)
     return ratio_a, ratio_b, offset

@@ -152,7 +152,7 @@ class Report:
         console = PlainConsole(width=120, file=text, color=False)
         console.print(layer_table(self.network, console.width))
         lines = summary(self.network)
-        # Nothing was compared: what was computed is in `outputs`.
+        # Nothing was compared: the results are in `outputs`.
         for line in lines[:-1] if self.outputs else lines:
             console.print(line, soft_wrap=True)
         return text.getvalue()

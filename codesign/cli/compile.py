@@ -88,7 +88,7 @@ def compile_model(
         from vdla.compiler.backends.backend import CompileOptions
         from vdla.compiler.backends.table import kernel_backend
 
-        # A target that begins with llvm is told by its own parser what is wrong with it.
+        # A target that begins with llvm gets the error messages of its own parser.
         targets = Targets(llvm=target) if target.split()[:1] == ["llvm"] else parse_targets(target)
         if targets.vdla and targets.llvm:
             raise UserError(

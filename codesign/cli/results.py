@@ -35,7 +35,7 @@ def network_inputs(
         try:
             return load_arrays(path, lambda headers: check_inputs(network.name, network.inputs, headers))
         except KernelArgumentError as error:
-            # The network knows arrays by name only.
+            # The network's errors name arrays, not the file.
             raise UserError(f"{path}: {error}{_of_weights(path, model)}") from None
     from ..samples import index_limits, sample_inputs
 

@@ -89,7 +89,7 @@ def run_divided(
             kernels=kernels,
         )
         with division.network as network:
-            # Behind the compiler, which refuses in a moment what cannot be run.
+            # After the compiler, which refuses unsupported models at once.
             progress.begin(LOADING)
             load_simulator()
             from ..evaluate import join_launches, load_launches

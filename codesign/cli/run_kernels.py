@@ -79,7 +79,7 @@ def run_kernels(
                 try:
                     results = network.run(arrays, threads=options.threads)
                 except KernelArgumentError as error:
-                    # The network knows arrays by name only.
+                    # The network's errors name arrays, not the file.
                     raise UserError(f"{options.inputs or path}: {error}") from None
                 wall = wall_milliseconds(
                     lambda: network.run(arrays, threads=options.threads), options.repeat, progress

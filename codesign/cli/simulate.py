@@ -233,7 +233,7 @@ def check_program(
         errors = [item for item in errors if item.kind != "race"]
     if not errors:
         return
-    # What names an instruction helps more than what says of the whole program, such as a missing FINISH.
+    # Errors that name an instruction help more than errors of the whole program, such as a missing FINISH.
     errors.sort(key=lambda item: not item.instructions)
     message = f"{where}: {errors[0].kind}: {errors[0].message}"
     if len(errors) > 1:

@@ -61,7 +61,8 @@ def guard_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest number that is free is this one. What is only read cannot be written, so output counts as lost.
+            # The lowest free number is this one. A descriptor opened only for reading cannot be written, so output
+            # counts as lost.
             os.open(os.devnull, os.O_RDONLY if descriptor < 2 else os.O_WRONLY)
             os.set_inheritable(descriptor, True)
     # Names hold letters that the encoding of a terminal may lack.

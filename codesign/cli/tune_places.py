@@ -69,5 +69,5 @@ def _gpu(target: str, device: str, workers: int | None, scheduler: str | None) -
     from ..tune_run_cuda import card_target
 
     ordinal = gpu_number(device, name)
-    gpu_kind(name).parse(target)  # What is wrong with it should show without a device, too.
+    gpu_kind(name).parse(target)  # Raises errors of the target even without a device.
     return Gpu(target=card_target(target, ordinal), ordinal=ordinal)

@@ -100,7 +100,7 @@ class ModelSearch:
 
     def tell(self, results: Sequence[Told]) -> None:
         """See `Strategy`."""
-        # What breaks a known limit is no candidate, and nothing is learned from it.
+        # A point that breaks a known limit is no candidate, and nothing is learned from it.
         self._told += [told for told in results if self._candidate(told.point) is not None]
         guessed = dict(self._asked)
         for told in results:
@@ -221,7 +221,7 @@ class ModelSearch:
         worst, best = values.max(axis=0), values.min(axis=0)
         reference = worst + _MARGIN * np.maximum(worst - best, 0.01)
         front = feasible[pareto(feasible)] if len(feasible) else feasible
-        # What even a hopeful guess leaves dominated has no part in the front.
+        # A candidate that is dominated even by an optimistic prediction has no part in the front.
         hopeful = means - _OPTIMISM * deviations
         dominated = np.zeros(len(pool), bool)
         for member in front:
@@ -233,7 +233,7 @@ class ModelSearch:
         growth[open_] = expected_growth(means[open_], deviations[open_], boxes) * chance[open_]
         fresh = np.full(len(pool), True)
         while len(picked) < count:
-            # A growth only shrinks as the front grows, so those that were computed before are upper bounds.
+            # A growth only shrinks as the front grows, so growths computed before are upper bounds.
             order = np.argsort(-growth, kind="stable")[:_CHECKED]
             if growth[order[0]] <= 0:
                 break
@@ -259,7 +259,7 @@ class ModelSearch:
         ]
         points = [pool[i].point for i in picked]
         if len(points) < count:
-            # Nothing is expected to be better: the rest of the budget goes where the model knows least.
+            # No candidate is expected to be better: the rest of the budget goes to the least certain predictions.
             left = [i for i in np.argsort(-deviations.sum(axis=1), kind="stable") if i not in set(picked)]
             points += [pool[i].point for i in left[: count - len(points)]]
         return points

@@ -114,8 +114,8 @@ def quantities(machine: Config, layers: Layers) -> list[float]:
         layers.spread, blocks_in * blocks_out * layers.window * machine.whole_tile_bytes, layers.weights
     )
     weights = np.where(layers.depth > 0, weights, 0)
-    # Half of a scratchpad holds what is at work while the other half is filled: either the weights stay and inputs
-    # come again, or the other way round, and sums that do not fit make tiles of both.
+    # Half of a scratchpad is in use while the other half is filled: either the weights stay and inputs come again, or
+    # the other way round, and sums that do not fit make tiles of both.
     tiles = np.ceil(written * 4 / (machine.acc_buffer_bytes / 2))
     again_read = np.minimum(tiles, np.ceil(weights / (machine.wgt_buffer_bytes / 2)))
     again_weights = np.minimum(tiles, np.ceil(read / (machine.inp_buffer_bytes / 2)))

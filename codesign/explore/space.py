@@ -96,7 +96,7 @@ class Space:
         each other."""
         chosen = self.fields(point)
         known = {**field_values(self.base), **chosen}
-        # Conditions keep fields from contradicting each other; those on FIFOs need the machine, which sizes them.
+        # Conditions keep fields from contradicting each other; conditions on FIFOs need the machine, which sizes them.
         for condition in sorted(self.conditions, key=_reads_fifo):
             if _reads_fifo(condition):
                 known |= self._fifo_sizes(chosen)
@@ -286,7 +286,7 @@ def without_machine(space: Space) -> str | None:
     first: dict[str, str] = {}
     for point in _sample(space):
         if (error := machine_error(space, point)) is not None:
-            # What a reason is about comes before its numbers.
+            # The subject of a reason comes before its numbers.
             kind = str(error).partition(",")[0]
             reasons[kind] += 1
             first.setdefault(kind, str(error))

@@ -216,7 +216,7 @@ def explore(
     designs: list[Design] = []
     evaluated, interrupted = 0, False
     with contextlib.ExitStack() as stack:
-        # First what may be missing or out of reach: then no empty folder is left behind.
+        # First the tools and places that may be missing: then no empty folder is left behind.
         run = stack.enter_context(evaluator(study.place, study.networks, study.components))
         file = None
         if folder is not None:

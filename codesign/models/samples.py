@@ -18,7 +18,7 @@ def sample_images(network: Network, count: int, seed: int) -> Float64Array:
     flat = len(network.input_shape) == 1
     shape = (1, 28, 28) if flat else network.input_shape
     samples = [_image(np.random.default_rng([seed, index]), *shape) for index in range(count)]
-    # Through float32, so that calibration sees exactly what a user of the samples sees.
+    # Through float32, so that calibration uses exactly the values of the shipped samples.
     return np.stack(samples).reshape(count, *network.input_shape).astype(np.float32).astype(np.float64)
 
 

@@ -71,7 +71,7 @@ def words(text: str, most: int) -> str:
 
 @functools.cache
 def _drawable(letter: str) -> bool:
-    # Of what a font lacks, Matplotlib would draw a box and warn on standard error.
+    # For characters that a font lacks, Matplotlib would draw a box and warn on standard error.
     families = ("DejaVu Sans:bold", "DejaVu Sans Mono")
     return all(get_font(findfont(family)).get_char_index(ord(letter)) for family in families)
 

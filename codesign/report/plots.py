@@ -95,7 +95,7 @@ def roofline_figure(run: RunAccount, config: Config) -> Figure:
     )
     axes.legend(loc="lower right", frameon=True, framealpha=0.95, edgecolor=GRID, fontsize=9)
     _key(key, [(n, layer) for n, layer in layers], peak)
-    # What follows is placed in pixels, so the layout must be settled first.
+    # The texts below are placed in pixels, so the layout must be settled first.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     across, up = axes.transData.transform((ridge, peak)) - axes.transData.transform((low, bus * low))

@@ -164,7 +164,7 @@ def _joined(key: Integers, start: Integers, length: Integers) -> tuple[Integers,
 def _sorted_apart(key: Integers, begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
     """Pieces [begin, end) sorted by key, as disjoint intervals of the same union: each begins where the earlier pieces
     of its key end."""
-    # Each key has a space of addresses of its own, behind those of the keys before.
+    # Each key has its own range of addresses, after the ranges of the keys before.
     space = int(end.max(initial=0)) + 1
     order = np.argsort(key * space + begin)
     key, begin, end = key[order], begin[order], end[order]
@@ -175,7 +175,7 @@ def _sorted_apart(key: Integers, begin: Integers, end: Integers) -> tuple[Intege
 
 
 def _covered(begin: Integers, end: Integers, unread: Unread) -> int:
-    # How many of the unread bytes lie in disjoint intervals.
+    # Number of unread bytes in disjoint intervals.
     if not unread.mask.size:
         return 0
     before = np.concatenate(([0], np.cumsum(unread.mask)))

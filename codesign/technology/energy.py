@@ -36,7 +36,8 @@ def energy_by_table(config: Config, events: Events, components: Components) -> d
         return components.sram_energy(sizes[kind], width)
 
     matrix = events.gemm + events.depthwise + events.taps
-    # TAPS is as much as that many of DEPTHWISE, but for the accumulators; a sweep multiplies what it holds as well.
+    # A TAPS costs as much as TAPS DEPTHWISE, but for the accumulators; a sweep also multiplies the positions that it
+    # holds.
     alone = events.depthwise + TAPS * events.taps
     held = TAPS * (config.swept - 1) * events.swept
     products = events.gemm * config.multiplies_per_cycle + (alone + held) * config.inp_bytes

@@ -103,7 +103,7 @@ def _load(config: Config) -> Iterator[_Row]:
     shift, batch_bits = bus.bit_length() - 1, 2 if config.batch <= 4 else 3
     yield "load.fifo", 1, config.fifo_bytes("load") // bus, 8 * bus + 1
     yield "compute.loader.fifo", 1, config.fifo_bytes("compute") // bus, 8 * bus + 1
-    # What LOAD.INP says, where it lies in a bus word, and the value of its pads.
+    # Fields of LOAD.INP, its place in a bus word, and the value of its pads.
     job = 66 + 2 * shift + 8
     if not config.has("patch"):
         yield "load.element_jobs", 1, LOADS_IN_FLIGHT, job

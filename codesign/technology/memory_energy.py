@@ -70,7 +70,7 @@ def accesses(config: Config, events: Events) -> dict[str, tuple[float, float]]:
         # Biases and scales have a memory each.
         "store": (2.0 * events.stored, 2.0 * read["par"] / config.par_bytes),
         "store.pipeline": (events.combined, events.combined),
-        # Every lane reads a word of its copy in each pass, whether what it finds is taken or not.
+        # Every lane reads a word of its copy in each pass, whether the word is used or not.
         "store.tables.table_lane": (events.stored * config.out_bytes, 0.0),
     }
     return {module: (float(reads), float(writes)) for module, (reads, writes) in found.items()}

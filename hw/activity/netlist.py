@@ -240,7 +240,7 @@ def _arrays(
     driven += [int(net) for port in inputs.values() for net in port]
     if len(set(driven)) != len(driven) or min(driven, default=2) < 2:
         raise NetlistError("a net has two drivers")
-    # A port that reads at once stands among the gates by its number, where its inputs would be.
+    # In the order of gates, an unclocked read port is represented by its number, in the place of a gate's inputs.
     at_once = [port for memory in memories for port in memory.reads if not port.clocked]
     gates += [(-1 - k, port.address.tolist(), port.data.tolist()) for k, port in enumerate(at_once)]
     order = _evaluation_order(gates)

@@ -138,7 +138,7 @@ class MemoryModel:
             self._choose()
         current = self._current
         moves = current is not None and self._wait == 0
-        # What has been raised stays until READY.
+        # A raised valid stays high until READY.
         self._presented = moves and not self._writing and (self._presented or not self._stalled(stalls.data))
         due = bool(self._responses) and self._responses[0][0] <= self._now
         self._answering = due and (self._answering or not self._stalled(stalls.response))

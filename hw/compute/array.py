@@ -119,7 +119,7 @@ class MultiplyArray(wiring.Component):
         """Registers after the memories, the operand selection, and a row of columns for every row of the tile."""
         m = Module()
         config = self.config
-        # Data needs no reset; what it means comes along in the pipeline beside the array.
+        # Data registers need no reset: the pipeline beside the array carries their valid bits.
         read_vector, tile = (
             Signal.like(signal, name=name, reset_less=True)
             for signal, name in ((self.vector, "read_vector"), (self.tile, "tile"))
@@ -155,7 +155,7 @@ class MultiplyArray(wiring.Component):
             row = Signal.like(self.row)
             m.d.sync += [alone.eq((alone << 1) | self.depthwise), row.eq(self.row)]
             masks = copies(m, alone[-1], config.columns, "alone")
-            # What each position of a group of rows has: its rows, of which the number in `row` says the group.
+            # Each position of a group of rows: its rows, chosen by the group's number in `row`.
             groups: list[list[Value]] = []
             low = self.tap_bits
             if self.several:

@@ -71,7 +71,8 @@ class Ends(wiring.Component):
         arriving = {"count": 1, "push_prev": self.issued_prev, "push_next": self.issued_next}
         with m.If(self.issued):
             m.d.comb += [places[0][name].eq(value) for name, value in arriving.items()]
-        # What begins is added in the next cycle, when the place it joins has moved on: the sums meet registers only.
+        # An instruction that begins is added in the next cycle, when its place has moved on: the sums are from
+        # registers only.
         joining = {name: Signal(name=f"joining_{name}") for name in names}
         coming = Signal(layout)
         m.d.sync += [
@@ -80,7 +81,7 @@ class Ends(wiring.Component):
             joining["push_prev"].eq(self.joins_prev),
             joining["push_next"].eq(self.joins_next),
         ]
-        # Whether a place holds anything: a bit that moves on with it. What joins changes none of them.
+        # Whether a place holds anything: a bit that moves on with it. Joining instructions change none of these bits.
         holds: list[Value] = [self.issued]
         for k in range(1, length):
             bit = Signal(name=f"holds_{k}")
@@ -88,7 +89,7 @@ class Ends(wiring.Component):
                 holds[-1] | (self.issued_alu if k - 1 == length - alu_latency(self.config) else 0)
             )
             holds.append(bit)
-        # Which place that is, the youngest of those that hold something: a register each, and one for none.
+        # The youngest place that holds something: a register for each place, and one for none.
         youngest = {k: Signal(name=f"youngest_{k}") for k in range(1, length)}
         alone = Signal()
         taken: Value = Const(0, 1)
@@ -106,7 +107,7 @@ class Ends(wiring.Component):
                 m.d.sync += places[k + 1][name].eq(total)
         for name in names:
             m.d.comb += self.now[name].eq(places[length][name] + coming[name] + (joining[name] & alone))
-        # What is in places 1 .. length in the next cycle.
+        # Contents of places 1 .. length in the next cycle.
         arrives = self.issued | self.issued_alu | self.joins | (self.next["count"] != 0)
         m.d.sync += self.busy.eq(arrives | Cat(*holds[1:]).any())
         return m

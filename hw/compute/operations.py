@@ -127,7 +127,7 @@ class Operations(wiring.Component):
         names = ("cycle", "uop", "column", "row")
         last = {name: Signal(name=f"last_{name}") for name in names}
         coming = {name: Signal(name=f"coming_last_{name}") for name in names}
-        # The same the other way round, for what is coming alone: `last` moves many registers and is far from here.
+        # The inverses, of the next cycle alone: `last` drives many registers and is far from here.
         more = {name: Signal(name=f"more_{name}", init=1) for name in names}
         one_uop, one_column = Signal(), Signal()
         last_uop, last_column = Signal(), Signal()  # of a column, of a row, in its last cycle

@@ -387,7 +387,7 @@ class Pipeline(wiring.Component):
         target = data.StructLayout({"valid": config.tile_parts, "address": config.acc_index_bits})
         written = [Signal(target, name=name) for name in RESULTS]
 
-        # What finishes in this cycle, and which results replace an operand: known a cycle before they are needed.
+        # Results that finish in this cycle, and results that replace an operand: known a cycle before they are needed.
         slow, start = Signal(), Signal()  # a shift or a multiplication; one begins to execute
         extra = Signal(4)  # bit k: such an operation executed in the cycle k + 1 ago
         slow_address = Signal(config.acc_index_bits)

@@ -79,12 +79,12 @@ class ComputeUnit(wiring.Component):
         is_config = head.opcode == Opcode.CONFIG
         is_finish = head.opcode == Opcode.FINISH
         pushes = head.push_prev | head.push_next
-        # The head has been there for a cycle when it begins: what takes longer to see is a register.
+        # The head has been there for a cycle when it begins: slow conditions on it are registers.
         empty = Signal()
         m.d.sync += empty.eq((head.iter_out == 0) | (head.iter_in == 0) | (head.uop_end <= head.uop_bgn))
         begin = issue.begin
 
-        # What is under way: `exclusive` an ALU, LOAD or FINISH (begin < now <= end), `configuring` a CONFIG.
+        # Instructions under way: `exclusive` an ALU, LOAD or FINISH (begin < now <= end), `configuring` a CONFIG.
         exclusive, loading_uop, loading_acc = Signal(), Signal(), Signal()
         configuring, other, finishing = Signal(), Signal(), Signal()
         running_prev, running_next = Signal(), Signal()

@@ -41,7 +41,7 @@ def harness_verilog(verilog: str, *, gate: bool = False) -> str:
     store = _STORE.search(text) if gate else None
     if store is None or "read" not in _ports(text, f"{store[1]}.pipeline"):
         return merge_registers(text) + _wrapper(text, None)
-    # What prepares constants of an instruction works before the first read.
+    # The components that prepare an instruction's constants work before the first read.
     gated = re.compile(re.escape(f"{store[1]}.pipeline") + r"(?!\S*constants)\S*")
     text = merge_registers(text, gated, f"{HARNESS_TOP}.post_active")
     return text + _wrapper(text, f"vdla.{store[2]}.pipeline.read")

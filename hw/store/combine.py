@@ -93,7 +93,7 @@ class Combine(wiring.Component):
         m.d.comb += mantissa_12.eq(mantissa)
         mantissa_14 = delay(m, mantissa, 2, "mantissa_14")
         sign_14 = delay(m, sign_8, 6, "sign_14")
-        # A product of zero leaves the offset as it is; its bits may have been shifted out of the sum.
+        # A product of zero leaves the offset unchanged; its bits may have been shifted out of the sum.
         plain_14 = delay(m, (second_2 == 0) | (k.mantissa_b == 0), 12, "plain_14")
         scaled, scaled_exponent = self._scaled(m, product_16, product_6, exponent_14)
         unchanged = plain_14 & ~multiply
@@ -160,7 +160,7 @@ class Combine(wiring.Component):
 
     def _normalize(self, m: Module, normal_8: Value) -> tuple[Value, Value]:
         """Rounded to float32: the mantissa, not yet registered, in stage 13; the exponent, plus the ratio's, in 14."""
-        # How far a step shifts drives many multiplexers: it is a register, known beside the number.
+        # The shift of a step drives many multiplexers: it is a register, computed beside the number.
         count = register(m, floats.leading_zeros(m, normal_8, 16, "zeros_by_16"), "count_9")
         normal, sticky, zeros = register(m, normal_8, "normal_9"), Const(0, 1), []
         for stage, step in ((10, 16), (11, 4), (12, 1)):
@@ -171,7 +171,7 @@ class Combine(wiring.Component):
                 following = floats.leading_zeros(m, shifted, step // 4, f"zeros_by_{step // 4}")
                 count = register(m, following, f"count_{stage}")
             if step > 1:
-                # No later step brings what is below these places into the mantissa or the guard bit.
+                # No later step shifts bits below these places into the mantissa or the guard bit.
                 places = floats.MANTISSA_BITS + step
                 low = len(normal) - places
                 sticky = register(m, sticky | normal[:low].any(), f"sticky_{stage + 1}")
@@ -198,7 +198,7 @@ class Combine(wiring.Component):
         exponent = register(m, late + Mux(short, 23, 24), "scaled_exponent")
         kept = register(m, kept, "scaled_kept")
         guard, sticky = register(m, guard, "scaled_guard"), register(m, sticky.any(), "scaled_sticky")
-        # What follows is fixed point: no need to normalize again.
+        # The next stages are fixed point: no need to normalize again.
         return kept + floats.round_up(kept, guard, sticky), exponent
 
     def _place(self, m: Module, bits: Value, distance: Value, name: str) -> Value:

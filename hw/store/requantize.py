@@ -46,7 +46,7 @@ class Requantize(wiring.Component):
         kept_10, guard_10, sticky_10, distance_10, overflow_10 = self._rounding(m, product_9, exponent_6)
         sign_13 = delay(m, sign_5 ^ scale.sign, 8, "sign_13")
 
-        # A carry needs no second normalization: what follows is fixed point.
+        # A carry needs no second normalization: the next stages are fixed point.
         total_11 = register(m, kept_10 + floats.round_up(kept_10, guard_10, sticky_10), "total_11")
         distance_11 = register(m, distance_10, "distance_11")
         shifted = floats.shift_right(m, total_11, distance_11[:3], 1, "shifted_fine")

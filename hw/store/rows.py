@@ -99,7 +99,7 @@ class Rows(wiring.Component):
             value_read.addr.eq(Mux(keeps_value, before_a, early)),
             sum_read.addr.eq(before_a),
         ]
-        # What the cycle before wrote is not read yet.
+        # A write of the cycle before is not visible to this read.
         row_z, again = register(m, row_a, "row_z"), Signal()
         written_z = Signal()
         m.d.sync += written_z.eq(valid)

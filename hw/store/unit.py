@@ -393,7 +393,7 @@ class StoreUnit(wiring.Component):
         part_bits = self._table_part_bits
         write: Value = loader.write & (loader.kind == 1)
         if self._config.has("rows"):
-            # The planes of the rows' table lie behind them.
+            # The planes of the rows' table are at the addresses after the look-up tables.
             write = write & (loader.address < self._config.tables)
         m.d.comb += [
             tables.values.eq(pipeline.requantized),
@@ -582,7 +582,7 @@ class StoreUnit(wiring.Component):
         ]
         fills: Value = loader.write
         if config.has("table"):
-            # Look-up tables lie at multiples of bus words.
+            # Look-up tables are at multiples of bus words.
             fills = loader.write & (loader.kind == 0)
             m.d.comb += job.kind.eq(starting.is_table)
             with m.If(starting.is_table):

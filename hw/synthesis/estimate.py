@@ -150,7 +150,7 @@ def _arcs(cell: Mapping[str, Any]) -> Iterator[tuple[Net, list[tuple[Net, float,
         case "LUT4":
             yield outputs["Z"], [(bit, _LUT, True) for _, bit in inputs]
         case "PFUMX" | "L6MUX21":
-            # The tables before such a multiplexer lie in its own slice.
+            # The tables before such a multiplexer are in its own slice.
             data = ("ALUT", "BLUT", "D0", "D1")
             yield outputs["Z"], [(bit, _LUT, pin not in data) for pin, bit in inputs]
         case "CCU2C":

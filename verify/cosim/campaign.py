@@ -141,7 +141,7 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
             yield pool
         except BaseException:
             workers = list((pool._processes or {}).values())
-            # Compilers, and what they started, would outlive the workers.
+            # Compilers and their children would outlive the workers.
             started = descendants([worker.pid for worker in workers if worker.pid is not None])
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:

@@ -180,7 +180,7 @@ def _start(directory: Path, number: int, programs: Sequence[Expected], library: 
 
 def _child(place: Path, programs: Sequence[Expected], library: Path, answers: Connection) -> None:
     os.chdir(place)
-    # What a broken model prints before it dies is of no interest.
+    # The output of a broken model before it dies is of no interest.
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)

@@ -193,7 +193,7 @@ def _common(
         ],
         "components": {
             **basis(components),
-            # Of the table; what the models follow from is in their descriptions.
+            # Sources of the table; the models' descriptions name theirs.
             "sources": [] if components.modelled else list(dict.fromkeys(components.sources.values())),
         },
         "commands": [{"what": what, "command": command} for what, command in COMMANDS],

@@ -42,5 +42,5 @@ LADDER = (
 
 def rung_of(text: str) -> Rung | None:
     """The kind of a figure's rung; None for one that the ladder does not have."""
-    # From the bottom: what a model says is no synthesis, though it was fitted to some.
+    # From the bottom: a model's prediction is no synthesis, though the model was fitted to some.
     return next((rung for rung in reversed(LADDER) if rung.word in text), None)

@@ -33,7 +33,7 @@ def html(data: Mapping[str, Any]) -> str:
     parts = {
         "TITLE": escape(str(data["title"])),
         "STYLE": text["page.css"],
-        # Inside a script element nothing may look like its end, or like the beginning of a comment.
+        # Inside a script element no text may resemble its end, or the beginning of a comment.
         "DATA": encoded.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"),
         "SCRIPT": "\n".join(text[name] for name in SCRIPTS),
     }

@@ -141,7 +141,7 @@ def _repeated(w: Writer, name: str, data: str, shape: tuple[int, int, Size, int]
     """Each group's keys or values for all of its heads, as exporters do it: Unsqueeze, Expand, Reshape."""
     batch, groups, length, size = shape
     wide = w.node("Unsqueeze", f"{name}.wide", [data, w.numbers([2])])
-    # Where Expand is asked for 1, it leaves the size as it is.
+    # For a size of 1, Expand leaves the input's size unchanged.
     full = (batch, groups, heads // groups, 1 if length is None else length, size)
     copied = w.node("Expand", f"{name}.copied", [wide, w.numbers(full)])
     return w.reshape(name, copied, (batch, heads, length, size))

@@ -137,7 +137,7 @@ def _map_missing(
             match = re.match(rf"{STEP} ((\d+) of .*)", line)
             if match is None:
                 return None
-            # What is done is kept, should the rest be interrupted.
+            # Finished modules go to the cache at once, in case the rest is interrupted.
             collect(int(match[2]) - 1)
             return f"mapping {match[1]}"
 

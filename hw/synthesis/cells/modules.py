@@ -123,7 +123,8 @@ def canonical(module: Module, modules: Mapping[str, Module]) -> CanonicalModule:
     def counted(found: re.Match[str]) -> str:
         return f"${numbers.setdefault(found[1], len(numbers))}"
 
-    # Yosys declares signals in the order of their names, and so of their numbers: what they do comes first.
+    # Yosys declares signals in the order of their names, and so of their numbers: so numbers are counted in the
+    # statements first.
     declared = _DECLARATION.findall(text)
     head, end, body = _DECLARATION.sub("", text).partition(");\n")
     head, body = _NUMBER.sub(counted, head), _NUMBER.sub(counted, body)
@@ -159,7 +160,7 @@ def _stub(name: str, module: Module) -> str:
 def instance_counts(top: str, modules: Mapping[str, Module]) -> dict[str, int]:
     """How many instances of every module the design has whose top is `top`, the top first."""
     counts = {top: 1}
-    # Modules stand behind those that contain them.
+    # Modules come after the modules that contain them.
     order = _from_the_top(top, modules)
     for name in order:
         for child in modules[name].instances.values():
