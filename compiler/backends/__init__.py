@@ -1,1 +1,1 @@
-"""Backends: what each target does to compile and to run, behind one protocol (`backend.Backend`)."""
+"""Backends: compilation and execution for each target, behind one protocol (`backend.Backend`)."""

@@ -1,4 +1,4 @@
-"""The protocol of targets. A backend is a value with one explicit line in `table`; nothing outside asks which it is."""
+"""The protocol of targets. Each backend has one line in `table`; no code outside a backend depends on which it is."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileOptions:
-    """What a compilation is asked for, on whatever target.
+    """Options of a compilation, for all targets.
 
     `target` is the target as a user writes it: the backend's name and its own options ("llvm -mcpu=..."). `config` is
-    the accelerator's configuration, `virtual_threads` how many copies of its buffers overlap; `device` names a device
-    where there are several ("0", "1" or "emulated" for GPUs; None: the first). A dynamic first dimension of the
-    model's inputs becomes `batch`. `records` of the tuner set the knobs that they know. `dump_passes` names a folder
-    that gets the program after each pass.
+    the accelerator's configuration, `virtual_threads` the number of overlapping copies of its buffers; `device` selects
+    a device where there are several ("0", "1" or "emulated" for GPUs; None: the first). A dynamic first dimension of
+    the model's inputs becomes `batch`. `records` of the tuner set knobs. `dump_passes` is a folder for the program
+    after each pass.
     """
 
     target: str
@@ -44,7 +44,7 @@ class CompileOptions:
 
 
 class Backend(Protocol):
-    """How one kind of target compiles networks and scheduled expressions, loads what it saved, and describes itself."""
+    """A kind of target: compiles networks and scheduled expressions, loads saved networks, describes itself."""
 
     @property
     def name(self) -> str:
@@ -56,15 +56,15 @@ class Backend(Protocol):
         ...
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """A scheduled tensor expression, compiled; a program without a schedule gets the backend's plain one.
+        """A scheduled tensor expression, compiled; a program without a schedule gets the backend's default schedule.
 
-        Its inputs are the parameters that it reads, its outputs those that it writes. UserError where the schedule is
-        none for this target.
+        Its inputs are the parameters that it reads, its outputs those that it writes. UserError where the schedule does
+        not fit this target.
         """
         ...
 
     def load(self, path: Path, options: CompileOptions) -> Executable:
-        """What `vdla compile` saved for this target. UserError for any other file."""
+        """The network that `vdla compile` saved for this target. UserError for any other file."""
         ...
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
@@ -74,10 +74,10 @@ class Backend(Protocol):
 
 @runtime_checkable
 class KernelBackend(Backend, Protocol):
-    """A backend whose networks are kernels, one after the other: what `vdla compile` saves, `vdla run` times."""
+    """A backend whose networks are sequences of kernels, which `vdla compile` saves and `vdla run` times."""
 
     def compiler(self, options: CompileOptions) -> KernelCompiler:
-        """What compiles into archives; this machine needs no such device."""
+        """The compiler into archives; this machine needs no device of the target."""
         ...
 
     def open(self, options: CompileOptions) -> KernelDevice:
@@ -85,5 +85,5 @@ class KernelBackend(Backend, Protocol):
         ...
 
     def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
-        """The network of an archive in this user's cache, on a device that `open` gave, which the network closes."""
+        """The network of an archive in this user's cache, on a device from `open`, which the network closes."""
         ...

@@ -1,4 +1,4 @@
-"""What `vdla compile` writes for a processor, by the name of the file: an archive, or code for C programs."""
+"""Files that `vdla compile` writes for a processor, by the file's name: an archive, or code for C programs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 CODE = (".o", ".so")
-"""What files of code for C programs end with."""
+"""Suffixes of code for C programs: an object or a shared library."""
 
 
 def code_files(output: Path) -> tuple[Path, ...]:
-    """What `vdla compile` writes: an archive, or code with its header and a driver. Raises UserError."""
+    """The files that `vdla compile` writes: an archive, or code with its header and a driver. Raises UserError."""
     if output.suffix in (".tar", ""):
         return (output,)
     if output.suffix not in CODE:
@@ -34,7 +34,7 @@ def code_files(output: Path) -> tuple[Path, ...]:
 
 
 def function_name(output: Path) -> str:
-    """The function in FILE.o, FILE.so or libFILE.so."""
+    """The name of the function in FILE.o, FILE.so or libFILE.so: FILE."""
     return output.stem.removeprefix("lib") if output.suffix == ".so" else output.stem
 
 

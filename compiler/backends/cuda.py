@@ -36,7 +36,7 @@ from .backend import CompileOptions
 from .kernels import KernelDevice, KernelNetwork, Peaks, Saved, Told, saved_code, saved_of
 
 EMULATED = "emulated"
-"""The device that is this processor: the numbers are the GPU's, the times are not."""
+"""The device name for emulation on this processor: results are the GPU's, times are not."""
 QUANTIZED = "quantized model: computed in float32 with the roundings of its QuantizeLinear nodes"
 
 
@@ -98,7 +98,7 @@ class CudaCompiler:
         dump_passes: Path | None,
         told: Told | None = None,
     ) -> CudaNetworkCode:
-        """A model, compiled but on no device."""
+        """A compiled model, not loaded on a device."""
         from ..cuda_driver import compile_cuda
 
         return compile_cuda(
@@ -132,7 +132,7 @@ class CudaCompiler:
         return (output,)
 
     def describe_saved(self, path: Path) -> Saved:
-        """Counts of an archive, which is looked at as a whole."""
+        """Counts of an archive, whose checksum is verified."""
         return saved_of(check_cuda_network(path, self.archive), "modules")
 
 
@@ -177,7 +177,7 @@ class CudaDevice(CudaCompiler):
         return CudaNetwork(load_cuda_network(path, self.archive, trusted=trusted), self.gpu)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float]:
-        """By the device's events, without copies."""
+        """Milliseconds of each run by the device's events, without copies."""
         return _on_gpu(network).time(inputs, repeat=repeat)
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class CudaDevice(CudaCompiler):
         return f"{network.name} on {self.device}, {self.gpu.properties.name}: {milliseconds} by the device's clock"
 
     def close(self) -> None:
-        """Gives the GPU back."""
+        """Closes the GPU."""
         self.gpu.close()
 
 
@@ -210,7 +210,7 @@ class EmulatedCudaDevice(CudaCompiler):
 
     @property
     def label(self) -> str:
-        """The architecture, and that it is not there."""
+        """The architecture, and the word "emulated"."""
         return f"{self.target.arch}, {EMULATED}"
 
     def decided(self) -> Mapping[str, Any]:
@@ -257,7 +257,7 @@ class EmulatedCudaDevice(CudaCompiler):
         )
 
     def load(self, path: Path, *, trusted: bool = False) -> CpuNetwork:
-        """What `save` wrote into the cache; an archive that a user gives holds a GPU's machine code."""
+        """The network that `save` wrote into the cache. UserError for a user's archive, which holds machine code."""
         if not trusted:
             raise UserError(
                 f"{path}: holds machine code of a GPU, which runs on --device cuda:0; for {self.device} give the model"
@@ -265,21 +265,21 @@ class EmulatedCudaDevice(CudaCompiler):
         return load_network(path, trusted=True)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> None:
-        """There is no clock of a GPU."""
+        """None: there is no clock of a GPU."""
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
         """The GPU that is emulated."""
         return self.describe()
 
     def profile_title(self, network: KernelNetwork) -> str:
-        """The network's name, and that the GPU is not there."""
+        """The network's name, and the word "emulated"."""
         return f"{network.name}, {EMULATED}"
 
     def peaks(self, network: KernelNetwork) -> None:
-        """The times say nothing of a GPU."""
+        """None: emulated times say nothing about a GPU."""
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
-        """Name and architecture, and what the times are not."""
+        """Name, architecture, and the remark that the times say nothing about a GPU."""
         return (
             f"{network.name} for {self.target.arch}, emulated on this processor: the times say nothing about a GPU "
             f"({milliseconds})"
@@ -300,12 +300,12 @@ class OwningNetwork(CudaNetwork):
 
 @dataclass(frozen=True, slots=True)
 class CudaBackend:
-    """See `backend.Backend`; for devices of any language that kernels are printed in."""
+    """The backend of NVIDIA GPUs, see `backend.Backend`; base class of the backends of other GPU languages."""
 
     name: str = "cuda"
 
     def compiler(self, options: CompileOptions) -> CudaCompiler:
-        """For archives, of whatever GPU."""
+        """The compiler into archives, for any GPU."""
         return CudaCompiler(options.target)
 
     def open(self, options: CompileOptions) -> CudaDevice | EmulatedCudaDevice:
@@ -331,13 +331,13 @@ class CudaBackend:
             return OwningNetwork(code, device.gpu)
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> Executable:
-        """A scheduled expression as kernels; of a program every iteration that can be is a thread."""
+        """A scheduled expression as kernels; in an unscheduled program every independent iteration is a thread."""
         from ..cuda_driver import compile_cuda_schedule, emulate_cuda_schedule
         from ..templates.gpu.flat import flattened
         from ..templates.gpu.generic import schedule as generic_schedule
 
         if isinstance(schedule, Program):
-            # Kernels index arrays of one dimension.
+            # The generic schedule takes flat arrays.
             inner = self.build(generic_schedule(self.compiler(options).target, flattened(schedule)), options)
             ports = {parameter.name: parameter_port(parameter) for parameter in schedule.parameters}
             return ReshapedExecutable(
@@ -364,7 +364,7 @@ class CudaBackend:
             return OwningNetwork(load_cuda_network(path, device.archive), device.gpu)
 
     def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
-        """On a GPU, or its emulation."""
+        """A network from the cache, on a GPU or its emulation."""
         if not isinstance(device, CudaDevice):
             return device.load(path, trusted=True)
         with _owned(device):
@@ -382,7 +382,7 @@ def _on_gpu(network: KernelNetwork) -> CudaNetwork:
 
 @contextmanager
 def _owned(device: CudaDevice) -> Iterator[None]:
-    """Closes a device where the network that would own it does not come to be."""
+    """Closes a device if making the network that would own it fails."""
     try:
         yield
     except BaseException:

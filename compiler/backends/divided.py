@@ -1,4 +1,4 @@
-"""The accelerator and this processor together: what the one does not support, the other runs."""
+"""The accelerator and this processor together: the processor runs the nodes that the accelerator does not support."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DividedExecutable(Readable):
 
     @property
     def name(self) -> str:
-        """What the model calls itself."""
+        """The model's own name."""
         return self.division.network.name
 
     @property
@@ -65,7 +65,7 @@ class DividedExecutable(Readable):
         return dict(self.division.network.run(inputs).outputs)
 
     def texts(self) -> Texts:
-        """Those of the regions: instructions, LLVM IR, assembly."""
+        """The sources of the regions: instructions, LLVM IR, assembly."""
         return texts_of_parts(
             (
                 region.name,
@@ -92,7 +92,7 @@ class DividedBackend:
     name: str = "vdla,llvm"
 
     def compile(self, model: Source, options: CompileOptions) -> DividedExecutable:
-        """A model of which the accelerator gets what it supports."""
+        """A model, divided: the accelerator runs the nodes that it supports."""
         return DividedExecutable(
             compile_heterogeneous(
                 model,
@@ -106,14 +106,14 @@ class DividedBackend:
 
     @property
     def exact(self) -> bool:
-        """The processor's part computes floats."""
+        """False: the processor's part computes floats."""
         return False
 
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """A divided network for inputs of one length, and the cycles of its part on the accelerator, if there is
-        one: what the host computes meanwhile is not counted."""
+        """A divided network for inputs of one length, and the cycles of its accelerator regions, if there are any; time
+        of the host is not counted."""
         division = self.compile(model, options).division
         cycles = [
             run_region(region, dict.fromkeys(region.inputs, np.empty(0)), data=False)[1]

@@ -1,7 +1,7 @@
-"""Targets that run networks kernel by kernel: processors and GPUs. What they share, as protocols.
+"""Protocols of targets that run networks kernel by kernel: processors and GPUs.
 
-A `KernelCompiler` needs no device: it names what decides the bytes of compiled code and writes archives. A
-`KernelDevice` is a compiler with a device of this machine behind it, opened: it also loads and runs.
+A `KernelCompiler` needs no device: it writes archives, and names the settings that decide their bytes. A `KernelDevice`
+is a compiler with an open device of this machine: it also loads and runs networks.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ..tune.records.book import RecordBook
 
 Told = Callable[[int, int], object]
-"""Hears how many kernels are done, and of how many."""
+"""Progress callback: gets the number of kernels done, and of all kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks:
-    """A device at its best: operations a second, and bytes a second from its memory."""
+    """Peak rates of a device: operations a second, and bytes a second from its memory."""
 
     operations: float
     bytes: float
@@ -35,8 +35,8 @@ class Peaks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A compiled network in a file: how many kernels and launches, and bytes of its tensors but constants and scratch,
-    as planned and as they would be without reuse."""
+    """Counts of a compiled network in a file: kernels, launches, and bytes of its activations (no constants, no
+    scratch), as planned and without reuse of memory."""
 
     kernels: int
     launches: int
@@ -45,7 +45,7 @@ class Saved:
 
 
 class _Code(Protocol):
-    """A compiled network, not loaded: what those of all targets have."""
+    """A compiled network that is not loaded, for all targets."""
 
     @property
     def modules(self) -> Sequence[object]: ...
@@ -78,7 +78,7 @@ def saved_of(description: Mapping[str, Any], kernels: str) -> Saved:
 
 
 class KernelTime(Protocol):
-    """What one kernel took, in the median of the runs; a dataclass, whose fields a report shows."""
+    """Median time of one kernel over the runs; a dataclass, whose fields a report shows."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -89,7 +89,7 @@ class KernelTime(Protocol):
 
     @property
     def operator(self) -> str:
-        """What it computes."""
+        """The name of its operator."""
         ...
 
     @property
@@ -104,17 +104,17 @@ class KernelTime(Protocol):
 
     @property
     def gflops(self) -> float:
-        """Operations a nanosecond; 0 where nothing is counted."""
+        """Operations a nanosecond; 0 if no operations are counted."""
         ...
 
 
 class KernelNetwork(Executable, Protocol):
-    """A compiled network of kernels. `again` compiles it once more, where it comes from a file without its sources."""
+    """A compiled network of kernels. `again` compiles it once more if it comes from a file without sources."""
 
     again: Callable[[], Executable] | None
 
     def run(self, inputs: Arrays, *, threads: int = 1) -> dict[str, np.ndarray]:
-        """One inference on so many threads of a processor; GPUs use all they have."""
+        """One inference on `threads` threads of a processor; GPUs ignore `threads`."""
         ...
 
     def profile(self, inputs: Arrays, *, threads: int = 1, repeat: int = 20) -> Sequence[KernelTime]:
@@ -127,12 +127,12 @@ class KernelCompiler(Protocol):
 
     @property
     def label(self) -> str:
-        """What the target is called while it is compiled for."""
+        """The target's short name in progress messages."""
         ...
 
     @property
     def full_label(self) -> str:
-        """The same with all that a file is for."""
+        """The target's full name, for messages on files."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -140,11 +140,11 @@ class KernelCompiler(Protocol):
         ...
 
     def decided(self) -> Mapping[str, Any]:
-        """What decides the bytes of an archive beside the model, the batch and the records, as JSON has it."""
+        """The settings that decide an archive's bytes beside model, batch and records, as JSON values."""
         ...
 
     def remark(self, model: Source) -> str | None:
-        """What a user should know of how this target computes a model; None for nothing."""
+        """A remark for the user on this target's computation of a model; None if there is none."""
         ...
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[Any] | None:
@@ -165,20 +165,20 @@ class KernelCompiler(Protocol):
         ...
 
     def files(self, output: Path) -> tuple[Path, ...]:
-        """What `save` writes for a file of this name: one is an archive. UserError where it says nothing to write."""
+        """The files that `save` writes for `output`; a single file is an archive. UserError for an unknown suffix."""
         ...
 
     def describe_saved(self, path: Path) -> Saved:
-        """What is in an archive that `save` wrote."""
+        """Counts of an archive that `save` wrote."""
         ...
 
 
 class KernelDevice(KernelCompiler, Protocol):
-    """A target of which this machine has the device. What it loads and compiles is closed before it is."""
+    """A target with a device of this machine. Its networks must be closed before the device."""
 
     @property
     def device(self) -> str:
-        """Its name, as in "cpu" and "cuda:0"."""
+        """The device's name, such as "cpu" and "cuda:0"."""
         ...
 
     def describe_device(self) -> dict[str, Any]:
@@ -186,15 +186,15 @@ class KernelDevice(KernelCompiler, Protocol):
         ...
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
-        """The target that a network was compiled for, which an archive decides: `describe` of it."""
+        """The description of the target that a network (perhaps from an archive) was compiled for, as `describe`."""
         ...
 
     def profile_title(self, network: KernelNetwork) -> str:
-        """What stands above a profile."""
+        """The title of a profile."""
         ...
 
     def peaks(self, network: KernelNetwork) -> Peaks | None:
-        """What the device can do at most; None where it is not known."""
+        """Peak rates of the device; None if they are not known."""
         ...
 
     def compile(
@@ -210,17 +210,17 @@ class KernelDevice(KernelCompiler, Protocol):
         ...
 
     def load(self, path: Path, *, trusted: bool = False) -> KernelNetwork:
-        """Loads an archive; of a `trusted` one, which this user's cache holds, checksums are not looked at again."""
+        """Loads an archive; checksums of a `trusted` archive, from this user's cache, are not verified."""
         ...
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> list[float] | None:
-        """What each of `repeat` runs takes by the device's own clock; None where it has none."""
+        """Milliseconds of each of `repeat` runs by the device's own clock; None if it has no clock."""
         ...
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
-        """The line that tells people how long a network takes."""
+        """The output line with a network's run time."""
         ...
 
     def close(self) -> None:
-        """Gives the device back."""
+        """Closes the device."""
         ...

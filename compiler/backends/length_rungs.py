@@ -1,7 +1,7 @@
-"""Which lengths get an executable of their own: few, and no length in the range pays much for the pads of its rung.
+"""Choice of rungs, the lengths that get an executable of their own: few, with a bounded cost of pads for all lengths.
 
 Machines work in blocks of powers of two, so that round lengths cost less than their neighbours, often less than shorter
-ones: on `vta`, MiniLM takes 13.7 million cycles for 512 tokens and 15.8 for 500. So rungs are round where they can be.
+lengths: on `vta`, MiniLM takes 13.7 million cycles for 512 tokens and 15.8 for 500. So rungs are round if possible.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Callable
 from math import ceil, isqrt
 
 TOLERANCE = 0.03
-"""Of its own cost, what a length may pay more on its rung, unless told, where costs are exact."""
+"""Default tolerance with exact costs: extra cost of a length on its rung, as a share of its own executable's cost."""
 LADDER_TOLERANCE = 0.025
-"""The same where they are not; pads and crops take about as much again of a short length."""
+"""Default tolerance without exact costs; padding and cropping take about as much again of a short length's time."""
 FIXED = 4
-"""Without exact costs: a length costs as much as its tokens and so many more, since reading the weights does not depend
-on tokens. Few: where weights fit a cache they cost little, and tiles of kernels make steps of short lengths."""
+"""Without exact costs, the cost of a length is taken as its tokens plus this number, since reading the weights does not
+depend on tokens. Small: weights in a cache cost little, and tiles of kernels make steps of short lengths."""
 
 
 def roundest(least: int, most: int) -> int:
-    """The multiple of the greatest power of two from `least` to `most`; `most` where that is below `least`."""
+    """The multiple of the greatest power of two in `least` .. `most`; `most` if `most` <= `least`."""
     if most <= least:
         return most
     power = 1 << (most - least).bit_length()
@@ -29,11 +29,11 @@ def roundest(least: int, most: int) -> int:
 
 
 def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: float) -> list[int]:
-    """Rungs between `least` and `most`, ascending, by the exact `cost` of a length, which is asked for few.
+    """Rungs between `least` and `most`, ascending, by the exact `cost` of a length, which is evaluated for few lengths.
 
-    Lengths from `low` to `high` share the rung `high` where that costs at most `tolerance` more than the least of them,
-    and than the roundest two below `high`. Else they are divided near their geometric middle. Last, a rung goes where
-    the one above it costs all lengths known of both little enough.
+    Lengths from `low` to `high` share the rung `high` if it costs at most `tolerance` more than `low` and than the
+    two roundest lengths below `high`. Else the range is split near its geometric middle. At last a rung is dropped if
+    the next rung is within `tolerance` for all evaluated lengths that would use it.
     """
     known: dict[int, int] = {}
 
@@ -59,7 +59,7 @@ def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: 
         middle = min(roundest(max(low, middle - around), middle + around), high - 1)
         waiting += [(low, middle), (middle + 1, high)]
     rungs: list[int] = []
-    # The last range comes first.
+    # Ranges are in descending order.
     for low, high in ranges:
         limit = known[rungs[-1]] / (1 + tolerance) if rungs else 0
         if not rungs or any(known[length] < limit for length in known if low <= length < rungs[-1]):
@@ -68,11 +68,11 @@ def rungs_by_cost(least: int, most: int, cost: Callable[[int], int], tolerance: 
 
 
 def rungs_by_ratio(least: int, most: int, tolerance: float) -> list[int]:
-    """Rungs, ascending, where the cost of a length is not known exactly but taken to be that of its tokens and `FIXED`
-    more. Powers of two are among them, but where the range needs none."""
+    """Rungs, ascending, for the estimated cost of a length, its tokens plus `FIXED`. They include powers of two, unless
+    the range needs none."""
     rungs = [most]
     while True:
-        # The least length for which the rung above is cheap enough; the next rung holds the one below that.
+        # `low`: the least length for which the rung above is cheap enough; the next rung must hold `low` - 1.
         above = rungs[-1]
         low = ceil((above + FIXED) / (1 + tolerance)) - FIXED
         if low <= least:

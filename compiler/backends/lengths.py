@@ -1,8 +1,7 @@
 """compile_lengths: one executable of a model for inputs of any length in a range, on a target that compiles networks.
 
-The model is compiled for a few lengths (`length_rungs`); constants that these have in common are held once. Pads must
-not change what real tokens get: this is tried on a few lengths, each against its own executable, before anything is
-handed out.
+The model is compiled for a few lengths (`length_rungs`), which share constants. Pads must not change the outputs of
+real tokens: this is tested on a few lengths, each against its own executable, before the result is returned.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from .length_rungs import LADDER_TOLERANCE, TOLERANCE, rungs_by_cost, rungs_by_r
 from .table import backend_of
 
 FLOAT_DIFFERENCE = 1e-5
-"""Of the greatest value of an output: what kernels of other lengths may round differently."""
+"""Tolerance of float outputs, relative to the greatest value: kernels of different lengths round differently."""
 SEED = 0
 Told = Callable[[int], object]
 """Called with each length that is compiled."""
@@ -54,13 +53,13 @@ class LengthsBackend(Backend, Protocol):
 
     @property
     def exact(self) -> bool:
-        """Whether it computes integers alone, which pads that do not count leave as they are."""
+        """Whether it computes integers alone, so that masked pads must not change any bit."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """Each length is compiled once."""
+    """Compiled lengths by length, a cache: each length is compiled once."""
 
     sized: Callable[[Mapping[str, int]], Source]
     backend: LengthsBackend
@@ -80,7 +79,7 @@ class _Work:
         return self.compiled[length]
 
     def cycles(self, length: int) -> int:
-        """Of the accelerator's part; 0 where a length leaves it none."""
+        """Cycles of the accelerator's part for a length; 0 if it has no part."""
         return self.rung(length).cycles or 0
 
 
@@ -96,10 +95,10 @@ def compile_lengths(
 ) -> LengthsExecutable:
     """Compile an ONNX model whose dimension `lengths.symbol` is a symbol, for all these lengths.
 
-    `tolerance` is what a length may cost more than its own executable, by exact cycles where the target has them;
-    `length_rungs` has the defaults. `pads` are values of inputs behind their real tokens, 0 unless told. `told` hears
+    `tolerance`: largest extra cost of a length against its own executable, by exact cycles where the target has them
+    (defaults in `length_rungs`). `pads`: values of inputs behind their real tokens, default 0. `told` is called with
     each length that is compiled.
-    Raises UserError: for a target or model that cannot, and where outputs of real tokens depend on pads.
+    Raises UserError for an unsupported target or model, and where outputs of real tokens depend on pads.
     """
     started = time.perf_counter()
     if not isinstance(backend, LengthsBackend):
@@ -125,7 +124,7 @@ def compile_lengths(
             pads=pads,
         )
 
-    # What is refused is refused before many lengths are compiled.
+    # Refuse a model before many lengths are compiled.
     _check_exact(made([lengths.most]), work)
     if most.cycles is None:
         share = LADDER_TOLERANCE if tolerance is None else tolerance
@@ -144,7 +143,7 @@ def compile_lengths(
 
 
 def load_lengths(path: Path) -> LengthsExecutable:
-    """An executable that `save_lengths` wrote, for the target that the file says. ArchiveError for other files."""
+    """An executable that `save_lengths` wrote, for the target named in the file. ArchiveError for other files."""
 
     def reader(target: str) -> Read:
         try:
@@ -169,7 +168,7 @@ def _check_range(lengths: Lengths, tolerance: float | None) -> None:
 
 
 def _axes(least: Rung, most: Rung, lengths: Lengths) -> dict[str, tuple[int, ...]]:
-    """The axes whose size is the length, or so much more or less, by input and output: those that differ."""
+    """The axes, by input and output, whose size is the length plus a constant: axes that differ between two rungs."""
     axes: dict[str, tuple[int, ...]] = {}
     for what, ports, longer in (
         ("input", least.executable.inputs, most.executable.inputs),
@@ -203,8 +202,8 @@ def _check_pads(pads: Mapping[str, float], executable: Executable) -> None:
 
 
 def _check_exact(found: LengthsExecutable, work: _Work) -> None:
-    """UserError where outputs of real tokens depend on pads: the least length of three rungs, where there are so many,
-    is run with pads, and by its own executable."""
+    """UserError where outputs of real tokens depend on pads: for up to three rungs, the least length of the rung is run
+    with pads and by its own executable."""
     chosen = [rung.length for rung in found.rungs]
     lows = [found.lengths.least, *[length + 1 for length in chosen[:-1]]]
     padded = [(low, high) for low, high in zip(lows, chosen, strict=True) if low < high]
@@ -225,7 +224,7 @@ def _check_exact(found: LengthsExecutable, work: _Work) -> None:
 
 
 def check_inputs_of(executable: Executable) -> dict[str, np.ndarray]:
-    """Inputs with which pads are tried: integers 1, so that ids, types and masks are valid, and normal numbers."""
+    """Inputs for the test of pads: integers are 1, valid as ids, types and masks; floats are normally distributed."""
     rng = np.random.default_rng(SEED)
     return {port.name: _tried(port, rng) for port in executable.inputs}
 

@@ -50,7 +50,7 @@ class LlvmCompiler:
 
     @property
     def full_label(self) -> str:
-        """With the triple."""
+        """LLVM's name of the processor, and the triple."""
         return f"{self.target.cpu} ({self.target.triple})"
 
     def describe(self) -> dict[str, Any]:
@@ -59,11 +59,11 @@ class LlvmCompiler:
         return {"triple": target.triple, "cpu": target.cpu, "vector_bits": target.vector_bits}
 
     def decided(self) -> Mapping[str, Any]:
-        """All that LLVM is told of the processor."""
+        """The processor's description for LLVM."""
         return {"device": "cpu", "target": asdict(self.target)}
 
     def remark(self, model: Source) -> str | None:
-        """Processors compute models as they are."""
+        """None: processors compute models without changes."""
         return None
 
     def knobs(self, records: RecordBook | None) -> ChosenKnobs[CpuWorkload] | None:
@@ -85,7 +85,7 @@ class LlvmCompiler:
         dump_passes: Path | None = None,
         told: Told | None = None,
     ) -> Saved:
-        """Compiles a model into an archive, whose kernels are a library for C programs, too; or into code for C."""
+        """Compiles a model into an archive, whose kernels are also a static library for C; or into code for C."""
         # Half a second of imports, for which a network that is in the cache need not wait.
         from ..cpu_driver import compile_cpu_ahead
         from ..runtime.network_archive import NAME, save_network
@@ -134,7 +134,7 @@ class LlvmDevice(LlvmCompiler):
         )
 
     def describe_device(self) -> dict[str, Any]:
-        """It has a name."""
+        """The device's name."""
         return {"device": self.device}
 
     def compile(
@@ -158,7 +158,7 @@ class LlvmDevice(LlvmCompiler):
         return load_network(path, trusted=trusted)
 
     def device_milliseconds(self, network: KernelNetwork, inputs: Arrays, repeat: int) -> None:
-        """The processor's clock is the machine's."""
+        """None: a processor has no clock of its own."""
 
     def describe_network(self, network: KernelNetwork) -> dict[str, Any]:
         """Triple and name of the processor that its code is for."""
@@ -170,7 +170,7 @@ class LlvmDevice(LlvmCompiler):
         return network.name
 
     def peaks(self, network: KernelNetwork) -> None:
-        """Nobody says what a processor can do."""
+        """None: a processor's peak rates are not known."""
 
     def times_text(self, network: KernelNetwork, threads: int, milliseconds: str) -> str:
         """Name, processor and threads."""
@@ -194,7 +194,7 @@ class LlvmBackend:
     name: str = "llvm"
 
     def compiler(self, options: CompileOptions) -> LlvmCompiler:
-        """For archives, of whatever processor."""
+        """The compiler into archives, for any processor."""
         return LlvmCompiler(options.target)
 
     def open(self, options: CompileOptions) -> LlvmDevice:
@@ -210,13 +210,13 @@ class LlvmBackend:
 
     @property
     def exact(self) -> bool:
-        """Kernels of other lengths sum floats in other orders."""
+        """False: kernels of different lengths sum floats in different orders."""
         return False
 
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """A network of kernels for inputs of one length, which can be saved, too."""
+        """A network of kernels for inputs of one length, which can be saved."""
         from ..cpu_driver import compile_cpu_ahead
         from ..runtime.network_archive import NAME, describe_code, network_of
         from ..templates.chosen_knobs import ChosenKnobs
@@ -235,7 +235,7 @@ class LlvmBackend:
     def read_rungs(
         self, path: Path, entries: Sequence[Field], arrays: Mapping[str, np.ndarray]
     ) -> list[CpuNetwork]:
-        """The networks of an archive, whose code survives a first run."""
+        """The networks of an archive, after a trial run of their code. ArchiveError."""
         from ..runtime.archive import ArchiveError
         from ..runtime.network_archive import read_network, run_once
         from ..runtime.network_description import named_array
@@ -256,7 +256,7 @@ class LlvmBackend:
         return [network() for network, _ in found]
 
     def build(self, schedule: Schedule | Program, options: CompileOptions) -> CpuNetwork:
-        """A scheduled expression as one kernel; a program runs its loops as they are."""
+        """A scheduled expression as one kernel; an unscheduled program is compiled unchanged."""
         from ..codegen.cpu.kernel import build
         from ..runtime.kernel_alone import kernel_alone
         from ..schedule import Schedule
@@ -271,11 +271,11 @@ class LlvmBackend:
         return load_network(path)
 
     def load_cached(self, path: Path, device: KernelDevice) -> KernelNetwork:
-        """A processor is not closed."""
+        """A network from the cache; a processor need not be closed."""
         return device.load(path, trusted=True)
 
     def describe(self, options: CompileOptions) -> Mapping[str, Any]:
-        """The processor as LLVM knows it."""
+        """The processor's description for LLVM."""
         return {"target": self.name, **asdict(parse_target(options.target))}
 
 

@@ -31,7 +31,7 @@ class OpenClCompiler(CudaCompiler):
         return KIND.parse(self.text)
 
     def describe_target(self, target: CudaTarget) -> dict[str, Any]:
-        """The limits that kernels keep."""
+        """The limits for kernels: threads of a group and bytes of local memory."""
         return {"threads": target.threads_per_block, "local_bytes": target.shared_bytes_per_block}
 
     def decided(self) -> Mapping[str, Any]:
@@ -45,13 +45,13 @@ class OpenClDevice(OpenClCompiler, CudaDevice):
 
     @cached_property
     def target(self) -> CudaTarget:
-        """The device's own limits where `text` says none. UserError where code for `text` does not run on it."""
+        """The target, with the device's limits where `text` sets none. UserError if its code does not run here."""
         target = KIND.on_device(self.text, self.gpu.properties)
         check_device(self.gpu, target)
         return target
 
     def peaks(self, network: KernelNetwork) -> None:
-        """OpenCL does not say what a device can do."""
+        """None: OpenCL does not report peak rates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class OpenClBackend(CudaBackend):
     name: str = NAME
 
     def compiler(self, options: CompileOptions) -> OpenClCompiler:
-        """For archives, of whatever device."""
+        """The compiler into archives, for any device."""
         return OpenClCompiler(options.target)
 
     def open(self, options: CompileOptions) -> OpenClDevice:

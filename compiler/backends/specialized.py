@@ -1,4 +1,4 @@
-"""Models some of whose inputs decide shapes, compiled for each of the values that arrive."""
+"""Models with inputs whose values decide shapes, compiled at run time for each set of values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..runtime.specialized_network import SpecializedNetwork
 def specialized(
     model: Source, parameters: tuple[str, ...], compiled: Callable[[bytes], Executable], *, batch: int = 1
 ) -> SpecializedNetwork:
-    """A network that `compiled` compiles when the values of `parameters`, inputs of the model, arrive.
+    """A network that `compiled` compiles at run time, once values of `parameters`, inputs of the model, are given.
 
-    A first dimension of the inputs that is no number is `batch`. Raises ModelError where another dimension is none.
+    A symbolic first dimension of the inputs becomes `batch`. Raises ModelError for any other symbolic dimension.
     """
     read = read_model(model)
     graph = read.bare.graph

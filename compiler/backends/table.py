@@ -1,4 +1,4 @@
-"""All backends by the first word of their targets; each is imported when it is first asked for."""
+"""All backends by the first word of their targets; each is imported at its first use."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
         "vdla,llvm": "vdla.compiler.backends.divided",
     }
 )
-"""Modules that hold a `BACKEND` each."""
+"""Names of modules with a `BACKEND`, by the first word of the target."""
 
 
 def gpu_of(path: Path) -> str | None:
-    """Which of `GPUS` an archive is for; None for other files, and those that cannot be read."""
+    """The kind of GPU, a key of `GPUS`, of an archive; None for other files, and for unreadable ones."""
     from ..runtime.archive import first_member
 
     names = {gpu.member: name for name, gpu in GPUS.items()}

@@ -54,13 +54,13 @@ class VdlaBackend:
 
     @property
     def exact(self) -> bool:
-        """Integers alone."""
+        """True: the accelerator computes integers alone."""
         return True
 
     def compile_length(
         self, model: Source, options: CompileOptions, shared: SharedArrays, length: int
     ) -> Rung:
-        """The program for inputs of one length, and its cycles; constants lie apart."""
+        """The program for inputs of one length, with its cycles; its constants are `shared`, apart from the image."""
         compiled = share_constants(self.compile(model, options).compiled, shared)
         executable = AcceleratorExecutable(compiled)
         return Rung(
@@ -116,7 +116,7 @@ class VdlaBackend:
         )
 
     def load(self, path: Path, options: CompileOptions) -> KernelExecutable:
-        """Programs of networks do not hold what their outputs mean; give the model."""
+        """Raises UserError: a saved program lacks the types and shapes of its outputs; only the model has them."""
         raise UserError(
             f"{path}: programs of the accelerator run with `vdla.simulate(vdla.load_program(path))`; outputs as arrays "
             "need the model: vdla.compile(model)"

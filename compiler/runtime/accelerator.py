@@ -20,13 +20,13 @@ from .readable import Readable, Texts
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AcceleratorExecutable(Readable):
-    """A compiled network: `compiled` holds its program, its graph and where its tensors lie."""
+    """A compiled network: `compiled` holds its program, its graph and the addresses of its tensors."""
 
     compiled: Compiled
 
     @property
     def name(self) -> str:
-        """What the model calls itself."""
+        """The model's own name."""
         return self.compiled.graph.name
 
     @property
@@ -70,7 +70,7 @@ class AcceleratorExecutable(Readable):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KernelExecutable(Readable):
-    """A tensor expression as a program: `inputs` and `outputs` lie in the image as segments of their names."""
+    """A tensor expression as a program: `inputs` and `outputs` are segments of its image, by name."""
 
     name: str
     program: Program

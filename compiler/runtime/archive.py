@@ -1,9 +1,9 @@
 """Compiled code as a file: an uncompressed tar of a JSON description, raw bytes, and a checksum of all of them.
 
-A checksum finds damage and careless changes. It is no signature: whoever changes an archive can compute it anew, and
-the code in it runs with all rights of who loads it. Load only archives whose makers you trust. What can be checked is:
-the tar's headers before anything is read, every field of the description (`archive_fields`), and that the code
-survives a first run in a process of its own (`trial_run`).
+A checksum finds damage and careless changes. It is no signature: anyone who changes an archive can compute it anew, and
+the code in it runs with all rights of the user who loads it. Load only archives whose makers you trust. Loading checks
+the tar's headers before anything is read, every field of the description (`archive_fields`), and that the code survives
+a first run in a process of its own (`trial_run`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ __all__ = ["ArchiveError", "read_archive", "write_archive"]
 DESCRIPTION, CODE, HEADER, CHECKSUM = "description.json", "code.o", "code.h", "sha256"
 CONSTANTS, LIBRARY, CUDA_SOURCE = "constants.bin", "code.a", "kernels.cu"
 NETWORK_FORMAT = 3
-"""Goes up when the description of networks or the way that kernels are called changes."""
+"""Version of network archives: goes up when their description or the calling convention of kernels changes."""
 MOST_DESCRIPTION_BYTES = 2**26
-"""JSON takes some twenty times its bytes once it is read; the largest networks have less than one million."""
+"""Limit of a description's size; parsed JSON takes some twenty times its bytes. The largest networks have less than
+one million bytes."""
 _CHECKSUM_BYTES = 65
 _NAME = re.compile(r"[A-Za-z0-9_.+-]*")
 _FEATURES = re.compile(r"([+-][A-Za-z0-9_.+-]+(,[+-][A-Za-z0-9_.+-]+)*)?")
@@ -42,16 +43,16 @@ _FEATURES = re.compile(r"([+-][A-Za-z0-9_.+-]+(,[+-][A-Za-z0-9_.+-]+)*)?")
 
 Bytes = bytes | memoryview
 Content = bytes | Sequence[Bytes]
-"""Of a member: its bytes, or the parts that they are put together from."""
+"""Content of a member: its bytes, or a sequence of parts to be concatenated."""
 
 
 class UnreadableArchiveError(Exception):
-    """The compiler described a network in a way that its own reader refuses, which is a defect of the compiler."""
+    """The reader refuses a description that the compiler itself wrote: a defect of the compiler."""
 
 
 def read_own(description: Mapping[str, Any], read: Callable[[Field], object]) -> None:
-    """Has `read` look at a description before it is written. Raises UnreadableArchiveError where that refuses it, so
-    that nobody keeps, or is handed, an archive that is of no use."""
+    """Reads a description with `read` before it is written. Raises UnreadableArchiveError if `read` refuses it, so that
+    no unreadable archive is written."""
     value = json.loads(json.dumps(description))
     try:
         read(Field(path=Path("the compiled network"), name="", value=value))
@@ -75,10 +76,10 @@ def archive_bytes(members: Mapping[str, Content]) -> bytes:
 
 
 def _archive_parts(members: Mapping[str, Content]) -> Iterator[Bytes]:
-    """The bytes of `archive_bytes`, without a copy of what members hold."""
+    """The bytes of `archive_bytes` in parts, without a copy of the members' contents."""
     total = 0
     for name, content in members.items():
-        # Nobody's, from 1970, so that nothing depends on who writes it and when.
+        # No owner, time 0: the bytes do not depend on the user and the time of writing.
         entry = tarfile.TarInfo(name)
         entry.size = size = _size(content)
         header = entry.tobuf(format=tarfile.USTAR_FORMAT)
@@ -87,7 +88,7 @@ def _archive_parts(members: Mapping[str, Content]) -> Iterator[Bytes]:
         padding = -size % tarfile.BLOCKSIZE
         yield bytes(padding)
         total += len(header) + size + padding
-    # Two empty blocks end it, and whole records.
+    # A tar file ends with two empty blocks, padded to whole records.
     end = 2 * tarfile.BLOCKSIZE
     yield bytes(end + -(total + end) % tarfile.RECORDSIZE)
 
@@ -101,7 +102,7 @@ def _size(content: Content) -> int:
 
 
 def first_member(path: Path, names: Collection[str]) -> str | None:
-    """The first of these members that an archive has, whole or not; None where it cannot be read."""
+    """The first member of an archive, complete or not, whose name is among `names`; None if it cannot be read."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
             return next((entry.name for entry in _headers(file) if entry.name in names), None)
@@ -110,10 +111,10 @@ def first_member(path: Path, names: Collection[str]) -> str | None:
 
 
 def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool = False) -> dict[str, bytes]:
-    """The members `names` of an archive that nobody changed; ArchiveError for others.
+    """The contents of the description and the members `names` of an unchanged archive; ArchiveError for other files.
 
-    `what` says what the file should be. Members are read once all headers are in order: plain files, each once, inside
-    of the file. The checksum of one that is `trusted` (it comes sealed from this user's cache) is not computed.
+    `what` names the expected kind of file in messages. All headers are checked before a member is read: plain files,
+    each once, inside of the file. A `trusted` archive (sealed, from this user's cache) is read without its checksum.
     """
     names = (DESCRIPTION, *names)
     files: dict[str, bytes] = {}
@@ -139,7 +140,7 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
     except OSError as error:
         raise ArchiveError(f"{path}: cannot be read: {error.strerror or error}") from None
     except _UNREADABLE:
-        # tarfile lets some of what it trips over through as it comes.
+        # tarfile does not wrap all exceptions that invalid files cause.
         raise ArchiveError(f"{path}: is no {what} (no uncompressed tar file)") from None
     if not trusted and files[CHECKSUM] != checksum({name: files[name] for name in names}):
         raise ArchiveError(
@@ -149,10 +150,10 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
 
 
 def describe_saved(path: Path) -> dict[str, Any]:
-    """The description of a network's archive that is known to be whole, for whatever processor it is.
+    """The description of a network's archive that is known to be complete, for any processor.
 
-    Its other members are not looked at. ArchiveError, which names `path`, for one of another format, and for
-    one that has gone: another process may discard entries of the cache.
+    Its other members are not read. ArchiveError, which names `path`, for an archive of another format, and for a
+    missing file: another process may discard entries of the cache.
     """
     try:
         with tarfile.open(path, mode="r:") as archive:
@@ -209,7 +210,7 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
 
 
 def check_memory(document: Field, parts: Mapping[str, int]) -> None:
-    """ArchiveError unless this machine has as much memory as `parts`, bytes by what takes them, need together."""
+    """ArchiveError unless this machine has memory for the sum of `parts` (bytes by the name of their use)."""
     if problem := memory_problem(sum(parts.values())):
         most = max(parts, key=lambda name: parts[name])
         raise document.fail(f"{problem}; {most} alone takes {parts[most]:,}")
@@ -239,7 +240,7 @@ def _check_sizes(
 
 
 def checksum(files: Mapping[str, Content]) -> bytes:
-    """What the member `CHECKSUM` holds of an archive whose other members are `files`, in this order."""
+    """Content of the member `CHECKSUM`: SHA-256 of the members `files`, in this order, as hexadecimal text."""
     digest = hashlib.sha256()
     for name, content in files.items():
         digest.update(f"{name} {_size(content)}\n".encode())

@@ -1,6 +1,6 @@
-"""Fields of an archive's description: each is checked for what it must be where it is read.
+"""Fields of an archive's description: type and range of each field are checked where it is read.
 
-A description is what somebody else wrote. Whatever is wrong with it becomes one line that names archive and field.
+A description is untrusted input. Each defect becomes an error of one line that names archive and field.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class ArchiveError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A value somewhere in the description of the archive at `path`; `name` says where, "" for all of it."""
+    """A value in the description of the archive at `path`; `name` is its place in the JSON, "" for the whole."""
 
     path: Path
     name: str
     value: object
 
     def fail(self, problem: str) -> ArchiveError:
-        """The error that this field is what `problem` says."""
+        """The error for this field, with the text `problem`."""
         where = f"description.json: {self.name}" if self.name else "description.json"
         return ArchiveError(printable(f"{self.path}: {where}: {problem}; compile it anew"))
 
@@ -51,7 +51,7 @@ class Field:
         return self._inner(f".{key}" if self.name else key, entries[key])
 
     def find(self, key: str) -> Field | None:
-        """The same, None if there is none."""
+        """The field of that name in this object; None if there is none."""
         return self.at(key) if key in self._as(dict, "an object") else None
 
     def entries(self) -> dict[str, Field]:
@@ -90,7 +90,7 @@ class Field:
         return self.value
 
     def text(self) -> str:
-        """Text that every file and terminal can be given."""
+        """Text that can be encoded as UTF-8."""
         return self._word(self._as(str, "text"))
 
     def symbol(self) -> str:
@@ -116,7 +116,7 @@ class Field:
         return DType(self.one_of(_TYPES))
 
     def shape(self) -> tuple[int, ...]:
-        """The shape of an array; its bytes are for whoever makes one to look at."""
+        """The shape of an array; the caller checks the array's bytes."""
         sizes = tuple(item.integer() for item in self.items())
         if len(sizes) > MOST_DIMENSIONS:
             raise self.fail(f"has {len(sizes)} dimensions, more than {MOST_DIMENSIONS}")

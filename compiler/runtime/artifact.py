@@ -1,4 +1,4 @@
-"""What compilation hands to execution and reports."""
+"""The result of compilation for the accelerator, for execution and reports."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..graph.layout import Layout
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Compiled:
-    """A compiled network: the program, the fused graph it computes, and where its tensors lie.
+    """A compiled network: the program, the fused graph it computes, and the addresses of its tensors.
 
-    `addresses` and `sizes` are in bytes of the program's image, by tensor name. Without `data` that image has zeros in
-    place of constants, and the program serves timing alone. Tensors that are `chained` lie in the chain memory and have
-    no address. Constants that are `apart` belong at these addresses, and the image has zeros there: uint8 arrays, which
-    programs for other sizes of the same network share.
+    `addresses` and `sizes` are in bytes of the program's image, by tensor name. Without `data` the image has zeros in
+    place of constants, and the program serves timing alone. `chained` tensors are in the chain memory and have no
+    address. `apart`: (address, uint8 array) of constants for which the image has zeros; programs for other sizes of the
+    same network share these arrays.
     """
 
     program: Program

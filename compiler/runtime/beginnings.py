@@ -1,4 +1,4 @@
-"""Arrays that are the beginning of another one: positions of 100 tokens are the first of those of 512."""
+"""Search for a longer array that begins with given bytes: the table of 100 positions is a prefix of that of 512."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Generic, TypeVar
 import numpy as np
 
 HEAD = 4096
-"""Bytes by which arrays are looked up; less is not worth it."""
+"""Bytes of a prefix that are hashed for the lookup; shorter arrays are not worth sharing."""
 ValueT = TypeVar("ValueT")
 
 
 class Beginnings(Generic[ValueT]):
-    """Bytes, as uint8 [size], with a value of each; they must not change."""
+    """A map from arrays, uint8 [size], to values, looked up by prefix; the arrays must not change."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, list[tuple[np.ndarray, ValueT]]] = {}
 
     def add(self, raw: np.ndarray, value: ValueT) -> None:
-        """These bytes may be what others begin with from now on."""
+        """Adds an array, of which later arrays may be prefixes."""
         if raw.size >= HEAD:
             self._known.setdefault(_head(raw), []).append((raw, value))
 

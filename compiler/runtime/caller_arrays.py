@@ -1,4 +1,4 @@
-"""Which inputs and outputs of a network may lie in arrays of the caller, so that nothing is copied at its ends."""
+"""Inputs and outputs of a network that kernels may access in the caller's arrays, without a copy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Access:
 def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
     """The inputs that launches read by their own name alone: no view of them is read, and none is an output.
 
-    What lies where an input lies, and is accessed before anything was written there, is a view of it.
+    A tensor that overlaps an input's memory and is accessed before that memory is written is a view of the input.
     """
     outputs = frozenset({output.tensor for output in graph.outputs} & plan.offsets.keys())
     direct = set(graph.input_names) & plan.offsets.keys() - outputs
@@ -42,7 +42,7 @@ def direct_inputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -
 def direct_outputs(graph: Graph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
     """The tensors that are one output each, and that launches write, and read, by their own name alone.
 
-    What lies where an output lies, and is accessed after that was written, is a view of it.
+    A tensor that overlaps an output's memory and is accessed after the output was written is a view of it.
     """
     tensors = [output.tensor for output in graph.outputs if output.tensor in plan.offsets]
     direct: set[str] = set()
@@ -77,9 +77,9 @@ def address_of(array: np.ndarray) -> int:
 
 
 class OutputArrays:
-    """Arrays on cache lines for outputs: new ones, or the last ones where nobody holds any of them any more.
+    """Output arrays aligned to cache lines: the memory of the last call is used again once the caller has dropped it.
 
-    Memory that the system has just handed out costs more to touch for the first time than most kernels take.
+    First access to fresh memory of the system costs more time than most kernels.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[tuple[int, ...], np.dtype]]) -> None:
@@ -90,7 +90,7 @@ class OutputArrays:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the arrays."""
+        """Names of the outputs."""
         return tuple(self._shapes)
 
     def take(self) -> list[tuple[str, np.ndarray, int]]:
@@ -98,8 +98,8 @@ class OutputArrays:
         taken: list[tuple[str, np.ndarray, int]] = []
         for name, (shape, dtype, size) in self._shapes.items():
             held = self._memory.get(name)
-            # An array holds the memory that it looks at, however it was derived. Here the tuple holds it, and the
-            # argument of getrefcount.
+            # Every array derived from this memory holds a reference to it. Two references are our own: the tuple, and
+            # the argument of getrefcount.
             if held is None or sys.getrefcount(held[0]) > 2:
                 memory = np.empty(size + ALIGNMENT, np.uint8)
                 start = -address_of(memory) % ALIGNMENT
@@ -110,7 +110,7 @@ class OutputArrays:
 
 
 def accesses_of(launches: Iterable[tuple[Mapping[str, str], frozenset[str]]]) -> tuple[Access, ...]:
-    """What launches access: of each the tensors by parameter, and the parameters that it writes."""
+    """The accesses of launches, each given as (tensors by parameter, parameters that it writes)."""
     return tuple(
         Access(
             reads=frozenset([name for parameter, name in tensors.items() if parameter not in written]),

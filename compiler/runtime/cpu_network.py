@@ -31,7 +31,7 @@ from .readable import Texts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTime:
-    """What one kernel took, in the median of the runs; `gflops` is 0 where nothing is computed."""
+    """Median time of one kernel over the runs; `gflops` is 0 if it computes nothing."""
 
     name: str
     operator: str
@@ -41,11 +41,10 @@ class LaunchTime:
 
 
 class CpuNetwork(GraphNetwork):
-    """A compiled network. `graph` is the fused graph with layouts, `plan` says where its tensors lie.
+    """A compiled network. `graph` is the fused graph with layouts, `plan` has the offsets of its tensors in the arena.
 
-    `quantized` are the float32 inputs that become integers: NaN has none, so they may hold none.
-
-    Runs take turns: a network has one arena. Its threads end with `close`, at the end of a `with` block, or with it.
+    `quantized`: the float32 inputs that are quantized; they must not contain NaN, which has no integer value.
+    Runs are serialized: a network has one arena. Its threads end with `close`, a `with` block, or garbage collection.
     """
 
     def __init__(
@@ -79,9 +78,9 @@ class CpuNetwork(GraphNetwork):
         self._lock = threading.Lock()
         self._pools: dict[int, Pool] = {}
         self._bound: dict[int, list[BoundKernel]] = {}
-        # Of tensors that may lie with the caller: the kernels that access them, and as which parameter.
+        # By tensor that may be in the caller's array: the kernels that access it, and the parameter's position.
         self._places: dict[int, dict[str, list[tuple[BoundKernel, int]]]] = {}
-        # A pool's threads must end before the memory they look at goes.
+        # A pool's threads must end before the memory that they access is freed.
         self._finalizer = weakref.finalize(self, _close, self._pools)
 
     @property
@@ -109,7 +108,7 @@ class CpuNetwork(GraphNetwork):
             return self._results(outputs)
 
     def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """`check_inputs`, in less time where nothing is wrong and no values count."""
+        """`check_inputs` with a fast path for valid inputs without quantized ones, whose values must be checked."""
         if not self.quantized and isinstance(inputs, Mapping) and inputs.keys() == self._expected.keys():
             for name, (shape, dtype) in self._expected.items():
                 array = inputs[name]
@@ -243,9 +242,9 @@ class CpuNetwork(GraphNetwork):
         return flat.reshape(tensor.storage)
 
     def _enter(self, threads: int, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Inputs to where kernels on so many threads read them, and the arrays, by tensor, that get outputs.
+        """Points the kernels for `threads` threads to inputs and outputs; returns the output arrays by tensor.
 
-        Kernels read inputs where the caller has them, if they are contiguous there; they are copied if not.
+        Kernels read contiguous inputs in the caller's arrays; other inputs are copied into the arena.
         """
         places = self._places[threads]
         for name, array in inputs.items():

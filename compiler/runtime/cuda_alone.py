@@ -16,7 +16,7 @@ from .launch import Launch
 def graph_alone(
     parameters: Sequence[Buffer], outputs: frozenset[str], name: str
 ) -> tuple[Graph, StoragePlan]:
-    """The graph of a program's parameters, of which it writes `outputs`, and where they lie."""
+    """A graph of a program's parameters, of which it writes `outputs`, and its storage plan."""
     tensors = {p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters}
     graph = Graph(
         name=name,
@@ -37,7 +37,7 @@ def network_alone(
     operations: int,
     compile_seconds: float = 0.0,
 ) -> CudaNetworkCode:
-    """The network of a module that was compiled for `target`; `operator` names both."""
+    """The network of a module compiled for `target`; `operator` is the name of network and module."""
     graph, plan = graph_alone(module.parameters, module.outputs, operator)
     launch = Launch(
         name=operator,

@@ -1,8 +1,8 @@
 """A network compiled for a GPU as a file (see `archive`).
 
 description.json    format, target, inputs, outputs, tensors in the arena, kernels and how they are launched, constants
-kernels.cu          the kernels as CUDA C++, for people: what was compiled, module after module
-cubins.bin          the modules' cubins, one after the other, where the description says
+kernels.cu          the kernels as CUDA C++, for people: the compiled source, module after module
+cubins.bin          the modules' cubins, one after the other, at offsets given by the description
 constants.bin       the constants, raw and little-endian, packed as kernels read them; each begins on a cache line
 sha256              of them all, so that damage is seen before any of it runs
 """
@@ -47,13 +47,13 @@ from .network_description import (
 )
 
 FORMAT = 2
-"""Goes up when the description or the way that kernels are called changes."""
+"""Version of the format: goes up when the description or the calling convention of kernels changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveKind:
-    """Archives of one kind of GPU: the members that hold the modules' code, and all of their text (None: the code is
-    text), and what reads a target."""
+    """Archives of one kind of GPU: the member with the modules' code, the member with their text (None: the code is
+    text), the reader of a target, and the name of such a file in messages."""
 
     code: str
     text: str | None
@@ -64,7 +64,7 @@ class ArchiveKind:
 def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | None = None) -> None:
     """Writes an archive whole or not at all; equal networks give equal files. ProgramError if it cannot be written.
 
-    `kind` is `CUBINS` unless told, here and below.
+    `kind` defaults to `CUBINS`, here and below.
     """
     kind = kind or CUBINS
     constants = ConstantPool()
@@ -93,7 +93,7 @@ def save_cuda_network(path: Path, network: CudaNetworkCode, kind: ArchiveKind | 
 
 
 def check_cuda_network(path: Path, kind: ArchiveKind | None = None) -> dict[str, Any]:
-    """The description of an archive that is whole, for whatever GPU it is; ArchiveError for others."""
+    """The description of a complete archive for any GPU; ArchiveError for other files."""
     files = _read(path, kind or CUBINS)
     read_description(path, files[DESCRIPTION], FORMAT)
     return json.loads(files[DESCRIPTION])
@@ -104,8 +104,8 @@ def load_cuda_network(
 ) -> CudaNetworkCode:
     """The network of an archive; its graph has tensors but no nodes, its modules no text.
 
-    ArchiveError for a file that is no such network, or was changed. Whether a device can run it, that is seen there.
-    The checksum of one that is `trusted` (it comes sealed from this user's cache) is not computed.
+    ArchiveError for a file that is no such network, or was changed. `CudaNetwork` checks that a device can run it.
+    A `trusted` archive (sealed, from this user's cache) is read without its checksum.
     """
     kind = kind or CUBINS
     files = _read(path, kind, trusted=trusted)
@@ -148,7 +148,7 @@ CudaTargetT = TypeVar("CudaTargetT", bound=CudaTarget)
 
 
 def read_target(fields: Field, kind: type[CudaTargetT], names: Sequence[str], **others: Any) -> CudaTargetT:
-    """The target of a description, of an architecture that is among `names`; `others` are fields of its own kind."""
+    """The target of a description, with an architecture among `names`; `others`: further fields of the class `kind`."""
     return kind(
         arch=fields.at("arch").one_of(names),
         multiprocessors=fields.at("multiprocessors").integer(1),

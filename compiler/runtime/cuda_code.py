@@ -1,4 +1,4 @@
-"""Networks compiled for GPUs, as plain data: what of them needs no GPU."""
+"""Networks compiled for GPUs, as plain data that needs no GPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CompiledModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CudaNetworkCode:
-    """A network compiled for `target`, on whatever machine."""
+    """A network compiled for `target`, on any machine."""
 
     graph: Graph
     plan: StoragePlan

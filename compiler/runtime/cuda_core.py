@@ -33,11 +33,11 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _TF32 = 11
 """CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: float32 that copies round."""
 _PROMOTED_256 = 3
-"""CU_TENSOR_MAP_L2_PROMOTION_L2_256B: what is fetched into the second level cache at once."""
+"""CU_TENSOR_MAP_L2_PROMOTION_L2_256B: fetches into the level 2 cache are 256 bytes."""
 
 
 def open_device(ordinal: int = 0) -> CudaDevice:
-    """The GPU of this number as the driver counts them, with a stream and a memory pool of its own.
+    """The GPU of number `ordinal` in the driver's order, with a stream and a memory pool of its own.
 
     MissingCudaError without the extra `cuda`, DeviceError without the driver or the device.
     """
@@ -70,19 +70,19 @@ class CudaDevice:
 
     @property
     def label(self) -> str:
-        """See `Device`, as for all below."""
+        """See `cuda_device.Device` for this and all methods below."""
         return self._label
 
     @property
     def properties(self) -> DeviceProperties:
-        """What the driver says of it."""
+        """The GPU's properties, as reported by the driver."""
         return self._properties
 
     def allocate(self, size: int) -> DeviceMemory:
         """Device memory from a pool of our own, so that closing the device returns it to the system."""
         with self._calling(f"allocating {size:,} bytes", size=size):
             buffer = self._pool.allocate(size, stream=self._stream)
-            # Out of memory shows here, not in the first kernel.
+            # Lack of memory must raise here, not in the first kernel.
             self._stream.sync()
         return _Memory(buffer, self._stream)
 
@@ -92,7 +92,7 @@ class CudaDevice:
             return _Pinned(self._core.LegacyPinnedMemoryResource().allocate(size), size, self._make_current)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """The code, whose kernels are looked up, and so loaded, at once."""
+        """Loads the code; its kernels are looked up, and so loaded, at once."""
         with self._calling("loading kernels"):
             code = self._core.ObjectCode.from_cubin(cubin)
             kernels = {name: code.get_kernel(name) for name in functions}
@@ -107,11 +107,11 @@ class CudaDevice:
         return _Module(code, kernels)
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Asynchronous: the source must stay as it is until the stream is waited for."""
+        """Asynchronous copy: the source must not change until `synchronize` returns."""
         self._copy(address, source.array.ctypes.data + start, size)
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Asynchronous: the destination is there when the stream was waited for."""
+        """Asynchronous copy: the destination is valid after `synchronize`."""
         self._copy(destination.array.ctypes.data + start, address, size)
 
     def launch(
@@ -125,7 +125,7 @@ class CudaDevice:
         arguments: tuple[Argument, ...],
         overlaps: bool = False,
     ) -> None:
-        """Into the stream, or into the graph that is being captured."""
+        """Launches a kernel into the stream, or into the graph that is being captured."""
         assert isinstance(module, _Module)
         with self._calling(f"launching {function}"):
             config = self._core.LaunchConfig(
@@ -135,8 +135,8 @@ class CudaDevice:
             self._core.launch(self._queue, config, module.kernels[function], *given)
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """By a stream of the graph builder's own."""
-        # One graph at a time: launches go where the queue points to.
+        """Captures the launches of `work` on the graph builder's own stream."""
+        # One capture at a time: `launch` uses `self._queue`.
         with self._capturing, self._calling("capturing a graph"):
             builder = self._device.create_graph_builder()
             try:
@@ -153,13 +153,13 @@ class CudaDevice:
                     builder.close()
 
     def run(self, graph: DeviceGraph) -> None:
-        """Asynchronous."""
+        """Launches a graph; asynchronous."""
         assert isinstance(graph, _Graph)
         with self._calling("launching a graph"):
             graph.graph.launch(self._stream)
 
     def milliseconds(self, graph: DeviceGraph) -> float:
-        """By a pair of events; their resolution is about half a microsecond."""
+        """Time of a graph by a pair of events, whose resolution is about half a microsecond."""
         assert isinstance(graph, _Graph)
         with self._calling("timing a graph"), contextlib.ExitStack() as events:
             timing = self._core.EventOptions(timing_enabled=True)
@@ -173,12 +173,12 @@ class CudaDevice:
             return float(end - begin)
 
     def synchronize(self) -> None:
-        """Where kernels' own mistakes come to light."""
+        """Waits for the stream; faults inside kernels raise DeviceError here."""
         with self._calling("running"):
             self._stream.sync()
 
     def close(self) -> None:
-        """Also after a failure of the device, whatever else fails then."""
+        """Closes the device, also after it failed; errors of closing are ignored."""
         with _CLOSING:
             self._stream.sync()
         with _CLOSING:
@@ -209,7 +209,7 @@ class CudaDevice:
 
     @contextlib.contextmanager
     def _calling(self, doing: str, size: int = 0) -> Iterator[None]:
-        """Whatever cuda-core and the driver raise, as DeviceError; the device is the calling thread's within."""
+        """Makes the device current for this thread, and turns errors of cuda-core and the driver into DeviceError."""
         try:
             if self._device is not None:
                 self._make_current()
@@ -223,7 +223,7 @@ class CudaDevice:
             raise DeviceError(f"{self._label}: {doing} failed: {reason}") from error
 
     def _encoded(self, argument: TensorAt) -> Any:
-        """A tensor map; its numbers are copied as bits, of whatever type they are."""
+        """A tensor map for cuda-core; elements are copied as bits of their size, except where copies round to tf32."""
         tensor = argument.tensor
         size = math.prod(tensor.shape) * tensor.element_bytes
         view = self._core.utils.StridedMemoryView.from_buffer(
@@ -240,7 +240,7 @@ class CudaDevice:
         return view.as_tensor_map(options=options)
 
     def _make_current(self) -> None:
-        """What is current is each thread's own affair."""
+        """Makes the device current for the calling thread: CUDA has a current device for each thread."""
         self._core.Device(self._ordinal).set_current()
 
     def _out_of_memory(self, size: int) -> str:
@@ -252,7 +252,7 @@ class CudaDevice:
         return f"{self._label}: out of device memory: {needed}; end what else runs on it, or take a smaller batch"
 
 
-# After a failure of the device its memory is gone, and giving it back fails too: that says nothing new.
+# After a failure of the device its memory is gone, and freeing it fails too; that error adds no information.
 _CLOSING = contextlib.suppress(Exception)
 
 
@@ -274,7 +274,7 @@ class _Pinned:
     def close(self) -> None:
         self.array = np.zeros(0, np.uint8)
         with _CLOSING:
-            # Whatever thread this is: the garbage collector's may never have called the device.
+            # In any thread: the garbage collector's thread may never have used the device.
             self._make_current()
             self._buffer.close()
 

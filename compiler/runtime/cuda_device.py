@@ -1,4 +1,4 @@
-"""A GPU as networks use it: `Device` says what a network needs of one, and `cuda_core.open_device` gives a real one.
+"""The interface of a GPU for networks: the protocol `Device`; `cuda_core.open_device` opens a real one.
 
 All work goes to one stream, in order.
 """
@@ -17,7 +17,7 @@ from ..codegen.cuda.architectures import THREADS_PER_BLOCK
 from ..codegen.cuda.bulk_copies import TensorMap
 
 ORDINAL = "cuda:"
-"""What stands before a GPU's number."""
+"""Prefix of a GPU's number in names of devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class TensorAt:
 
 
 Argument = int | np.integer | TensorAt
-"""What a kernel takes: addresses as int (8 bytes), numbers as numpy integers of the parameter's type, and tensor maps,
-which the device encodes and hands over by value (128 bytes)."""
+"""An argument of a kernel: an address as int (8 bytes), a number as numpy integer of the parameter's type, or a tensor
+map, which the device encodes and passes by value (128 bytes)."""
 
 
 class DeviceError(UserError):
@@ -39,9 +39,9 @@ class DeviceError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProperties:
-    """What the driver says of a GPU: compute capability as (9, 0), bytes, Hz, and bytes a second of its memory.
+    """A GPU's properties by its driver: compute capability as (9, 0), sizes in bytes, clock in Hz.
 
-    `memory_bandwidth` is 0 where the driver does not say. `threads_per_block`: the most that a block may have.
+    `memory_bandwidth`: bytes a second, 0 if the driver does not report it. `threads_per_block`: most in a block.
     """
 
     name: str
@@ -59,7 +59,7 @@ class DeviceProperties:
 
 
 class Closable(Protocol):
-    """Something of the device's that is released by hand, once."""
+    """A resource of the device that its user releases, once."""
 
     def close(self) -> None:
         """Releases it."""
@@ -76,7 +76,7 @@ class DeviceMemory(Closable, Protocol):
 
 
 class PinnedMemory(Closable, Protocol):
-    """Memory of the host that the device can copy from and to while the host goes on."""
+    """Page-locked memory of the host, which the device can copy asynchronously."""
 
     @property
     def array(self) -> np.ndarray:
@@ -89,40 +89,40 @@ class DeviceModule(Closable, Protocol):
 
 
 class DeviceGraph(Closable, Protocol):
-    """Work that was captured and can be launched as one."""
+    """Captured work that can be launched as a whole."""
 
 
 class Device(Protocol):
-    """A GPU and one stream on it. What it hands out is to be closed before it is."""
+    """A GPU and one stream on it. Its memory, modules and graphs must be closed before the device."""
 
     @property
     def label(self) -> str:
-        """How messages name it: cuda:0."""
+        """The device's name in messages, for example cuda:0."""
         ...
 
     @property
     def properties(self) -> DeviceProperties:
-        """What the driver says of it."""
+        """The GPU's properties, as reported by the driver."""
         ...
 
     def allocate(self, size: int) -> DeviceMemory:
-        """`size` bytes of its memory; DeviceError where there are not so many."""
+        """`size` bytes of device memory; DeviceError if there are not enough."""
         ...
 
     def allocate_pinned(self, size: int) -> PinnedMemory:
-        """`size` bytes of the host's."""
+        """`size` bytes of page-locked host memory."""
         ...
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """A cubin's `functions`, with the dynamic shared memory in bytes that each may ask for."""
+        """Loads a cubin; `functions` maps each kernel to the most dynamic shared memory, in bytes, of its launches."""
         ...
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Bytes [start, start + size) of `source` to device memory, in the stream's turn."""
+        """Copies bytes [start, start + size) of `source` to device memory, in stream order."""
         ...
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Device memory to bytes [start, start + size) of `destination`, in the stream's turn."""
+        """Copies device memory to bytes [start, start + size) of `destination`, in stream order."""
         ...
 
     def launch(
@@ -136,15 +136,15 @@ class Device(Protocol):
         arguments: tuple[Argument, ...],
         overlaps: bool = False,
     ) -> None:
-        """One kernel in the stream's turn, x before y before z; `overlaps`: it waits itself for the one before it."""
+        """Launches a kernel in stream order; sizes are (x, y, z). `overlaps`: it waits itself for the one before it."""
         ...
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """What `work` launches, as a graph; nothing of it runs yet."""
+        """The launches of `work` as a graph; nothing runs yet."""
         ...
 
     def run(self, graph: DeviceGraph) -> None:
-        """All of a graph in the stream's turn."""
+        """Launches a graph in stream order."""
         ...
 
     def milliseconds(self, graph: DeviceGraph) -> float:
@@ -152,11 +152,11 @@ class Device(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Waits for all that the stream was given; DeviceError where some of it failed."""
+        """Waits for all work in the stream; DeviceError if some of it failed."""
         ...
 
     def close(self) -> None:
-        """Gives back all that it holds."""
+        """Releases the stream and the device's memory."""
         ...
 
 

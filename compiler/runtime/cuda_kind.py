@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs as a kind: NVRTC compiles, cuda-core opens."""
+"""The GpuKind of NVIDIA's GPUs: NVRTC compiles kernels, cuda-core opens devices."""
 
 from __future__ import annotations
 

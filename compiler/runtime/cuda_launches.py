@@ -1,4 +1,4 @@
-"""Launches of kernels with the addresses of one network's memory, and as JSON."""
+"""Launches of kernels: with the addresses of a network's memory as arguments, and as JSON."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from .cuda_device import Argument as DeviceArgument
 from .cuda_device import TensorAt
 
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
-"""Along one axis of a grid and of a block (CUDA C++ Programming Guide, "Compute Capabilities")."""
+"""Most blocks and threads along one axis of a grid and of a block (CUDA C++ Programming Guide, "Compute
+Capabilities")."""
 _MOST_SHARED_BYTES = 2**20
 _MOST_AXES = 5
-"""Of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)."""
+"""Most axes of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCall:
-    """A `KernelLaunch` whose arguments are what the device takes."""
+    """A `KernelLaunch` with addresses and numbers in place of symbolic arguments."""
 
     function: str
     grid: tuple[int, int, int]
@@ -72,7 +73,7 @@ def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: in
 
 
 def shared_bytes_of(module: CudaModule) -> dict[str, int]:
-    """The most dynamic shared memory in bytes that a launch asks for, by the kernel's name."""
+    """Most dynamic shared memory, in bytes, of the launches of each kernel, by its name."""
     most: dict[str, int] = {}
     for launch in module.launches:
         most[launch.function] = max(most.get(launch.function, 0), launch.shared_bytes)

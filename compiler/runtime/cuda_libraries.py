@@ -1,4 +1,4 @@
-"""cuda-core and the driver's bindings: whether they are there, which GPUs they see, and what they say of one."""
+"""Access to cuda-core and the driver's bindings: import, list of GPUs, properties of a GPU."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from ..codegen.cuda.errors import MissingCudaError
 from .cuda_device import DeviceError, DeviceProperties
 
-# Of models only: neither tuning nor a file of machine code can be emulated.
+# Emulation is for models only: neither tuning nor a file of machine code can be emulated.
 _WITHOUT = "; `vdla run MODEL.onnx --device cuda:emulated` needs no GPU"
 
 
 def libraries() -> tuple[ModuleType, ModuleType]:
-    """cuda-core and the driver's bindings."""
+    """The modules cuda.core and cuda.bindings.driver. MissingCudaError without the extra `cuda`."""
     try:
         core = importlib.import_module("cuda.core")
         driver = importlib.import_module("cuda.bindings.driver")
@@ -26,7 +26,7 @@ def libraries() -> tuple[ModuleType, ModuleType]:
 
 
 def devices(core: ModuleType, label: str) -> tuple[Any, ...]:
-    """All GPUs; DeviceError where there is no driver, or none."""
+    """All GPUs of this machine; DeviceError without a driver or a GPU."""
     try:
         devices = tuple(core.Device.get_all_devices())
     except Exception as error:  # the loader's and the driver's errors have no base of their own
@@ -44,10 +44,10 @@ def devices(core: ModuleType, label: str) -> tuple[Any, ...]:
 
 
 def properties_of(device: Any, driver: ModuleType) -> DeviceProperties:
-    """What the driver says of a GPU of cuda-core's."""
+    """The properties of a cuda-core device, as reported by the driver."""
     given = device.properties
     version = checked(driver.cuDriverGetVersion())[0]
-    # Two transfers a clock: all memories of these cards are double data rate, as their driver counts clocks.
+    # Two transfers a clock: the driver reports the clock of double data rate memory.
     bandwidth = 2 * given.memory_clock_rate * 1000 * given.global_memory_bus_width // 8
     return DeviceProperties(
         name=device.name,

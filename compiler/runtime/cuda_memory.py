@@ -1,7 +1,7 @@
-"""Where what a network holds lies on a device, and what is written there before it runs.
+"""The layout of a network's memory on a device, and the upload of its constants.
 
-All of it is one piece of memory: the arena of the storage plan, the constants, and the working memory of the kernel
-that needs most, in this order.
+The memory is one allocation: the arena of the storage plan, the constants, and the working memory of the kernel that
+needs most, in this order.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .cuda_code import CudaNetworkCode
 from .cuda_device import Device, PinnedMemory
 
 ALIGNMENT = 256
-"""Bytes; what device memory is aligned to (CUDA C++ Programming Guide, "Device Memory Accesses")."""
+"""Alignment of device memory in bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 STAGING_BYTES = 16 * 2**20
-"""Constants go to the device through page-locked memory of so many bytes at most."""
+"""Most bytes of the page-locked buffer through which constants are copied to the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Byte offsets in a network's device memory, of constants by the arrays' identity; the arena lies at 0."""
+    """Byte offsets in a network's device memory: constants by id of the array, working memory; the arena is at 0."""
 
     constants: Mapping[int, int]
     workspace: int
@@ -32,7 +32,7 @@ class Places:
 
     @staticmethod
     def of(code: CudaNetworkCode) -> Places:
-        """Of all that a network has, one behind the other."""
+        """The offsets for a network: arena, constants and working memory one behind the other, aligned."""
         end = _aligned(code.plan.bytes)
         constants: dict[int, int] = {}
         for launch in code.launches:
@@ -45,7 +45,7 @@ class Places:
 
 
 def host_slots(graph: Graph, plan: StoragePlan) -> dict[str, tuple[int, int, int]]:
-    """Of each tensor that the host writes or reads: offset in the arena, first byte in page-locked memory, bytes."""
+    """(offset in the arena, offset in page-locked memory, bytes) of each tensor that the host writes or reads."""
     slots: dict[str, tuple[int, int, int]] = {}
     end = 0
     for name in (*graph.input_names, *[output.tensor for output in graph.outputs]):
@@ -57,7 +57,7 @@ def host_slots(graph: Graph, plan: StoragePlan) -> dict[str, tuple[int, int, int
 
 
 def upload_constants(device: Device, code: CudaNetworkCode, places: Places, base: int) -> None:
-    """All constants to where they lie behind the address `base`, through page-locked memory that is given back."""
+    """Copies all constants to their places behind the address `base`, through a temporary page-locked buffer."""
     arrays = {id(a): a for launch in code.launches for a in launch.constants.values()}
     largest = max((array.nbytes for array in arrays.values()), default=0)
     if not largest:
@@ -71,7 +71,7 @@ def upload_constants(device: Device, code: CudaNetworkCode, places: Places, base
 
 
 def fill_with_ones(device: Device, address: int, size: int) -> None:
-    """Bytes of 0xFF from an address on, through page-locked memory that is given back at once."""
+    """Fills `size` bytes from `address` on with 0xFF, through a temporary page-locked buffer."""
     staging = device.allocate_pinned(min(size, STAGING_BYTES))
     try:
         staging.array[:] = 0xFF

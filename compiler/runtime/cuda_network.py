@@ -1,6 +1,6 @@
 """Networks of kernels on a GPU: arrays by name in, arrays by name out, and a profile against the card's limits.
 
-All memory is taken once, in one piece (`cuda_memory`). All kernels are captured once, as one graph.
+All memory is one allocation (`cuda_memory`). All kernels are captured once, as one graph.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .network_inputs import GraphNetwork, check_inputs
 from .readable import Texts
 
 REPETITIONS = 10
-"""Runs of one kernel between the events of a profile, so that their resolution does not count."""
+"""Runs of one kernel between the two events of a profile, so that the events' resolution does not matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTime:
-    """What one node took on the device, in the median of the runs.
+    """Median time of one node on the device over the runs.
 
-    `gflops` is 0 where nothing is computed; `gigabytes_per_second` counts every array that the node reads or writes
-    once. `kernels` is how many were launched.
+    `gflops` is 0 if it computes nothing; `gigabytes_per_second` counts every array that the node reads or writes once.
+    `kernels`: number of launches.
     """
 
     name: str
@@ -49,7 +49,7 @@ class DeviceTime:
 
 
 def check_device(device: Device, target: CudaTarget) -> None:
-    """DeviceError where code for `target` does not run on a device."""
+    """Raises DeviceError if code for `target` does not run on the device."""
     p = device.properties
     reason = target.refusal(p.name, p.capability, p.threads_per_block, p.shared_bytes_per_block)
     if reason is not None:
@@ -57,10 +57,10 @@ def check_device(device: Device, target: CudaTarget) -> None:
 
 
 class CudaNetwork(GraphNetwork):
-    """A compiled network on `device`, which stays the caller's. Its memory and graph go with `close`, or with it.
+    """A compiled network on `device`, which the caller owns. `close` or garbage collection frees its memory and graph.
 
-    Runs take turns: a network has one arena. DeviceError where the code is not for this device or does not fit on it;
-    then nothing stays allocated.
+    Runs are serialized: a network has one arena. DeviceError where the code is not for this device or does not fit on
+    it; then nothing stays allocated.
     """
 
     def __init__(self, code: CudaNetworkCode, device: Device) -> None:
@@ -68,7 +68,7 @@ class CudaNetwork(GraphNetwork):
         super().__init__(code.graph)
         self.code = code
         self.device = device
-        # Timers of a network take turns with its runs, also those that a profile makes.
+        # Timers of a network, also those of a profile, are serialized with its runs.
         self._lock = threading.RLock()
         with ExitStack() as undo:
             places = Places.of(code)
@@ -89,7 +89,7 @@ class CudaNetwork(GraphNetwork):
 
     @property
     def target(self) -> CudaTarget:
-        """What it was compiled for."""
+        """The GPU that it was compiled for."""
         return self.code.target
 
     def run(self, inputs: Mapping[str, np.ndarray], *, threads: int = 1) -> dict[str, np.ndarray]:
@@ -106,10 +106,9 @@ class CudaNetwork(GraphNetwork):
             return self._results()
 
     def poison(self) -> None:
-        """Fills activations and working memory with NaN (all bits 1), so that what kernels leave out shows in results.
+        """Fills activations and working memory with NaN (all bits 1), so that elements that no kernel writes are seen.
 
-        Else it may hold what a network before this one left there, right results among them. DeviceError where the
-        device fails.
+        Otherwise the memory may hold right results of an earlier network. DeviceError where the device fails.
         """
         places = Places.of(self.code)
         with self._lock:
@@ -125,15 +124,15 @@ class CudaNetwork(GraphNetwork):
             return [timer.milliseconds() for _ in range(repeat)]
 
     def timer(self, inputs: Mapping[str, np.ndarray], *, repetitions: int = 1) -> NetworkTimer:
-        """Times runs whenever it is asked, several at once if they are short; arguments and errors as of `run`.
+        """A timer of runs, of `repetitions` runs in one graph; arguments and errors as of `run`.
 
-        Only the first run is on these inputs: later kernels use their memory again, so others are on what these left
-        there, at the same addresses. To be closed before the network is.
+        Only the first run has these inputs: kernels reuse the inputs' memory, so later runs read its last contents at
+        the same addresses. The timer must be closed before the network.
         """
         check_inputs(self.name, self.inputs, inputs)
         with self._lock:
             self._store(inputs)
-            # What the copies read is the next run's to write.
+            # The next run overwrites the page-locked memory that the copies read.
             self.device.synchronize()
             numbers = [*range(len(self._calls))] * repetitions
             graph = self.device.capture(partial(self._launch, numbers)) if any(self._calls) else None
@@ -142,10 +141,10 @@ class CudaNetwork(GraphNetwork):
     def profile(
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
     ) -> tuple[DeviceTime, ...]:
-        """What each node takes, in the order of their runs; arguments and errors as of `run`.
+        """The time of each node, in the order of their runs; arguments and errors as of `run`.
 
-        A node's kernels run `REPETITIONS` times in a row between two events, so what fits into the level 2 cache is
-        read from there.
+        A node's kernels run `REPETITIONS` times in a row between two events, so arrays that fit into the level 2 cache
+        are read from it.
         """
         self._check_repeat(repeat)
         self.run(inputs)
@@ -153,7 +152,7 @@ class CudaNetwork(GraphNetwork):
             return tuple([self._profiled(number, repeat) for number in range(len(self._calls))])
 
     def close(self) -> None:
-        """Gives back its memory; it cannot run any more. More than once does nothing."""
+        """Frees its memory; it cannot run any more. A second call does nothing."""
         with self._lock:
             self._finalizer()
 
@@ -204,7 +203,7 @@ class CudaNetwork(GraphNetwork):
                 )
 
     def _bind(self, undo: ExitStack, places: Places, base: int) -> list[list[DeviceCall]]:
-        """Loads the modules; the calls of each launch with their addresses."""
+        """Loads the modules; returns the device calls of each launch."""
         self._modules: dict[str, DeviceModule] = {}
         by_name = {compiled.name: compiled for compiled in self.code.modules}
         for compiled in self.code.modules:
@@ -246,7 +245,7 @@ class CudaNetwork(GraphNetwork):
 
 
 class NetworkTimer:
-    """A graph of `repetitions` runs, None for nothing at all, which has run once before the first time counts."""
+    """Times a graph of `repetitions` runs (None: an empty network), after one warm-up run."""
 
     def __init__(
         self,
@@ -269,7 +268,7 @@ class NetworkTimer:
             return self._device.milliseconds(self._graph) / self._repetitions
 
     def close(self) -> None:
-        """Gives back the graph."""
+        """Frees the graph."""
         if self._graph is not None:
             self._graph.close()
             self._graph = None

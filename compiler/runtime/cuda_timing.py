@@ -1,4 +1,4 @@
-"""How long a network of kernels takes: work that is short is repeated within one graph."""
+"""Timing of networks of kernels: short work is repeated within one graph."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import numpy as np
 from .cuda_network import CudaNetwork, NetworkTimer
 
 LEAST_MILLISECONDS = 1.0
-"""Shorter work is repeated within one graph until it takes so long, so that events' resolution does not count."""
+"""Least time of a timed graph: shorter work is repeated within it, so that the events' resolution does not matter."""
 MOST_REPETITIONS = 200
 TRIED = 5
-"""Runs that tell how often work is to be repeated."""
+"""Trial runs that determine the number of repetitions."""
 
 
 def repetitions_for(milliseconds: float) -> int:
-    """How often work is repeated that takes so long."""
+    """Number of repetitions of work that takes `milliseconds`."""
     return max(1, min(MOST_REPETITIONS, ceil(LEAST_MILLISECONDS / max(milliseconds, 1e-4))))
 
 
 def repeating_timer(network: CudaNetwork, inputs: Mapping[str, np.ndarray]) -> NetworkTimer:
-    """`CudaNetwork.timer` of so many repetitions that resolution does not count; raises as that does."""
+    """`CudaNetwork.timer` with enough repetitions for the events' resolution; raises as `timer` does."""
     return network.timer(inputs, repetitions=repetitions_for(median(network.time(inputs, repeat=TRIED))))
 
 
 def median_milliseconds(network: CudaNetwork, inputs: Mapping[str, np.ndarray], *, samples: int) -> float:
-    """One run's time by the device's clock in the median of `samples` graphs; what fits stays in the level 2 cache.
+    """Median time of one run by the device's clock over `samples` graphs, with the level 2 cache warm.
 
     Raises as `CudaNetwork.run` does.
     """

@@ -1,4 +1,4 @@
-"""The target that a GPU is, by what the device says of itself."""
+"""The CudaTarget of a GPU, from the properties that the device reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .cuda_device import DeviceProperties
 
 
 def device_target(text: str, properties: DeviceProperties) -> CudaTarget:
-    """The target `text` ("cuda ...") with what a device says of itself; without -arch, the newest that runs on it.
+    """The target `text` ("cuda ...") with a device's properties; without -arch, the newest that runs on the device.
 
     Raises CudaTargetError.
     """

@@ -1,4 +1,4 @@
-"""What compilation gives, on every target: arrays by name in, arrays by name out."""
+"""The protocol of compiled networks and kernels on every target: arrays by name in, arrays by name out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AxisRange:
 class Port:
     """An input or an output: its name in the model, its numpy type and its shape.
 
-    Axes in `ranges` may have other sizes than `shape`, which has the greatest.
+    Axes in `ranges` may have smaller sizes than in `shape`, which has the greatest.
     """
 
     name: str
@@ -34,21 +34,21 @@ class Port:
 
 
 class Executable(Protocol):
-    """A compiled network or kernel. Threads, memory and devices that it holds go with `close`, or a `with` block."""
+    """A compiled network or kernel. `close`, or the end of a `with` block, frees its threads, memory and devices."""
 
     @property
     def name(self) -> str:
-        """What the model calls itself."""
+        """The model's own name."""
         ...
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """What `run` takes."""
+        """The arrays that `run` takes."""
         ...
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """What `run` gives."""
+        """The arrays that `run` returns."""
         ...
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
@@ -57,11 +57,11 @@ class Executable(Protocol):
 
     def source(self, kind: str) -> str:
         """The code that runs, as text: "instructions" of the accelerator, "llvm" (IR) or "asm" of a processor, "cuda"
-        (C++) or "opencl" (C) of a GPU. UserError, which names those that there are, for any other kind."""
+        (C++) or "opencl" (C) of a GPU. UserError, which names the available kinds, for any other."""
         ...
 
     def close(self) -> None:
-        """Gives back what the executable holds."""
+        """Frees the executable's threads, memory and devices."""
         ...
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Run a compiled network on the simulator: hand over the inputs, launch, read the outputs."""
+"""Run a compiled network on the simulator: store the inputs, launch, read the outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .artifact import Compiled
 class RunResult:
     """`outputs` as the model declares them, `integer_outputs` the stored int8 tensors by output name.
 
-    Both are empty where timing alone was asked for.
+    Both are empty if only the timing was simulated.
     """
 
     outputs: Mapping[str, np.ndarray]

@@ -1,4 +1,4 @@
-"""All kinds of GPUs by name. What drivers, the tuner and commands need to know of one is its `GpuKind`."""
+"""All kinds of GPUs by name. Drivers, the tuner and commands use a kind through its `GpuKind`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """What one device is called, the member of archives that are for it, whether kernels can be emulated without one,
-    and the module that holds its `KIND`."""
+    """A kind of GPU: the name of one device in messages, the member that identifies its archives, whether kernels can
+    be emulated without a device, and the module that holds its `KIND`."""
 
     device: str
     member: str
@@ -42,11 +42,11 @@ GPUS: Mapping[str, Gpu] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GpuKind:
-    """How targets of a kind are read, opened, compiled and kept.
+    """The functions and types of one kind of GPU.
 
-    `parse` reads a target as users write it, `on_device` the same on a device; both raise UserError. `target` is their
-    type. `open` opens a device by its number. `compile` makes what a device loads of a module's text and its target
-    (None: the text is what it loads); `check` says at once whether that is possible. `archive` says what files hold.
+    `parse` reads a target as users write it, `on_device` with the properties of a device; both raise UserError.
+    `target`: the class of targets. `open` opens a device by number. `compile` compiles a module's text for a target
+    (None: devices load text); `check` raises if the compiler is missing. `archive`: the members of its files.
     """
 
     target: type[CudaTarget]
@@ -64,5 +64,5 @@ def gpu_kind(name: str) -> GpuKind:
 
 
 def kind_of(target: CudaTarget) -> GpuKind:
-    """The kind that a target is of."""
+    """The kind of a target."""
     return gpu_kind(target.described["kind"])

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompiledRegion(Region):
-    """A region of a network with what runs it, on the accelerator (`Compiled`) or on the CPU."""
+    """A region of a network with its code, for the accelerator (`Compiled`) or for the CPU (`CpuNetwork`)."""
 
     code: Compiled | CpuNetwork
 
@@ -37,11 +37,11 @@ class CompiledRegion(Region):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionTime:
-    """What one run of a region took.
+    """The time of one run of a region.
 
-    On the accelerator `seconds` are its simulated `cycles` at a clock that the caller names, and `boundary_seconds`
-    what the host measured for the conversion of inputs to int8 and of outputs to float32 (numpy). On the CPU `seconds`
-    are measured, `cycles` None.
+    On the accelerator `seconds` are its simulated `cycles` at the clock given by the caller, and `boundary_seconds` the
+    measured time of the host for converting inputs to int8 and outputs to float32 (numpy). On the CPU `seconds` are
+    measured and `cycles` is None.
     """
 
     name: str
@@ -61,9 +61,9 @@ class HeterogeneousResult:
 
 
 class HeterogeneousNetwork:
-    """Regions in an order in which they can run. Its threads end with `close`, or at the end of a `with` block.
+    """A network of regions, in an order in which they can run. Its threads end with `close` or a `with` block.
 
-    `types` are those of all tensors that the model declares; `constants` are outputs that depend on no input.
+    `types`: the types of all tensors that the model declares; `constants`: outputs that depend on no input.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class HeterogeneousNetwork:
             if taken is not None:
                 cycles[region.name] = taken
             for name, array in results.items():
-                # What is no number has no integer either; QuantizeLinear leaves open which one it becomes.
+                # NaN has no integer value; QuantizeLinear leaves the result undefined.
                 with np.errstate(invalid="ignore"):
                     tensors[name] = np.asarray(array, self._types[name])
         return HeterogeneousResult(
@@ -116,8 +116,8 @@ class HeterogeneousNetwork:
     ) -> tuple[RegionTime, ...]:
         """The time of each region, in the order of their runs, on the tensors that `result` has at their borders.
 
-        What the host does is timed as of `timed`; `clock_hertz` as of `time_region`. Raises UserError for less than
-        one repetition.
+        Work of the host is timed by `timed`; `clock_hertz` as of `time_region`. Raises UserError for less than one
+        repetition.
         """
         return tuple(
             time_region(
@@ -207,8 +207,8 @@ def time_region(
     repeat: int = 1,
     clock_hertz: float | None = None,
 ) -> RegionTime:
-    """The region's time for its inputs among `tensors`; `cycles` are what `run_region` gave, and `clock_hertz` is the
-    accelerator's clock, that of its configuration if left out. Raises UserError."""
+    """The region's time for its inputs among `tensors`. `cycles`: the cycles returned by `run_region`; `clock_hertz`:
+    the accelerator's clock, by default that of its configuration. Raises UserError."""
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:
@@ -227,9 +227,9 @@ def time_region(
 
 
 def timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result, float]:
-    """What `work` gives, and the median of its seconds in `repeat` runs after one that is not timed.
+    """The result of `work`, and the median of its seconds in `repeat` runs after a warm-up run.
 
-    CPU time of the thread where there is one, else time on the clock. Raises UserError for less than one repetition.
+    CPU time of this thread if `threads` is 1, else wall time. Raises UserError for less than one repetition.
     """
     if repeat < 1:
         raise UserError(f"cannot time {repeat} runs; ask for at least 1")
@@ -244,12 +244,12 @@ def timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result
 
 
 def _as_taken(network: CpuNetwork, feeds: Arrays) -> dict[str, np.ndarray]:
-    """Integers of the accelerator pass the border of a CPU region as float32 numbers; ids stay integers."""
+    """`feeds` in the types of the network's inputs: integers of the accelerator become float32, ids stay integers."""
     return {port.name: np.asarray(feeds[port.name], port.dtype) for port in network.inputs}
 
 
 def _boundary_seconds(compiled: Compiled, feeds: Arrays, repeat: int) -> float:
-    """What the host needs to convert inputs and outputs; as outputs zeros take as long as other values."""
+    """Seconds of the host to convert inputs and outputs, measured on outputs of zeros, which take as long as others."""
     graph = compiled.graph
     stored = {item.name: np.zeros(graph.tensors[item.tensor].shape, np.int8) for item in graph.outputs}
     _, entering = timed(lambda: store_inputs(graph, dict(feeds)), 1, repeat)

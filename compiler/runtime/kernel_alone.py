@@ -11,7 +11,7 @@ from .launch import Launch
 def kernel_alone(
     kernel: Kernel, *, operator: str, operations: int = 0, compile_seconds: float = 0.0
 ) -> CpuNetwork:
-    """The network whose inputs and outputs are the kernel's parameters; `operator` names both."""
+    """The network whose inputs and outputs are the kernel's parameters; `operator` is its name and its launch's."""
     parameters = kernel.program.parameters
     graph, plan = graph_alone(parameters, kernel.outputs, operator)
     launch = Launch(

@@ -1,7 +1,7 @@
 """Compiled kernels as a file (see `archive`).
 
-description.json    format, target, and of each kernel: function, parameters, outputs, bytes of working memory
-code.o, code.h      the object that `target.cpu.ahead_of_time.emit_object` made, and its C header
+description.json    format, target, and for each kernel: function, parameters, outputs, bytes of working memory
+code.o, code.h      the object made by `codegen.cpu.ahead_of_time.emit_object`, and its C header
 sha256              of all three, so that damage is seen before any of it runs
 """
 
@@ -34,7 +34,7 @@ from .network_description import read_parameters
 from .trial_run import run_in_trial
 
 FORMAT = 2
-"""Goes up when the description or the way that kernels are called changes."""
+"""Version of the format: goes up when the description or the calling convention of kernels changes."""
 
 
 def save_kernels(path: Path, code: ObjectCode) -> None:
@@ -64,7 +64,7 @@ def load_kernels(path: Path) -> dict[str, Kernel]:
 
 
 def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
-    """What `bind_kernels` needs to know of an object's functions, for JSON."""
+    """The description of an object's functions for JSON, from which `read_modules` makes modules for `bind_kernels`."""
     return [
         {
             "function": module.function,

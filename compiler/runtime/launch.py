@@ -1,4 +1,4 @@
-"""One kernel of a network with what it works on: the one record of a launch, whatever its kernel is."""
+"""A launch: one kernel of a network with its tensors and constants, for all kinds of kernels."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ KernelT = TypeVar("KernelT", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launch(Generic[KernelT]):
-    """`kernel` is what runs: a loaded kernel or, in a file's network, the name of its function or module.
+    """One launch. `kernel`: a loaded kernel or, in networks that are not loaded, the name of its function or module.
 
-    `tensors` by parameter are the network's, `constants` by parameter are arrays, packed as the kernel reads them.
-    `members` are the names of the ONNX nodes that it computes, `operations` its floating-point operations.
+    `tensors`: names of the network's tensors by parameter; `constants`: arrays by parameter, packed for the kernel.
+    `members`: names of the ONNX nodes that it computes; `operations`: its floating-point operations.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The layers of a compiled network as reports show them: what each computes, and what bounds it."""
+"""The layers of a compiled network for reports: work and roofline of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Layer:
     """One fused group of the network.
 
     `roofline_cycles` is max(multiplies / peak, compulsory bytes / bus bytes) of the ONNX convolution or matrix
-    product in it (0 for other operators), before fusion; `bound` says which of the two it is.
+    product in it (0 for other operators), before fusion; `bound` names the greater of the two.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""One executable for inputs of any length in a range: executables of a few lengths, the rungs, between pads and crops.
+"""One executable for inputs of any length in a range, made of executables for a few lengths, the rungs.
 
-What runs is the least rung that holds the length. What lies behind an input's real tokens is a pad, zero unless told;
-what lies behind an output's is cut off. That pads change nothing is checked when the rungs are compiled
-(`backends.lengths`).
+The least rung that holds the length runs. Elements behind an input's real tokens are pads, zero by default; elements
+behind an output's real tokens are cut off. `backends.lengths` checks, when it compiles the rungs, that pads do not
+change real outputs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """The symbol of a model's dimension, and the least and the greatest length it may be."""
+    """The symbol of a model's dimension, and its least and greatest length."""
 
     symbol: str
     least: int
@@ -38,9 +38,9 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rung:
-    """The executable of one length, and its cost in cycles, where that is exact.
+    """The executable of one length, and its cost in cycles, where it is known exactly.
 
-    `describe` puts it into a file: its arrays into the pool, the rest as JSON has it; None for what has no files.
+    `describe` saves it: arrays go into the pool, the rest is returned for JSON; None for targets without files.
     """
 
     length: int
@@ -54,13 +54,11 @@ _Place = tuple[slice, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Fit:
-    """How one length runs, made when it comes up.
+    """Precomputed padding and cropping for one length, made at its first use.
 
-    A short one takes a tenth of a millisecond, and Python, whose code and data the weights drive from the caches, a
-    tenth of that for what it does before and after.
-
-    `expected` are name, shape and type of each input; `padded` the inputs that get pads, each with the shape that runs,
-    the value of pads and where its real tokens go; `cropped` the outputs that have pads, each with where it has none.
+    A run of a short length takes a tenth of a millisecond, and Python around it a tenth of that, with cold caches.
+    `expected`: (name, shape, type) of each input. `padded`: (input, padded shape, value of pads, slices of real
+    tokens). `cropped`: (output, slices of real tokens).
     """
 
     length: int
@@ -71,11 +69,11 @@ class _Fit:
 
 
 class LengthsExecutable(Readable):
-    """Rungs, the last of which has the greatest length. `pads` are values of inputs behind their real tokens.
+    """An executable of rungs in ascending order of length. `pads`: value behind the real tokens, by input.
 
-    `target` is what they were compiled for, as messages and files call it; `axes` are those of each input and output
-    whose size is the length, or so much more or less than that. `compiled_lengths` says how many lengths were compiled
-    in `compile_seconds`, to choose the rungs; 0 for what was loaded.
+    `target`: the target's text for messages and files. `axes`: by input and output, the axes whose size is the length
+    plus a constant. `compiled_lengths`: number of lengths compiled in `compile_seconds` to choose the rungs; both are 0
+    for a loaded executable.
     """
 
     def __init__(
@@ -113,7 +111,7 @@ class LengthsExecutable(Readable):
         )
 
     def rung(self, length: int) -> Rung:
-        """What runs inputs of this length: the least rung that holds it. UserError outside of the range."""
+        """The least rung that holds inputs of this length. UserError outside of the range."""
         if not self.lengths.least <= length <= self.lengths.most:
             raise UserError(f"{self.name}: length {length} is not in the range: {self.lengths}")
         return self.rungs[bisect_left(self._sizes, length)]
@@ -124,7 +122,7 @@ class LengthsExecutable(Readable):
         return self._checked_length(inputs) if fit is None else fit.length
 
     def _fit(self, inputs: Arrays) -> _Fit | None:
-        """The fit of inputs that are as they must be, of a length that came up before; else None."""
+        """The cached fit of valid inputs; None for invalid inputs or a length that has not run before."""
         if not isinstance(inputs, Mapping):
             return None
         for name, among in self._ranges[:1]:
@@ -184,11 +182,11 @@ class LengthsExecutable(Readable):
                     f"input '{name}' must be {port.dtype}, not {array.dtype}; convert it with .astype"
                 )
             self._check_shape(port, array, found)
-        # Where there is one length alone, no axis has a range.
+        # A range of a single length has no ranged axis.
         return next(iter(found.values()), self.lengths.most)
 
     def _check_shape(self, port: Port, array: np.ndarray, found: dict[str, int]) -> None:
-        """UserError for a shape that is none of `port`; `found` has lengths by what gave them."""
+        """UserError for a shape that does not fit `port`; adds to `found` the length of each ranged axis."""
         if array.ndim != len(port.shape):
             raise UserError(
                 f"input '{port.name}' has {array.ndim} dimensions; it needs {len(port.shape)}: "
@@ -237,7 +235,7 @@ class LengthsExecutable(Readable):
         return results
 
     def source(self, kind: str) -> str:
-        """That of each rung, in the order of their lengths."""
+        """The sources of all rungs, in the order of their lengths."""
         return joined(kind, [(f"length {r.length}", r.executable.source(kind)) for r in self.rungs])
 
     def close(self) -> None:

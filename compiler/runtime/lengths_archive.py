@@ -1,9 +1,9 @@
 """An executable for a range of lengths as a file (see `archive`).
 
-description.json    format, target, symbol, range, pads, axes, and of each rung its length, cycles and what its target
-                    says of it (`network_archive.describe_code`, `program_description`)
-lengths.bin         all arrays, raw and little-endian, equal ones once and beginnings of others in these: constants,
-                    instructions, libraries of kernels
+description.json    format, target, symbol, range, pads, axes, and for each rung its length, cycles and its target's
+                    description (`network_archive.describe_code`, `program_description`)
+lengths.bin         all arrays, raw and little-endian; equal arrays are stored once, prefixes of others within them:
+                    constants, instructions, libraries of kernels
 sha256              of both
 """
 
@@ -24,13 +24,13 @@ from .network_description import ConstantPool, read_constants
 
 MEMBER = "lengths.bin"
 FORMAT = 1
-"""Goes up when the description changes."""
+"""Version of the format: goes up when the description changes."""
 Read = Callable[[Path, Sequence[Field], Mapping[str, np.ndarray]], Sequence[Executable]]
 """Reads the executables of rungs, given their fields and all arrays by name."""
 
 
 def is_lengths_archive(path: Path) -> bool:
-    """Whether a file is one, whole or not."""
+    """Whether a file is an archive of lengths, complete or not."""
     return first_member(path, (MEMBER,)) is not None
 
 
@@ -41,7 +41,7 @@ def save_lengths(path: Path, executable: LengthsExecutable) -> None:
     """
     pool = ConstantPool()
     rungs: list[dict[str, object]] = []
-    # The longest first: constants of shorter ones may be its beginnings.
+    # The longest rung first: constants of shorter rungs may be prefixes of its constants.
     for rung in executable.rungs[::-1]:
         if rung.describe is None:
             raise UserError(
@@ -66,7 +66,7 @@ def save_lengths(path: Path, executable: LengthsExecutable) -> None:
 
 
 def load_lengths(path: Path, reader: Callable[[str], Read]) -> LengthsExecutable:
-    """What `save_lengths` wrote; `reader` gives what reads the rungs of a target. ArchiveError for other files."""
+    """The executable that `save_lengths` wrote; `reader` maps a target to the reader of its rungs. ArchiveError."""
     files = read_archive(path, (MEMBER,), what="network for a range of lengths")
     document = read_description(path, files[DESCRIPTION], FORMAT)
     arrays = read_constants(document, files[MEMBER], member=MEMBER)
@@ -109,7 +109,7 @@ def _check_ports(
     executables: Sequence[Executable],
     axes: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """ArchiveError unless all rungs have the ends of the last one, but for their lengths."""
+    """ArchiveError unless all rungs have the inputs and outputs of the last one, except for the length."""
     last = executables[-1]
     for entry, length, executable in zip(document.at("rungs").items(), sizes, executables, strict=True):
         for ports, wanted in ((executable.inputs, last.inputs), (executable.outputs, last.outputs)):

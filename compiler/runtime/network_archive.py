@@ -1,7 +1,7 @@
 """A whole compiled network as a file (see `archive`).
 
 description.json    format, target, inputs, outputs, tensors in the arena, kernels, launches, constants by name
-code.a, code.h      the kernels, a static library that `target.cpu.background` made, and their C header; empty without
+code.a, code.h      the kernels, a static library made by `codegen.cpu.background`, and their C header; empty without
                     kernels
 constants.bin       the constants, raw and little-endian, packed as kernels read them; each begins on a cache line
 sha256              of them all, so that damage is seen before any of it runs
@@ -56,14 +56,14 @@ from .trial_run import run_in_trial
 
 WHAT = "compiled network"
 NAME = "network"
-"""Of the library and its header."""
+"""Name of the library and its header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkCode:
     """A network compiled for `target`, which need not be this machine: `modules` are its kernels.
 
-    `library` are these as a static library, where that was asked for.
+    `library`: the kernels as a static library; None if not made yet.
     """
 
     graph: Graph
@@ -118,7 +118,7 @@ def _describe(network: NetworkCode, code: ObjectCode | None, constants: Constant
 
 
 def describe_code(network: NetworkCode, constants: ConstantPool) -> dict[str, Any]:
-    """A network as one of several in a file: its library lies among the constants, as "library"."""
+    """The description of one network of several in a file; its library is added to the constants, as "library"."""
     code = _library(network)
     library = np.frombuffer(b"" if code is None else code.data, np.uint8)
     return {**_describe(network, code, constants), "library": constants.add("library", library)}
@@ -157,8 +157,8 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     """The network of an archive, ready to run; its graph has tensors but no nodes, and it took no time to compile.
 
     ArchiveError for a file that is no compiled network, was changed, holds code that this machine may not be able to
-    run, or code that does not survive a first run. Of one that is `trusted` (it comes sealed from this user's cache)
-    neither the checksum is computed nor is it tried.
+    run, or code that does not survive a first run. A `trusted` archive (sealed, from this user's cache) is loaded
+    without checksum and trial run.
     """
     files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), what=WHAT, trusted=trusted)
     document = read_description(path, files[DESCRIPTION], NETWORK_FORMAT)
@@ -173,7 +173,7 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
 def read_network(
     path: Path, document: Field, constants: Mapping[str, np.ndarray], library: Callable[[], bytes]
 ) -> tuple[Callable[[], CpuNetwork], int]:
-    """What makes the network of a description ready to run, and the operations of a run. ArchiveError."""
+    """A function that loads the network of a description, and the number of operations of a run. ArchiveError."""
     target = read_target(path, document.at("target"))
     modules, graph, plan, quantized, launches = _read_parts(document, constants)
     check_memory(
@@ -207,8 +207,8 @@ def read_network(
 def _read_parts(
     document: Field, constants: Mapping[str, np.ndarray]
 ) -> tuple[tuple[Module, ...], Graph, StoragePlan, frozenset[str], list[tuple[dict[str, Any], str]]]:
-    """What a description says for whatever processor: modules, graph, plan, inputs that are quantized, and launches
-    with their functions. ArchiveError."""
+    """The parts of a description that do not depend on the processor: modules, graph, plan, quantized inputs, and
+    launches with their functions. ArchiveError."""
     modules = read_modules(document)
     graph = described_graph(document, constants)
     plan = described_plan(document, graph)
@@ -223,7 +223,7 @@ def _read_launches(
     graph: Graph,
     plan: StoragePlan,
 ) -> list[tuple[dict[str, Any], str]]:
-    """Of each launch its fields and its function, checked against the function's parameters. ArchiveError."""
+    """(fields, function) of each launch, checked against the function's parameters. ArchiveError."""
     known = {module.function: module for module in modules}
     launches: list[tuple[dict[str, Any], str]] = []
     for entry in document.at("launches").items():

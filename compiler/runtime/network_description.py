@@ -1,4 +1,4 @@
-"""What archives of networks have in common: tensors and where they lie, what the host hands in and reads, constants."""
+"""Common parts of all archives of networks: tensors and their offsets, inputs and outputs, launches, constants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_BLOCK = 2**16
 
 
 class Launched(Protocol):
-    """A launch of whatever kind of kernel, as profiles and arenas know it."""
+    """The fields of a launch that do not depend on the kind of its kernel."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -41,8 +41,8 @@ class Launched(Protocol):
 
 
 class ConstantPool:
-    """Constants on their way into a file; those of equal bytes lie there once, each on a cache line, and one
-    that a constant before it begins with lies in that one."""
+    """Constants to be written into a file, each on a cache line; constants of equal bytes are stored once, and a prefix
+    of an earlier constant is stored within it."""
 
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
@@ -55,7 +55,7 @@ class ConstantPool:
 
     @contextmanager
     def named(self, prefix: str) -> Iterator[None]:
-        """In the block names begin with `prefix`: those of one network out of several."""
+        """A block in which names get `prefix`, for one network of several in a file."""
         self._prefix = prefix
         try:
             yield
@@ -63,7 +63,7 @@ class ConstantPool:
             self._prefix = ""
 
     def add(self, name: str, array: np.ndarray) -> str:
-        """The name, under which the array is from now on; it must not change before `parts` are written."""
+        """Adds an array; returns its name in the file. The array must not change before `parts` are written."""
         name = self._prefix + name
         raw = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
         digest = hashlib.sha256(raw.data).hexdigest()
@@ -87,7 +87,7 @@ class ConstantPool:
 
 
 def describe_launch(number: int, launch: Launched, constants: ConstantPool) -> dict[str, Any]:
-    """A launch but for its kernel; its constants go into the pool."""
+    """The description of a launch without its kernel; its constants go into the pool."""
     return {
         "name": launch.name,
         "operator": launch.operator,
@@ -119,7 +119,7 @@ def launch_fields(entry: Field, constants: Mapping[str, np.ndarray]) -> dict[str
 
 
 def describe_network(graph: Graph, plan: StoragePlan, constants: ConstantPool) -> dict[str, Any]:
-    """The graph's tensors without its nodes; outputs that are constants go into the pool."""
+    """The description of a graph's tensors, without nodes; outputs that are constants go into the pool."""
     outputs: list[dict[str, str]] = []
     for number, output in enumerate(graph.outputs):
         place = {"name": output.name, "tensor": output.tensor}
@@ -145,7 +145,7 @@ def describe_network(graph: Graph, plan: StoragePlan, constants: ConstantPool) -
 
 
 def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Graph:
-    """The tensors of a network and what the host hands in and reads; no nodes. ArchiveError."""
+    """A graph of a description's tensors, inputs and outputs, without nodes. ArchiveError."""
     tensors = {name: _tensor(name, entry) for name, entry in document.at("tensors").entries().items()}
     inputs = document.at("inputs").among(list(tensors))
     outputs: list[GraphOutput] = []
@@ -178,7 +178,7 @@ def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> Gra
 
 
 def described_plan(document: Field, graph: Graph) -> StoragePlan:
-    """Where the tensors lie: inside of the arena, which the machine must have room for. ArchiveError."""
+    """The storage plan of a description: aligned offsets of tensors inside of the arena. ArchiveError."""
     arena = document.at("arena_bytes").integer()
     offsets: dict[str, int] = {}
     for name, entry in document.at("tensors").entries().items():
@@ -198,10 +198,9 @@ def described_plan(document: Field, graph: Graph) -> StoragePlan:
 
 
 def read_constants(document: Field, data: bytes, *, member: str = CONSTANTS) -> dict[str, np.ndarray]:
-    """The constants by name in the bytes of a `member`, side by side (`target.cpu.memory`); equal ones are one,
-    and those that lie where a longer one begins are its beginning.
+    """The constants by name from the bytes of a `member`, side by side (`codegen.cpu.memory`). ArchiveError.
 
-    ArchiveError.
+    Equal constants share an array, and constants at the offset of a longer one are views of its beginning.
     """
     places: dict[str, tuple[DType, tuple[int, ...], int]] = {}
     for name, entry in document.at("constants").entries().items():
@@ -257,7 +256,7 @@ def check_launch(
     graph: Graph,
     plan: StoragePlan,
 ) -> None:
-    """ArchiveError unless a kernel gets one array a parameter, of its size and type, and writes to none of another."""
+    """ArchiveError unless each parameter gets one array of its size and type, and written ones overlap no others."""
     given = {*launch.tensors, *launch.constants}
     names = {parameter.name for parameter in parameters}
     if given != names or launch.tensors.keys() & launch.constants.keys():

@@ -1,4 +1,4 @@
-"""What the host hands to a compiled network: checked at the door, whatever runs it."""
+"""Inputs and outputs of compiled networks as ports, and the check of input arrays, for all targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .readable import CompiledKernels
 
 
 def input_ports(graph: Graph) -> tuple[Port, ...]:
-    """The inputs, each once: one that is quantized in two ways is two tensors of the graph."""
+    """The inputs, each once: an input that is quantized in two ways is two tensors of the graph."""
     return tuple({entry.name: _port(entry) for entry in graph.inputs}.values())
 
 
@@ -25,7 +25,7 @@ def output_ports(graph: Graph) -> tuple[Port, ...]:
 
 
 def parameter_port(parameter: Buffer) -> Port:
-    """A parameter of a kernel that is a network by itself."""
+    """The port of a kernel's parameter, for a kernel that is a network by itself."""
     return Port(name=parameter.name, dtype=parameter.dtype.numpy, shape=parameter.shape)
 
 
@@ -34,7 +34,7 @@ def _port(end: GraphInput | GraphOutput) -> Port:
 
 
 class GraphNetwork(CompiledKernels):
-    """A network that computes `graph`, as far as its ends go."""
+    """Base class of networks that compute `graph`: name, inputs and outputs."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -43,7 +43,7 @@ class GraphNetwork(CompiledKernels):
 
     @property
     def name(self) -> str:
-        """What the model calls itself."""
+        """The model's own name."""
         return self.graph.name
 
     @property
@@ -60,9 +60,9 @@ class GraphNetwork(CompiledKernels):
 def check_inputs(
     name: str, inputs: Sequence[Port], arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()
 ) -> None:
-    """KernelArgumentError unless there is one array an input, of its shape and type; of `quantized` without NaN.
+    """KernelArgumentError unless each input has an array of its shape and type, without NaN for `quantized` inputs.
 
-    `name` is what the network or kernel is called. InputError for what is no mapping of arrays.
+    `name`: the network or kernel in messages. InputError if `arrays` is no mapping of arrays.
     """
     arrays = arrays_by_name(arrays)
     known = [port.name for port in inputs]
@@ -78,7 +78,7 @@ def check_inputs(
             )
         if array.shape != port.shape:
             raise KernelArgumentError(f"input {port.name!r} must have shape {port.shape}, not {array.shape}")
-        # The least element is NaN where any is.
+        # The minimum is NaN if any element is.
         if port.name in quantized and array.size and np.isnan(array.min()):
             raise KernelArgumentError(
                 f"input {port.name!r} holds NaN, which has no quantized value; clean the input data first"

@@ -20,9 +20,9 @@ from .network_archive import NetworkCode
 def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
     """The network as one freestanding object whose function `name` takes the inputs and outputs in their order.
 
-    The constants are part of the object, the arena is the function's workspace. Outputs that share memory, that are
-    inputs or constants, are copied. Equal networks give equal bytes. ValueError where C does not take `name`;
-    TargetError where the processor lacks instructions for a kernel.
+    The constants are part of the object, the arena is the function's workspace. Outputs that share memory, or that are
+    inputs or constants, are copied. Equal networks give equal bytes. ValueError if `name` is no name in C; TargetError
+    where the processor lacks instructions for a kernel.
     """
     graph = network.graph
     ends = _Ends(graph)
@@ -57,7 +57,7 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
 
 
 class _Ends:
-    """The arrays of the caller, and which tensors lie in them; `copies` are outputs that need a kernel."""
+    """The caller's arrays, and the tensors stored in them; `copies`: outputs that a copy kernel must fill."""
 
     def __init__(self, graph: Graph) -> None:
         self._views = find_views(graph)
@@ -66,7 +66,7 @@ class _Ends:
         self.parameters = [_buffer(graph, name, name) for name in graph.input_names]
         for output in graph.outputs:
             name = output.name
-            # A model may hand an input through under its own name.
+            # A model may return an input under the input's own name.
             while name in [parameter.name for parameter in self.parameters]:
                 name += ".out"
             self.parameters.append(_buffer(graph, name, output.tensor))
@@ -81,12 +81,12 @@ class _Ends:
                 self.copies[name] = output.tensor
 
     def _root(self, tensor: str) -> tuple[str, int]:
-        """The tensor that holds it, from which byte on."""
+        """The tensor that holds the memory of `tensor`, and the byte offset in it."""
         view = self._views.get(tensor)
         return (tensor, 0) if view is None else (view.root, view.start)
 
     def place(self, tensor: str, offsets: Mapping[str, int]) -> Place:
-        """Where a tensor lies that is no constant."""
+        """The place of a tensor that is no constant: a caller's array or the arena."""
         root, start = self._root(tensor)
         argument = self._arguments.get(root)
         return Arena(offsets[tensor]) if argument is None else Argument(argument, start)
@@ -98,7 +98,7 @@ def _buffer(graph: Graph, name: str, tensor: str) -> Buffer:
 
 
 def _copy(tensor: Tensor, target: CpuTarget, modules: dict[str, Module]) -> Module:
-    """The kernel that copies such a tensor, made where `modules` lacks it."""
+    """The kernel that copies a tensor of this size and type; made and added if `modules` lacks it."""
     size = int(np.prod(tensor.shape, dtype=np.int64))
     function = f"vdla_copy{size}_{tensor.dtype}"
     if function not in modules:

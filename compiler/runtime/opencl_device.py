@@ -1,6 +1,6 @@
-"""An OpenCL device through pyopencl: the only module that calls it. See `cuda_device.Device`, which this is one of.
+"""An OpenCL device through pyopencl: the only module that calls it. It implements the protocol `cuda_device.Device`.
 
-Memory is shared virtual memory (OpenCL 2.0), which has addresses as kernels' arguments need them: anywhere in a piece.
+Memory is shared virtual memory (OpenCL 2.0): kernels' arguments are addresses anywhere within an allocation.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .cuda_device import (
 )
 
 ORDINAL = "opencl:"
-"""What stands before a device's number."""
+"""Prefix of a device's number in names of devices."""
 OPTIONS = ("-cl-std=CL1.2",)
 CORRECTLY_ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 UNKNOWN_PROCESSOR = "unknown target CPU"
-"""What the compiler in a release of POCL says of processors that are newer than it; it then compiles nothing."""
+"""Error of POCL's compiler for a processor that is newer than the release of POCL; it then compiles nothing."""
 _LOG_LINES = 3
-"""Of a failed compilation that a message quotes."""
+"""Most lines of a failed compilation's log that a message quotes."""
 
 
 def pyopencl() -> ModuleType:
@@ -109,21 +109,21 @@ class OpenClDevice:
         rounded = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self._options = [*OPTIONS, *([CORRECTLY_ROUNDED] if rounded else [])]
         self._captured: list[_Call] | None = None
-        # One at a time sets the arguments of a kernel and launches it, or captures.
+        # Serializes launches (a kernel's arguments are set, then it is enqueued) and captures.
         self._lock = threading.RLock()
 
     @property
     def label(self) -> str:
-        """See `Device`, as for all below."""
+        """See `cuda_device.Device` for this and all methods below."""
         return self._label
 
     @property
     def properties(self) -> DeviceProperties:
-        """What the driver says; "capability" is the version of OpenCL."""
+        """The device's properties, as reported by the driver; "capability" is the version of OpenCL."""
         return self._properties
 
     def allocate(self, size: int) -> DeviceMemory:
-        """Coarse-grained shared virtual memory."""
+        """Allocates coarse-grained shared virtual memory."""
         cl = self._cl
         if size > self._device.max_mem_alloc_size:
             raise DeviceError(
@@ -135,27 +135,27 @@ class OpenClDevice:
             return _Memory(allocation, self._queue)
 
     def allocate_pinned(self, size: int) -> PinnedMemory:
-        """The host's memory: that of a processor is the device's as well."""
+        """Ordinary host memory, not page-locked."""
         return _Pinned(np.zeros(size, np.uint8))
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """Compiles the text that OpenCL's code is; DeviceError with the log where that fails."""
+        """Compiles `cubin`, OpenCL C text; DeviceError with the log where that fails."""
         cl = self._cl
         with self._calling("compiling kernels"):
             try:
-                # The platform keeps what it has compiled.
+                # The platform has a cache of its own.
                 program = cl.Program(self._context, cubin.decode()).build(self._options, cache_dir=False)
             except cl.RuntimeError as error:
                 raise DeviceError(f"{self._label}: kernels do not compile: {_log(error)}") from None
             return _Module({name: cl.Kernel(program, name) for name in functions})
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """In the queue's turn; the source must stay as it is until then."""
+        """Copies in queue order; the source must not change before the copy runs."""
         with self._calling("copying"):
             self._cl.enqueue_copy(self._queue, self._at(address, size), source.array[start : start + size])
 
     def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """In the queue's turn."""
+        """Copies in queue order."""
         with self._calling("copying"):
             self._cl.enqueue_copy(
                 self._queue, destination.array[start : start + size], self._at(address, size)
@@ -172,7 +172,7 @@ class OpenClDevice:
         arguments: tuple[Argument, ...],
         overlaps: bool = False,
     ) -> None:
-        """Into the queue, or into the graph that is being captured; shared memory is the kernel's own."""
+        """Launches into the queue, or into the graph that is being captured; kernels declare their shared memory."""
         assert isinstance(module, _Module)
         call = _Call(
             function=function,
@@ -187,7 +187,7 @@ class OpenClDevice:
             self._enqueue(call)
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """The launches, to be repeated."""
+        """The launches of `work`, recorded to be repeated."""
         with self._lock:
             self._captured = []
             try:
@@ -197,23 +197,23 @@ class OpenClDevice:
                 self._captured = None
 
     def run(self, graph: DeviceGraph) -> None:
-        """One launch after the other."""
+        """Enqueues the graph's launches one after the other."""
         self._run(graph)
 
     def milliseconds(self, graph: DeviceGraph) -> float:
-        """From the start of the first kernel to the end of the last, by the device's clock."""
+        """Time from the start of the first kernel to the end of the last, by the device's clock."""
         events = self._run(graph)
         with self._calling("timing kernels"):
             events[-1].wait()
             return (events[-1].profile.end - events[0].profile.start) / 1e6
 
     def synchronize(self) -> None:
-        """Where kernels' own mistakes come to light."""
+        """Waits for the queue; faults inside kernels raise DeviceError here."""
         with self._calling("running"):
             self._queue.finish()
 
     def close(self) -> None:
-        """Waits for what runs."""
+        """Waits for the queue."""
         with contextlib.suppress(Exception):
             self._queue.finish()
 
@@ -236,7 +236,7 @@ class OpenClDevice:
 
     def _encoded(self, argument: Argument) -> Any:
         assert not isinstance(argument, TensorAt), "no target without bulk copies has tensor maps"
-        # pyopencl takes addresses from arrays only; kernels know how long theirs are.
+        # pyopencl takes addresses from arrays only; one byte suffices, kernels know their arrays' sizes.
         return argument if isinstance(argument, np.integer) else self._at(argument, 1)
 
     def _at(self, address: int, size: int) -> Any:
@@ -244,7 +244,7 @@ class OpenClDevice:
 
     @contextlib.contextmanager
     def _calling(self, doing: str) -> Iterator[None]:
-        """Whatever pyopencl raises, as DeviceError."""
+        """Turns errors of pyopencl into DeviceError."""
         try:
             yield
         except UserError:
@@ -255,7 +255,7 @@ class OpenClDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """A launch with its arguments as pyopencl takes them."""
+    """A launch with arguments for pyopencl."""
 
     function: str
     kernel: Any
@@ -265,8 +265,8 @@ class _Call:
 
 
 class _Memory:
-    """Freed at once, when the queue is empty, and not by a command of the queue: POCL 3.0 reads the list of addresses
-    of such a command when its turn comes, after the caller's list is gone."""
+    """A piece of device memory. `close` waits for the queue and frees it at once, not by a command of the queue: POCL
+    3.0 reads the list of addresses of that command when it runs, after the caller's list is gone."""
 
     def __init__(self, allocation: Any, queue: Any) -> None:
         self._allocation, self._queue = allocation, queue
@@ -313,7 +313,7 @@ def _line(error: BaseException) -> str:
 
 
 def _log(error: BaseException) -> str:
-    """What the compiler says is wrong, in one line."""
+    """The errors in a compiler's log, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if "error" in line.lower()]
     log = "; ".join(lines[:_LOG_LINES]) or _line(error)
     if UNKNOWN_PROCESSOR in log:

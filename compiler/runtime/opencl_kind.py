@@ -1,4 +1,4 @@
-"""OpenCL devices as a kind: their code is the kernels' text, which the device's platform compiles."""
+"""The GpuKind of OpenCL devices: their code is the kernels' text, which the device's platform compiles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXTS = ArchiveKind(
 
 
 def device_target(text: str, properties: DeviceProperties) -> OpenClTarget:
-    """The target `text` ("opencl ...") with the device's own limits where it says none."""
+    """The target `text` ("opencl ...") with the device's own limits where `text` sets none."""
     return of_device(
         parse_target(text),
         text=text,

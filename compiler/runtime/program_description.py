@@ -1,7 +1,7 @@
-"""A program of the accelerator as one of several in a file: what the host hands in and reads, and where it lies.
+"""The description of an accelerator program as one of several in a file: inputs, outputs, and addresses.
 
-Micro-ops and constants are arrays of the file's pool, and so are instructions, which are alike and so compressed. Which
-layer an instruction works for is not kept.
+Micro-ops and constants are arrays of the file's pool, and so are instructions, compressed because they repeat. The
+layer of each instruction is not stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LAYOUTS = ("blocked", "interleaved")
 
 
 def describe_program(compiled: Compiled, pool: ConstantPool) -> dict[str, Any]:
-    """A compiled network whose constants lie apart from its image; its arrays go into the pool."""
+    """The description of a compiled network with constants `apart` from its image; its arrays go into the pool."""
     graph, program = compiled.graph, compiled.program
     ends = dict.fromkeys(item.tensor for item in (*graph.inputs, *graph.outputs))
     written = [
@@ -81,7 +81,7 @@ def describe_program(compiled: Compiled, pool: ConstantPool) -> dict[str, Any]:
 
 
 def read_program(entry: Field, constants: Mapping[str, np.ndarray]) -> Compiled:
-    """What `describe_program` described. ArchiveError."""
+    """The compiled network that `describe_program` described. ArchiveError."""
     try:
         config = config_from_dict(cast(dict[str, Any], entry.at("config").value))
     except ConfigError as error:
@@ -131,13 +131,13 @@ def read_program(entry: Field, constants: Mapping[str, np.ndarray]) -> Compiled:
 
 
 def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-    """uint64 [instructions, words]."""
+    """The instructions, uint64 [instructions, words]. ArchiveError."""
     count = entry.at("instructions").integer()
     if problem := memory_problem(8 * count * words):
         raise entry.at("instructions").fail(problem)
     unpack = zlib.decompressobj()
     try:
-        # One byte more than there should be tells whether there are more.
+        # Ask for one byte more than expected, to detect longer data.
         data = unpack.decompress(named_array(entry.at("words"), constants).tobytes(), 8 * count * words + 1)
     except zlib.error:
         data = b""
@@ -147,7 +147,7 @@ def _instructions(entry: Field, words: int, constants: Mapping[str, np.ndarray])
 
 
 def _described_view(view: np.ndarray, pool: ConstantPool, name: str) -> dict[str, Any]:
-    """Places in a tensor: by the first one and what each axis adds, where that says them all; else an array."""
+    """A view's places in a tensor, for JSON: first place and step of each axis if these give all, else an array."""
     start = int(view.flat[0]) if view.size else 0
     steps = [
         int(view[tuple(int(axis == other) for other in range(view.ndim))]) - start if size > 1 else 0
@@ -169,7 +169,7 @@ def _places(start: int, steps: Sequence[int], shape: tuple[int, ...]) -> np.ndar
 def _read_view(
     entry: Field, shape: tuple[int, ...], size: int, constants: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """int64 places, by the output's shape, in a tensor of `size` elements, or -1."""
+    """A view: int64 array of the output's `shape` with places in a tensor of `size` elements, or -1. ArchiveError."""
     if entry.find("places") is not None:
         view = named_array(entry.at("places"), constants)
     else:

@@ -1,4 +1,4 @@
-"""What all executables say of themselves: a line, a table for notebooks, and the code that they are."""
+"""Text forms of all executables: a line, a table for notebooks, and their code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from .executable import Executable, Port
 
 Texts = Mapping[str, Callable[[], str]]
-"""Sources by kind, made when they are asked for."""
+"""Functions that make the source text, by kind."""
 
 
 class Readable:
-    """A part of executables. It says which `texts` it has."""
+    """Mixin of executables: source and text forms, from their `texts`."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class Readable:
 
     def source(self, kind: str) -> str:
         """The code that runs, as text: "instructions" of the accelerator, "llvm" (IR) or "asm" of a processor, "cuda"
-        (C++) or "opencl" (C) of a GPU. UserError, which names those that there are, for any other kind."""
+        (C++) or "opencl" (C) of a GPU. UserError, which names the available kinds, for any other."""
         texts = self.texts()
         if kind not in texts:
             there = " and ".join(f'"{name}"' for name in texts) or "none"
@@ -66,14 +66,14 @@ def _shape(port: Port) -> str:
 
 
 class CompiledKernels(Readable):
-    """Kernels of a processor or a GPU. `again` compiles once more what comes from the cache, whose files hold machine
-    code alone; `of_gpu` is the text of kernels that are emulated here, by the kind of their GPU."""
+    """Kernels of a processor or a GPU. `again` compiles a network from the cache once more, whose files hold machine
+    code alone; `of_gpu`: text of the emulated kernels, by the kind of their GPU."""
 
     again: Callable[[], Executable] | None = None
     of_gpu: Texts = MappingProxyType({})
 
     def source(self, kind: str) -> str:
-        """See `Readable.source`. What comes from the cache is compiled again."""
+        """See `Readable.source`. A network from the cache is compiled again."""
         if self.again is None:
             return super().source(kind)
         with self.again() as made:
@@ -99,7 +99,7 @@ def joined(kind: str, parts: Iterable[tuple[str, str]]) -> str:
 
 
 def texts_of_parts(parts: Iterable[tuple[str, Readable]]) -> Texts:
-    """The sources of something that is made of several executables: each kind that one of them has."""
+    """The sources of an executable made of several: every kind that one of its parts has."""
     listed = list(parts)
 
     def text(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""An executable whose arrays have other shapes outside than inside: the same elements in the same order."""
+"""An executable with reshaped inputs and outputs: the same elements in the same order."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ReshapedExecutable(Readable):
 
     @property
     def name(self) -> str:
-        """As the one inside."""
+        """The name of `inner`."""
         return self.inner.name
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """One run; errors as of the one inside, which names its own shapes."""
+        """One run; errors as of `inner`, with the shapes of `inner`."""
         shapes = {port.name: port.shape for port in self.inner.inputs}
         given = {
             name: np.reshape(array, shapes[name]) if self._fits(name, array) else array
@@ -37,11 +37,11 @@ class ReshapedExecutable(Readable):
         return any(port.name == name and port.shape == np.shape(array) for port in self.inputs)
 
     def source(self, kind: str) -> str:
-        """As the one inside."""
+        """The source of `inner`."""
         return self.inner.source(kind)
 
     def close(self) -> None:
-        """Closes the one inside."""
+        """Closes `inner`."""
         self.inner.close()
 
     def __enter__(self) -> ReshapedExecutable:

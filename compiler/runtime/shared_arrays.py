@@ -1,4 +1,4 @@
-"""Constants that several networks have in common, held once: programs of one model for many lengths."""
+"""Constants shared by several networks, such as programs of one model for many lengths: each is stored once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ KernelT = TypeVar("KernelT")
 
 @dataclass(slots=True)
 class SharedArrays:
-    """Read-only arrays by content; they lie side by side (`target.cpu.memory`).
+    """Read-only arrays by content, stored side by side (`codegen.cpu.memory`).
 
-    `panels`: how products on processors hold weights (`templates.cpu.panel_widths`).
+    `panels`: layouts of weights for products on processors (`templates.cpu.panel_widths`).
     """
 
     panels: dict[tuple[int, int], list[int]] = field(default_factory=dict)
@@ -31,8 +31,8 @@ class SharedArrays:
     _known: dict[tuple[str, tuple[int, ...], bytes], np.ndarray] = field(default_factory=dict)
 
     def held(self, array: np.ndarray) -> np.ndarray:
-        """The one array that equals `array` in type, shape and bytes; it is the beginning of a longer one that was held
-        before, where its bytes are."""
+        """The shared array equal to `array` in type, shape and bytes: a view of the beginning of an earlier, longer one
+        if that has the same bytes, else a copy."""
         flat = np.ascontiguousarray(array)
         raw = flat.reshape(-1).view(np.uint8)
         digest = hashlib.sha256(raw.data).digest()
@@ -48,14 +48,14 @@ class SharedArrays:
 
 
 def ends_of(graph: Graph) -> Graph:
-    """A graph without its nodes and constants, apart from outputs that are constants: all that a run looks at."""
+    """A graph without nodes and constants, except for outputs that are constants: the parts that a run uses."""
     outputs = {output.tensor for output in graph.outputs}
     held = {name: array for name, array in graph.constants.items() if name in outputs}
     return replace(graph, nodes=(), constants=held, views={})
 
 
 def share_launches(launches: Sequence[Launch[KernelT]], shared: SharedArrays) -> tuple[Launch[KernelT], ...]:
-    """The launches with constants that are `shared`."""
+    """The launches with their constants replaced by `shared` arrays."""
     return tuple(
         [
             replace(launch, constants={name: shared.held(array) for name, array in launch.constants.items()})
@@ -65,9 +65,9 @@ def share_launches(launches: Sequence[Launch[KernelT]], shared: SharedArrays) ->
 
 
 def share_constants(compiled: Compiled, shared: SharedArrays) -> Compiled:
-    """The compiled network with constants `apart` from the image of its program, which has zeros there, without nodes.
+    """The compiled network, without nodes, with constants `apart` from its image, which has zeros in their place.
 
-    Memory that is zero takes none until it is written to.
+    The system allocates no memory for pages of zeros until they are written.
     """
     program, apart = compiled.program, list(compiled.apart)
     image = np.zeros(program.image.size, np.uint8)

@@ -1,4 +1,4 @@
-"""Networks some of whose inputs decide shapes: compiled when the values of these arrive, once for each."""
+"""Networks with inputs whose values decide shapes: compiled at run time, once for each set of values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from vdla.util.errors import UserError
 from .executable import Arrays, Executable, Port
 
 MOST_PROGRAMS = 16
-"""Programs that a network keeps; the least recently used one goes."""
+"""Most programs in a network's cache; the least recently used one is dropped."""
 Specialize = Callable[[Mapping[str, np.ndarray]], Executable]
-"""Compiles the network for values of its parameters, by name, which are no inputs of the result. Raises UserError."""
+"""Compiles the network for values of its parameters by name; the result has no inputs for them. Raises UserError."""
 
 
 class SpecializedNetwork:
-    """An executable whose `parameters`, some of its inputs, are constants of the programs that it consists of.
+    """An executable whose `parameters`, some of its inputs, are constants of the programs that it compiles.
 
-    `run` compiles a program for values that it has not had before, and keeps the last `MOST_PROGRAMS`. `specialize`
-    compiles; it may raise an error whose `inputs` are parameters that were not known to be some, found by `more`.
+    `run` compiles a program for new values of the parameters, and keeps the last `MOST_PROGRAMS`. `specialize`
+    compiles; it may raise an error in which `more` finds further inputs that must be parameters.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SpecializedNetwork:
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """The outputs of the program that ran last. Raises UserError before the first run: values decide shapes."""
+        """The outputs of the program that ran last. Raises UserError before the first run, which decides shapes."""
         if self._outputs is None:
             values = ", ".join(self.parameters)
             raise UserError(
@@ -68,7 +68,7 @@ class SpecializedNetwork:
         return self._programs[next(reversed(self._programs))].source(kind)
 
     def close(self) -> None:
-        """Gives back what the programs hold."""
+        """Closes the programs."""
         while self._programs:
             self._programs.popitem()[1].close()
 
@@ -82,7 +82,7 @@ class SpecializedNetwork:
         return f"<SpecializedNetwork {self.name}: compiled for each value of {', '.join(self.parameters)}>"
 
     def _check(self, inputs: Arrays) -> None:
-        """UserError unless every parameter is there; the program checks the other inputs."""
+        """UserError unless every parameter is given in its type and shape; the program checks the other inputs."""
         ports = {port.name: port for port in self.inputs}
         for name in self.parameters:
             given: object = inputs.get(name)

@@ -1,6 +1,6 @@
-"""Code from a file runs first in a process of its own, so that code which crashes costs a message.
+"""A trial run of code from a file in a process of its own: a crash becomes a message.
 
-A damaged object, or one of another maker, may crash LLVM's loader, address what is not its own, or never end.
+A damaged or foreign object may crash LLVM's loader, access other memory, or never end.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from collections.abc import Callable
 from typing import NoReturn
 
 LEAST_SECONDS = 10.0
-"""What a first run may take however little it computes: its pages are touched for the first time."""
+"""Time limit of a trial run without operations: its memory pages are accessed for the first time."""
 LEAST_OPERATIONS_PER_SECOND = 2e8
-"""No machine that runs our code is slower."""
+"""Lower bound of a machine's speed, for the time limit."""
 _MOST_BYTES = 4096
-"""Of a message from the trial."""
+"""Longest message from the trial, in bytes."""
 
 
 def run_in_trial(action: Callable[[], object], *, operations: int = 0) -> str | None:
-    """Runs `action` in a copy of this process: why it fails there, or None. What it changes stays there.
+    """Runs `action` in a forked copy of this process; returns why it fails there, or None.
 
-    `operations` are those that it computes, which say how long it may take.
+    `operations`: number of operations that it computes, for its time limit.
     """
     seconds = LEAST_SECONDS + operations / LEAST_OPERATIONS_PER_SECOND
     reads, writes = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     with warnings.catch_warnings():
-        # Newer Pythons warn of this process's threads, which its copy lacks. The copy needs none.
+        # Newer versions of Python warn that the copy lacks this process's threads. The copy needs none.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -56,7 +56,7 @@ def run_in_trial(action: Callable[[], object], *, operations: int = 0) -> str | 
 
 
 def _act(action: Callable[[], object], writes: int) -> NoReturn:
-    """The life of the copy; LLVM's last words on standard error are for nobody."""
+    """Runs `action` in the forked copy, reports its error to the pipe, and exits; LLVM's standard error is dropped."""
     try:
         faulthandler.disable()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -73,7 +73,7 @@ def _act(action: Callable[[], object], writes: int) -> NoReturn:
 
 
 def _read_all(reads: int, deadline: float) -> bytes | None:
-    """What comes through a pipe until it is closed; None if that is not before the deadline."""
+    """All bytes of a pipe until it is closed; None if it is not closed before the deadline."""
     said = b""
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([reads], [], [], left)[0]:
