@@ -99,13 +99,13 @@ class _Steps:
         """The node's result, by the scale at input `scale` and the zero point behind it."""
         self.add("QuantizeLinear", [made, self.input(scale), self.input(scale + 1)], self.node.outputs[0])
 
-    def bias(self, index: int, scales: tuple[int, int]) -> list[str]:
+    def bias(self, index: int, scales: tuple[str, str]) -> list[str]:
         """An int32 input in steps of the product of two scales, where it is given."""
         if not self.input(index):
             return []
         if self.context.integer_biases:
             return [self.input(index)]
-        step = self.add("Mul", [self.input(scale) for scale in scales])
+        step = self.add("Mul", scales)
         return [self.add("DequantizeLinear", [self.input(index), step], axis=0)]
 
 
@@ -127,7 +127,7 @@ def _written(write: Callable[[_Steps], None]) -> WriteSteps:
 @_written
 def convolution_steps(steps: _Steps) -> None:
     """QLinearConv."""
-    operands = [steps.real(0), steps.real(3, axis=0), *steps.bias(8, (1, 4))]
+    operands = [steps.real(0), steps.real(3, axis=0), *steps.bias(8, (steps.input(1), steps.input(4)))]
     steps.round(steps.on_planes("Conv", *operands, **steps.attributes("channels_last")), 6)
 
 
@@ -139,11 +139,16 @@ def matmul_steps(steps: _Steps) -> None:
 
 @_written
 def gemm_steps(steps: _Steps) -> None:
-    """QGemm."""
-    attributes = steps.attributes()
+    """QGemm. A step of its bias is alpha times the product of both scales, so alpha belongs to the weights' scale."""
+    attributes = steps.attributes("alpha")
+    alpha = float(steps.node.attributes.get("alpha", 1.0))
     axis = 0 if attributes.get("transB", 0) else 1
     rounded = bool(steps.input(7))
-    operands = [steps.real(0), steps.real(3, axis=axis), *steps.bias(6, (1, 4))]
+    scale = steps.input(4)
+    if alpha != 1:
+        scale = steps.add("Mul", [scale, steps.add("Constant", [], value_float=alpha)])
+    weights = steps.add("DequantizeLinear", [steps.input(3), scale, steps.input(5)], axis=axis)
+    operands = [steps.real(0), weights, *steps.bias(6, (steps.input(1), scale))]
     made = steps.compute("Gemm", operands, "" if rounded else steps.node.outputs[0], **attributes)
     if rounded:
         steps.round(made, 7)

@@ -254,3 +254,24 @@ def test_refusals_name_what_is_wrong(case: str) -> None:
             info.CopyFrom(helper.make_tensor_value_info(info.name, TensorProto.FLOAT, shape))
     with pytest.raises(ModelError, match=f"the_node.*{reason}"):
         vdla.compile(model, target="llvm", cache=False)
+
+
+@pytest.mark.parametrize("target", ["llvm", "vdla"])
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_a_bias_of_integers_is_in_steps_that_alpha_scales(alpha: float, target: str) -> None:
+    """QGemm with alpha = 0.5 added its bias whole."""
+    constants = {
+        "c": np.arange(-20, 20, dtype=np.int32)[::4] * 90,
+        "w": RNG.integers(-127, 128, (8, 10)).astype(np.int8),
+        **{name: np.float32(value) for name, value in (("sx", 0.02), ("sw", 0.004), ("sy", 0.07))},
+        **{name: np.array(value, dtype) for name, value, dtype in (("zx", 11, np.uint8), ("zw", 0, np.int8))},
+        "zy": np.array(100, np.uint8),
+    }
+    made = node("QGemm", "x sx zx w sw zw c sy zy", alpha=alpha)
+    made.domain = "com.microsoft"
+    feeds = {"x": RNG.integers(0, 256, (3, 8)).astype(np.uint8)}
+    model = built([made], feeds, constants, ["y"], 17)
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.UINT8, (3, 10)))
+    options = {"config": "tiny"} if target == "vdla" else {"cache": False}
+    got = vdla.compile(model, target=target, **options).run(feeds)["y"]
+    assert np.abs(got.astype(int) - runtime(model, feeds)[0]).max() <= 1
