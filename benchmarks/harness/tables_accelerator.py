@@ -142,6 +142,23 @@ _DAMAGED = (
 )
 FUZZED = (
     ("models", _DAMAGED.format("models"), "{0:,}; {1:,}, {2:,}; {3}"),
+    (
+        "float_graphs",
+        "random float graphs over every operator of the importers: cases; refused, right; wrong, tracebacks, hangs",
+        "{0:,}; {1:,}, {2:,}; {3}",
+    ),
+    (
+        "qdq_graphs",
+        "random quantized graphs, on the accelerator, beside it and on the processor: cases; refused, right; wrong, "
+        "tracebacks, hangs",
+        "{0:,}; {1:,}, {2:,}; {3}",
+    ),
+    (
+        "attributes",
+        "random graphs with an attribute that the operator does not have: cases; refused by its name; ignored, "
+        "tracebacks",
+        "{0:,}; {2:,}; {3}",
+    ),
     ("configurations", _DAMAGED.format("configurations"), "{0:,}; {1:,}, {2:,}; {3}"),
     ("programs", _DAMAGED.format("raw programs"), "{0:,}; {1:,}, {2:,}; {3}"),
     ("archives", _DAMAGED.format("compiled networks"), "{0:,}; {1:,}, {2:,}; {3}"),

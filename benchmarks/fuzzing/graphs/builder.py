@@ -13,7 +13,7 @@ from onnx import defs, helper, numpy_helper
 
 from ..drawing import Draw
 from .oracle import IR_VERSION, Engine, NoValueError, element_type, node_run
-from .spread import Spread, UnstableError, spread_of
+from .spread import ROUNDED, ROUNDED_INSIDE, Spread, UnstableError, spread_of
 from .tables import Operator
 from .values import SHAPES, fresh_array
 
@@ -52,6 +52,10 @@ class Builder:
         self.values: dict[str, Value] = {}
         self.inputs: list[str] = []
         self.reads: set[str] = set()
+        self.scales: dict[str, str] = {}
+        """The scale of each dequantized tensor."""
+        self.grids: list[tuple[str, str, str]] = []
+        """Tensors of integers with their scales and zero points."""
 
     # --- tensors
 
@@ -195,6 +199,10 @@ class Builder:
         if constant and feeds and not self.draw.chance(0.1):
             raise UnfitError("has constants alone")
         arrays = {name: value.array for name, value in feeds.items()}
+        if node.op_type in (*ROUNDED, *ROUNDED_INSIDE) and not all(
+            _finite(array) for array in arrays.values()
+        ):
+            raise UnfitError("rounds what is not finite")
         try:
             run = node_run(node, self.opsets, arrays)
             results = run(arrays)
@@ -206,8 +214,7 @@ class Builder:
         empty = not all(array.size for array in results)
         if empty and not self.draw.chance(0.05):
             raise UnfitError("makes nothing")
-        finite = all(np.isfinite(a.astype(np.float64)).all() for a in results if is_float(a.dtype))
-        if not finite and not self.draw.chance(0.15):
+        if not all(_finite(array) for array in results) and not self.draw.chance(0.15):
             raise UnfitError("makes what is not finite")
         try:
             spreads = spread_of(
@@ -225,12 +232,13 @@ class Builder:
 
     def drawn(self, attempt: Callable[[], object]) -> bool:
         """Whether a drawing made valid nodes; of one that did not nothing is left."""
-        nodes, values, inputs, reads = len(self.nodes), dict(self.values), len(self.inputs), set(self.reads)
+        nodes, inputs, grids = len(self.nodes), len(self.inputs), len(self.grids)
+        values, reads, scales = dict(self.values), set(self.reads), dict(self.scales)
         try:
             attempt()
         except UnfitError:
-            del self.nodes[nodes:], self.inputs[inputs:]
-            self.values, self.reads = values, reads
+            del self.nodes[nodes:], self.inputs[inputs:], self.grids[grids:]
+            self.values, self.reads, self.scales = values, reads, scales
             return False
         return True
 
@@ -279,6 +287,10 @@ def outer_names(node: onnx.NodeProto) -> list[str]:
                 own.update(inner.output)
             found.extend(info.name for info in body.output if info.name not in own)
     return found
+
+
+def _finite(array: np.ndarray) -> bool:
+    return not is_float(array.dtype) or bool(np.isfinite(array.astype(np.float64)).all())
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:

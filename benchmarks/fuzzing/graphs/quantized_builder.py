@@ -21,13 +21,12 @@ QUANTIZE, DEQUANTIZE = Operator("", "QuantizeLinear"), Operator("", "DequantizeL
 class QuantizedBuilder(Builder):
     """A graph of float operators on dequantized tensors, as static quantizers write it.
 
-    `kind` is the type of activations. `scales` has the scale of each dequantized tensor, by its name.
+    `kind` is the type of activations.
     """
 
     def __init__(self, draw: Draw, opset: int) -> None:
         super().__init__(draw, opset)
         self.kind = draw.of(("uint8", "int8"))
-        self.scales: dict[str, str] = {}
 
     def tensor(
         self,

@@ -52,13 +52,13 @@ def any_grid(b: Builder, ranks: Sequence[int]) -> Grid:
 
 def grids(b: Builder) -> list[Grid]:
     """Those that are known so far and there."""
-    return [g for g in b.__dict__.setdefault("grids", []) if g.tensor in b.values]
+    return [Grid(*names) for names in b.grids]
 
 
 def register(b: Builder, name: str, scale: str, zero: str) -> Grid:
     """Remembers the scale of a tensor."""
     found = Grid(name, scale, zero)
-    b.__dict__.setdefault("grids", []).append(found)
+    b.grids.append(found)
     return found
 
 
