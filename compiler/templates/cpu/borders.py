@@ -1,4 +1,4 @@
-"""Tiles along borders as kernels of their own."""
+"""Peeling of tiles along borders into separate kernels, and the choice of the parallel loop."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...schedule import Schedule
 from ...schedule.peel import FIRST, LAST
 
 TEAMS = (2, 4, 8)
-"""Numbers of threads that a kernel should do well with."""
+"""Team sizes, in threads, over which defaults are optimized."""
 FORK_CYCLES = 10000.0
-"""Of handing a loop to the threads of a pool (0.7 us with two), and of data that another thread's cache holds."""
+"""Cycles to fork a loop to the pool's threads (0.7 us with two), with data that is in another thread's cache."""
 PLENTY = 1e7
-"""Cycles of a nest of which nothing is known: so many that forks do not count."""
+"""Cycles assumed for a nest of unknown cost: so many that forks are negligible."""
 
 
 def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[str]:
-    """Peels the ends of a loop that are asked for; returns what names in its parts end with, the middle ("") first.
+    """Peels the `first` and `last` iteration of a loop, if true; returns name suffixes of the parts, middle ("") first.
 
-    A loop of one iteration goes, and its body is the only part.
+    A loop of one iteration is replaced by its body, the only part.
     """
     suffixes = [""]
     for end, wanted in ((LAST, last), (FIRST, first)):
@@ -37,7 +37,7 @@ def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[st
 
 
 def parts_of(schedule: Schedule, name: str) -> list[For]:
-    """The loop of that name and those that peeling made of it, in program order."""
+    """The loop `name` and the loops that peeling made of it, in program order."""
     return [loop for loop in loops(schedule.program) if _base(loop.name) == name]
 
 
@@ -60,9 +60,9 @@ def parallel_loop(
     cycles: float = PLENTY,
     ahead: Mapping[str, float] | None = None,
 ) -> None:
-    """Runs one of these loops in parallel, the one with the least estimated time; arguments as of `team_times`.
+    """Makes the loop with the least estimated time parallel; arguments as in `team_times`.
 
-    Before peeling: afterwards the parts' accesses differ, and it is harder to see that iterations share nothing.
+    Call it before peeling: afterwards the parts' accesses differ, and it is harder to prove iterations independent.
     """
     times = team_times(counts, cycles, ahead)
     schedule.parallel(min(times, key=lambda name: times[name]))
@@ -73,9 +73,9 @@ def team_times(
 ) -> dict[str, float]:
     """For each of these loops, the cycles that threads spend if it runs in parallel: mean over teams of `TEAMS`.
 
-    `counts`: iterations of nested loops, outermost first. A fraction is a last, shorter iteration, which becomes a part
-    of its own: one thread does it while the others wait. `cycles`: what all iterations take together; `ahead`: what is
-    done in a loop ahead of those inside it, in cycles of all its iterations.
+    `counts`: iterations of nested loops, outermost first. A fraction is a last, shorter iteration, peeled: one thread
+    computes it while the others wait. `cycles`: of all iterations together. `ahead`: for a loop, cycles (of all its
+    iterations) of work in its body before the inner loops.
     """
     ahead = ahead or {}
     times: dict[str, float] = {}
@@ -99,7 +99,7 @@ def name_in(extent: Expr, loop: For) -> bool:
 
 
 def _base(name: str) -> str:
-    """A loop's name without what peeling put behind it."""
+    """A loop's name without the suffixes of peeling."""
     while True:
         head, _, tail = name.rpartition(".")
         if tail in (FIRST, LAST):
@@ -111,7 +111,7 @@ def _base(name: str) -> str:
 
 
 def has_loop(schedule: Schedule, name: str) -> bool:
-    """Whether the program has a loop of that name."""
+    """Whether the program has a loop `name`."""
     return any(loop.name == name for loop in loops(schedule.program))
 
 

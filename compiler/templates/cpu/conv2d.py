@@ -1,9 +1,9 @@
 """Convolutions on a CPU: register tiles of output positions x filters, directly on activations in blocks of channels.
 
-A tile sums up its whole window in registers, in parts that are added up: rounding errors grow with the length of a
-sum. Weights are packed in panels of one tile's filters. Rows of outputs are
-done in blocks, whose padded input stays in the second-level cache while the panels pass over it. Deep sums lie in
-memory instead (`Knobs.strips`): part of a panel is added to all of a block's sums before the next part comes.
+A tile sums its whole window in registers, in partial sums: rounding errors grow with the length of a sum. Weights are
+packed in panels of one tile's filters. Rows of outputs are computed in blocks, whose padded input stays in the
+second-level cache for all panels. Deep sums are in memory instead (`Knobs.strips`): part of a panel is added to all
+sums of a block before the next part.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def schedule(
     part = part_blocks(program) if knobs.part is None else knobs.part
     if part is not None and part >= order[0][1]:
         part = None
-    # A sum of one part is whole when it leaves the registers.
+    # A sum of one part needs no memory: it is complete when it leaves the registers.
     stored = knobs.strips is not None and part is not None
     panel, o = s.split("o", knobs.vectors * (knobs.strips or 1 if stored else 1))
     strip, o = s.split(o, knobs.vectors) if stored else (None, o)
     lanes = knobs.lanes or co
-    # One vector is the whole of a block; otherwise its vectors are written out.
+    # A block is one vector, or its vectors are unrolled.
     halves, j = s.split("j", lanes) if lanes < co else (None, "j")
     around = {
         "inside": (y_block, x_block, panel),
@@ -92,7 +92,7 @@ def schedule(
             if loop in names:
                 s.unroll(names[loop])
         s.vectorize(names[vector[-1]])
-    # Weights lie in the order in which the sum reads them.
+    # Weights are packed in the order in which the sum reads them.
     position = {"ic": 2, "kh": 3, "kw": 4, "k": 6}
     s.pack("W", ((1, knobs.vectors * co), (2, ci)), (0, 1, *(position[name] for name in knobs.reduction), 5))
     if parallel:
@@ -105,7 +105,7 @@ def schedule(
             y_tile: min(oh, knobs.row_block) / knobs.rows,
             x_tile: min(ow, knobs.column_block or ow) / knobs.columns,
         }
-        # The innermost one leaves little to do between two forks.
+        # The innermost tile loop leaves little work between two forks.
         counts = {name: counts[name] for name in ("n", "g", *around, tiles[0])}
         cycles = prod(shapes["Y"]) * prod(shapes["W"][2:]) / (2 * target.lanes(DType.FLOAT32))
         copied = prod(shapes["X"]) * 4 / COPY_BYTES_CYCLE if any(window.pads) else 0.0
@@ -114,7 +114,7 @@ def schedule(
     if any(window.pads):
         _skip_dead_taps(s, taps_of(window, *shapes["X"][3:5]), knobs, ordered)
     if knobs.unroll == 1 and conv_waits(target, program, knobs):
-        # Of a sum in parts, loops of one iteration are in both nests, and weights are read in that of the parts.
+        # In a sum in parts, loops of one iteration are in both nests; weights are read in the nest of parts (".rf").
         innermost = f"{ordered[-1]}.rf" if has_loop(s, f"{ordered[-1]}.rf") else ordered[-1]
         for loop in parts_of(s, innermost):
             s.prefetch(loop.name, "W", PREFETCH_BYTES)
@@ -122,7 +122,7 @@ def schedule(
 
 
 def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered: tuple[str, ...]) -> None:
-    """Leaves out the window's rows and columns that read pads alone, where a tile has enough of them."""
+    """Skips the window's rows and columns that read only pads, where a tile has enough of them."""
     rows, columns = taps
     blocks = {"kh": (rows, knobs.rows, knobs.row_block), "kw": (columns, knobs.columns, knobs.column_block)}
     for name, (along, tile, block) in blocks.items():
@@ -135,7 +135,7 @@ def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered:
 
 
 def _innermost(s: Schedule, term: str) -> list[str]:
-    """Of the loops that splits and partial sums made of a sum's loop, those nearest to the products."""
+    """The innermost loops around products, among loops that splits and partial sums made of the sum's loop `term`."""
     found: list[str] = []
     for loop in loops(s.program):
         inside, node = "", loop
@@ -149,7 +149,7 @@ def _innermost(s: Schedule, term: str) -> list[str]:
 
 
 def _copy_input(s: Schedule, window: Window, knobs: Knobs, y_block: str, x_block: str) -> None:
-    """Copies as much of the input at a time as `knobs.copy` says."""
+    """Schedules the (padded) copy of the input as `knobs.copy` says."""
     padded = any(window.pads)
     what = knobs.copy or ("rows" if padded else "none")
     at = {"rows": y_block, "columns": x_block, "whole": None, "none": None}[what]

@@ -1,8 +1,8 @@
-"""The cost model of convolutions on a processor: what is known of many settings of the knobs without scheduling any.
+"""The cost model of convolutions on a processor: cycles at many settings of the knobs without scheduling any.
 
-Sums lie in registers or in memory. In registers a tile is finished before the next one, so that all of a panel's
-weights pass by for each tile. In memory a part of the weights stays in the first-level cache while all tiles of a block
-pass by, for the price of a load and a store of every sum a part. That pays for deep sums.
+Sums are in registers or in memory. In registers a tile is finished before the next one, so that each tile reads all of
+a panel's weights. In memory a part of the weights stays in the first-level cache for all tiles of a block, at the price
+of a load and a store of every sum for each part. Deep sums gain by it.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ PANELS: tuple[Literal["inside", "between", "outside"], ...] = ("inside", "betwee
 TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
 INNER: tuple[Literal["filters", "positions"], ...] = ("filters", "positions")
 MOST_WORKSPACE = 1 << 28
-"""Bytes of copies."""
+"""Largest workspace of copies and sums, in bytes."""
 STORED_CYCLES = 6.0
-"""Of adding a vector of a part's sums to those in the second-level cache (512 channels, 1x1, 28 x 28: 6 to 9)."""
+"""Cycles to add a vector of a part's sums to sums in the second-level cache (512 channels, 1x1, 28 x 28: 6 to 9)."""
 NEAR_VECTOR_COST = 0.5
-"""As `register_tile.VECTOR_COST`, of weights in the first-level cache."""
+"""`register_tile.VECTOR_COST` for weights in the first-level cache."""
 STREAM_SHARE = 0.5
-"""Of the inputs' bytes from beyond the second-level cache, what waits where sums lie in memory: a part's blocks of
-channels are few streams, which processors fetch ahead (1x1, 2048 channels: all positions at once are 9% faster than
+"""Share of input bytes from beyond the second-level cache that is exposed with sums in memory: a part's blocks of
+channels are few streams, which processors prefetch (1x1, 2048 channels: all positions at once are 9% faster than
 eighths)."""
 FEW_LIVE = 0.75
-"""Share of products with the input, not its pads, below which leaving out the others is counted. Above it, tiles of few
-positions, which leave out more, lose as much to loading weights (at 0.91, 44 ms for 26 with 512 channels and filters on
-28 x 28)."""
+"""Share of products with the input, not its pads, up to which skipping the other products is counted as a gain. Above
+it, tiles of few positions, which skip more, lose as much by loading weights (at 0.91, 44 ms instead of 26 with 512
+channels and filters on 28 x 28)."""
 PAGE_BYTES = 4096
 NEAR_PAGES = 64
-"""Pages that a processor finds at once (Zen 64 to 72, Golden Cove 96 in its first-level buffer of translations)."""
+"""Pages in a processor's first-level translation buffer (Zen 64 to 72, Golden Cove 96)."""
 INPUT_PAGE_CYCLES, WEIGHT_PAGE_CYCLES = 25.0, 8.0
-"""Of going to another page where a tile goes through more than NEAR_PAGES: the loads of an input start anew in each,
-those of weights go on. Of 1x1 convolutions on 28 x 28 with 512, 768, 1024 and 2048 channels, tiles whose sums stay in
-registers take 0.92, 1.05, 1.14 and 1.25 of the time of those whose sums lie in memory."""
+"""Cycles of a page change if a tile uses more than NEAR_PAGES: loads of an input restart in each page, loads of weights
+continue. For 1x1 convolutions on 28 x 28 with 512, 768, 1024 and 2048 channels, tiles with sums in registers take 0.92,
+1.05, 1.14 and 1.25 of the time of tiles with sums in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Sizes of a convolution, as the tensor expression has them.
+    """Sizes of a convolution, from its tensor expression.
 
-    `height` x `width` is the padded input; `rows` and `columns` are the window's span and stride. `loops` are those of
-    the sum with their extents, `orders` what they may be nested in, `in_bytes` a position's of the input of a group.
-    `default_terms` are added in a row in default schedules. `taps` are those of the window's rows and columns.
+    `height` x `width`: the padded input. `rows`, `columns`: the window's (span, stride). `loops`: extents of the sum's
+    loops by name; `orders`: their possible nestings. `in_bytes`: bytes of one input position of a group.
+    `default_terms`: terms of a partial sum in default schedules. `taps`: of the window's rows and columns.
     """
 
     outer: int
@@ -95,19 +95,19 @@ class Shape:
 
     @property
     def least_depth(self) -> float:
-        """Terms of a sum that the smallest tiles compute, in the mean: taps that read pads alone are left out."""
+        """Mean number of terms of a sum with the smallest tiles: taps that read only pads are skipped."""
         rows, columns = self.taps
         return self.depth * rows.live(1, rows.outputs) * columns.live(1, columns.outputs)
 
     @property
     def few_taps(self) -> bool:
-        """Whether so many taps read pads alone that leaving them out is counted."""
+        """Whether so many taps read only pads that skipping them is counted."""
         rows, columns = self.taps
         return rows.live(1, rows.outputs) * columns.live(1, columns.outputs) <= FEW_LIVE
 
     @property
     def copies(self) -> tuple[Literal["none", "rows", "columns", "whole"], ...]:
-        """Of which part of the input copies may be made."""
+        """The legal values of the knob `copy`: parts of the input that may be copied."""
         return ("rows", "columns", "whole") if self.padded else ("none", "rows", "columns")
 
 
@@ -148,7 +148,7 @@ def shape_of(program: Program, window: Window) -> Shape:
 
 
 def effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
-    """The values of points with what changes nothing set to one of those that are the same."""
+    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
     e = dict(points)
     e["row_block"] = rounded_block(e["row_block"], e["rows"], shape.oh)
     e["column_block"] = rounded_block(e["column_block"], e["columns"], shape.ow)
@@ -157,7 +157,7 @@ def effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
     # A single block of columns is the rows.
     e["copy"] = np.where(one_column & (e["copy"] == copies["columns"]), copies["rows"], e["copy"])
     e["unroll"], e["part"] = _terms(shape, e["reduction"], e["unroll"], e["part"])
-    # A sum of one part stays in registers; strips beyond the filters are none.
+    # A sum of one part stays in registers; strips are at most all filters.
     strips = np.minimum(e["strips"], -(-shape.blocks // e["vectors"]))
     e["strips"] = np.where(e["part"] < shape.depth, strips, 0)
     one_panel = e["vectors"] * np.maximum(e["strips"], 1) >= shape.blocks
@@ -179,7 +179,7 @@ def effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
 def _terms(
     shape: Shape, orders: np.ndarray, unroll: np.ndarray, part: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Steps that are really written out, and terms that are really added in a row."""
+    """Effective numbers of unrolled steps and of terms in a partial sum, after rounding to the loops."""
     steps, terms = np.ones_like(unroll), np.full_like(part, shape.depth)
     for i, order in enumerate(shape.orders):
         extents = [shape.loops[loop] for loop in order]
@@ -201,7 +201,7 @@ def _sides(shape: Shape, e: Columns) -> Sides:
 
 
 def bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
-    """Seconds that no program of points with these effective values can beat."""
+    """Lower bound in seconds on programs of points with these effective values."""
     cycles = shape.outer * least_cycles(
         target, _sides(shape, e), shape.co // e["lanes"], shape.least_depth, e["part"]
     )
@@ -212,14 +212,14 @@ def bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
 def least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> float:
     """The least bound of all register tiles."""
     e = dict(grid_of(axes, "rows", "columns", "vectors", "lanes"))
-    # Bounds fall with the length of parts.
+    # Bounds increase with the length of parts: take the shortest.
     e["part"] = np.ones_like(e["rows"])
     kept = fits(target, e["rows"] * e["columns"], e["vectors"] * (shape.co // e["lanes"]))
     return float(bound(target, shape, {name: values[kept] for name, values in e.items()}).min())
 
 
 def statements_of(shape: Shape, e: Columns) -> np.ndarray:
-    """Vectors of sums times steps of all kernels that peeling leaves."""
+    """Size of the code: vectors of sums times unrolled steps, over all kernels that peeling makes."""
     tiles = (
         written_out(shape.oh, e["row_block"], e["rows"])
         * written_out(shape.ow, e["column_block"], e["columns"])
@@ -230,8 +230,9 @@ def statements_of(shape: Shape, e: Columns) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cycles:
-    """Cycles of one thread for many points: arithmetic, waiting for pages and for weights that do not stay, waiting for
-    bytes from beyond the second-level cache, copying. `near` are the bytes that have to stay in that cache."""
+    """Cycles of one thread at many points: arithmetic (`busy`), waits for pages and for evicted weights (`paging`), for
+    bytes from beyond the second-level cache (`waiting`), copies (`copying`). `near`: bytes that must stay in that
+    cache."""
 
     busy: np.ndarray
     paging: np.ndarray
@@ -247,12 +248,12 @@ class Cycles:
 
     @property
     def total(self) -> np.ndarray:
-        """All of them."""
+        """The sum of all four kinds of cycles."""
         return self.busy + self.paging + self.waiting + self.copying
 
 
 def arithmetic_cycles(shape: Shape, e: Columns) -> np.ndarray:
-    """Cycles of the products of points, and of adding parts to sums in memory."""
+    """Cycles of the products at each point, and of adding parts to sums in memory."""
     split, stored = shape.co // e["lanes"], e["strips"] > 0
     live: float | np.ndarray = 1.0
     if shape.few_taps:
@@ -280,14 +281,14 @@ def cycles(target: CpuTarget, shape: Shape, e: Columns) -> Cycles:
     taken_rows, taken_columns = _taken(*shape.rows, block_rows), _taken(*shape.columns, block_columns)
     row_count, column_count = -(-shape.oh // block_rows), -(-shape.ow // block_columns)
     panel_count = -(-shape.blocks // e["vectors"])
-    # Filters whose sums lie in memory at a time, and what is there beside their inputs.
+    # Number of filters whose sums are in memory at a time, and bytes beside their inputs.
     filters = np.minimum(e["vectors"] * np.maximum(e["strips"], 1), shape.blocks)
     passes = -(-shape.blocks // filters)
     share = e["part"] / shape.depth
     sums_bytes = np.where(stored, 4 * shape.co * filters * block_rows * block_columns, 0)
     part_bytes = shape.weight_bytes * filters / shape.blocks * share
     near_bytes = np.where(stored, sums_bytes + part_bytes, shape.weight_bytes / panel_count)
-    # Positions that all panels pass over, or that pass over a panel, before the next ones come.
+    # Bytes of the positions that are combined with a panel, or all panels, before the next positions.
     block_bytes = shape.in_bytes * np.where(
         outside, shape.height * shape.width, taken_rows * np.where(between, shape.width, taken_columns)
     )
@@ -314,7 +315,7 @@ def cycles(target: CpuTarget, shape: Shape, e: Columns) -> Cycles:
         np.minimum(span, rows * shape.loops["kh"]),
         _taken(*shape.columns, columns),
     )
-    # Where sums stay in registers, all of a panel passes by for each tile.
+    # With sums in registers each tile reads all of a panel.
     tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
     panel = shape.weight_bytes * np.minimum(e["vectors"] / shape.blocks, 1)
     paging = page_cycles(inputs, panel / PAGE_BYTES) * tiles * panel_count
@@ -343,10 +344,10 @@ def input_pages(
     lines: np.ndarray,
     width: np.ndarray,
 ) -> np.ndarray:
-    """Pages of the input that a tile goes through.
+    """Number of pages of the input that a tile reads.
 
-    In each of the `blocks` of channels, a `plane` of rows and columns of `position` bytes, it reads `lines` rows of
-    `width` positions, of `span` rows that follow one another.
+    In each of the `blocks` of channels, a `plane` (rows, columns) of positions of `position` bytes, the tile reads
+    `lines` rows of `width` positions, within `span` consecutive rows.
     """
     pages = blocks * lines * width * position / PAGE_BYTES
     if position * plane[0] * plane[1] <= PAGE_BYTES:
@@ -356,13 +357,13 @@ def input_pages(
 
 
 def page_cycles(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Cycles that a tile waits for pages that it goes through, of the input and of weights."""
+    """Cycles that a tile waits for its pages of the input and of weights; 0 if all fit the translation buffer."""
     waited = inputs * INPUT_PAGE_CYCLES + weights * WEIGHT_PAGE_CYCLES
     return np.where(inputs + weights > NEAR_PAGES, waited, 0.0)
 
 
 def estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
-    """What the cost model says of many points, whose kernels may have `most` statements."""
+    """The cost model's limits, bounds and quantities of many points; `most`: largest number of statements."""
     e = effective(shape, points)
     cost = cycles(target, shape, e)
     rows, columns, panels = e["rows"], e["columns"], e["panels"]
@@ -382,7 +383,7 @@ def estimated(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Ac
         "the registers": fits(target, positions, vectors),
         "the length of partial sums": e["part"] <= max(LONGEST, shape.default_terms),
         "the size of the code": statements <= most,
-        # What a last, smaller block or tile reads of an input without pads cannot be proven to lie inside it.
+        # In an input without pads, reads of a last, smaller block or tile cannot be proven to be inside.
         "the blocks that are copied": shape.padded
         | (copy == 0)
         | (
@@ -450,5 +451,5 @@ def _live(taps: Taps, tile: np.ndarray, block: np.ndarray) -> np.ndarray:
 
 
 def _taken(span: int, stride: int, block: np.ndarray) -> np.ndarray:
-    """Inputs along a dimension that a block of outputs takes."""
+    """Number of inputs along a dimension that a block of outputs reads."""
     return (block - 1) * stride + span

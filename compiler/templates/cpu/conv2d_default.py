@@ -1,7 +1,7 @@
-"""The default knobs of a convolution on a CPU: those of least cost by `conv2d_cost`, found in two steps.
+"""The default knobs of a convolution on a CPU: the least cost by `conv2d_cost`, found in two steps.
 
-First the register tile with the least arithmetic, then the blocks of positions that move the least bytes, and that
-threads share best; with sums in registers, and with sums in memory. All constants are those of the cost model.
+First the register tile with the least arithmetic, then the blocks of positions that move the fewest bytes and that
+threads share best; once with sums in registers, once with sums in memory. All constants are the cost model's.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from .register_tile import VECTOR_COST, choose_tile
 from .weight_hints import most_steps, waits_for_weights
 
 MOST_ROWS, MOST_POSITIONS, MOST_VECTORS = 6, 16, 8
-"""Rows, positions and blocks of filters of a tile: more positions, of few filters, wait for their loads (28 of one
-block are 20% slower than 16)."""
+"""Most rows, positions and blocks of filters of a tile: more positions with few filters wait for their loads (28
+positions of one block are 20% slower than 16)."""
 MOST_BLOCKS = 64
 """Blocks into which a row of outputs is cut at most: enough for any cache, and for the threads of a pool."""
 NEAR_SHARE = 2 / 3
-"""Of the first-level cache, for the weights of a part: the rest is the input's."""
+"""Share of the first-level cache for the weights of a part; the rest is for the input."""
 NEAR_TERMS = 128
-"""Terms of a part at least: tiles have so few filters that their weights fit."""
+"""Least number of terms of a part; it limits a tile's filters so that their weights fit."""
 EQUAL = 0.001
-"""Of costs, less than the model can tell apart: of such blocks of rows the smallest are taken, which any number of
-threads shares well."""
+"""Relative difference of costs below the model's accuracy: among equal blocks of rows the smallest is taken, which any
+number of threads shares well."""
 MOST_TRIED = 4
 """Numbers of blocks of positions that are tried with sums in memory, for threads to share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """Knobs, their cycles on one thread `alone`, and with those that threads spend where they share the work."""
+    """Knobs, their cycles `alone` on one thread, and `cycles`, which adds the cycles of teams of threads."""
 
     knobs: Knobs
     alone: float
@@ -56,7 +56,7 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window, *, paralle
     found = _in_registers(target, shape, parallel)
     if found.paging:
         memory = _in_memory(target, shape, parallel)
-        # One thread must not pay for what many gain.
+        # Sums in memory must be faster on one thread, too, not for teams only.
         if memory is not None and memory.alone < found.alone and memory.cycles < found.cycles:
             found = memory
     if conv_waits(target, program, found.knobs):
@@ -84,9 +84,9 @@ def choose_positions(
     vector_cost: float = VECTOR_COST,
     most_vectors: int = MOST_VECTORS,
 ) -> tuple[int, int, int]:
-    """The rows, columns and blocks of filters of the cheapest tile of `sizes`, which are those of all outputs.
+    """Rows, columns and blocks of filters of the cheapest tile; `sizes`: these three for all outputs.
 
-    `shape`: of a convolution that leaves out taps that read pads alone.
+    `shape`: given for a convolution that may skip taps that read only pads.
     """
     shares = None
     if shape is not None and shape.few_taps:
@@ -102,14 +102,14 @@ def choose_positions(
 
 
 def choose_row_block(target: CpuTarget, shape: Shape, tile: tuple[int, int, int]) -> int:
-    """How many rows of outputs to do at a time with a tile of rows, columns and blocks of filters, on one thread."""
+    """The best number of output rows in a block on one thread; `tile`: rows, columns and blocks of filters."""
     sizes = np.arange(tile[0], shape.oh + tile[0], tile[0])
     cost = cycles(target, shape, _points(shape, tile, sizes, np.full_like(sizes, shape.ow)))
     return int(sizes[int(np.argmin(cost.waiting + cost.copying))])
 
 
 def _in_registers(target: CpuTarget, shape: Shape, parallel: bool) -> _Found:
-    """The best knobs of sums in registers."""
+    """The best knobs with sums in registers."""
     tile = choose_positions(target, (shape.oh, shape.ow, shape.blocks), shape.depth, shape)
     rows, columns, vectors = tile
     if shape.oh == 1:
@@ -126,7 +126,7 @@ def _in_registers(target: CpuTarget, shape: Shape, parallel: bool) -> _Found:
 
 
 def _in_memory(target: CpuTarget, shape: Shape, parallel: bool) -> _Found | None:
-    """The best knobs of sums in memory; None where a part is all of a sum, or nothing stays in the caches."""
+    """The best knobs with sums in memory; None if a part is the whole sum, or no block fits the caches."""
     held = int(NEAR_SHARE * target.cache_bytes[0]) // (4 * shape.co)
     most = max(1, min(MOST_VECTORS, held // NEAR_TERMS))
     tile = choose_positions(
@@ -171,7 +171,7 @@ def _points(
     part: int | None = None,
     strips: int = 0,
 ) -> Columns:
-    """Points of one tile in these blocks, all other knobs as defaults have them."""
+    """Points of one tile with these block sizes, and all other knobs at their defaults."""
     values = dict(zip(("rows", "columns", "vectors"), tile, strict=True))
     values |= {"panels": 0, "tiles": 0, "copy": 0, "lanes": shape.co, "strips": strips}
     values["part"] = shape.default_terms if part is None else part
@@ -180,13 +180,13 @@ def _points(
 
 
 _Best = tuple[int, float, float, float]
-"""The number of a point, its cycles alone, those with threads', and its `Cycles.paging`."""
+"""Index of a point, its cycles on one thread, its cycles including teams, and its `Cycles.paging`."""
 
 
 def _best(target: CpuTarget, shape: Shape, e: Columns, parallel: bool, equal: float = 0.0) -> _Best:
-    """The first point of least cost, or of a cost that is `equal` to this share.
+    """The first point whose cost is within the share `equal` of the least.
 
-    `parallel`: the cost on one thread and on teams of threads together.
+    `parallel`: the cost is the sum over one thread and teams of threads.
     """
     cost = cycles(target, shape, e)
     alone = cost.total
@@ -202,9 +202,9 @@ def _found(best: _Best, knobs: Knobs) -> _Found:
 def _shared(shape: Shape, e: Columns, cost: Cycles) -> np.ndarray:
     """Cycles that threads spend on each point if they share its best loop, see `borders.team_times`."""
     found: list[float] = []
-    # Where sums stay in registers, what they take beyond full speed is not counted as work that is cut into pieces:
-    # blocks are then as small as threads like them. The rule was chosen so that the model takes the blocks that earlier
-    # formulas took in 725 of 735 convolutions of 16 networks; it is no measurement of its own.
+    # With sums in registers, cycles beyond full speed are not counted as work that threads share: blocks become small,
+    # as threads need them. The rule was chosen so that the model takes the blocks of earlier formulas in 725 of 735
+    # convolutions of 16 networks; it is not measured by itself.
     full = shape.outer * shape.oh * shape.ow * shape.blocks * shape.depth / 2
     shared = np.where(e["strips"] > 0, cost.busy, full)
     for i in range(len(cost.busy)):

@@ -1,7 +1,7 @@
 """Quantized convolutions on a CPU: register tiles of output positions x filters, in dot products of four channels.
 
-As `conv2d`, but for the steps: with a dot product instruction, four channels of a position, broadcast, times those
-of a vector of filters; without one, a channel at a time in int32.
+Like `conv2d`, except for the steps: with a dot product instruction, four channels of a position, broadcast, times four
+channels of a vector of filters; without it, one channel at a time in int32.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from .conv2d_default import choose_positions, choose_row_block
 class Knobs:
     """A tile is `samples` of the batch x `rows` x `columns` positions x `vectors` blocks of filters.
 
-    `row_block` rows share an input. More than one sample are for outputs of a single position, as of fully connected
-    layers.
+    `row_block` rows share an input. Several samples are for outputs of a single position, as in fully connected layers.
     """
 
     rows: int
@@ -78,12 +77,12 @@ def schedule(
     if knobs.samples == 1:
         s.reorder(n_tile, "g", y_block, panel, y_tile, x_tile, n, o, y, x, "j")
     else:
-        # A panel of weights stays near while all samples pass.
+        # A panel of weights stays in the cache for all samples.
         s.reorder("g", y_block, panel, n_tile, y_tile, x_tile, n, o, y, x, "j")
     s.compute_at("conv", x_tile)
     s.set_scope("sum", "register")
     if any(window.pads):
-        # Stays in the scope of parameters, which is where the instruction takes its data from.
+        # The padded input stays in the scope of parameters, where the instruction's declaration has its data.
         s.compute_at("pad", y_block)
     tile = ("conv.n", "conv.g", "conv.y", "conv.x", "conv.o", "conv.j")
     dots = _dots(target, program)
@@ -120,6 +119,6 @@ def schedule(
 
 
 def _dots(target: CpuTarget, program: Program) -> bool:
-    """Whether blocks are such that a dot product instruction takes them."""
+    """Whether the target has a dot product instruction that fits the blocks of channels and filters."""
     shapes = {b.name: b.shape for b in program.parameters}
     return target.dot_product and shapes["X"][5] % DOT_DEPTH == 0 and shapes["Y"][5] <= DOT_LANES

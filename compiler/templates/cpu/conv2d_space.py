@@ -78,7 +78,7 @@ def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
 
 
 def default_values(target: CpuTarget, program: Program, window: Window) -> dict[str, int]:
-    """The point of `choose_knobs`: the same program but for loops of one iteration."""
+    """The point of `choose_knobs`: an equal program, except for loops of one iteration."""
     shape = shape_of(program, window)
     knobs = choose_knobs(target, program, window)
     full = {
@@ -95,7 +95,7 @@ def default_values(target: CpuTarget, program: Program, window: Window) -> dict[
 
 
 def _part(shape: Shape, knobs: Knobs) -> int:
-    """Terms that are added in a row with default knobs."""
+    """Terms of a partial sum with these knobs."""
     return shape.default_terms if knobs.part is None else shape.depth // shape.loops["ic"] * knobs.part
 
 
@@ -104,6 +104,6 @@ def _part_sizes(depth: int, *defaults: int) -> tuple[int, ...]:
 
 
 def _strips(blocks: int, default: int | None) -> tuple[int, ...]:
-    """Strips of sums in memory, and 0 for sums in registers."""
+    """Values of the axis "strips": 0 for sums in registers, and powers of 2 for sums in memory."""
     powers = {1 << i for i in range(blocks.bit_length()) if 1 << i <= blocks}
     return tuple(sorted({0, *powers, default or 0}))

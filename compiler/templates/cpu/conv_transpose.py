@@ -1,6 +1,6 @@
-"""Transposed convolutions on a CPU: each phase with register tiles, as `conv2d` has them.
+"""Transposed convolutions on a CPU: each phase with register tiles like those of `conv2d`.
 
-Vectors run over a block of filters; where activations are not blocked (few filters), over columns.
+Vectors run over a block of filters; if activations are not blocked (few filters), over columns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .borders import parallel_loop, peel_ragged
 from .conv2d_default import choose_positions
 
 FILTERS = 4
-"""Filters of a tile whose vectors run over columns: each vector of the input is used so many times."""
+"""Filters of a tile whose vectors run over columns: the number of uses of each input vector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Knobs:
 
 
 def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
-    """Defaults for any shape, after the phase with the most to do."""
+    """Defaults for any shape, optimized for the phase with the most products."""
     shapes = {b.name: b.shape for b in program.parameters}
     blocks, co = shapes["Y"][2], shapes["Y"][5]
     extents = _extents(program)
@@ -92,7 +92,7 @@ def schedule(
             depth = shapes["X"][2] * shapes["X"][5] * max(1, _taps(extents, tag))
             parallel_loop(s, counts, outputs * depth / (2 * target.lanes(DType.FLOAT32)))
         tiles += [panel, y_tile, x_tile]
-    # The taps of a phase lie together, and in them panels as `conv2d` has them.
+    # The taps of a phase are contiguous, in panels like those of `conv2d`.
     steps = [stride // gcd(stride, d) for stride, d in zip(window.strides, window.dilations, strict=True)]
     s.pack(
         "W",
@@ -108,7 +108,7 @@ def _extents(program: Program) -> dict[str, int]:
 
 
 def _tags(extents: dict[str, int]) -> list[str]:
-    """What the names of each phase end with."""
+    """The name suffix of each phase."""
     return [name.removeprefix("n.") for name in extents if name.startswith("n.")]
 
 

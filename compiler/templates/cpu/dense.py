@@ -24,13 +24,12 @@ from .weight_hints import ask_early, waits_for_weights, written_steps
 class Knobs:
     """A register tile is `rows` x `vectors` vectors; `row_block` rows, a multiple of `rows`, share a panel of weights.
 
-    `stage`: a block's rows of X are copied first, in pieces of one vector, so that the rows of a tile are neighbours in
-    memory. Even where they all fall into the same sets of the cache it lost 1% to 11% (9 sizes on a Zen 4).
-    `column_block` columns (None: all), a
-    multiple of a tile's, are done at a time; `blocks` says which blocks are outside, `tiles` which tiles of a block.
-    `unroll` steps of the sum, a divisor of the depth, are written out; `part` terms, a multiple of these, are a part of
-    the sum (None: `partial_sums.part_size`). A vector has `lanes` lanes (None: all). `inner`: what a step goes through
-    inside.
+    `stage`: a block's rows of X are copied first, in pieces of one vector, so that the rows of a tile are adjacent in
+    memory. Even if all rows map to the same cache sets it lost 1% to 11% (9 sizes on a Zen 4). `column_block`: columns
+    of a block (None: all), a multiple of a tile's. `blocks`, `tiles`: the outer loop over blocks and over a block's
+    tiles. `unroll`: unrolled steps of the sum, a divisor of the depth. `part`: terms of a partial sum, a multiple of
+    `unroll` (None: `partial_sums.part_size`). `lanes`: lanes of a vector (None: all). `inner`: innermost loop of a
+    step.
     """
 
     rows: int
@@ -66,10 +65,10 @@ def matrix_tile(target: CpuTarget, rows: int, columns: int, depth: int, dtype: D
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
-    """Rows that share a panel: twice the second-level cache.
+    """Number of rows that share a panel: as many as fill twice the second-level cache.
 
-    The panel stays there. The rows may come from the next level for each panel: an element serves all columns of a
-    tile, so that they pass slowly, where a panel that comes anew for few rows is waited for.
+    The panel stays in that cache. Rows may come from the next level for each panel: an element serves all columns of a
+    tile, so their traffic is slow. Reloading a panel for few rows would stall.
     """
     tiles = max(1, target.cache_bytes[1] * 2 // (row_bytes * tile_rows))
     return tile_rows * min(tiles, -(-rows // tile_rows))
@@ -77,9 +76,9 @@ def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiles:
-    """The names of a product's loops: blocks of rows, tiles of columns and of rows, and in a tile.
+    """The names of a product's loops: blocks of rows, tiles of columns and of rows, and `i` and `j` inside a tile.
 
-    `column_block` is that of blocks of columns, if there are any, `nest` all but those in a tile, outermost first.
+    `column_block`: the loop over blocks of columns, if any. `nest`: all loops outside of a tile, outermost first.
     """
 
     block: str
@@ -146,7 +145,7 @@ def schedule(
     if knobs.unroll > 1:
         terms = s.split("dense.k", knobs.unroll)
         s.unroll(terms[1])
-    # A part of all of them is no part.
+    # A part of all steps is no partial sum.
     part = part if part is not None and part < steps else None
     around = ("dense.i", sum_vector) if knobs.inner == "columns" else (sum_vector, "dense.i")
     for suffix in sum_in_parts(s, "dense", "sum", terms, (*around, sum_lane), part):
@@ -165,7 +164,7 @@ def schedule(
         counts = {name: counts[name] for name in tiles.nest}
         parallel_loop(s, counts, rows * depth * columns / (2 * lanes))
     peel_ragged(s, *tiles.nest)
-    # What passes by once comes in the order in which it lies, and needs no hints.
+    # Weights that are read once are read in memory order, and need no prefetches.
     if rows > knobs.rows and waits_for_weights(
         target,
         panel=4 * depth * min(width, columns),

@@ -30,7 +30,7 @@ def schedule(
 
     `parallel`: tiles run on the threads of the kernel's pool.
 
-    With a dot product instruction the steps are uses of it, but for up to three at the end of the depth.
+    With a dot product instruction each step is one instruction, except for up to three steps at the end of the depth.
     """
     rows, depth, columns = product_sizes(program)
     if knobs is None:
@@ -58,11 +58,11 @@ def schedule(
         parallel_loop(s, counts, rows * depth * columns / (2 * DOT_DEPTH * lanes))
     peel_ragged(s, tiles.block, tiles.columns, tiles.rows, step)
     if target.dot_product:
-        # The last vector of a last panel may be a part of one: a use of the instruction of its own.
+        # The last vector of a last panel may be partial: a separate instruction.
         peel_ragged(s, sum_vector)
         for loop in parts_of(s, sum_lane):
             steps, count = loop.body, loop.extent
-            # A single column has no loop any more that could be one of the instruction.
+            # A single column has no loop left to tensorize.
             if (
                 isinstance(count, Const)
                 and count.value > 1

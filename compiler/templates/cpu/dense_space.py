@@ -32,12 +32,12 @@ from .points import estimates, grid_of, knobs_at, point_of
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
 MOST_ROWS = 16
-"""Rows of a tile: each is a stream of its own."""
+"""Most rows of a tile: each row is a memory stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Size:
-    """Of a product; `lanes` are a full vector's, `default_part` is what default schedules add in a row."""
+    """Sizes of a product. `lanes`: of a full vector. `default_part`: terms of a partial sum in default schedules."""
 
     rows: int
     depth: int
@@ -68,7 +68,7 @@ def space(target: CpuTarget, program: Program) -> Space:
         Axis(name="inner", values=(0, 1)),
     )
     e = dict(grid_of(axes, "rows", "vectors", "lanes"))
-    # Bounds fall with the length of parts.
+    # Bounds increase with the length of parts: take the shortest.
     e["part"] = np.ones_like(e["rows"])
     kept = fits(target, e["rows"], e["vectors"])
     floor = _bound(target, size, {name: values[kept] for name, values in e.items()}).min()
@@ -89,7 +89,7 @@ def knobs_of(target: CpuTarget, program: Program, values: Values) -> Knobs:
 
 
 def default_values(target: CpuTarget, program: Program) -> dict[str, int]:
-    """The point of `choose_knobs`: the same program but for a loop over the only block of columns."""
+    """The point of `choose_knobs`: an equal program, except for a loop over the only block of columns."""
     size = _size(target, program)
     knobs = choose_knobs(target, size.rows, size.depth, size.columns)
     knobs = replace(knobs, row_block=min(knobs.row_block, size.rows))
@@ -108,7 +108,7 @@ def _size(target: CpuTarget, program: Program) -> _Size:
 
 
 def _effective(size: _Size, points: Columns) -> dict[str, np.ndarray]:
-    """The values of points with what changes nothing set to one of those that are the same."""
+    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
     e = dict(points)
     width = e["vectors"] * e["lanes"]
     e["row_block"] = rounded_block(e["row_block"], e["rows"], size.rows)
@@ -133,7 +133,7 @@ def _bound(target: CpuTarget, size: _Size, e: Columns) -> np.ndarray:
 
 
 def _statements(size: _Size, e: Columns) -> np.ndarray:
-    """Vectors of sums times steps of all kernels that peeling leaves."""
+    """Size of the code: vectors of sums times unrolled steps, over all kernels that peeling makes."""
     width = e["vectors"] * e["lanes"]
     columns = written_out(size.columns, e["column_block"], width)
     return (
@@ -157,7 +157,7 @@ def _estimated(target: CpuTarget, size: _Size, most: int, points: Columns) -> Ac
     block_bytes = 4.0 * size.depth * np.where(e["tiles"] == 0, block_rows, rows)
     near = 0.75 * target.cache_bytes[1]
     x_bytes, w_bytes = 4.0 * size.rows * size.depth, 4.0 * size.depth * size.columns
-    # Panels outside: rows come anew for each panel of a block unless they stay; rows outside: the other way round.
+    # Panels outside: rows are reloaded for each panel of a block unless they fit the cache; rows outside: vice versa.
     stays = panel_bytes + block_bytes <= near
     rows_again = np.where(stays, column_blocks, np.where(e["tiles"] == 0, column_tiles, column_blocks))
     weights_again = np.where(stays, row_blocks, np.where(e["tiles"] == 0, row_blocks, row_tiles))
@@ -171,7 +171,7 @@ def _estimated(target: CpuTarget, size: _Size, most: int, points: Columns) -> Ac
         "the registers": fits(target, rows, vectors),
         "the length of partial sums": e["part"] <= max(LONGEST, size.default_part),
         "the size of the code": statements <= most,
-        # Staged rows lie in pieces of a vector, in which a last, shorter part cannot be proven to end.
+        # Staged rows are pieces of a vector; a last, shorter part cannot be proven to end inside one.
         "the parts of staged rows": (e["stage"] == 0) | (size.depth % e["part"] == 0),
     }
     quantities = {

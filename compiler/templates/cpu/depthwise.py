@@ -1,6 +1,6 @@
-"""Depthwise convolutions on a CPU: tiles of output positions of one block of channels, straight from the input.
+"""Depthwise convolutions on a CPU: tiles of output positions of one block of channels, directly from the input.
 
-Nothing is padded: the tiles along the border are kernels of their own, in which what lies outside is left out.
+By default nothing is padded: tiles along the border are separate kernels, which skip positions outside.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .borders import parallel_loop, peel_ends, peel_ragged
 class Knobs:
     """A tile is `rows` x `columns` output positions; `tiles`: which loop over tiles is the outer one.
 
-    `copy`: what is copied first into its padded form, the "whole" plane of a block of channels or the "rows" of a block
-    of `row_block` rows; "none" needs no block and writes the whole window out. Of the blocks of channels and those of
-    rows, `channels` are "outside" or "inside". `column_block` columns (None: all) are done at a time. `window`: the
-    loops of the sum, outermost first, `unroll` of which, from the innermost one on, are written out. `inside`: what of
-    a tile is inside, its positions or, where all of it is written out, the window. A vector has `lanes` (None: all).
+    `copy`: the part of the input that is first copied with pads: the "whole" plane of a block of channels, or "rows" of
+    a block of `row_block` rows; "none" needs no block and unrolls the whole window. `channels`: the loop over blocks
+    of channels is "outside" or "inside" of blocks of rows. `column_block`: columns of a block (None: all). `window`:
+    the loops of the sum, outermost first; the innermost `unroll` of them are unrolled. `inside`: the innermost loops of
+    a tile, its positions or, if it is all unrolled, the window. `lanes`: lanes of a vector (None: all).
     """
 
     rows: int
@@ -49,10 +49,10 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
 
 
 def with_copy(target: CpuTarget, program: Program, window: Window, *, rows: int, columns: int) -> Knobs:
-    """Tiles of this size, with a padded copy where borders are wider than the tiles along them.
+    """Tiles of this size, with a padded copy if borders are wider than the tiles along them.
 
-    Tiles that are not at the ends would then ask at every tap whether it is inside: a 7x7 window took four times as
-    long and fourteen times the code.
+    Without the copy, inner tiles would also test every tap for being inside: a 7x7 window took four times as long and
+    fourteen times the code.
     """
     shapes = {buffer.name: buffer.shape for buffer in program.parameters}
     (height, width), (oh, ow, block) = shapes["X"][2:4], shapes["Y"][2:]
@@ -61,7 +61,7 @@ def with_copy(target: CpuTarget, program: Program, window: Window, *, rows: int,
     top, left, bottom, right = window.pads
     item = next(buffer.dtype.numpy.itemsize for buffer in program.parameters if buffer.name == "X")
     line = (left + width + right) * block * item
-    room = target.cache_bytes[1] // 2  # Outputs and the input lie in the same cache.
+    room = target.cache_bytes[1] // 2  # Outputs and the input share the cache.
     if (top + height + bottom) * line <= room:
         return Knobs(rows=rows, columns=columns, copy="whole")
     fitting = max(1, room // line // (rows * window.strides[0]))
@@ -69,7 +69,7 @@ def with_copy(target: CpuTarget, program: Program, window: Window, *, rows: int,
 
 
 def _ends_hold_borders(window: Window, axis: int, size: int, outputs: int, tile: int) -> bool:
-    """Whether all windows that reach outside along an axis are of the first or the last tile."""
+    """Whether all windows that reach outside along an axis belong to the first or the last tile."""
     stride, before = window.strides[axis], window.pads[axis]
     reach = (window.kernel[axis] - 1) * window.dilations[axis] - before
     last = outputs - (outputs % tile or tile)
@@ -119,8 +119,8 @@ def schedule(
     s.reorder(*inner, vector[-1])
     written_out = in_tile
     if knobs.unroll == len(taps) and _calls(program):
-        # Sums are whole before what is done to them begins, so a loop over columns reads them from memory at no cost.
-        # Written out, functions would be most of the code.
+        # Sums are complete before the epilogue begins, so a loop over columns reads them from memory at no cost.
+        # Unrolled, function calls would be most of the code.
         written_out = [loop for loop in in_tile if loop != x]
     for loop in (*written_out, *taps[len(taps) - knobs.unroll :], *positions):
         s.unroll(loop)
@@ -153,7 +153,7 @@ def schedule(
 
 
 def _calls(program: Program) -> bool:
-    """Whether what is done to sums calls functions, each dozens of instructions long."""
+    """Whether the epilogue calls functions, each dozens of instructions long."""
     return any(
         isinstance(node, Assign) and any(isinstance(e, Call) for e in walk_expr(node.value))
         for node in walk(program)

@@ -31,12 +31,12 @@ from .register_tile import TILE_OVERHEAD
 WORDS = {"window": (("kh", "kw"), ("kw", "kh"))}
 COPIES = get_args(get_type_hints(Knobs)["copy"])
 MOST_STATEMENTS = 1024
-"""Vectors of sums times taps written out, of all kernels of a program, unless the defaults have more."""
+"""Most vectors of sums times unrolled taps, over all kernels of a program, unless the defaults have more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """Sizes of a depthwise convolution; `rows` and `columns` are the window's span and stride."""
+    """Sizes of a depthwise convolution; `rows` and `columns` are the window's (span, stride)."""
 
     outer: int
     oh: int
@@ -145,22 +145,22 @@ def _shape(program: Program, window: Window) -> _Shape:
 
 
 def _effective(shape: _Shape, points: Columns) -> dict[str, np.ndarray]:
-    """The values of points with what changes nothing set to one of those that are the same."""
+    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
     e = dict(points)
-    # Borders that are peeled want whole planes, and the whole window written out.
+    # Peeled borders need whole planes and the whole window unrolled.
     peeled = shape.padded & (e["copy"] == COPIES.index("none"))
     e["row_block"] = rounded_block(np.where(peeled, shape.oh, e["row_block"]), e["rows"], shape.oh)
     e["column_block"] = rounded_block(np.where(peeled, shape.ow, e["column_block"]), e["columns"], shape.ow)
     one_row = e["row_block"] >= shape.oh
     e["copy"] = np.where(one_row & (e["copy"] == COPIES.index("rows")), COPIES.index("whole"), e["copy"])
-    # Whole planes are copied for each block of channels, which then is outside.
+    # Whole planes are copied for each block of channels, whose loop then is outside.
     e["channels"] = np.where(one_row | (e["copy"] == COPIES.index("whole")), 0, e["channels"])
     e["tiles"] = np.where((e["row_block"] <= e["rows"]) | (e["column_block"] <= e["columns"]), 0, e["tiles"])
     e["unroll"] = np.where(peeled | (e["inside"] == 1), 2, e["unroll"])
     single = [min(1, k - 1) for k in shape.kernel]
     if not all(single):
         e["window"] = np.zeros_like(e["window"])
-        # A loop of one iteration is written out in any case.
+        # A loop of one iteration is always unrolled.
         e["unroll"] = np.where(e["unroll"] > 0, 2, 0) if any(single) else np.full_like(e["unroll"], 2)
     one = e["rows"] * e["columns"] * (shape.block // e["lanes"]) == 1
     e["inside"] = np.where(one, 0, e["inside"])
@@ -168,7 +168,7 @@ def _effective(shape: _Shape, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _vectors(shape: _Shape, e: Columns) -> np.ndarray:
-    """Vectors of a position."""
+    """Number of vectors of a position."""
     return shape.block // e["lanes"]
 
 
@@ -186,13 +186,13 @@ def _bound(target: CpuTarget, shape: _Shape, e: Columns) -> np.ndarray:
 
 
 def _taps(shape: _Shape, e: Columns) -> np.ndarray:
-    """Taps of the window written out."""
+    """Number of unrolled taps of the window."""
     inner = np.where(e["window"] == 0, shape.kernel[1], shape.kernel[0])
     return np.choose(e["unroll"], [np.ones_like(inner), inner, np.full_like(inner, prod(shape.kernel))])
 
 
 def _statements(shape: _Shape, e: Columns) -> np.ndarray:
-    """Vectors of sums times taps of all kernels that peeling leaves."""
+    """Size of the code: vectors of sums times unrolled taps, over all kernels that peeling makes."""
     peeled = (e["copy"] == COPIES.index("none")) & shape.padded
     sides = []
     for size, block, tile, ends in (
@@ -213,7 +213,7 @@ def _estimated(target: CpuTarget, shape: _Shape, most: int, points: Columns) -> 
     taps = prod(shape.kernel)
     sums = rows * columns * vectors
     tiles = shape.outer * -(-shape.oh // rows) * -(-shape.ow // columns)
-    # An input and a weight for each product, but for what a tile's rows share.
+    # An input and a weight for each product, except for inputs that a tile's rows share.
     step = np.maximum(sums + 0.0, 8.0) + 0.5 * sums
     busy = tiles * (step * taps + TILE_OVERHEAD * rows * columns) / 2
     block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)

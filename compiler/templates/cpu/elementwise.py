@@ -1,4 +1,4 @@
-"""Element-wise operators on a CPU: vectors of one dimension, rows beside them written out, chunks in parallel."""
+"""Element-wise operators on a CPU: vectors of one dimension, unrolled rows of another, chunks in parallel."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .vectors import parallel_grains, vector_width
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """How the dimensions of the result are gone through.
+    """The loops over the dimensions of the result.
 
-    Vectors run `along` a dimension, `width` of its elements at once and `unroll` such steps written out; of the other
-    one of the last two dimensions, `rows` are written out around them. Where `block` is given, so many elements (a
-    multiple of a step's) are done for all rows before the next ones. Of the other dimensions' loops the one at place
-    `outer` goes outermost; the loop over blocks stands around the innermost of them, and `level` more.
+    Vectors run `along` a dimension, `width` of its elements at once, `unroll` such steps unrolled; around them `rows`
+    of the other one of the last two dimensions are unrolled. `block`: elements (a multiple of a step's) that are
+    computed for all rows before the next ones (None: all). `outer`: index of the loop, among the other dimensions,
+    that goes outermost. `level`: the loop over blocks is around 1 + `level` of these loops.
     """
 
     width: int
@@ -52,7 +52,7 @@ def schedule(
     outside = [(f"d{d}", n) for d, n in enumerate(shape) if d != knobs.along]
     written: list[str] = []
     if knobs.rows > 1:
-        # The nearest other dimension: what both have in common is read once.
+        # The nearest other dimension: elements that do not vary along it are read once.
         loop, n = outside.pop()
         tiles, row = s.split(loop, knobs.rows)
         outside.append((tiles, n // knobs.rows))

@@ -1,6 +1,6 @@
 """The space of element-wise operators on a processor: all settings of `elementwise.Knobs` for one shape.
 
-How threads share the work is no knob: trials run on one, and would choose it by chance.
+The split among threads is no knob: trials run on one thread, and would choose it by chance.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from .points import estimates, knobs_at
 from .vectors import vector_width
 
 HALVES = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Half vectors that a step may do at once."""
+"""Widths of a step, in half vectors."""
 WRITTEN = (1, 2, 3, 4, 6, 8)
-"""Steps, and rows, that may be written out."""
+"""Numbers of unrolled steps, and of unrolled rows."""
 LEAST_BLOCK = 64
 """Elements of the smallest block; each larger one has twice as many."""
 MOST_STATEMENTS = 2048
-"""Vector instructions of all kernels of a program, about, unless the defaults have more."""
+"""Most vector instructions (estimate) of all kernels of a program, unless the defaults have more."""
 FUNCTION_WEIGHT = 16
-"""Instructions of a function such as exp, about, where an operation is one."""
+"""Instructions of a function like exp (estimate); other operations count as one."""
 LOOP_CYCLES = 2.0
-"""Of an iteration of the loop over steps, besides the steps."""
+"""Cycles of loop overhead for an iteration of the loop over steps."""
 NEAR_BYTES_CYCLE = 192.0
-"""Bytes that a core moves in a cycle between registers and first-level cache at most: two loads and a store of 64
+"""Most bytes that a core moves in a cycle between registers and first-level cache: two loads and a store of 64 bytes
 (Golden Cove, Zen 5)."""
 SLACK = 1.0
-"""The bound is the bytes that every program moves, so that it excludes no point."""
+"""The bound counts the bytes that every program moves, so it excludes no point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
     """Sizes of an element-wise operator.
 
-    `blocks` are the values of that axis, `weight` the instructions on a vector of the result, `moved` the bytes of all
+    `blocks`: values of the axis "block". `weight`: instructions for a vector of the result. `moved`: bytes of all
     tensors.
     """
 
@@ -59,13 +59,13 @@ class _Shape:
     moved: int
 
     def sizes(self, along: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sizes of the dimension of vectors and of that of rows, int64 [n]; 1 where there are no rows."""
+        """Sizes of the vectors' dimension and of the rows' dimension (1 if there is none), int64 [n] each."""
         beside = self.beside(along)
         shape = np.array(self.result)
         return shape[along], np.where(beside == along, 1, shape[beside])
 
     def beside(self, along: np.ndarray) -> np.ndarray:
-        """The dimension of rows, int64 [n]; that of vectors where there is one dimension only."""
+        """The dimension of rows, int64 [n]; the vectors' own if there is only one dimension."""
         last = len(self.result) - 1
         return np.where(along == last, max(0, last - 1), last)
 
@@ -79,7 +79,7 @@ def space(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> Space:
     sizes, rows = shape.sizes(np.array(along))
     size = int(sizes.max())
     outside = range(len(shape.result) - 1)
-    # In another order what is read again may be so sooner.
+    # Another order of loops may read repeated elements again sooner.
     orders = tuple(outside) if any(_reread(shape.inputs, d) for d in outside) and len(outside) > 1 else (0,)
     axes = (
         Axis(
@@ -123,7 +123,7 @@ def default_values(target: CpuTarget, shapes: Sequence[Shape]) -> dict[str, int]
 def _shape(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> _Shape:
     result, inputs = merge_broadcast(shapes)
     lanes = target.lanes(DType.FLOAT32)
-    # Of what is read again, and is more than an element, all may be too much to stay near.
+    # Blocks help if elements are read repeatedly along a dimension and do not all stay in the cache.
     size = max([result[d] for d in _along(result, lanes) if _reread(inputs, d)], default=0)
     blocks = [LEAST_BLOCK << k for k in range(size.bit_length()) if LEAST_BLOCK << k < size]
     return _Shape(
@@ -139,31 +139,31 @@ def _shape(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> _Shape:
 
 
 def _along(result: Shape, lanes: int) -> tuple[int, ...]:
-    """Dimensions that vectors may run along: the last one, and where it does not fill a vector the one before too."""
+    """Dimensions that vectors may run along: the last one, and the one before if the last does not fill a vector."""
     last = len(result) - 1
     return (last - 1, last) if last > 0 and result[last] < lanes else (last,)
 
 
 def _reread(inputs: Sequence[Shape], dimension: int) -> bool:
-    """Whether something that varies along a dimension is read again along another one."""
+    """Whether some input that varies along `dimension` is broadcast along another one, and so read repeatedly."""
     return any(shape[dimension] > 1 and min(shape) == 1 for shape in inputs)
 
 
 def _up_to(most: int, values: Sequence[int]) -> tuple[int, ...]:
-    """The values below `most`, and the next one in its place."""
+    """The values below `most`, and the next value, or `most` if that is smaller."""
     below = [value for value in values if value < most]
     return (*below, min(most, values[len(below)])) if len(below) < len(values) else tuple(below)
 
 
 def _block(shape: _Shape, e: Columns, block: np.ndarray) -> np.ndarray:
-    """Elements of a block in whole steps; for 0 all there are."""
+    """Elements of a block, rounded up to whole steps; all elements for block 0."""
     size, _ = shape.sizes(e["along"])
     step = e["width"] * e["unroll"]
     return np.where(block == 0, size, np.minimum(-(-block // step) * step, size))
 
 
 def _effective(shape: _Shape, points: Columns) -> dict[str, np.ndarray]:
-    """The values of points with what changes nothing set to one of those that are the same."""
+    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
     e = dict(points)
     size, beside = shape.sizes(e["along"])
     e["width"], e["rows"] = np.minimum(e["width"], size), np.minimum(e["rows"], beside)
@@ -177,11 +177,11 @@ def _effective(shape: _Shape, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _statements(shape: _Shape, e: Columns) -> np.ndarray:
-    """Instructions of all kernels that peeling leaves, about."""
+    """Size of the code: instructions (estimate) of all kernels that peeling makes."""
     size, beside = shape.sizes(e["along"])
     step, block = e["width"] * e["unroll"], _block(shape, e, e["block"])
     rest = size - size // block * block
-    # Whole steps of whole blocks, those of the last one, and what is left of a step.
+    # Steps of whole blocks, whole steps of the last block, and a last, partial step.
     columns = step * (rest != size) + step * (rest >= step) + rest % step
     columns = np.where(block == size, np.minimum(step, size) + np.where(step < size, size % step, 0), columns)
     rows = e["rows"] + beside % e["rows"]

@@ -1,6 +1,6 @@
 """Any tensor expression on a CPU: outermost loops on threads and innermost ones in vectors, where that is legal.
 
-What operators get that have no schedule of their own; for most of them rules make a space of knobs beside it.
+The schedule of operators without one of their own; for most of them `sketch` also makes a space of knobs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
 
 
 def _moved_inside(s: Schedule, innermost_loop: For) -> For | None:
-    """The loop around an innermost one that cannot be vectors, put inside as vectors; None where that is illegal."""
+    """Exchanges an innermost loop that cannot be vectorized with the loop around it, which is returned if it can be;
+    else None, and nothing changes."""
     path = [node for node in path_to(s.program, innermost_loop.name) if isinstance(node, For)]
     if len(path) < 2 or path[-2].body is not path[-1]:
         return None
@@ -54,14 +55,14 @@ def _outermost(statement: Stmt) -> list[For]:
 
 
 def _innermost(nested: For) -> list[For]:
-    """The loops that hold neither loops nor memory."""
+    """The loops that contain neither loops nor allocations."""
     return [
         loop for loop in loops(nested) if not any(isinstance(node, For | Alloc) for node in walk(loop.body))
     ]
 
 
 def _runs(statement: Stmt) -> int:
-    """How often statements run in one iteration, loops of unknown extents counted once."""
+    """The number of statement executions in one iteration; loops of unknown extents count once."""
     match statement:
         case Seq(statements=statements):
             return sum(map(_runs, statements))
@@ -73,7 +74,7 @@ def _runs(statement: Stmt) -> int:
 
 
 def _may(s: Schedule, kind: str, loop: For) -> bool:
-    """Whether a loop can be of this kind."""
+    """Whether a loop can legally be of this `kind`, "parallel" or "vectorize"."""
     trial = Schedule(s.program)
     try:
         trial.parallel(loop.name) if kind == "parallel" else trial.vectorize(loop.name)

@@ -1,4 +1,4 @@
-"""How many taps of a window meet the input at all, for tiles of output positions: the rest read pads alone."""
+"""Live taps: the taps of a window that read the input, for tiles of output positions; dead taps read only pads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...te.blocks import Window
 
 LEAST_DEAD = 0.08
-"""Of the products, that reading pads alone must take before leaving them out pays for its branches."""
+"""Least share of products with pads only at which skipping them pays for its branches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Taps:
     pad: int
 
     def live(self, tile: int, block: int) -> float:
-        """The share of products that is computed in tiles of so many outputs, cut from blocks; 1 where skipping does
+        """The share of products that is computed with tiles of `tile` outputs in blocks of `block`; 1 if skipping does
         not pay. A tile computes a tap for all its outputs if one of them reads the input with it."""
         computed = 0
         for begin in range(0, self.outputs, block):

@@ -1,4 +1,4 @@
-"""From a node of the graph to a kernel of a processor: which tensor expression, which schedule, which arrays."""
+"""Lowering of a graph node to a processor's kernel: tensor expression, schedule, constant arrays."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from .workload import Operator as SketchedOperator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """The schedule of an operator that has no knobs of its own; `tuned`: what a tuner knows its program as."""
+    """The schedule of an operator without a template; `tuned`: the tuner's operator name (None: not tuned)."""
 
     schedule: Callable[..., Schedule]
     tuned: SketchedOperator | None = None
@@ -73,10 +73,10 @@ _KERNELS: Mapping[type, _Kernel] = MappingProxyType(
         Softmax: _Kernel(schedule=rows.schedule, tuned="softmax"),
         Normalization: _Kernel(schedule=rows.schedule, tuned="normalization"),
         Reduction: _Kernel(schedule=reduction.schedule, tuned="reduction"),
-        # Rules cannot tile the steps of recurrent layers.
+        # Sketch rules cannot tile the steps of recurrent layers.
         LstmSteps: _Kernel(schedule=lstm.schedule),
         RecurrentSteps: _Kernel(schedule=recurrent.schedule),
-        # Moves have nothing to choose but vectors.
+        # Data movement has no knobs but vectors.
         Permute: _Kernel(schedule=movement.schedule_permutation),
         Concatenate: _Kernel(schedule=movement.schedule),
         Remap: _Kernel(schedule=movement.schedule),
@@ -84,18 +84,18 @@ _KERNELS: Mapping[type, _Kernel] = MappingProxyType(
         Relayout: _Kernel(schedule=relayout.schedule),
         WinogradTiles: _Kernel(schedule=winograd.schedule_tiles),
         WinogradOutputs: _Kernel(schedule=winograd.schedule_outputs),
-        # Indices are data.
+        # Indices of Resize are data.
         Resize: _Kernel(schedule=resize.schedule),
     }
 )
 
 
 _GENERIC = _Kernel(schedule=generic.schedule, tuned="generic")
-"""Of an operator that has an expression, but no line above: rules make its knobs."""
+"""The kernel of an operator that has an expression but no entry in `_KERNELS`: sketch rules make its knobs."""
 
 
 def lower_node(target: CpuTarget, graph: Graph, node: Node) -> LoweredCpuNode | None:
-    """The kernel of a node; None where it is a view and computes nothing."""
+    """The kernel of a node; None for a view, which computes nothing."""
     operator = computed(graph, node)
     match operator:
         case Reshape() | Join():
@@ -130,7 +130,7 @@ def _lowered(
     expression: Expression,
     schedule: Callable[..., Schedule] | CpuWorkload,
 ) -> LoweredCpuNode:
-    """The node of an expression, scheduled by a function or the template of a workload."""
+    """The lowered node of an expression, scheduled by a function or by the template of a workload."""
     ends, bound = fused_expression(graph, node, expression)
     if callable(schedule):
         own = partial(schedule, program=ends.program, parallel=True)
@@ -142,7 +142,7 @@ def _lowered(
 def _matrix_product(graph: Graph, node: Node) -> Expression:
     a, b = (graph.tensors[name].shape for name in node.own_inputs)
     beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
-    # One batch at least, as the template has it.
+    # The template needs at least one batch dimension.
     sizes = Matrices(batch_x=a[:-2] or (1,), batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1])
     return Expression(program=product(sizes, beside=beside, name="matmul"))
 
@@ -153,7 +153,7 @@ def _elementwise(graph: Graph, node: Node, operator: Elementwise) -> LoweredCpuN
     try:
         schedule = ElementwiseCpu.of(shapes, operator.body)
     except ValueError:
-        # An expression too long to be written down: it has the defaults.
+        # The body is too long for a workload: default knobs.
         schedule = elementwise.schedule
     return _lowered(graph, node, "elementwise", expression, schedule)
 

@@ -1,4 +1,4 @@
-"""From an integer node on blocks of channels to a kernel's program, with its weights, biases and scales in blocks."""
+"""Lowering of integer nodes on blocks of channels to kernels, with weights, biases and scales in blocks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from .lowered import LoweredCpuNode
 
 
 def lower_int8_node(graph: Graph, node: Node, operator: Int8Operator) -> LoweredCpuNode:
-    """One step of integer arithmetic, of a graph that `graph.int8_for_processors` made."""
+    """The kernel of an integer node of a graph that `graph.int8_for_processors` made."""
     match operator:
         case Int8Convolution(groups=groups, weight=weight):
             if groups > 1 and groups == graph.tensors[node.inputs[0]].shape[1] == weight.shape[0]:
@@ -106,7 +106,7 @@ def _lowered(
     inputs: Mapping[str, str],
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> LoweredCpuNode:
-    """The kernel of a node: its output is Y, `inputs` are tensors and constants of the graph by parameter.
+    """The kernel of a node; `inputs` maps parameters to tensors and constants of the graph, Y is the output.
 
     `schedule` takes the target, the program and `parallel`.
     """
@@ -125,7 +125,7 @@ def _lowered(
 
 
 def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
-    """Groups of which no whole blocks of channels are made go together, with zeros between them."""
+    """A convolution's kernel; groups that do not fill whole blocks of channels are joined, with zeros between them."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, height, width = data.shape
     filters = operator.weight.shape[0]
@@ -160,7 +160,7 @@ def _convolution(graph: Graph, node: Node, operator: Int8Convolution) -> Lowered
 
 
 def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCpuNode:
-    """A filter for each channel by itself."""
+    """A depthwise convolution's kernel."""
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
     blocks = ceil_div(channels, data.block)
@@ -184,7 +184,7 @@ def _depthwise(graph: Graph, node: Node, operator: Int8Convolution) -> LoweredCp
 
 
 def _schedule_depthwise(target: CpuTarget, program: Program, window: Window, *, parallel: bool) -> Schedule:
-    """As many positions as have their sums in registers beside a vector of weights and one of data."""
+    """The depthwise schedule with the most positions whose sums fit in registers beside a weight and a data vector."""
     positions = target.vector_registers - 2
     rows = 2 if positions >= 6 else 1
     columns = max(1, min(7, positions // rows))
@@ -219,14 +219,14 @@ def _sums(
 
 
 def _max_pool(graph: Graph, node: Node, window: Window) -> LoweredCpuNode:
-    """Greatest values."""
+    """A max-pool's kernel."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
     program = int8_max_pool((batch * blocks, height, width, lanes), window)
     return _pool(graph, node, program, window)
 
 
 def _average_pool(graph: Graph, node: Node, operator: Int8AveragePool) -> LoweredCpuNode:
-    """Averages, each scaled by the number of positions that its window counts."""
+    """An average pool's kernel; each average is scaled by the number of positions that its window counts."""
     batch, blocks, height, width, lanes = graph.tensors[node.inputs[0]].storage
     window = operator.window
     program = int8_average_pool(
@@ -246,13 +246,13 @@ def _pool(
     window: Window,
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> LoweredCpuNode:
-    """A pool's kernel."""
+    """The kernel of a pool's program."""
     schedule = partial(pool_cpu.schedule, window=window)
     return _lowered(node, program, schedule, graph, {"X": node.inputs[0]}, constants)
 
 
 def _elementwise(graph: Graph, node: Node, combination: Combination) -> LoweredCpuNode:
-    """Stage B by itself, on whole blocks."""
+    """The kernel of an element-wise combination (stage B), on whole blocks."""
     values = [stored_value(argument(position, DType.UINT8)) for position in range(len(node.inputs))]
     body = held(combined(values[0], values[1] if len(values) > 1 else None, combination))
     batch, blocks, height, width, block = graph.tensors[node.output].storage
@@ -269,14 +269,14 @@ def _numbered(node: Node) -> dict[str, str]:
 
 
 def _table(graph: Graph, node: Node, table: np.ndarray) -> LoweredCpuNode:
-    """A function of one tensor, zeros beyond the channels included: nothing reads what becomes of them."""
+    """The kernel of a table look-up, on whole blocks: nothing reads the results beyond the channels."""
     program = int8_table(size=prod(graph.tensors[node.output].storage))
     values = (table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)
     return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]}, {"T": values})
 
 
 def _channels(graph: Graph, node: Node, operator: Channels) -> LoweredCpuNode:
-    """Whole blocks where channels move as such, else one channel after the other."""
+    """The kernel of a channel move: of whole blocks if possible, else of one channel after the other."""
     tensors = [graph.tensors[name] for name in node.inputs]
     out = graph.tensors[node.output]
     batch, channels, height, width = out.shape
@@ -304,7 +304,7 @@ def _part(tensor: Tensor) -> Part:
 
 
 def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNode:
-    """Rows and columns of a transposed convolution's phases, side by side."""
+    """The kernel that interleaves rows and columns of a transposed convolution's phases."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     program = int8_interleave(
         data.storage,
@@ -317,7 +317,7 @@ def _interleave(graph: Graph, node: Node, operator: Interleave) -> LoweredCpuNod
 
 
 def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
-    """Positions of all channels, moved."""
+    """The kernel that moves positions of all channels."""
     parts = [graph.tensors[name].storage for name in node.inputs]
     fill = (operator.fill or 0) + UNSIGNED_OFFSET
     program = int8_positions(parts, graph.tensors[node.output].storage, fill=fill)
@@ -326,13 +326,13 @@ def _positions(graph: Graph, node: Node, operator: Positions) -> LoweredCpuNode:
 
 
 def _swap(graph: Graph, node: Node) -> LoweredCpuNode:
-    """Positions as channels."""
+    """The kernel that exchanges positions and channels."""
     program = int8_swap(graph.tensors[node.inputs[0]].storage, graph.tensors[node.output].storage)
     return _lowered(node, program, movement_cpu.schedule, graph, {"X": node.inputs[0]})
 
 
 def _resample(graph: Graph, node: Node, operator: Resample) -> LoweredCpuNode:
-    """Rows or columns between neighbours."""
+    """The kernel that interpolates rows or columns between neighbours."""
     batch, blocks, height, width, block = graph.tensors[node.inputs[0]].storage
     shape = (batch * blocks, height, width * block)
     if operator.axis == 1:
@@ -350,7 +350,7 @@ def _resample(graph: Graph, node: Node, operator: Resample) -> LoweredCpuNode:
 
 
 def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
-    """What the host hands over, as an activation."""
+    """The kernel that quantizes a tensor of the host to a blocked uint8 activation."""
     out = graph.tensors[node.output]
     batch, channels, height, width = out.shape
     program = store_activation(
@@ -366,7 +366,7 @@ def _quantize(graph: Graph, node: Node, operator: Quantize) -> LoweredCpuNode:
 
 
 def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNode:
-    """An activation as the host reads it."""
+    """The kernel that dequantizes an activation to a tensor of the host."""
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
     program = load_activation(
@@ -382,7 +382,7 @@ def _dequantize(graph: Graph, node: Node, operator: Dequantize) -> LoweredCpuNod
 
 
 def _joined_groups(channels: int, filters: int, groups: int, block_in: int, block_out: int) -> int:
-    """How many groups to compute as one, so that whole blocks hold their channels and filters."""
+    """The least number of groups to join so that their channels and filters fill whole blocks; all if there is none."""
     for joined in range(1, groups):
         part = groups // joined
         if groups % joined == 0 and not (channels // part % block_in or filters // part % block_out):

@@ -23,7 +23,7 @@ from .workload import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
 
 
 def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
-    """A convolution or transposed convolution, its weights in blocks of filters."""
+    """The kernel of a convolution or transposed convolution, with weights in blocks of filters."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     shape = convolution_of(graph, node, operator)
     filters, window, groups = shape.filters, shape.window, shape.groups
@@ -65,7 +65,7 @@ def lower_convolution(graph: Graph, node: Node, operator: Convolution) -> Lowere
 
 
 def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredCpuNode:
-    """A convolution of each channel by itself."""
+    """The kernel of a depthwise convolution."""
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
     workload = DepthwiseCpu(
@@ -93,7 +93,7 @@ def lower_depthwise(graph: Graph, node: Node, operator: Convolution) -> LoweredC
 
 
 def lower_dense(graph: Graph, node: Node, operator: Dense) -> LoweredCpuNode:
-    """A product by a constant matrix."""
+    """The kernel of a product with a constant matrix."""
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]
     workload = DenseCpu(rows=rows, depth=depth, columns=columns, parts=Parts.of(operator.epilogue))
@@ -111,7 +111,7 @@ def _sum(
     expression: Expression,
     schedule: CpuWorkload | Callable[..., Schedule],
 ) -> LoweredCpuNode:
-    """A sum with an epilogue and what is fused, scheduled by a workload's template or by a function."""
+    """The kernel of a sum with its epilogue and fused operators, scheduled by a workload's template or a function."""
     ends = fused(graph, node, expression.program, inside=expression.inside)
     bound = {"X": node.inputs[0], "Y": node.output}
     if epilogue.operand:
@@ -125,5 +125,5 @@ def _sum(
 
 
 def _extended(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The array with zeros behind it, along every axis."""
+    """The array padded with zeros at the end of every axis, to `shape`."""
     return np.pad(array, [(0, size - old) for old, size in zip(array.shape, shape, strict=True)])

@@ -1,4 +1,4 @@
-"""What a node of the graph becomes for a processor before it is compiled."""
+"""The lowered form of a graph node for a processor, before compilation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LoweredCpuNode: TypeAlias = LoweredNode[CpuTarget, CpuWorkload]
 
 
 def sketched(lowered: LoweredCpuNode, operator: Operator, window: Window | None = None) -> LoweredCpuNode:
-    """The node with what a tuner knows it as, whose knobs are those of rules for its whole program.
+    """The node with a sketch workload, whose knobs come from rules on its program; unchanged if it has none.
 
-    `window` is a transposed convolution's. The same node where that is not worth while.
+    `window`: of a transposed convolution.
     """
     workload = sketch_workload(operator, lowered.program, lowered.constants, window)
     if workload is None:
         return lowered
-    # What may be packed ahead makes another kernel of the same program.
+    # Constants that may be packed ahead make another kernel of an equal program.
     return replace(lowered, workload=workload, key=" ".join([lowered.key, *workload.constants]))

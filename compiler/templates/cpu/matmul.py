@@ -1,7 +1,7 @@
-"""Batches of matrix products on a CPU: the register tiles of `dense`, over panels of W that are copied on the way.
+"""Batches of matrix products on a CPU: the register tiles of `dense`, over panels of W that are copied at run time.
 
-A panel (one tile's columns, the whole depth) is copied where enough tiles of rows pass over it, so that its rows are
-neighbours in memory; of a transposed W always, which could not be read in vectors.
+A panel (one tile's columns, the whole depth) is copied if enough tiles of rows use it, so that its rows are adjacent in
+memory. A transposed W is always copied: it could not be read in vectors.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .borders import parallel_loop, peel_ragged
 from .vectors import GRAIN
 
 COPIED_ROWS = 32
-"""Rows of X from which on copying a panel pays."""
+"""Least number of rows of X at which copying a panel pays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """Tiles as of `dense`; `copy`: whether panels of W are copied."""
+    """`tiles`: knobs of `dense`. `copy`: whether panels of W are copied."""
 
     tiles: dense_cpu.Knobs
     copy: bool
@@ -94,7 +94,7 @@ def _sizes(program: Program) -> tuple[int, int, int]:
 
 
 def _transposed(program: Program) -> bool:
-    """Whether W's last index is that of the sum."""
+    """Whether W's last index is the summed one."""
     reduce = next(s for s in walk(program) if isinstance(s, Reduce))
     (weight,) = (e for e in walk_expr(reduce.value) if isinstance(e, Load) and e.buffer.name == "W")
     return weight.indices[-2] == reduce.indices[-1]

@@ -1,4 +1,4 @@
-"""Moving data on a CPU: vectors of the output's last dimension; a permutation that changes it in square tiles."""
+"""Data movement on a CPU: vectors of the output's last dimension; square tiles for permutations that change it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def schedule_permutation(target: CpuTarget, program: Program, *, parallel: bool 
     s = Schedule(program)
     loops = [(loop.name, size) for loop, size in zip(chain, shape, strict=True)]
     last, size = loops[-1]
-    # What is fused may read other tensors in the output's order.
+    # Fused operators may read other tensors in the output's order.
     source = min([d for d, loop in enumerate(chain) if _reads_last(body, loop)], default=len(chain) - 1)
     if source == len(chain) - 1:
         outer = vectorize_loop(s, target, last, size)
@@ -64,7 +64,7 @@ def schedule_permutation(target: CpuTarget, program: Program, *, parallel: bool 
 
 
 def _reads_last(move: Assign, loop: For) -> bool:
-    """Whether a loop's variable is the last index of something that is read."""
+    """Whether a loop's variable is the last index of some load."""
     return any(isinstance(e, Load) and e.indices[-1] == loop.var for e in walk_expr(move.value))
 
 
@@ -87,7 +87,7 @@ def _elements(statement: Stmt) -> int:
 
 
 def _parallel(s: Schedule, nested: Stmt) -> None:
-    """The outermost loop in chunks, unless it is the one for vectors."""
+    """Makes the outermost loop parallel in chunks, unless it is the vectors' loop."""
     if isinstance(nested, For) and not isinstance(nested.body, Assign):
         assert isinstance(nested.extent, Const)
         size = int(nested.extent.value)

@@ -1,7 +1,7 @@
-"""Panels of weights that products of different rows share: one network compiled for many lengths holds them once.
+"""Panels of weights that products with different numbers of rows share, for networks compiled for many lengths.
 
-A product's weights are packed in panels of a tile's columns, and the tile that suits a product depends on its rows. Of
-tiles that are nearly as fast, one with panels that another length has already is taken.
+A product's weights are packed in panels of a tile's columns, and the best tile depends on the product's rows. Among
+tiles that are nearly as fast, one is chosen whose panels another length already has.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from .dense_space import default_values, space
 from .workload import CpuWorkload, DenseCpu
 
 SLOWER = 1.04
-"""How much longer a product may take by its estimate for panels that are there."""
+"""Largest estimated slowdown of a product for the sake of existing panels."""
 LEAST_SUMS = 8
-"""Vectors of sums of a tile that hide the latency of a multiplication, 4 cycles of two units: with fewer a single row
-took 1.7 times as long, which the estimate does not know."""
+"""Least vectors of sums of a tile that hide a multiplication's latency, 4 cycles of two units: with fewer, a single row
+took 1.7 times as long, which the estimate does not model."""
 Panels = dict[tuple[int, int], list[int]]
-"""Vectors of panels by depth and columns of the weights, in the order in which they came up."""
+"""Panel widths in vectors, by (depth, columns) of the weights, in order of first use."""
 
 
 @dataclass(frozen=True, slots=True)
 class PanelWidths:
-    """Knobs of products on `target` for panels that are `held`, which grow where none of them serves."""
+    """Chooses knobs of products on `target` with panel widths in `held`, and adds a width if none is fast enough."""
 
     target: CpuTarget
     held: Panels
 
     def choose(self, workload: CpuWorkload) -> Values | None:
-        """The knobs of a product; None where the template's own choice counts."""
+        """The knobs of a product; None for the template's own choice."""
         if not isinstance(workload, DenseCpu):
             return None
         program = workload.program()
@@ -63,7 +63,8 @@ def _costs(points: Space, columns: Columns) -> list[float]:
 
 
 def _with_panels(points: Space, own: Values, vectors: int) -> tuple[float, dict[str, int]]:
-    """The least estimate with panels of so many vectors, and its point: the template's but for the rows of a tile."""
+    """The least estimate with panels of `vectors` vectors, and its point: the template's default except for a tile's
+    rows and vectors."""
     axes = {axis.name: axis.values for axis in points.axes}
     if vectors not in axes["vectors"]:
         return inf, dict(own)

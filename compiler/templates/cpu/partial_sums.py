@@ -1,4 +1,4 @@
-"""Long sums in parts: rounding errors grow with the number of terms that are added one after the other."""
+"""Long sums in parts, for accuracy: rounding errors grow with the number of terms added in sequence."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .borders import has_loop
 
 
 def part_size(terms: int, unit: int = 1) -> int | None:
-    """How many units, of `unit` terms each, make a part of a sum of `terms`; None where the sum is short.
+    """The number of units, of `unit` terms each, in a part of a sum of `terms`; None if the sum is short.
 
-    Parts divide the sum where they then are at least half as long as they may be.
+    Parts divide the sum evenly if such parts are more than half as long as the longest.
     """
     units = terms // unit
     most = max(1, BLOCK_TERMS // unit)
@@ -22,7 +22,7 @@ def part_size(terms: int, unit: int = 1) -> int | None:
 
 
 def even_part(units: int, most: int) -> int:
-    """The greatest size of parts up to `most` that divides so many units; `most` where that is at most half of it."""
+    """The largest divisor of `units` up to `most`; `most` itself if the divisor is at most half of it."""
     even = max(d for d in range(1, most + 1) if units % d == 0)
     return even if even * 2 > most else most
 
@@ -32,9 +32,9 @@ def sum_in_parts(
 ) -> tuple[str, ...]:
     """Orders the loops of the sum `name` into `buffer`, a tile in registers: parts, terms of a part, the tile.
 
-    `terms` are the reduction loops, outermost first, of which the first is cut into parts of `part` iterations (None:
-    one part), `around` those of the tile; sums start apart. Returns what the loops' names in `around` end with in the
-    nests that this leaves (see `named`). Cuts nothing where a part is the whole loop.
+    `terms`: the reduction loops, outermost first; the first is split into parts of `part` iterations (None: one part).
+    `around`: the loops of the tile. Initialization becomes a separate nest. Returns, for each resulting nest, the
+    suffix of the names in `around` (see `named`).
     """
     if part is None:
         s.reorder(*terms, *around)
@@ -56,11 +56,11 @@ def sum_in_memory(
     part: int,
     cuts: Mapping[str, int],
 ) -> tuple[dict[str, str], ...]:
-    """As `sum_in_parts`, but many tiles' sums lie in memory, and a part is added to all of them before the next one.
+    """Like `sum_in_parts`, with many tiles' sums in memory: a part is added to all of them before the next part.
 
-    `cuts` are the loops of `around` over tiles, outermost first, and the size of a tile in each: loop becomes loop.0,
-    over tiles, and loop.1. Returns what the loops of a tile are called in each nest. Where sums start there are no
-    tiles, and those of `cuts` have no names.
+    `cuts`: the loops in `around` that are tiled, outermost first, with the size of a tile: loop becomes loop.0, over
+    tiles, and loop.1. Returns for each nest the names of a tile's loops. The nest that starts sums has no tiles, and no
+    names for the loops in `cuts`.
     """
     parts, own = _parts(s, name, terms, part)
     s.reorder(parts, *_single(s, own), *around)
@@ -76,12 +76,12 @@ def sum_in_memory(
 
 
 def named(around: Sequence[str], *suffixes: str) -> tuple[dict[str, str], ...]:
-    """What the loops of a tile are called in nests in which their names end so."""
+    """For each suffix, the names of a tile's loops in the nest with that suffix, by plain name."""
     return tuple({loop: f"{loop}{suffix}" for loop in around} for suffix in suffixes)
 
 
 def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[str, list[str]]:
-    """Cuts the first of these loops and sums up each part apart: the loop over parts, and the loops of a part."""
+    """Splits the first loop of `terms` and sums each part separately; returns (loop over parts, loops of a part)."""
     first, *rest = terms
     parts, inner = s.split(first, part) if part > 1 else (first, None)
     s.rfactor(name, parts)
@@ -89,14 +89,14 @@ def _parts(s: Schedule, name: str, terms: tuple[str, ...], part: int) -> tuple[s
 
 
 def _single(s: Schedule, own: Sequence[str]) -> list[str]:
-    """Of the loops of a part those of one iteration, which are in no condition, so that both nests have them."""
+    """The loops of a part with one iteration: no condition has their variables, so both nests have them."""
     return [loop for loop in own if has_loop(s, f"{loop}.rf")]
 
 
 def _sum_of_part(
     s: Schedule, name: str, buffer: str, parts: str, own: Sequence[str], around: Sequence[str], at: str
 ) -> None:
-    """The sum of a part in registers, under the loop `at`."""
+    """Schedules the sum of a part in registers, inside the loop `at`."""
     single = _single(s, own)
     own = [f"{loop}.rf" if loop in single else loop for loop in own]
     s.compute_at(f"{name}.rf", at)

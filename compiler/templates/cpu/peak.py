@@ -1,4 +1,4 @@
-"""What no kernel on a processor beats: cycles of register tiles on the fastest units, and compulsory bytes."""
+"""Lower bounds for kernels on a processor: cycles of register tiles on the fastest units, and compulsory bytes."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import numpy as np
 from ...codegen.cpu.machine import CpuTarget
 
 CLOCK_HERTZ = 6.0e9
-"""No processor's clock is faster; the true one is unknown, so that bounds in seconds stay below any measurement."""
+"""Upper bound on any processor's clock; the true clock is unknown, and bounds in seconds must stay below times."""
 MEMORY_BYTES_CYCLE = 64.0
-"""Bytes a cycle that a core gets at most from wherever a tensor lies when a kernel starts."""
+"""Most bytes per cycle that a core loads from the place of a tensor at the start of a kernel."""
 LOOK_AHEAD = 640
-"""Instructions in flight at most (Zen 5 448, Golden Cove 512, Apple's about 630)."""
+"""Most instructions in flight (Zen 5 448, Golden Cove 512, Apple's about 630)."""
 SLACK = 2.5
-"""Points whose bound is more than so many times the least one are left out: they use less than 0.4 of the units."""
+"""Points whose bound exceeds the least bound by this factor are not searched: they use less than 0.4 of the units."""
 UNROLLED = (1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 48)
-"""Steps of a sum that are written out."""
+"""Candidate numbers of unrolled steps of a sum."""
 FRAME = 4
-"""Steps' worth of code around a tile's steps: its sums start, join those of other parts, and are stored."""
+"""Code around a tile's steps, in steps: its sums are initialized, added to other parts, and stored."""
 PART_SIZES = (64, 96, 128, 192, 256, 384, 512)
-"""Terms that are added in a row, about."""
+"""Candidate numbers of terms of a partial sum, approximate."""
 MOST_STATEMENTS = 448
-"""Vectors of sums times steps written out, of all kernels of a program, unless the defaults have more. LLVM takes half
-a millisecond for each, and much code leaves the cache that processors have for decoded operations."""
+"""Most vectors of sums times unrolled steps, over all kernels of a program, unless the defaults have more. LLVM takes
+half a millisecond for each, and long code exceeds a processor's cache of decoded operations."""
 
 Sides = tuple[tuple[int | np.ndarray, np.ndarray], ...]
-"""For each dimension of a result its size and a tile's, int64 [n]; what does not divide is a smaller tile."""
+"""For each dimension of a result its size and the size of a tile, int64 [n]; the last tile may be smaller."""
 
 
 def units(target: CpuTarget) -> tuple[float, float]:
-    """Multiplications of vectors that start in a cycle, and cycles until a sum can be added to again.
+    """Vector multiplications that start in a cycle, and latency in cycles of adding to a sum; optimistic.
 
-    Two and four on x86-64 (Zen, Golden Cove); elsewhere up to four, and two where sums are handed on early (Neoverse).
+    Two and four on x86-64 (Zen, Golden Cove); elsewhere up to four, and two with early forwarding of sums (Neoverse).
     """
     return (2.0, 4.0) if target.triple.startswith("x86_64") else (4.0, 2.0)
 
@@ -39,23 +39,23 @@ def units(target: CpuTarget) -> tuple[float, float]:
 def least_cycles(
     target: CpuTarget, sides: Sides, vectors: np.ndarray, steps: float, chain: int | np.ndarray
 ) -> np.ndarray:
-    """Cycles below which no program gets that sums up tiles, each of its vectors of sums in `steps` steps (a mean).
+    """Lower bound in cycles on summing tiles, each vector of sums in `steps` steps (a mean).
 
-    Each element of a tile is `vectors` vectors, int64 [n]. `chain` steps wait for each other; then other sums start,
-    with as many of which a processor overlaps them as it can look ahead.
+    `vectors`, int64 [n]: vectors of a tile's element. `chain`: dependent steps before other sums start; a processor
+    overlaps as many chains as LOOK_AHEAD instructions hold.
     """
     rate, latency = units(target)
     cycles = np.zeros(len(vectors))
     for tile, count in ragged_tiles(sides):
         sums = tile * vectors
-        # Every step loads something besides.
+        # Every step also has a load.
         overlapped = 1 + LOOK_AHEAD / (chain * (sums + 1))
         cycles += count * np.maximum(sums / rate, latency / overlapped) * (tile > 0)
     return cycles * steps
 
 
 def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The kinds of tiles of a box: elements of one (0 where the kind is empty) and how many there are."""
+    """The kinds of tiles of a box, whole and ragged: (elements of a tile, 0 if the kind is empty; number of tiles)."""
     kinds = [(np.int64(1), np.int64(1))]
     for size, tile in sides:
         whole, rest = size // tile, size % tile
@@ -68,21 +68,21 @@ def ragged_tiles(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def written_out(size: int, block: np.ndarray, tile: np.ndarray) -> np.ndarray:
-    """The sides of all kernels that peeling leaves of a dimension, added up: whole and ragged tiles of whole and last
-    blocks, as `rounded_block` has them."""
+    """Sum of the extents, along a dimension, of all kernels that peeling makes: whole and ragged tiles of whole and
+    last blocks, with blocks from `rounded_block`."""
     whole = np.where(block < size, size // block, 0)
     rest = size - whole * block
     return tile * (whole > 0) + tile * (rest >= tile) + rest % tile
 
 
 def rounded_block(wanted: np.ndarray, tile: np.ndarray, size: int) -> np.ndarray:
-    """The least multiple of a tile that holds the `wanted` positions; `size`, where that is all of them."""
+    """The least multiple of a tile with at least the `wanted` positions, at most `size`."""
     return np.minimum(-(-wanted // tile) * tile, size)
 
 
 def block_sizes(size: int, *more: int) -> tuple[int, ...]:
-    """Sizes of blocks into which to cut `size` positions: all, and of many the least for each number of blocks and some
-    hundred in equal steps."""
+    """Candidate sizes of blocks of `size` positions: all sizes up to 64; beyond, the least size for each number of
+    blocks, some hundred in equal steps, and `more`."""
     if size <= 64:
         return tuple(range(1, size + 1))
     least = {-(-size // pieces) for pieces in range(1, size + 1)}

@@ -1,4 +1,4 @@
-"""Points of a space as knobs, as columns of a cost model, and what cost models of processors have in common."""
+"""Conversions of a space's points to knobs and to columns, and helpers of processors' cost models."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ..space import Account, Axis, Columns, Values
 
 T = TypeVar("T")
 Words = Mapping[str, Sequence[object]]
-"""What the numbers of an axis stand for, by the axis' name."""
+"""Knob values that the numbers of an axis index, by the axis' name."""
 
 
 def values_of(columns: Columns) -> dict[str, int]:
-    """The values of the only point of these columns."""
+    """The values of columns with one point, by axis."""
     return {name: int(values[0]) for name, values in columns.items()}
 
 
 def knobs_at(kind: type[T], columns: Columns, words: Words | None = None) -> T:
-    """The knobs, a dataclass with a field for each axis, of the only point of these columns.
+    """The knobs of columns with one point: a dataclass `kind` with a field for each axis.
 
-    Numbers are places among `words`, or among those of a field that is a Literal.
+    Numbers index `words`, or the values of a field whose type is a Literal or bool.
     """
     known = {**_words(kind), **(words or {})}
     found = values_of(columns).items()
@@ -31,7 +31,7 @@ def knobs_at(kind: type[T], columns: Columns, words: Words | None = None) -> T:
 
 
 def point_of(knobs: object, full: Values, words: Words | None = None) -> dict[str, int]:
-    """The values of knobs; `full` are those of fields that are None, which stands for all there is."""
+    """The axis values of knobs; `full`: values for fields that are None, that is all."""
     known = {**_words(type(knobs)), **(words or {})}
     values: dict[str, int] = {}
     for name in get_type_hints(type(knobs)):
@@ -53,7 +53,7 @@ def _words(kind: type) -> Words:
 
 
 def grid_of(axes: Sequence[Axis], *names: str) -> Columns:
-    """All combinations of the values of the axes that are named."""
+    """All combinations of the values of the named axes."""
     chosen = [axis for axis in axes if axis.name in names]
     grid = np.meshgrid(*(np.array(axis.values, dtype=np.int64) for axis in chosen), indexing="ij")
     return {axis.name: values.ravel() for axis, values in zip(chosen, grid, strict=True)}
@@ -65,7 +65,7 @@ def estimates(
     quantities: Mapping[str, np.ndarray | float],
     effective: Columns,
 ) -> Account:
-    """What a cost model says of points; numbers hold for all of them, and quantities are kept above zero."""
+    """The Account of n points; scalar quantities are broadcast to n, and all quantities are at least 1e-9."""
     count = len(bound)
     return Account(
         limits=limits,

@@ -1,6 +1,6 @@
-"""Pools on a CPU: tiles of output positions, straight from the input; tiles along borders are kernels of their own.
+"""Pools on a CPU: tiles of output positions, directly from the input; tiles along borders are separate kernels.
 
-Vectors run over channels where they are innermost, else over columns.
+Vectors run over channels if these are innermost, else over columns.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .borders import parallel_loop, peel_ends, peel_ragged
 from .vectors import GRAIN, vector_width
 
 ROWS, COLUMNS = 2, 4
-"""Output positions of a tile: rows where vectors run over columns, columns where they run over channels."""
+"""Default output positions of a tile: rows if vectors run over columns, columns if they run over channels."""
 UNROLLED = 16
-"""Positions of a window up to which a tile's code is written out; larger windows are loops."""
+"""Largest window, in positions, that is unrolled by default; larger windows are loops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
     """A tile is `rows` x `columns` output positions of `width` channels.
 
-    Vectors run over channels or, where there is one only, over all columns of a tile. `tiles`: which loop over tiles is
-    the outer one. `window`: its loops, outermost first, which `unroll` writes out.
+    Vectors run over channels or, if there is only one, over all columns of a tile. `tiles`: the outer loop over tiles.
+    `window`: the window's loops, outermost first; `unroll`: whether they are unrolled.
     """
 
     rows: int

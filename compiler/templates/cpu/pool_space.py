@@ -21,14 +21,14 @@ from .register_tile import TILE_OVERHEAD
 
 WORDS = {"window": (("kh", "kw"), ("kw", "kh"))}
 MOST_STATEMENTS = 1024
-"""Vectors of windows times taps written out, of all kernels of a program, unless the defaults have more."""
+"""Most vectors of windows times unrolled taps, over all kernels of a program, unless the defaults have more."""
 SLACK = 1.0
-"""The bound is the bytes that every program moves, so that it excludes no point."""
+"""The bound counts the bytes that every program moves, so it excludes no point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """Sizes of a pool; `channels` are those of a block, `lanes` a full vector's."""
+    """Sizes of a pool; `channels`: of a block, `lanes`: of a full vector."""
 
     outer: int
     oh: int
@@ -103,7 +103,7 @@ def _shape(target: CpuTarget, program: Program, window: Window) -> _Shape:
 
 
 def _effective(shape: _Shape, points: Columns) -> dict[str, np.ndarray]:
-    """The values of points with what changes nothing set to one of those that are the same."""
+    """Canonical values of points: knobs without effect are set to one representative, so equal programs are equal."""
     e = dict(points)
     e["rows"], e["columns"] = np.minimum(e["rows"], shape.oh), np.minimum(e["columns"], shape.ow)
     e["width"] = np.minimum(e["width"], shape.channels)
@@ -117,14 +117,14 @@ def _effective(shape: _Shape, points: Columns) -> dict[str, np.ndarray]:
 
 
 def _sums(shape: _Shape, e: Columns) -> np.ndarray:
-    """Vectors of a tile."""
+    """Number of vectors of a tile."""
     if shape.channels == 1:
         return e["rows"] * -(-e["columns"] // shape.lanes)
     return e["rows"] * e["columns"] * -(-e["width"] // shape.lanes)
 
 
 def _statements(shape: _Shape, e: Columns) -> np.ndarray:
-    """Vectors times taps of all kernels that peeling leaves."""
+    """Size of the code: vectors times unrolled taps, over all kernels that peeling makes."""
     kernels = np.ones_like(e["rows"])
     sizes = ((shape.oh, e["rows"], shape.pads[0::2]), (shape.ow, e["columns"], shape.pads[1::2]))
     for size, tile, (first, last) in sizes:

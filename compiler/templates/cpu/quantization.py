@@ -11,7 +11,7 @@ from .vectors import parallel_grains, vectorize_loop
 
 
 def schedule_store(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.quantization.store_activation`: vectors of positions, of channels where there are few positions.
+    """`te.ops.quantization.store_activation` in vectors of positions, or of channels if there are few positions.
 
     `parallel`: chunks run on the threads of the kernel's pool.
     """
@@ -34,7 +34,7 @@ def schedule_store(target: CpuTarget, program: Program, *, parallel: bool = Fals
 
 
 def schedule_load(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.quantization.load_activation`: vectors of positions, of channels where there is only one.
+    """`te.ops.quantization.load_activation` in vectors of positions, or of channels if there is only one position.
 
     `parallel`: chunks run on the threads of the kernel's pool.
     """

@@ -1,6 +1,6 @@
-"""Steps of recurrent layers on a CPU: register tiles of the gates of some vectors of cells, which then update them.
+"""Steps of recurrent layers on a CPU: register tiles of the gates of some vectors of cells, then the cells' update.
 
-R is packed in panels of one tile's cells; all rows of the batch pass over a panel while it is in the cache.
+R is packed in panels of one tile's cells; all rows of the batch use a panel while it is in the cache.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, fits, tile_cycles
 from .vectors import GRAIN, vectorize_loop
 
 HELD = 2
-"""Registers that stay with constants of the cells' functions over the products: with fewer, sums are spilled."""
+"""Registers reserved for constants of the cells' functions during the products: with fewer, sums are spilled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,9 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What a step computes at once: statement "product.`label`" sums in `sum.label` [batch, gates, hidden] the products
-    with the parameter `weight` [directions, hidden, gates, hidden], and loops n.label, j.label go over the cells."""
+    """A part of a step that is computed together: statement "product.`label`" sums products with the parameter `weight`
+    [directions, hidden, gates, hidden] in `sum.label` [batch, gates, hidden]; loops n.label and j.label run over the
+    cells."""
 
     label: str
     weight: str
@@ -67,8 +68,8 @@ def schedule_steps(
     knobs: Knobs | None = None,
     parallel: bool = False,
 ) -> Schedule:
-    """A program of steps for any size; weights are packed, see `schedule.pack`. `copies` are the statements that move
-    states; `knobs` are those of all stages, by default each has its own.
+    """A program of steps for any size; weights are packed, see `schedule.pack`. `copies`: statements that move states.
+    `knobs`: of all stages (None: `choose_knobs` for each).
 
     `parallel`: the tiles of a stage run on the threads of the kernel's pool."""
     _, _, batch, hidden = next(p.shape for p in program.parameters if p.name == "Y")

@@ -1,4 +1,4 @@
-"""Reductions on a CPU: vectors of the last axis, whether it is kept (a sum a lane) or reduced (partial sums)."""
+"""Reductions on a CPU: vectors of the last axis, both if it is kept (a sum for each lane) or reduced (partial sums)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops of a sum in an order of choice, the innermost steps of which are written out."""
+"""The loops of a sum in a chosen order, with the innermost steps unrolled."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .borders import has_loop
 
 
 def unrolled_steps(extents: Sequence[int], wanted: int) -> tuple[int, ...]:
-    """How many iterations of each loop, outermost first, are written out where `wanted` steps are to be, or fewer.
+    """The number of unrolled iterations of each loop, outermost first, for at most `wanted` steps in all.
 
     Whole loops from the innermost one on and, of the next one, the largest divisor; nothing of the outermost one, which
-    may be cut into parts.
+    may be split into partial sums.
     """
     factors = [1] * len(extents)
     for i in reversed(range(1, len(extents))):
@@ -26,9 +26,9 @@ def unrolled_steps(extents: Sequence[int], wanted: int) -> tuple[int, ...]:
 def ordered_terms(
     s: Schedule, name: str, terms: Sequence[tuple[str, int]], wanted: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The loops of the sum `name` over `terms` (loop and extent, outermost first), and those to be written out.
+    """The loops of the sum `name` over `terms` (loop and extent, outermost first), and the loops to unroll.
 
-    The loops are called `name`.loop; one of which only a part is written out is cut in two.
+    The loops are called `name`.loop; a loop that is unrolled in part is split in two.
     """
     order: list[str] = []
     unrolled: list[str] = []
@@ -45,6 +45,6 @@ def ordered_terms(
 
 
 def unroll_terms(s: Schedule, unrolled: Sequence[str]) -> None:
-    """Writes these loops out, under whatever name partial sums gave them (see `partial_sums.sum_in_parts`)."""
+    """Unrolls these loops, under the names that partial sums gave them (see `partial_sums.sum_in_parts`)."""
     for loop in unrolled:
         s.unroll(f"{loop}.rf" if has_loop(s, f"{loop}.rf") else loop)

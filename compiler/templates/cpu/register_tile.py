@@ -1,4 +1,4 @@
-"""Register tiles: what a step of one costs, which fit into the registers, and the cheapest for a box of sums."""
+"""Register tiles: cycles of a step, tiles that fit into the registers, and the cheapest tile for a box of sums."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ...codegen.cpu.machine import CpuTarget
 LATENCY_SUMS = 8
 """Sums in flight that keep the multipliers busy: latency 4 cycles times two units (Zen, Golden Cove)."""
 ELEMENT_COST, VECTOR_COST = 0.5, 2.0
-"""Cycles of loading an element of a row (first-level cache) and a vector of a column (second-level cache), where a
-multiplication takes one; they run beside one another, but for the share LOAD_SHARE."""
+"""Cycles to load an element of a row (first-level cache) and a vector of a column (second-level cache), where a
+multiplication takes one. Loads overlap with multiplications, except for the share LOAD_SHARE."""
 LOAD_SHARE = 0.1
 MAXIMUM_ROWS = 10
-"""Rows of a matrix in a tile: each is a stream of its own, for which the first-level cache has few lines a set."""
+"""Most rows of a matrix in a tile: each is a memory stream, and a set of the first-level cache has few lines."""
 TILE_OVERHEAD = 12.0
-"""Steps' worth of starting and storing a tile, in cycles a row of it."""
+"""Cycles to initialize and store a tile, for each row."""
 
 Number = int | np.ndarray
 
@@ -25,8 +25,8 @@ Number = int | np.ndarray
 def fits(target: CpuTarget, rows: Number, vectors: Number) -> np.ndarray:
     """Whether the sums, one vector of each column and one broadcast element fit into the registers: bool.
 
-    A step must go through the rows and, for each, through the columns: the other way round the elements of all rows are
-    held at once. Without fused multiplication products need a register, too.
+    A step must loop over rows outside and columns inside: otherwise the elements of all rows need registers at once.
+    Without fused multiply-add, products need a register, too.
     """
     steps = vectors + (1 if target.fused_multiply_add else 2)
     return np.asarray(rows * vectors + steps <= target.vector_registers)
@@ -45,10 +45,9 @@ def tile_cycles(
     vector_cost: float | np.ndarray = VECTOR_COST,
     split: int = 1,
 ) -> np.ndarray:
-    """Multiplications' worth of time of a box of sums in tiles, smaller ones where they do not divide it: float64.
+    """Time of a box of sums in tiles, with smaller tiles at its ends, in units of a vector multiplication: float64.
 
-    `sizes` and `tile` are rows, columns and blocks of filters; each element of a block is `split` vectors, each sum has
-    `depth` products.
+    `sizes`, `tile`: rows, columns and blocks of filters. `split`: vectors of a block. `depth`: products of a sum.
     """
     cost = np.zeros(np.broadcast_shapes(*(np.shape(t) for t in tile)))
     parts = [((t, size // t), (size % t, 1)) for size, t in zip(sizes, tile, strict=True)]
@@ -69,8 +68,8 @@ def choose_tile(
 ) -> tuple[int, int, int]:
     """The rows, columns and blocks of filters of the tile with the least `tile_cycles`; of equal ones the largest.
 
-    `most` are rows, positions and blocks of filters at most. `shares`: of the products of tiles of 1, 2, ... rows, and
-    of so many columns, those that are computed at all (None: all are).
+    `most`: largest numbers of rows, positions and blocks of filters. `shares`: shares of products that are computed in
+    tiles of 1, 2, ... rows, and of 1, 2, ... columns (None: all).
     """
     limits = (min(sizes[0], most[0]), min(sizes[1], target.vector_registers), min(sizes[2], most[2]))
     grid = np.meshgrid(*(np.arange(1, limit + 1) for limit in limits), indexing="ij")

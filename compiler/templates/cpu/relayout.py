@@ -10,7 +10,7 @@ from .borders import peel_ragged
 from .vectors import parallel_grains, vectorize_loop
 
 LEAST_BLOCK = 4
-"""Channels of a block from which on tiles pay; fewer of them are loaded with strides."""
+"""Least number of channels of a block for tiles; smaller blocks are loaded with strides."""
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
@@ -42,7 +42,7 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
 
 
 def _in_rows(s: Schedule, target: CpuTarget, shape: tuple[int, ...], *, parallel: bool) -> Schedule:
-    """Vectors of elements that are contiguous in the result, which has this shape."""
+    """The schedule in vectors of contiguous elements of the result, which has `shape`."""
     loops = list(zip(("n", "o", "p", "j"), shape, strict=False))
     name, size = loops[-1]
     if len(shape) == 4:

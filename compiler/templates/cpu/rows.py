@@ -15,7 +15,7 @@ from .vectors import VECTORS, parallel_grains
 
 
 def row_partials(target: CpuTarget) -> int:
-    """The `width` for these operators: partial results of a row, a few vectors of them."""
+    """The `width` for these operators: the number of partial results of a row, a few vectors."""
     return VECTORS * target.lanes(DType.FLOAT32)
 
 

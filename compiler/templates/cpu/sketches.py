@@ -1,4 +1,4 @@
-"""Programs whose template has no knobs as something to be tuned: by rules, and without knobs as the template has it."""
+"""Tuning of programs whose template has no knobs: a space from sketch rules, and the template's schedule as default."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .sketch.sketch import Sketches, sketches
 from .workload import Operator, SketchCpu
 
 LEAST_RUNS = 4096
-"""Runs of a program's statements from which on it is worth tuning: below, a kernel takes a microsecond or two."""
+"""Least number of statement executions of a program worth tuning: below, a kernel takes a microsecond or two."""
 MOST_TEXT = 1 << 15
-"""Characters of a program as JSON: each record holds them, and a line of records is limited."""
+"""Most characters of a program as JSON: each tuning record holds it, and a record's line is limited."""
 
 
 def sketch_workload(
     operator: Operator, program: Program, constants: Collection[str], window: Window | None = None
 ) -> SketchCpu | None:
-    """The workload of a whole kernel; None where tuning it is not worth while, or records could not hold it."""
+    """The workload of a whole kernel; None if it is too small to tune, too long for a record, or refused."""
     workload = SketchCpu(
         operator=operator,
         window=window,
@@ -44,7 +44,7 @@ def sketch_workload(
 
 
 def sketches_of(target: CpuTarget, workload: SketchCpu) -> Sketches:
-    """What rules make of the workload's program, for networks, which may run on many threads."""
+    """The sketches of the workload's program, for networks, which may run on many threads."""
     constants = frozenset(workload.constants)
     return sketches(workload.expression, target, constants=constants, parallel=True)
 
@@ -55,7 +55,7 @@ def space(target: CpuTarget, workload: SketchCpu) -> Space:
 
 
 def schedule(target: CpuTarget, workload: SketchCpu, values: Mapping[str, int] | None) -> Schedule:
-    """The workload's program with a point's knobs (None: as the template of its operator has it)."""
+    """The workload's program scheduled with a point's knobs; None: with its operator's own schedule."""
     if values is not None:
         return sketch_schedule(sketches_of(target, workload), values)
     program = workload.expression

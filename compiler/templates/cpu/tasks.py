@@ -1,7 +1,7 @@
 """The templates of processors: an explicit table.
 
-Schedules are those of networks, for one thread or many. Without values they are by the template's own choice for many,
-while `choice` is the point for one, on which candidates are measured.
+Schedules are for networks, with one thread or many. Without values they have the template's defaults for many threads;
+`choice` is the default point for one thread, on which candidates are measured.
 """
 
 from __future__ import annotations

@@ -13,17 +13,17 @@ from .borders import peel_ragged
 VECTORS = 4
 """Vectors of one step of a vectorized loop: enough independent work to hide the latency of one."""
 GRAIN = 8192
-"""Elements that one chunk of a parallel loop should handle: some microseconds, many times a fork's cost."""
+"""Elements that a chunk of a parallel loop should process: some microseconds, many times a fork's cost."""
 
 
 def vector_width(target: CpuTarget, size: int, vectors: int = VECTORS) -> int:
-    """Iterations to do at once of a contiguous loop: whole vectors, one where the loop is short."""
+    """Iterations of a contiguous loop to vectorize at once: up to `vectors` whole vectors, at least one."""
     lanes = target.lanes(DType.FLOAT32)
     return lanes * max(1, min(vectors, size // lanes))
 
 
 def vectorize_loop(s: Schedule, target: CpuTarget, loop: str, size: int, vectors: int = VECTORS) -> str:
-    """Cuts a contiguous loop of `size` iterations into vectors, what is left over behind; returns the outer loop."""
+    """Vectorizes a contiguous loop of `size` iterations and peels the remainder; returns the outer loop."""
     outer, inner = s.split(loop, vector_width(target, size, vectors))
     s.vectorize(inner)
     peel_ragged(s, outer)
@@ -31,10 +31,10 @@ def vectorize_loop(s: Schedule, target: CpuTarget, loop: str, size: int, vectors
 
 
 def parallel_grains(s: Schedule, loops: Sequence[tuple[str, int]], work: int) -> None:
-    """Runs the outermost of `loops` (name and iterations, nested in this order) that has enough iterations in parallel.
+    """Makes the outermost of `loops` (name and iterations, nested in this order) with enough iterations parallel.
 
-    `work`: elements that one iteration of the innermost one handles. Cuts the loop into chunks of `GRAIN` where its
-    iterations are less than that; leaves everything serial where all of it is.
+    `work`: elements of one iteration of the innermost loop. Iterations of fewer than `GRAIN` elements are grouped into
+    chunks of `GRAIN`; a nest of fewer than two chunks stays serial.
     """
     inside = work
     for _, size in loops:

@@ -1,4 +1,4 @@
-"""When weights are asked for early, and how many steps of a sum are written out."""
+"""Prefetches of weights: when they pay, and the number of unrolled steps of a sum."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from ...schedule import Schedule
 from .conv2d_knobs import REMOTE_BYTES_CYCLE
 
 WAITING_SHARE = 0.05
-"""Of the arithmetic, that waiting for weights takes before prefetching them pays for its instructions."""
+"""Least time of waiting for weights, as a share of the arithmetic, at which prefetches pay for their instructions."""
 PREFETCH_BYTES = 4096
-"""How far ahead: some hundred cycles of a tile's steps."""
+"""Distance of prefetches: some hundred cycles of a tile's steps."""
 STEPS = 4
-"""Steps of a sum that are written out: 3 to 10% faster than one (20 convolutions and products on a Golden Cove whose
-weights stay near), as fast with hints in them."""
+"""Unrolled steps of a sum: 3 to 10% faster than one (20 convolutions and products on a Golden Cove whose weights stay
+in the caches), and equally fast with prefetches."""
 
 WIDE = 256
-"""Bits of vectors for which x86 multiplies with an operand in memory, broadcast or not: loads take few registers."""
+"""Vector bits at which x86 multiplies with an operand in memory, broadcast or not: loads take few registers."""
 
 
 def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles: float) -> bool:
-    """Whether asking for weights early pays; `panel` and `weights` are bytes, `cycles` those of the arithmetic.
+    """Whether prefetching weights pays; `panel` and `weights` in bytes, `cycles` of the arithmetic.
 
-    A panel, or a part of it, that is more than the first-level cache holds comes anew for each tile (asking early: 3 to
-    10% faster on a Zen 5, from the second-level cache too; 5 to 25% on a Golden Cove); a smaller one where it comes
-    from far away and few positions use it.
+    It pays for a panel, or part of one, that exceeds the first-level cache and is reloaded for each tile (3 to 10%
+    faster on a Zen 5, also from the second-level cache; 5 to 25% on a Golden Cove), and for a smaller panel from beyond
+    the second-level cache that few positions use.
     """
     if panel > target.cache_bytes[0]:
         return True
@@ -34,8 +34,8 @@ def waits_for_weights(target: CpuTarget, *, panel: float, weights: float, cycles
 
 
 def most_steps(target: CpuTarget) -> int:
-    """Steps of a sum that may be written out: one with vectors of 128 bits (SSE, NEON), whose sums would leave their
-    registers for what several steps load."""
+    """Most unrolled steps of a sum: STEPS, or one with vectors of 128 bits (SSE, NEON), where the loads of several
+    steps would spill sums."""
     return STEPS if target.vector_bits >= WIDE else 1
 
 
@@ -45,7 +45,7 @@ def written_steps(target: CpuTarget, depth: int) -> int:
 
 
 def ask_early(s: Schedule, loop: str, buffer: str) -> None:
-    """Hints about `buffer` in the innermost of the loops that splits, parts and peeling made of the loop of a sum."""
+    """Adds prefetches of `buffer` in the innermost loops that splits, parts and peeling made of the sum's loop."""
     made = [node for node in loops(s.program) if node.name == loop or node.name.startswith(f"{loop}.")]
     names = {node.name for node in made}
     for node in made:

@@ -1,7 +1,7 @@
-"""Which convolutions a processor computes by Winograd's method: those of which it is expected to save enough time.
+"""Choice of convolutions that a processor computes by Winograd's method: where it is expected to save enough time.
 
-Of both ways the arithmetic of register tiles is counted, and the weights, which a network reads from memory; of
-Winograd's also the tiles that are written and read between its steps.
+The model counts for both methods the arithmetic of register tiles and the weights, which a network reads from memory;
+for Winograd's also the tiles that are written and read between its steps.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .conv2d_default import choose_positions
 from .register_tile import tile_cycles
 
 WEIGHT_BYTES_CYCLE = 5.0
-"""Of weights, which come from memory: 36 times 512 x 512 of them and 16 tiles take 5.0 ms on a Golden Cove core of 2.65
-GHz whose arithmetic alone takes 2.1 ms."""
+"""Weight bytes per cycle from memory: 36 times 512 x 512 weights and 16 tiles take 5.0 ms on a Golden Cove core of 2.65
+GHz; their arithmetic alone takes 2.1 ms."""
 TRANSFORM_BYTES_CYCLE = 5.0
-"""Of transformed tiles that are made of inputs, or products that outputs are made of: on that core 64 channels on 56 x
-56 take 0.17 and 0.15 ms for 1.8 MB each, 128 on 28 x 28 take 0.06 and 0.05 ms for 0.9 MB."""
+"""Bytes per cycle of writing transformed tiles of inputs, or reading products for outputs: on that core 64 channels on
+56 x 56 take 0.17 and 0.15 ms for 1.8 MB each, 128 on 28 x 28 take 0.06 and 0.05 ms for 0.9 MB."""
 LEAST_SAVING = 0.15
-"""Of the cycles without the method: what the model may be wrong by."""
+"""Least saving, as a share of the direct method's cycles: a margin for the model's error."""
 
 
 def tiling(target: CpuTarget, shape: Convolution, block: int) -> int | None:
@@ -40,7 +40,7 @@ def tiling(target: CpuTarget, shape: Convolution, block: int) -> int | None:
 
 
 def direct_cycles(target: CpuTarget, shape: Convolution, block: int) -> float:
-    """Cycles of a convolution of 3 x 3 taps by itself."""
+    """Cycles of a convolution of 3 x 3 taps by the direct method."""
     rows, columns = shape.outputs
     blocks = ceil_div(shape.filters, block)
     depth = _whole(shape.channels, block) * TAPS**2
@@ -49,7 +49,7 @@ def direct_cycles(target: CpuTarget, shape: Convolution, block: int) -> float:
 
 
 def winograd_cycles(target: CpuTarget, shape: Convolution, block: int, m: int) -> float:
-    """Cycles of the same with tiles of m x m outputs."""
+    """Cycles of a convolution of 3 x 3 taps by Winograd's method with tiles of m x m outputs."""
     tiles = shape.batch * prod(tile_counts(m, shape))
     matrices = (m + TAPS - 1) ** 2
     channels, filters = _whole(shape.channels, block), _whole(shape.filters, block)
@@ -60,7 +60,7 @@ def winograd_cycles(target: CpuTarget, shape: Convolution, block: int, m: int) -
 
 
 def _sums(target: CpuTarget, sizes: tuple[int, int, int], depth: int) -> float:
-    """Cycles of the sums of rows, columns and blocks of filters, two multiplications of vectors in each."""
+    """Cycles of the sums of `sizes` (rows, columns, blocks of filters), at two vector multiplications a cycle."""
     tile = choose_positions(target, sizes, depth)
     return float(tile_cycles(sizes, tile, depth)) / 2
 

@@ -1,8 +1,8 @@
 """Workloads on processors: operators described completely, as data, so that another process can build them again.
 
-A workload is what schedules are tuned for and recorded by. Where its template has knobs, its tensor expression is that
-of the plain operator: what a network fuses with it beyond an `Epilogue`'s parts changes neither the loops nor the knobs
-that suit them. Where rules make the space (`SketchCpu`), the workload is the whole program, with all that is fused.
+Schedules are tuned and recorded for a workload. If its template has knobs, its tensor expression is the plain operator:
+operators that a network fuses beyond an `Epilogue`'s parts change neither loops nor good knobs. If sketch rules make
+the space (`SketchCpu`), the workload is the whole program, with all fused operators.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..workload_limits import MOST_POSITIONS, MOST_STEP, WorkloadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Which parts the epilogue of a sum has, whatever the limits of an activation are."""
+    """The parts of a sum's epilogue, without an activation's limits."""
 
     bias: bool = False
     operand: bool = False
@@ -53,7 +53,7 @@ class Parts:
 
 
 class _Described:
-    """What all workloads can do."""
+    """Base class of workloads: conversion to JSON."""
 
     __slots__ = ()
 
@@ -186,15 +186,15 @@ class ElementwiseCpu(_Described):
 
 
 Operator: TypeAlias = Literal["matmul", "softmax", "normalization", "reduction", "conv_transpose", "generic"]
-"""Those whose template has no space of knobs; "generic" are all without a template of their own."""
+"""Operators whose schedule has no space of knobs; "generic": all operators without a schedule of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchCpu(_Described):
     """Any tensor expression, scheduled by rules (`sketch`); without knobs by the template of its `operator`.
 
-    Its parameters are float32, and the last one is all that it writes. `constants` are the names of those that may be
-    packed ahead, in the order of the parameters; `window` is a transposed convolution's.
+    Its parameters are float32, and it writes only the last one. `constants`: names of parameters that may be packed
+    ahead, in the order of the parameters. `window`: of a transposed convolution.
     """
 
     template: Literal["sketch_cpu"] = "sketch_cpu"
@@ -233,17 +233,17 @@ _NESTED: dict[str, type] = {"window": Window, "parts": Parts}
 _LENGTHS = {"pads": 4, "counted": 4, "kernel": 2, "strides": 2, "dilations": 2}
 _MAY_BE_ZERO = ("pads", "counted")
 MOST_SIZE = 1 << 24
-"""Of anything in a workload; nothing larger is a tensor's."""
+"""Largest size in a workload; no tensor has larger ones."""
 MOST_RUNS = 1 << 36
-"""Of a program's statements: a minute, where each takes a nanosecond."""
+"""Most statement executions of a program: about a minute at a nanosecond each."""
 MOST_ELEMENTS = 1 << 40
-"""Of dimensions that were made one."""
+"""Largest size of merged dimensions."""
 _MOST = {"height": MOST_POSITIONS} | dict.fromkeys(_MAY_BE_ZERO, MOST_STEP)
-"""Of what is a row, or makes rows, of which choices of blocks try each; images of one row may be longer."""
+"""Largest height and pads, by field name: choices of blocks try every row."""
 
 
 def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
-    """The workload of a JSON object. WorkloadError, which names the field, where it is none that can be built."""
+    """The workload of a JSON object. WorkloadError, naming the field, if no such workload can be built."""
     template = values.get("template")
     kind = next((c for c in _CLASSES if c.__dataclass_fields__["template"].default == template), None)
     if kind is None:
@@ -261,7 +261,7 @@ def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
 
 
 def expression_refusal(program: Program, constants: Sequence[str]) -> str | None:
-    """Why a whole program with these constants (see `SketchCpu`) cannot be measured; None where it can."""
+    """The reason why a whole program with these constants (see `SketchCpu`) cannot be measured; None if it can."""
     names = [p.name for p in program.parameters]
     if wrong := next((p for p in program.parameters if p.dtype is not DType.FLOAT32), None):
         return (
@@ -290,7 +290,7 @@ def read_fields(kind: type, where: str, values: Any) -> Any:
         raise WorkloadError(f"{where}: {wrong[0]} {what}")
     return kind(
         **{
-            # Null where a field may be left out.
+            # Null stands for an optional field that is left out.
             name: None if value is None and names[name] is None else _value(f"{where}: {name}", name, value)
             for name, value in values.items()
         }

@@ -1,4 +1,4 @@
-"""What is known of the points of a sketch's space without scheduling them, for many points at once."""
+"""The cost model of sketches: bounds and estimates of many points of a space at once, without scheduling them."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from .sketch import (
 from .stages import Read, Sum
 
 CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
-"""Cycles a second and vector multiply-adds a cycle that no thread exceeds, for bounds that must hold."""
+"""Upper bounds on a thread's clock (Hz) and on its vector multiply-adds per cycle."""
 SLACK = 8.0
-"""How many times the least time of all a point's bound may be: this leaves out sums in scalars, not short vectors."""
+"""Largest ratio of a point's bound to the least time of all points: it excludes scalar sums, not short vectors."""
 MOST_STATEMENTS = 1024
-"""Copies of statements in the code of tiles of all sums at most: beyond, compiling takes longer than trying others."""
+"""Most copies of statements in the code of all sums' tiles: beyond, compiling takes longer than trying other points."""
 
 
 def sketch_space(given: Sketches) -> Space:
-    """Every setting of the knobs, see `sketch.sketches`; costs are seconds of one thread."""
+    """The space of all settings of the knobs, see `sketch.sketches`; costs are seconds of one thread."""
     moved = sum(p.dtype.bits // 8 * prod(p.shape) for p in given.program.parameters)
     floor = moved / MEMORY_BYTES_CYCLE / CLOCK
     if given.main is not None:
@@ -53,7 +53,7 @@ def sketch_space(given: Sketches) -> Space:
 
 
 def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, int]:
-    """The values of a point with those that change nothing there set to one: equal ones are the same program."""
+    """Canonical values of a point: knobs without effect are set to one representative, so equal programs are equal."""
     if given.main is None:
         return dict(values)
     columns = one_point(values)
@@ -63,9 +63,9 @@ def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, in
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Terms:
-    """What `part_of` and `written_out` say, by order, part and unroll: int64 [orders, parts, unrolls] each.
+    """Results of `part_of` and `written_out`, by order, part and unroll: int64 [orders, parts, unrolls] each.
 
-    `part` and `unroll` are the effective values, `steps` the terms written out.
+    `part`, `unroll`: effective values. `steps`: unrolled terms.
     """
 
     parts: tuple[int, ...]
@@ -93,7 +93,7 @@ class _Terms:
         return _Terms(parts=parts, unrolls=unrolls, part=part, unroll=unroll, steps=steps)
 
     def at(self, columns: Columns, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where in the tables points are."""
+        """Indices of points in the tables: order, part, unroll."""
         return (
             columns.get("terms", zero),
             np.searchsorted(self.parts, columns.get("part", zero)),
@@ -102,7 +102,7 @@ class _Terms:
 
 
 def _tiles(summed: Sum, columns: Columns) -> tuple[dict[str, np.ndarray], ...]:
-    """By loop: elements of a tile, tiles, and tiles of a block (0 where a block is all of them)."""
+    """Elements of a tile, number of tiles, and tiles of a block (0: all), each by loop name."""
     tile = {a.name: np.minimum(columns[f"tile.{k}"], a.size) for k, a in enumerate(summed.axles)}
     tiles = {a.name: -(-a.size // tile[a.name]) for a in summed.axles}
     wanted = {a.name: columns[f"block.{k}"] for k, a in enumerate(summed.axles)}

@@ -1,4 +1,4 @@
-"""What a point of a sketch's space does to the program, by schedule primitives alone."""
+"""The schedule of a point of a sketch's space, by schedule primitives alone."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ class _Knobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tiles:
-    """What tiling made of a sum's loops: those `around` a tile, outermost first; of which each is one `of` a loop.
+    """The loops of a tiled sum: `around` a tile, outermost first; `of` maps an original loop to the loops made of it.
 
-    `shared` are those that threads may share, best first.
+    `shared`: loops that threads may share, best first.
     """
 
     knobs: _Knobs

@@ -27,16 +27,16 @@ BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Iterations of the outermost reduction loop in a partial sum, before they are evened out."""
 UNROLLED = (1, 2, 4, 8, 16)
-"""Terms of a sum that are written out."""
+"""Candidate numbers of unrolled terms of a sum."""
 PERMUTED = 3
 """Loops whose order is open; 3 have 6 orders."""
 WHOLE, OUTERMOST, MIDDLE, INNERMOST, INLINE = range(5)
-"""Where what a sum reads is computed: ahead of all, under one of the loops around the sum, or where it is read."""
+"""Places at which a sum's producers are computed: before all loops, in one of the loops around the sum, or inline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sketches:
-    """A program to be scheduled without a template, and what rules know of it.
+    """A program to be scheduled without a template, with the analysis that sketch rules need.
 
     `constants` are the parameters that never change and may be packed before any call (weights); `parallel`: loops run
     on the threads of the kernel's pool; which ones is no knob, as candidates are timed on one. `stages` are those of
@@ -201,7 +201,7 @@ def written_out(summed: Sum, order: tuple[str, ...], part: int, most: int) -> tu
 
 
 def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
-    """What may be packed, or copied in panels: parameters read once, in vectors, by loops that are steps of it."""
+    """Reads that may be packed, or copied in panels: of parameters read once, in vectors, with affine indices."""
     inner = {a.inner for a in candidates(summed)}
     terms = {t.name for t in summed.terms}
     seen = [read.buffer for read in summed.reads]
@@ -218,7 +218,7 @@ def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
 
     if len(given.stages.sums) == 1:
         return tuple([read for read in summed.reads if seen.count(read.buffer) == 1 and fits(read)])
-    # Of several sums that read it each would copy other panels; what is packed ahead is in the order of the main one.
+    # Each of several sums would copy other panels; constants packed ahead have the order of the main sum.
     return tuple(
         [
             read

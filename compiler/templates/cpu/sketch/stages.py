@@ -1,7 +1,7 @@
-"""What a program consists of, for rules that schedule it without a template: sums, their consumers, and other nests.
+"""Analysis of programs for sketch rules: sums, their consumers, and other nests.
 
-A sum is a Reduce into an allocation that one later nest reads, element by element: it can be summed up in registers,
-tile by tile of that consumer. Everything else is a nest of loops, of which one may run in vectors.
+A sum is a Reduce into an allocation that one later nest reads, element by element: it can be summed in registers, tile
+by tile of that consumer. Everything else is a nest of loops, one of which may be vectorized.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What a sum reads of a buffer: for each dimension, the step of each of the sum's loops in its index.
+    """A sum's read of a buffer: for each dimension, the coefficient of each of the sum's loops in its index.
 
-    `plain`: the index of every dimension is such a sum of steps and nothing else.
+    `plain`: every index is a linear form of loops, without a constant or other terms.
     """
 
     buffer: str
