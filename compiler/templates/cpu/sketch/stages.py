@@ -39,7 +39,7 @@ class Term:
 class Read:
     """A sum's read of a buffer: for each dimension, the coefficient of each of the sum's loops in its index.
 
-    `plain`: every index is a linear form of loops, without a constant or other terms.
+    `plain`: every index is a linear form of variables (a constant aside), without other terms.
     """
 
     buffer: str
