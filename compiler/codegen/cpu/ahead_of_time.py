@@ -1,4 +1,5 @@
-"""Kernels ahead of time, for any processor: an object or a static library, its C header; for here, a shared library."""
+"""Kernels compiled ahead of time: an object or static library for any processor, its C header; a shared library for
+this machine."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ from .wide_integers import FUNCTIONS, wide_integers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectCode:
-    """A relocatable object (ELF, or a WebAssembly one to be linked), or a static library of such, and its C header.
+    """A relocatable object (ELF or WebAssembly), or a static library of such objects, and its C header, `name`.h.
 
-    `modules` are those whose functions it exports; the header is called `name`.h.
+    `modules`: the modules whose functions are exported.
     """
 
     name: str
@@ -41,11 +42,10 @@ def emit_object(
 ) -> ObjectCode:
     """The modules that `lower` made for `target`, each with a `function` of its own, as one freestanding object.
 
-    `exported` are the functions that others may call and the header declares (None: all); the rest serves them (see
-    `sequence`).
-    It needs nothing from outside: no C library, no runtime; parallel loops call the function that they are handed.
-    Equal modules give equal bytes. ValueError for names that C does not take or that appear twice; TargetError where
-    the processor lacks instructions for what the modules compute, so that LLVM calls functions for it.
+    `exported`: functions that callers may use and the header declares (None: all); the rest are internal (see
+    `sequence`). The object needs no C library and no runtime; parallel loops call a function that the caller passes.
+    Equal modules give equal bytes. ValueError for names that C does not allow or that occur twice; TargetError if the
+    processor lacks instructions, so that LLVM would call library functions.
     """
     functions = checked_functions(modules, name)
     exported = functions if exported is None else exported
@@ -62,7 +62,7 @@ def emit_object(
 
 
 def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
-    """The functions of an object or library called `name`; ValueError where C takes not all of the names."""
+    """The functions of an object or library `name`; ValueError for names that C does not allow or that occur twice."""
     functions = [module.function for module in modules]
     if not functions:
         raise ValueError("an object needs at least one module")
@@ -76,7 +76,7 @@ def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
 def object_bytes(
     modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str]
 ) -> bytes:
-    """The modules as one object for others to link; TargetError, which names `name`, as for `emit_object`."""
+    """The modules as one object to be linked; TargetError, which names `name`, as in `emit_object`."""
     machine = target_machine(target, jit=False)
     data = object_of(modules, machine, exported)
     needed = read_symbols(data).undefined - WASM_BY_LINKER

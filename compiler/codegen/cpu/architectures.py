@@ -1,4 +1,4 @@
-"""What templates need to know of a processor, found from its features; one description an architecture.
+"""Architectures: the vector unit of a processor, derived from its features, for templates.
 
 Widths and numbers of registers are those of the instruction set manuals: Intel SDM volume 1 chapters 10 to 15, Arm
 Architecture Reference Manual A1.4 (A-profile, AArch64 and AArch32), RISC-V "V" extension 1.0 chapter 3, WebAssembly
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
 _RISCV_LENGTHS = {f"+v,+zvl{bits}b": bits for bits in (128, 256, 512, 1024)}
 WITHOUT_VECTORS = 64
-"""Bits of a "vector" where there are none: pairs of float registers."""
+"""Bits of a "vector" on processors without vectors: a pair of float registers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """One of LLVM's targets. `cpu` and `features` are what code is generated for if nobody says, `queries` the lists of
-    features that decide below, `floats` one without which there is no arithmetic on floats."""
+    """One of LLVM's targets. `cpu`, `features`: defaults of code generation. `queries`: lists of features that
+    `vectors_of` tests. `floats`: the feature that float arithmetic requires."""
 
     name: str
     cpu: str
@@ -58,7 +58,7 @@ ARCHITECTURES = (
     ),
     Architecture(name="wasm32", cpu="generic", queries=("+simd128",)),
 )
-"""By the name that LLVM gives to the target of a triple; all are little-endian."""
+"""The supported architectures, with LLVM's names for the targets of triples; all are little-endian."""
 
 
 def vectors_of(architecture: str, has: Mapping[str, bool]) -> Vectors:

@@ -1,4 +1,4 @@
-"""Arithmetic of the IR as instructions on values that are there: wrapping integers, NaN in extremes, conversions."""
+"""Arithmetic of the IR as LLVM instructions on values: wrapping integers, NaN in extremes, conversions."""
 
 from __future__ import annotations
 
@@ -75,18 +75,18 @@ def convert(block: Block, value: Value, dtype: DType) -> Value:
 
 
 def suffix(dtype: DType, lanes: int) -> str:
-    """How LLVM's intrinsics spell a type in their names."""
+    """The spelling of a type in the names of LLVM's intrinsics."""
     scalar = {"float": "f32", "double": "f64"}.get(type_text(dtype), type_text(dtype))
     return scalar if lanes == 1 else f"v{lanes}{scalar}"
 
 
 def memory_suffix(dtype: DType, lanes: int) -> str:
-    """The same for what lies in memory."""
+    """`suffix` of a type in memory, where bools are bytes."""
     return suffix(DType.INT8 if dtype is DType.BOOL else dtype, lanes)
 
 
 def comparison(op: str, dtype: DType) -> str:
-    """The instruction of a comparison."""
+    """The LLVM instruction of a comparison, with its predicate."""
     if dtype.is_float:
         return "fcmp " + {"<": "olt", "<=": "ole", "==": "oeq", "!=": "une"}[op]
     sign = "u" if dtype.is_unsigned else "s"

@@ -1,7 +1,7 @@
-"""Machine code of kernels, made while the next kernels are still being lowered.
+"""Code generation on background threads, while the next kernels are still being lowered.
 
-Lowering is Python, code generation LLVM's: a second core does the one while the first does the other. Where there are
-more cores, or when all is lowered, more threads generate code.
+Lowering is Python, code generation is LLVM's, so two cores do them at the same time. With more cores, or when lowering
+has finished, more threads generate code.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .module import Module
 from .static_library import static_library
 
 BATCH_CHARACTERS = 200_000
-"""Of LLVM IR, from which on modules become an object: about 50 ms of code generation. With fewer, what every object
-costs by itself adds up; with more, the last one is waited for."""
+"""Characters of LLVM IR at which a batch of modules becomes an object: about 50 ms of code generation. Smaller batches
+add up the fixed cost of objects; larger ones lengthen the wait for the last object."""
 MOST_THREADS = 4
-"""That generate code: one thread that lowers gives work to two or so, and what is left at the end is a few objects."""
+"""Most threads that generate code: one lowering thread feeds about two, and only a few objects remain at the end."""
 
 
 class LibraryInProgress:
     """A static library that grows by modules; use it in a `with` statement, which ends its thread.
 
-    Which modules share an object follows from their texts alone, so equal modules give equal bytes on every machine.
+    The split of modules into objects depends on their texts alone, so equal modules give equal bytes on every machine.
     """
 
     def __init__(self, target: CpuTarget, *, name: str) -> None:
@@ -54,9 +54,9 @@ class LibraryInProgress:
         self._worker.end(wait=not isinstance(error, CodeGenerationError))
 
     def add(self, module: Module, node: str | None = None) -> None:
-        """One more module, whose function no other has; `node`: what messages call it (None: by its function).
+        """Adds a module with a unique function; `node`: its name in messages (None: the function's).
 
-        Raises what `finish` does, as soon as it is known.
+        Raises errors of `finish` as soon as they are known.
         """
         self._modules.append(module)
         self._waiting.append((module, node or module.function))
@@ -113,7 +113,7 @@ def emit_library(modules: tuple[Module, ...], target: CpuTarget, *, name: str) -
 
 
 def _object(batch: Sequence[tuple[Module, str]], target: CpuTarget) -> bytes:
-    """The object of modules and their nodes' names; what goes wrong is told of the first module that it concerns."""
+    """The object of a batch of (module, node name); an error names the first module that causes it."""
     modules = [module for module, _ in batch]
     try:
         return _bytes(modules, target, batch[0][1])

@@ -11,7 +11,7 @@ _ROUNDINGS = {"floor": "floor", "ceil": "ceil", "round_even": "roundeven", "trun
 
 
 def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> Value | None:
-    """The value of `name(arguments)`, lane by lane; None for functions that are not here."""
+    """The value of `name(arguments)`, lane by lane; None for functions that this file does not have."""
     if name == "bitcast":
         return _bitcast(block, arguments[0], dtype)
     if name in _ROUNDINGS and dtype.is_float:
@@ -30,7 +30,7 @@ def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> 
         inside = block.binary("icmp ult", y, constant(dtype.bits, dtype, lanes), DType.BOOL)
         most = constant(dtype.bits - 1, dtype, lanes)
         moved = block.binary(word, x, block.select(inside, y, most))
-        # Of a signed number all bits are its sign then.
+        # An arithmetic shift by all bits leaves the sign in every bit.
         return moved if word == "ashr" else block.select(inside, moved, constant(0, dtype, lanes))
     if name in ("quotient", "remainder"):
         return _divided(block, name, x, y)
@@ -38,7 +38,7 @@ def call_bits(block: Block, name: str, arguments: list[Value], dtype: DType) -> 
 
 
 def _divided(block: Block, name: str, x: Value, y: Value) -> Value:
-    """Toward zero; by 0 it is 0, as numpy has it: the instruction would stop the process."""
+    """Quotient toward zero, or remainder; 0 for divisor 0, as in numpy: the instruction would stop the process."""
     dtype, lanes = x.dtype, x.lanes
     zero, one = constant(0, dtype, lanes), constant(1, dtype, lanes)
     nothing = block.binary("icmp eq", y, zero, DType.BOOL)
@@ -50,7 +50,7 @@ def _divided(block: Block, name: str, x: Value, y: Value) -> Value:
     negated = block.binary("icmp eq", y, constant(-1, dtype, lanes), DType.BOOL)
     safe = block.select(negated, one, safe)
     if name == "remainder":
-        # By 1 in either case, which leaves nothing.
+        # Divisors 0 and -1 were replaced by 1, which leaves remainder 0.
         return block.binary("srem", x, safe)
     result = block.binary("sdiv", x, safe)
     result = block.select(negated, block.binary("sub", zero, x), result)

@@ -50,7 +50,7 @@ typedef void vdla_launch(void *pool, vdla_task *task, void *closure, int64_t chu
 
 
 def is_c_name(name: str) -> bool:
-    """Whether C and C++ take `name` for a function, and keep it free for programs."""
+    """Whether `name` is legal for a function in C and C++, and not reserved."""
     plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None
     return plain and "__" not in name and name not in _KEYWORDS.split() and name != "main"
 
@@ -85,7 +85,7 @@ def header_text(name: str, modules: Sequence[Module], target: CpuTarget) -> str:
 
 
 def _kernel(module: Module) -> list[str]:
-    """The part of one kernel: sizes, the function that the object holds, and the same with one argument an array."""
+    """The header's lines for one kernel: sizes, the object's function, a wrapper with an argument for each array."""
     name, upper = module.function, module.function.upper()
     places = _places(module)
     kinds = ["output" if p.name in module.outputs else "input" for p in module.parameters]
@@ -133,7 +133,7 @@ def _places(module: Module) -> list[str]:
 
 
 def _sizes(module: Module) -> list[str]:
-    """Names of the macros with their sizes in bytes."""
+    """Names of the macros with the parameters' sizes in bytes."""
     return [f"{module.function.upper()}_{place.upper()}_BYTES" for place in _places(module)]
 
 

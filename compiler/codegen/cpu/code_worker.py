@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 OBJECT_SECONDS = 600.0
-"""After which code generation of one object counts as hung: a thousand times what the largest ones take."""
+"""Timeout in seconds of one object's code generation: a thousand times the time of the largest objects."""
 _T = TypeVar("_T")
 
 
@@ -26,20 +26,20 @@ class CodeWorker:
         self.widen(1)
 
     def widen(self, threads: int) -> None:
-        """There are at least so many threads from now on."""
+        """Starts threads until there are at least `threads`."""
         while len(self._threads) < threads:
             thread = threading.Thread(target=self._run, name="vdla code generation", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def submit(self, work: Callable[[], _T]) -> Future[_T]:
-        """What will be the result of `work`."""
+        """Queues `work`; returns the future of its result."""
         future: Future[_T] = Future()
         self._queue.put((future, work))
         return future
 
     def end(self, *, wait: bool = True) -> None:
-        """Nothing more is begun, what waits is cancelled; with `wait`, what is in hand is done when this returns."""
+        """Cancels queued work and ends the threads; with `wait`, returns after running work has finished."""
         self._ended.set()
         for _ in self._threads:
             self._queue.put(None)

@@ -1,4 +1,4 @@
-"""expand_copies: copies of boxes become loops of vector moves and fills, without conditions inside them."""
+"""expand_copies: copies of boxes become loops of vector moves and fills, without conditions in the loops."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
 
 
 class _Expansion:
-    """One copy on its way."""
+    """The expansion of one copy into loops."""
 
     def __init__(self, copy: Copy, ranges: Ranges, target: CpuTarget) -> None:
         self.copy = copy
         self.ranges = ranges
         self.lanes = target.lanes(copy.destination.buffer.dtype)
         to, of = copy.destination.extents, copy.source.extents
-        # Dimensions of the copy: their extent, and which of destination and source they are (None: of neither).
+        # Dimensions of the copy: extent, and index in the destination (None: none there) and in the source.
         alike = len(to) == len(of) and all((a == _ONE) == (b == _ONE) for a, b in zip(to, of, strict=True))
         self.extents: list[Expr] = list(to) if alike else wide(to)
         self.to: list[int | None] = [d for d, e in enumerate(to) if alike or e != _ONE]
         self.of: list[int] = [d for d, e in enumerate(of) if alike or e != _ONE]
         if not alike:
-            # A single row of the source may be padding too; these dimensions have no partner.
+            # A single row of the source may be padding too; these dimensions have no counterpart in the destination.
             single = [d for d, e in enumerate(of) if e == _ONE]
             self.extents = [*(_ONE for _ in single), *self.extents]
             self.to = [*(None for _ in single), *self.to]
@@ -102,7 +102,7 @@ class _Expansion:
         )
 
     def fill(self, d: int, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
-        """All of the dimensions from `d` on, outside the source."""
+        """Loops that fill the dimensions from `d` on with the pad value: outside the source."""
         if d == len(self.extents):
             assert self.copy.pad is not None
             value = cast(self.copy.pad, self.copy.destination.buffer.dtype)
@@ -142,7 +142,7 @@ class _Expansion:
     ) -> Stmt:
         """A loop over `extent` neighbours, `body(element, ranges[, suffix])` each, in vectors with a rest.
 
-        `few`: they are less than a vector, which need not follow from what `extent` looks like.
+        `few`: `extent` is known to be less than a vector, though its expression may not show it.
         """
         parts: list[Stmt] = []
         vectors = Const(0) if few else simplify(binary("//", extent, self.lanes), ranges)
@@ -162,7 +162,7 @@ class _Expansion:
         return seq(*parts)
 
     def whole_rows(self) -> int:
-        """Elements of the innermost dimension where both sides take all of it (0: not so): rows follow one another."""
+        """Size of the innermost dimension if both sides cover it, so that rows are contiguous; else 0."""
         to, of = self.to[-1], self.of[-1]
         boxes = [(self.copy.source, of), (self.copy.destination, to)]
         sizes = {box.buffer.shape[d] for box, d in boxes if d is not None and d == len(box.buffer.shape) - 1}
@@ -180,7 +180,7 @@ class _Expansion:
         ranges: Ranges,
         inside: Callable[[int, list[Expr | None], str, Ranges], Stmt],
     ) -> Stmt:
-        """Some rows of the dimensions `d` and `d` + 1, the innermost one, as one sequence of elements."""
+        """A move or fill of `count` whole rows of dimensions `d` and `d` + 1 (innermost) as one run of elements."""
         end: Callable[[list[Expr | None], str, Ranges], Stmt] = self.move
         if inside == self.fill:
             end = partial(self.fill, d + 2)
@@ -200,7 +200,7 @@ class _Expansion:
             assert offset is not None
             index, size = simplify(indices[d] + offset, {}), source.buffer.shape[d]
             if self.copy.pad is not None and not _within(index, _ONE, size, ranges):
-                # True, as the loops around run only then, but beyond what intervals can show.
+                # The loops around run only for indices inside, but interval analysis cannot show it.
                 index = minimum(maximum(index, 0), size - 1)
             indices[d] = index
         value = cast(Load(source.buffer, tuple(indices)), self.copy.destination.buffer.dtype)

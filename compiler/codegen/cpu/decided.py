@@ -1,7 +1,7 @@
-"""Values of index expressions that are decided while code is emitted: functions of the unrolled loops' variables.
+"""Constant folding during emission: index expressions as Python functions of the unrolled loops' variables.
 
-An unrolled body comes by the same expression once for every iteration. So each becomes a Python function once, which
-is several times as fast as to walk the expression.
+Emission evaluates the same expression in every iteration of an unrolled body. A Python function, built once, is several
+times as fast as a walk over the expression.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ...ir.expr import Binary, Const, Expr, Select, Var, dtype_of
 from ...ir.types import DType
 
 Decided: TypeAlias = Callable[[Mapping[str, Any]], int | float | None]
-"""The value of an expression of ints and bools, given what variables are: an int, or something else that is not known
-yet; None where it is not decided."""
+"""A function from values of variables (an int, or any other object if unknown) to the value of an expression of ints
+or bools; None if the value depends on an unknown variable."""
 
 _PLAIN: Mapping[str, Callable[[Any, Any], int | float]] = {
     "<": operator.lt,
@@ -35,11 +35,11 @@ _WRAPPING: Mapping[str, Callable[[Any, Any], int]] = {
 
 
 def undecided(variables: Mapping[str, Any]) -> None:
-    """Of an expression that is never decided: it loads, calls, converts, or computes in floats."""
+    """The function of an expression that is never decided: it loads, calls, converts, or computes in floats."""
 
 
 def decided(expr: Expr) -> Decided:
-    """The function of an expression; `undecided` where no variable can help."""
+    """The function of an expression; `undecided` if no values of variables decide it."""
     match expr:
         case Const(value=value):
             return lambda variables: value

@@ -1,7 +1,7 @@
 """Scalar functions that are computed in float64 and rounded to float32 once: trigonometry, hyperbolas, powers.
 
-Their series are exact to 1e-10 at least, so that a result is the nearest float32 or its neighbour; vectors of float64
-have half the lanes, which these functions are worth: they are rare in networks.
+Their series are exact to at least 1e-10, so that a result is the nearest float32 or its neighbour. Vectors of float64
+have half the lanes, an acceptable cost: these functions are rare in networks.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(7))
 COSINE = tuple((-1) ** k / math.factorial(2 * k) for k in range(8))
 """Taylor series up to pi / 4."""
 ARCTANGENT = tuple((-1) ** k / (2 * k + 1) for k in range(12))
-"""Over t**2 up to 0.1716."""
+"""Taylor series of arctan t / t over t**2, for t up to tan(pi / 8), t**2 up to 0.1716."""
 POWER = tuple(math.log(2) ** k / math.factorial(k) for k in range(12))
 """2**r for r up to 1/2."""
 LOGARITHM = tuple(2 / (2 * k + 1) / math.log(2) for k in range(10))
 """log2 m = 2 artanh s / ln 2 over s**2, s = (m - 1) / (m + 1) up to 0.1716."""
 HYPERBOLIC_SINE = tuple(1 / math.factorial(2 * k + 1) for k in range(7))
-"""Up to 1/2."""
+"""Taylor series of sinh x / x over x**2, for |x| up to 1/2."""
 
 
 def call_double(block: Block, name: str, arguments: list[Value]) -> Value | None:
-    """The float32 value of `name(arguments)`, lane by lane; None for functions that are not here."""
+    """The float32 value of `name(arguments)`, lane by lane; None for functions that this file does not have."""
     m = _Double(block)
     unary: dict[str, Callable[[Value], Value]] = {
         "sin": m.sin,
@@ -137,14 +137,14 @@ class _Double:
     # Angles
 
     def turned(self, x: Value) -> tuple[Value, Value]:
-        """x less the nearest multiple of pi / 2, and which one, for |x| below 2**31; NaN for infinities."""
+        """x minus the nearest multiple of pi / 2, and that multiple's number; |x| below 2**31, NaN for infinities."""
         n = self.intrinsic("roundeven", self.multiply(x, 2 / math.pi))
         for part in QUARTER_TURN:
             x = self.subtract(x, self.multiply(n, part))
         return x, self.whole(n)
 
     def wave(self, x: Value, ahead: int) -> Value:
-        """The sine of x plus so many quarter turns."""
+        """The sine of x plus `ahead` quarter turns."""
         r, n = self.turned(x)
         n = self.integer("add", n, ahead)
         square = self.multiply(r, r)
@@ -159,7 +159,7 @@ class _Double:
         return self.select(back, self.negative(value), value)
 
     def sin(self, x: Value) -> Value:
-        """The sign of zero stays."""
+        """sin x; the result for a zero keeps its sign."""
         return self.select(self.compare("oeq", x, 0.0), x, self.wave(x, 0))
 
     def cos(self, x: Value) -> Value:
@@ -169,7 +169,7 @@ class _Double:
         return self.divide(self.sin(x), self.cos(x))
 
     def atan(self, x: Value) -> Value:
-        """Of 1 / |x| above 1, of (t - 1) / (t + 1) above tan(pi / 8)."""
+        """arctan x; reduces |x| above 1 by 1 / |x|, then t above tan(pi / 8) by (t - 1) / (t + 1)."""
         size = self.absolute(x)
         large = self.compare("ogt", size, 1.0)
         t = self.select(large, self.divide(self.number(1.0, x), size), size)
@@ -190,7 +190,7 @@ class _Double:
     # Exponents
 
     def exp2(self, p: Value) -> Value:
-        """2**p; float32 has no larger results than those of p up to 200."""
+        """2**p, with p clamped to -200 .. 200: beyond, results in float32 are zero or infinite."""
         p = self.select(self.compare("olt", p, -200.0), -200.0, p)
         p = self.select(self.compare("ogt", p, 200.0), 200.0, p)
         n = self.intrinsic("roundeven", p)
@@ -199,7 +199,7 @@ class _Double:
         return self.multiply(value, self.of_bits(scale))
 
     def log2(self, x: Value) -> Value:
-        """Of 0 and more: of subnormal float64 nothing, as no float32 is one."""
+        """log2 x; NaN below 0. Subnormal float64 are not supported: no float32 widens to one."""
         # Counted from sqrt(1/2), whole powers of two are the exponent and the rest the mantissa.
         least = 0x3FE6A09E667F3BCD
         shifted = self.integer("sub", self.bits(x), least)

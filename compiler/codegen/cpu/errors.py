@@ -1,4 +1,4 @@
-"""What can go wrong between a scheduled program and a call of its kernel."""
+"""Errors of the way from a scheduled program to a call of its kernel."""
 
 from __future__ import annotations
 

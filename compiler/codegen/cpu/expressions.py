@@ -37,15 +37,15 @@ from .vector_memory import (
 )
 
 SPREAD_STRIDES = (2, 4, 8)
-"""Distances in elements between lanes at which one masked store of all that they span takes the place of a scatter."""
+"""Distances in elements between lanes at which one masked store of the lanes' whole range replaces a scatter."""
 MAXIMUM_STRIDE = 4
-"""Distance in elements between lanes up to which whole loads and shuffles take the place of a gather."""
+"""Largest distance in elements between lanes at which whole loads and shuffles replace a gather."""
 
 
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorLoop:
-    """The vectorized loop around: its variable, iterations, and lanes (iterations rounded up to a power of two)."""
+    """The enclosing vectorized loop: its variable, iterations, and lanes (iterations rounded up to a power of two)."""
 
     name: str
     count: int
@@ -55,17 +55,17 @@ class VectorLoop:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class PreparedForm:
-    """A linear form: its atoms with coefficients and the functions that decide them, and the constant."""
+    """A linear form: its atoms with coefficients and their folding functions (`decided`), and the constant."""
 
     atoms: tuple[tuple[Expr, int, Decided], ...]
     constant: int
 
 
 class ExpressionEmitter:
-    """Emits expressions into a block; statements set what is around them.
+    """Emits expressions into a block; the emitter of statements sets the context.
 
-    `variables` maps loop variables to ints (unrolled) or scalar values, outermost first. `mask` says which lanes
-    count (None: all); `guarded` that they depend on a condition, so that perhaps none does.
+    `variables` maps loop variables to ints (unrolled) or scalar values, outermost first. `mask`: active lanes (None:
+    all). `guarded`: the mask depends on a condition, so possibly no lane is active.
     """
 
     def __init__(self, block: Block, target: CpuTarget) -> None:
@@ -82,12 +82,12 @@ class ExpressionEmitter:
     # Values
 
     def known(self, expr: Expr) -> int | float | None:
-        """The value of an expression of ints and bools if it is decided already."""
+        """The value of an expression of ints and bools, if the known variables decide it; else None."""
         return self.decided(expr)[1](self.variables)
 
     def decided(self, expr: Expr) -> tuple[DType, Decided]:
-        """The type of an expression and the function that says what it is where it is decided."""
-        # Told by id, and kept so that it is its own.
+        """The type of an expression and its folding function."""
+        # Cached by id; the cache holds the expression, so that its id stays unique.
         held = self.functions.get(id(expr))
         if held is None:
             held = self.functions[id(expr)] = (expr, (dtype_of(expr), decided(expr)))
@@ -105,7 +105,7 @@ class ExpressionEmitter:
                 return self.variable(name)
             case Binary(op="and" | "or" as op, a=a, b=b):
                 if _loads(b):
-                    # The right side may rely on the left one, so it is evaluated as a Select's side is.
+                    # The right side may rely on the left one, so it is evaluated like a side of a Select.
                     side = (
                         Select(a, b, Const(False, DType.BOOL))
                         if op == "and"
@@ -124,7 +124,7 @@ class ExpressionEmitter:
             case Call(
                 function="erf", arguments=(Call(function="divide", arguments=(a, Const(value=by))),)
             ) if by:
-                # A division takes as long as all the rest of GELU, and a reciprocal rounds no more than erf does.
+                # A division takes as long as the rest of GELU, and a reciprocal's rounding is within erf's error.
                 return call_function(self.block, "erf", [self.expr(a * Const(1 / by, dtype))], dtype)
             case Call(function=function, arguments=arguments):
                 values = [self.expr(a) for a in arguments]
@@ -138,7 +138,7 @@ class ExpressionEmitter:
         raise LoweringError(f"no code for {format_expr(expr)}")
 
     def variable(self, name: str) -> Value:
-        """A loop variable: a scalar, or one lane an iteration of the vectorized loop."""
+        """A loop variable: a scalar, or for the vectorized loop a vector of its iterations."""
         if self.vector is not None and name == self.vector.name:
             lanes = ", ".join(f"i64 {i}" for i in range(self.vector.lanes))
             return Value(f"<{lanes}>", DType.INT64, self.vector.lanes)
@@ -155,12 +155,12 @@ class ExpressionEmitter:
         return self.folded(self.prepared(weighted_sum(weighted)))
 
     def prepared(self, form: LinearForm) -> PreparedForm:
-        """A form with the functions that decide its atoms."""
+        """The form with the folding functions of its atoms."""
         atoms = [(atom, weight, self.decided(atom)[1]) for atom, weight in form.terms.items()]
         return PreparedForm(tuple(atoms), form.constant)
 
     def folded(self, form: PreparedForm) -> tuple[dict[Expr, int], int]:
-        """The atoms of a form that are not known here with their coefficients, and a constant."""
+        """The unknown atoms of a form with their coefficients, and a constant that includes the known atoms."""
         total: dict[Expr, int] = {}
         offset = form.constant
         split = False
@@ -175,7 +175,7 @@ class ExpressionEmitter:
         if not split:
             return total, offset
         for atom in [a for a in total if isinstance(a, Binary) and a.op == "%"]:
-            # a // k * k + a % k is a: what has been counted in rows lies in memory in one piece.
+            # a // k * k + a % k is a: elements counted in rows are contiguous in memory.
             rows, weight = Binary("//", atom.a, atom.b), total[atom]
             if isinstance(atom.b, Const) and weight and total.get(rows) == weight * int(atom.b.value):
                 del total[atom], total[rows]
@@ -186,13 +186,13 @@ class ExpressionEmitter:
         return {atom: c for atom, c in total.items() if c}, offset
 
     def sum(self, terms: Mapping[Expr, int], offset: int) -> Value:
-        """The value of such a sum, variables of outer loops first, so that what does not change is computed early."""
+        """The int64 value of a weighted sum, variables of outer loops first, so that invariant parts are hoisted."""
         atoms: Iterable[Expr] = terms
         if len(terms) > 1:
             order = {name: depth for depth, name in enumerate(self.variables)}
             deep = len(order)
             atoms = sorted(terms, key=lambda a: order.get(a.name, deep) if isinstance(a, Var) else deep)
-        # Loop variables stay small; what is loaded may be any number, and wraps.
+        # Sums of loop variables do not overflow; loaded values may be any number, and wrap.
         within = "" if any(type(atom) is not Var and _loads(atom) for atom in terms) else " nsw"
         total: Value | None = None
         for atom in atoms:
@@ -226,7 +226,7 @@ class ExpressionEmitter:
         return self.computed(op, x, y, dtype, b)
 
     def computed(self, op: str, x: Value, y: Value, dtype: DType, b: Expr) -> Value:
-        """An operator but // and % on values of `dtype`, the second one that of `b`."""
+        """An operator other than // and % on values of `dtype`; y is the value of `b`."""
         if op in COMPARISONS:
             return self.block.binary(comparison(op, dtype), x, y, DType.BOOL)
         if op in ("min", "max"):
@@ -286,12 +286,12 @@ class ExpressionEmitter:
     # Memory
 
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
-        """One element, or one a lane."""
+        """The value of a load: one element, or one for each lane."""
         storage = self.storages[buffer.name]
         return self.load_from(storage, self.place(storage, indices))
 
     def load_from(self, storage: Storage, place: Place) -> Value:
-        """What lies at a place: one element, or one a lane."""
+        """The value at a place: one element, or one for each lane."""
         block, dtype = self.block, storage.buffer.dtype
         if storage.on_stack and (lanes := self.slot_lanes(place)):
             text = block.slots.get(storage.pointer, dtype, lanes, place.offset)
@@ -318,12 +318,12 @@ class ExpressionEmitter:
         return from_memory(block, Value(loaded, dtype, lanes))
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
-        """Writes one element, or one in each lane that counts."""
+        """Writes one element, or one for each active lane."""
         storage = self.storages[buffer.name]
         self.store_at(storage, self.place(storage, indices), value)
 
     def store_at(self, storage: Storage, place: Place, value: Value) -> None:
-        """Writes one element at a place, or one in each lane that counts."""
+        """Writes one element at a place, or one for each active lane."""
         block, dtype = self.block, storage.buffer.dtype
         vector = self.vector
         if vector is not None:
@@ -369,8 +369,8 @@ class ExpressionEmitter:
         return self.vector.lanes
 
     def place(self, storage: Storage, indices: tuple[Expr, ...]) -> Place:
-        """Where an access goes, with all that is known here."""
-        # Unrolled bodies come by the same access many times. Indices are told by id, and kept so that it is theirs.
+        """The place of an access, with all known variables folded."""
+        # Unrolled bodies repeat an access many times. Forms are cached by the id of indices, which the cache holds.
         key = (id(indices), storage.pointer)
         form = self.forms.get(key)
         if form is None:
@@ -401,18 +401,18 @@ class ExpressionEmitter:
         return Place(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
 
     def access(self, indices: tuple[Expr, ...], form: LinearForm) -> _Access:
-        """Indices and their sum, as `place` takes them."""
+        """The cached form of an access: its indices and their sum."""
         if not all(type(atom) is Var for atom in form.terms):
             return _Access(indices, (), 0, self.prepared(form))
         variables = tuple([(atom.name, c) for atom, c in form.terms.items() if isinstance(atom, Var)])
         return _Access(indices, variables, form.constant, None)
 
     def address(self, storage: Storage, indices: tuple[Expr, ...]) -> str:
-        """Where an access starts."""
+        """The pointer to an access's first element."""
         return self.point(storage, self.place(storage, indices))[0]
 
     def point(self, storage: Storage, place: Place) -> tuple[str, int, Value | None]:
-        """Where an access starts, its elements from lane to lane, and what lanes add beyond that (None: nothing)."""
+        """Pointer to an access's first element, stride from lane to lane, and further offsets of lanes (None: none)."""
         block, dtype, pointer = self.block, storage.buffer.dtype, storage.pointer
         offsets = self.sum(place.varying, 0) if place.varying else None
         terms = place.terms
@@ -427,7 +427,7 @@ class ExpressionEmitter:
         elif terms:
             start = self.sum(terms, 0)
             if start.lanes > 1:
-                # An index that is loaded under a condition on lanes: the same number in each that counts.
+                # An index that is loaded under a condition on lanes: equal in all active lanes.
                 offsets = start if offsets is None else block.binary("add nsw", start, offsets)
             else:
                 pointer = self._started(pointer, dtype, start)
@@ -452,10 +452,11 @@ _NOTHING: Mapping[Expr, int] = {}
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an access goes: `offset` elements from the beginning, `stride` elements from lane to lane, and the rest.
+    """The place of an access in a buffer: `offset` elements from the begin, `stride` elements from lane to lane, and
+    unknown terms with coefficients.
 
-    `variables` are scalars of loops with coefficients, `terms` all that is not known where there is more than these,
-    and `varying` those that differ between lanes.
+    `variables`: loop variables, if all terms are such; otherwise `terms`: terms that are equal in all lanes, and
+    `varying`: terms that differ between lanes.
     """
 
     offset: int
@@ -468,7 +469,7 @@ class Place:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Indices as a sum: of loop variables and a constant, or, where there is more in it, `whole`."""
+    """Indices as a sum: of loop `variables` and a `constant`; with other terms, the form is `whole`."""
 
     indices: tuple[Expr, ...]
     variables: tuple[tuple[str, int], ...]
@@ -485,7 +486,7 @@ def _loaded(expr: Expr) -> set[Expr]:
 
 
 def _always_loaded(condition: Expr) -> set[Expr]:
-    """What is loaded whatever a condition's value is, as far as no decision is a part of it."""
+    """The loads that evaluating a condition always performs; empty if it contains a decision (select, and, or)."""
     decides = any(
         isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("and", "or"))
         for e in walk_expr(condition)

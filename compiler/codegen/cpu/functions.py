@@ -19,7 +19,7 @@ LN2_HIGH, LN2_LOW = 0.693145751953125, 1.4286068203094173e-06
 ROUNDING = 12582912.0
 """1.5 * 2**23: adding it to a float32 below 2**22 leaves the nearest whole number in the lowest bits."""
 EXP_TERMS = (1.0, 1.0, 1 / 2, 1 / 6, 1 / 24, 1 / 120, 1 / 720, 1 / 5040)
-"""Taylor series up to |x| = ln 2 / 2, where what is left out is below 2**-27."""
+"""Taylor series up to |x| = ln 2 / 2, where the remainder is below 2**-27."""
 LOG_TERMS = (2.0, 2 / 3, 2 / 5, 2 / 7, 2 / 9)
 """log m = 2 artanh s, s = (m - 1) / (m + 1), over s**2 up to 0.1716**2."""
 TANH_NEAR = 0.625
@@ -30,7 +30,7 @@ ERF_TERMS = (1.128379225730896, -0.37612637877464294, 0.11283782124519348, -0.02
 ERFC_TERMS = (-0.000510309764649719, -1.6259750127792358, -0.9207650423049927, -0.14865149557590485, 0.03145842254161835, -0.004240956623107195, 0.00026772666024044156)  # fmt: skip  # noqa: E501
 """The binary logarithm of erfc x, over x from 1 to ERFC_END; erfc is off by 1e-9."""
 ERFC_END = 4.0
-"""Where 1 - erfc x rounds to 1."""
+"""Least x at which 1 - erfc x rounds to 1."""
 EXP2_TERMS = (1.0000001192092896, 0.6931469440460205, 0.24022120237350464, 0.05550713092088699, 0.009675540961325169, 0.0013276479439809918)  # fmt: skip  # noqa: E501
 """2**x over x from -1/2 to 1/2; relative error 8e-8."""
 
@@ -179,7 +179,7 @@ class _Math:
         series = self.multiply(self.polynomial(LOG_TERMS, self.multiply(s, s)), s)
         result = self.multiply_add(e, LN2_HIGH, self.multiply_add(e, LN2_LOW, series))
         infinity = self.number(float("inf"), x)
-        # +inf gives itself, as NaN does; 0 gives -inf, what is below gives NaN.
+        # log of +inf and NaN is the argument; of 0 it is -inf; of negative numbers NaN.
         result = self.block.select(self.compare("ult", x, float("inf")), result, x)
         unordered = self.block.binary("fcmp uno", x, x, DType.BOOL)
         result = self.block.select(unordered, x, result)

@@ -15,7 +15,7 @@ HALF_FLOATS = (DType.FLOAT16, DType.BFLOAT16)
 _MAGNITUDE = 0x7FFFFFFF
 _INFINITY = 0x7F800000
 _REBIAS = (127 - 15) << 23
-"""Between the exponents of float16 and float32, in float32's place."""
+"""Difference of the exponent biases of float16 and float32, at the position of float32's exponent."""
 
 
 def widen(block: Block, value: Value) -> Value:
@@ -59,7 +59,7 @@ def narrow(block: Block, value: Value, dtype: DType) -> Value:
 
 
 def round_tf32(block: Block, value: Value) -> Value:
-    """A float32 with 10 bits of mantissa, to nearest, ties away from zero; infinities and NaN as they are."""
+    """A float32 rounded to 10 bits of mantissa, to nearest, ties away from zero; infinities and NaN unchanged."""
     m = _Bits(block, value.lanes)
     bits = m.bits(value)
     special = block.binary("icmp eq", m.apply("and", bits, _INFINITY), m.number(_INFINITY), DType.BOOL)

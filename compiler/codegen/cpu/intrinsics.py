@@ -1,4 +1,4 @@
-"""Hardware instructions for tensorization: what each computes, and how it is emitted. One instruction each."""
+"""Hardware instructions for tensorization: the computation and the emission of each, one instruction per use."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def intrinsics() -> dict[str, IntrinsicDeclaration]:
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
-    """How a declaration is emitted; LoweringError for those of other targets."""
+    """The emitter of a declaration; LoweringError for declarations of other targets."""
     if declaration.name.startswith("dot_u8s8_"):
         return _emit_dot
     if declaration.name.startswith(PREFIX):
@@ -111,7 +111,7 @@ def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
 
 
 def _contiguous(values: ExpressionEmitter, use: Intrinsic, position: int) -> str:
-    """The address of an operand whose elements follow one another as the formal's do."""
+    """The address of an operand whose elements are contiguous, in the order of the formal's."""
     region, formal = use.operands[position], use.declaration.parameters[position]
     storage = values.storages[region.buffer.name]
     expected = 1

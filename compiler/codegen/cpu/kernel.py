@@ -1,4 +1,4 @@
-"""Kernels as Python calls them: every array is checked at the door, so that generated code cannot crash."""
+"""Kernels as Python callables: every array is checked before the call, so that generated code cannot crash."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Kernel:
         return self.generated()
 
     def __call__(self, **arrays: np.ndarray) -> None:
-        """Runs on one array a parameter, by name; outputs are written in place. KernelArgumentError if one is unfit."""
+        """Runs on one array for each parameter, by name; writes outputs in place. KernelArgumentError for unfit ones."""
         self.bind(arrays)()
 
     def bind(
@@ -65,7 +65,7 @@ class WorkingRoom:
 
 
 def working_room(kernels: Iterable[Kernel], pool: Pool | None) -> WorkingRoom:
-    """Room enough for each of these kernels on `pool`, one at a time."""
+    """Memory sufficient for each of these kernels on `pool`, one at a time."""
     workers = 1 if pool is None else pool.threads
     modules = [kernel.module for kernel in kernels]
     workspace = max((m.workspace_bytes for m in modules), default=0)
@@ -108,7 +108,7 @@ class BoundKernel:
             self.run_in_turn()
 
     def point(self, parameter: int, address: int) -> None:
-        """Has the parameter at this position lie elsewhere from now on.
+        """Binds the parameter at this position to another address.
 
         The caller answers for the memory: of the parameter's size, aligned to its elements, alive while the kernel
         runs, and apart from all that is written.
@@ -116,7 +116,7 @@ class BoundKernel:
         self._pointers[parameter] = address
 
     def run_in_turn(self) -> None:
-        """Runs the kernel for a caller who holds the pool, or where there is no pool."""
+        """Runs the kernel; the caller must hold the pool, if there is one."""
         self._function(*self._arguments)
 
 
@@ -149,7 +149,7 @@ def build(
 
 
 def kernel_of(program: Program, target: CpuTarget, module: Module, code: MachineCode) -> Kernel:
-    """A kernel whose code is there."""
+    """A kernel whose code exists already."""
     return Kernel(
         program=program, target=target, module=module, generated=lambda: code, outputs=module.outputs
     )

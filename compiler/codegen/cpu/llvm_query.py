@@ -1,4 +1,4 @@
-"""What LLVM knows of a processor, asked in a process of its own: LLVM ends the process over features that contradict.
+"""Queries of LLVM about a processor's features, in a separate process: LLVM exits over contradictory features.
 
     python -m vdla.compiler.codegen.cpu.llvm_query TRIPLE CPU FEATURES QUERY ...
 
@@ -16,17 +16,16 @@ import llvmlite.binding as llvm
 
 
 def initialise() -> None:
-    """Makes all targets of LLVM known in this process; nothing happens the second time."""
+    """Registers all targets of LLVM in this process; further calls have no effect."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
 
 
 def includes(triple: str, cpu: str, features: str, others: Sequence[tuple[str, str]]) -> list[bool]:
-    """Whether a processor with `features` has all that each of `others`, a (processor, features), has.
+    """For each of `others`, a (processor, features): whether a processor with `features` has all of its features.
 
-    llvmlite has no function that says it, but LLVM's inliner knows: it inlines a function only where the caller's
-    processor has every feature of the callee's. So each of `others` gets a function; those that
-    are left were refused.
+    llvmlite has no such function, but LLVM's inliner decides it: it inlines a function only if the caller's processor
+    has every feature of the callee's. So each of `others` gets a function; functions that remain were refused.
     """
     initialise()
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
@@ -47,12 +46,12 @@ def includes(triple: str, cpu: str, features: str, others: Sequence[tuple[str, s
 
 
 def joined(*features: str) -> str:
-    """Lists of features as one."""
+    """Lists of features joined by commas, without empty ones."""
     return ",".join([f for f in features if f])
 
 
 def main(triple: str, cpu: str, features: str, *queries: str) -> None:
-    """The command above."""
+    """The command in the module's docstring."""
     others = [(cpu, joined(features, query)) for query in queries]
     print(json.dumps(includes(triple, cpu, features, others)))
 

@@ -1,4 +1,4 @@
-"""Which CPU code is generated for: its name, its features, and what templates need to know of it."""
+"""The CPU to generate code for: its name, its features, and the properties that templates use."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _NEVER_USED = (
     "clwb clzero cldemote enqcmd ermsb fsgsbase invpcid movdir64b movdiri mwaitx pconfig pku prefetchi ptwrite rdpru "
     "rtm serialize sgx shstk tsxldtrk uintr waitpkg wbnoinvd"
 )
-"""Features of x86-64 that no kernel's instructions are of: those of systems, which many virtual machines hide, and
-`ermsb`, which says that one instruction is fast, and in which vendors differ."""
+"""Features of x86-64 that no kernel uses: features of operating systems, which many virtual machines hide, and `ermsb`,
+which marks one instruction as fast and differs between vendors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTarget:
     """A CPU as LLVM knows it.
 
-    `features` is LLVM's comma-separated list (may be empty); `vector_bits` the widest vector registers in use,
-    `vector_registers` how many there are; `fused_multiply_add` and `dot_product` (u8 x s8 to s32, four at a time) say
-    whether single instructions exist for them; `cache_bytes` are the first and second level data cache of a core, as
-    templates assume them; `abi` names the calling convention where the triple leaves it open (RISC-V).
+    `features`: LLVM's comma-separated list (may be empty). `vector_bits`: width of the widest vector registers in use,
+    `vector_registers`: their number. `fused_multiply_add`, `dot_product` (u8 x s8 to s32, four at a time): whether
+    single instructions exist. `cache_bytes`: first and second level data cache of a core, as templates assume them.
+    `abi`: calling convention if the triple leaves it open (RISC-V).
     """
 
     triple: str
@@ -63,7 +63,7 @@ class CpuTarget:
 
     @property
     def described(self) -> dict[str, str]:
-        """The processor as tuning records name it."""
+        """The processor's name in tuning records."""
         return {"kind": "llvm", "triple": self.triple, "cpu": self.cpu, "digest": self.digest}
 
 
@@ -81,7 +81,7 @@ def host_target() -> CpuTarget:
 
 
 def cache_sizes(folder: Path) -> tuple[int, int] | None:
-    """First and second level data cache in bytes, from files as Linux has them; None where it does not say."""
+    """First and second level data cache in bytes, from Linux's files in /sys; None if they do not exist."""
     sizes: dict[str, int] = {}
     try:
         for cache in sorted(folder.glob("index*")):
@@ -110,7 +110,7 @@ def host_target_at(level: str) -> CpuTarget:
 
 
 def runs_here(target: CpuTarget) -> bool:
-    """Whether this machine is known to have all that code for `target` may use: it is this machine, or less of it."""
+    """Whether this machine is known to have every feature that code for `target` may use."""
     return target == host_target() or _less_than_host(target)
 
 
@@ -132,7 +132,7 @@ def _described(triple: str, cpu: str, text: str, features: dict[str, bool]) -> C
 
 
 def target_of(triple: str, cpu: str, features: str, vectors: Vectors) -> CpuTarget:
-    """The target of a processor with these vector registers; `features` as `CpuTarget` has them."""
+    """The target of a processor with these vector registers; `features` as in `CpuTarget`."""
     return CpuTarget(
         triple=triple,
         cpu=cpu,

@@ -1,4 +1,4 @@
-"""LLVM at work: text is parsed, verified and optimised, and becomes machine code in this process."""
+"""LLVM compilation: parses, verifies and optimises IR text, and makes machine code in this process."""
 
 from __future__ import annotations
 
@@ -105,15 +105,15 @@ def object_of(modules: Sequence[Module], machine: llvm.TargetMachine, exported: 
 
 @functools.cache
 def _emit_unlocked() -> Any:
-    """What `TargetMachine.emit_object` calls, without the lock that llvmlite holds over every call into LLVM.
+    """The C function behind `TargetMachine.emit_object`, without the lock that llvmlite holds over every LLVM call.
 
-    LLVM lets threads generate code at once where each has its own context and machine, as its linker does. The path of
-    the library is not part of llvmlite's interface: where it is not found, one thread generates code at a time.
+    LLVM allows concurrent code generation if each thread has its own context and machine, as its linker does. The
+    library's path is not part of llvmlite's interface: if it is not found, one thread generates code at a time.
     """
     locked = ffi.lib.LLVMPY_TargetMachineEmitToMemory
     if not isinstance(path := getattr(ffi.lib, "_name", None), str):
         return locked
-    # The library is loaded already; another handle to it has functions of its own.
+    # The library is loaded already; another handle has separate function objects, without the lock.
     emit = ctypes.CDLL(path).LLVMPY_TargetMachineEmitToMemory
     emit.argtypes, emit.restype = locked.argtypes, locked.restype
     return emit

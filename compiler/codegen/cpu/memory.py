@@ -75,7 +75,7 @@ def _on(alignment: int, size: int) -> np.ndarray:
 
 
 def _huge_pages(size: int) -> np.ndarray:
-    """At least `size` bytes from a boundary of huge pages on; ordinary memory where a system has none to advise."""
+    """At least `size` bytes that begin at a huge page; ordinary memory if the system has no huge pages to advise."""
     size = -(-size // HUGE_PAGE) * HUGE_PAGE
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return _on(PAGE, size)

@@ -18,7 +18,7 @@ from .machine import CpuTarget
 from .text import Block, Value, constant, type_text
 
 Known = int | float | None
-"""An argument's value where it is decided when code is made."""
+"""An argument's value if it is a constant at emission, else None."""
 
 
 def call_quantized(
@@ -45,7 +45,7 @@ def call_quantized(
 
 
 class _Quantized:
-    """One call: its arguments, and where the code goes."""
+    """One call of a quantized function: its arguments, and the block that its code is emitted to."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class _Quantized:
         return self.rounded_once(whole, factor, addend)
 
     def rounded_once(self, whole: Value, factor: Value, addend: Value) -> Value:
-        """The same without the instruction: an exact product and a sum rounded to odd, in float64.
+        """The fused operation without the instruction: an exact product and a sum rounded to odd, in float64.
 
         As `vdla.isa.arithmetic.fused_multiply_add`, which names the source.
         """

@@ -1,4 +1,4 @@
-"""Kernels one after the other as one function: arrays lie with the caller, in an arena, or in the object itself."""
+"""A sequence of kernels as one function; arrays are the caller's, in an arena, or in the object itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ARGUMENTS = "ptr %list, ptr %room, ptr %scratch, ptr %launch, ptr %pool"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """The caller's array of this name, from so many bytes of it on."""
+    """The caller's array `name`, from byte `start` on."""
 
     name: str
     start: int = 0
@@ -26,14 +26,14 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """So many bytes from the start of the memory that arrays between kernels share."""
+    """An array at byte `offset` of the arena, the memory that arrays between kernels share."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The array of this name that is part of the object."""
+    """The array `name` that is part of the object."""
 
     name: str
 
@@ -43,7 +43,7 @@ Place = Argument | Arena | Constant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One kernel, and where each of its parameters lies, by name."""
+    """One kernel, and the place of each of its parameters, by name."""
 
     module: Module
     places: Mapping[str, Place]
@@ -127,7 +127,7 @@ def _constant(array: np.ndarray) -> str:
 
 
 class _Lists:
-    """What calls may name, and the checks of their places."""
+    """The arrays that calls may use, by kind, and checks of calls' places."""
 
     def __init__(
         self, parameters: Sequence[Buffer], arena_bytes: int, constants: Mapping[str, np.ndarray]

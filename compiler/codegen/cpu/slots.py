@@ -1,7 +1,7 @@
-"""What stack slots hold at places that are known now, so that straight-line code passes it on without memory.
+"""Store-to-load forwarding of stack slots at constant places, during emission of straight-line code.
 
-Unrolled bodies add to the same accumulators hundreds of times. Each sum in turn would be stored and loaded again, and
-LLVM would spend more time on finding that out than on the code that remains.
+Unrolled bodies add to the same accumulators hundreds of times. Without forwarding each sum would be stored and loaded
+again, and LLVM would spend more time on removing these accesses than on the remaining code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Slot:
-    """Values of `lanes` elements by where they begin, in elements; `unsaved` are those that memory lacks."""
+    """Values of `lanes` elements, by first element; `unsaved`: values that are not in memory yet."""
 
     dtype: DType
     lanes: int
@@ -28,9 +28,9 @@ class _Slot:
 class Slots:
     """The slots of one function, by their pointers, from the beginning of a block to its end.
 
-    What was put into a slot becomes a store at the latest where the block ends (`save`), unless the slot's time is
-    over before (`forget`). Places have whole multiples of their lanes as beginnings, so two of equal lanes are one or
-    apart; where accesses of other lanes follow, memory is brought up to date first.
+    A value put into a slot becomes a store at the end of the block at the latest (`save`), unless the slot is dead
+    before (`forget`). Places begin at multiples of their lanes, so two places of equal lanes are equal or disjoint;
+    before accesses of other lanes, pending values are stored.
     """
 
     def __init__(self, block: Block) -> None:
@@ -38,7 +38,7 @@ class Slots:
         self._slots: dict[str, _Slot] = {}
 
     def get(self, pointer: str, dtype: DType, lanes: int, start: int) -> str:
-        """The value at a place, loaded where it is not at hand."""
+        """The value at a place, loaded from memory if no value is held."""
         slot = self._slot(pointer, dtype, lanes)
         text = slot.held.get(start)
         if text is None:
@@ -47,12 +47,12 @@ class Slots:
         return text
 
     def put(self, pointer: str, dtype: DType, lanes: int, start: int, text: str) -> None:
-        """The place has this value from now on."""
+        """Sets the value at a place; its store is pending."""
         slot = self._slot(pointer, dtype, lanes)
         slot.held[start] = slot.unsaved[start] = text
 
     def save(self, pointer: str | None = None) -> None:
-        """Brings the memory of a slot (None: of all) up to date."""
+        """Emits the pending stores of a slot (None: of all slots)."""
         for name in list(self._slots) if pointer is None else [pointer]:
             slot = self._slots.get(name)
             if slot is None:
@@ -63,7 +63,7 @@ class Slots:
             slot.unsaved.clear()
 
     def forget(self, pointer: str | None = None) -> None:
-        """What a slot (None: any) held counts no more: others wrote there, or nothing will read it again."""
+        """Drops the values of a slot (None: of all slots): memory was written otherwise, or will not be read again."""
         if pointer is None:
             self._slots.clear()
         else:

@@ -21,12 +21,12 @@ from .text import Block, Value, constant, first_lanes, memory_type
 from .transposed import transposed_move
 
 MAXIMUM_LANES = 128
-"""Iterations of a vectorized loop: beyond this code explodes; split the loop first."""
+"""Most iterations of a vectorized loop: beyond, the code's size explodes; split the loop first."""
 
 
 @dataclass(slots=True)
 class Workspace:
-    """Offsets handed out in the memory that a kernel is given for its large allocations."""
+    """Allocator of offsets in a kernel's workspace, the memory for its large allocations."""
 
     used: int = 0
     greatest: int = 0
@@ -41,7 +41,7 @@ class Workspace:
 
 @dataclass(slots=True)
 class Functions:
-    """What a module holds besides its main function: the bodies of parallel loops, and the workspace of one worker."""
+    """Parts of a module besides its main function: the bodies of parallel loops, and the workspace of one worker."""
 
     lines: list[str] = field(default_factory=list)
     scratch: Workspace = field(default_factory=Workspace)
@@ -120,7 +120,7 @@ class StatementEmitter:
         self.serial(loop, count)
 
     def parallel(self, loop: For) -> None:
-        """The body becomes a function of the iteration; what it uses of this one goes along in a closure."""
+        """Emits the body as a function of the iteration; values that it uses of this function are in a closure."""
         number = self.functions.count
         self.functions.count += 1
         block, values = self.block, self.values
@@ -230,7 +230,7 @@ class StatementEmitter:
         block.begin(done, scope)
 
     def vectorized(self, loop: For, count: int) -> None:
-        """All iterations at once, one a lane."""
+        """Emits all iterations of a vectorized loop at once, one in each lane."""
         if count > MAXIMUM_LANES:
             raise LoweringError(
                 f"vectorized loop {loop.name} has {count} iterations, more than {MAXIMUM_LANES}; split it first"
@@ -246,7 +246,7 @@ class StatementEmitter:
     # Memory
 
     def allocate(self, buffer: Buffer, body: Stmt, where: Alloc) -> None:
-        """A stack slot, or a place in the workspace, for the time of `body`."""
+        """Allocates a stack slot, or a place in the workspace, for the lifetime of `body`."""
         if self.values.vector is not None:
             raise LoweringError(f"`{summarize(where)}` stands inside a vectorized loop")
         if lies_on_stack(buffer):
@@ -269,7 +269,7 @@ class StatementEmitter:
         self.workspace.used = before
 
     def reduce(self, reduce: Reduce) -> None:
-        """One more value for a sum or greatest value, or its start."""
+        """Emits an update of a sum or maximum with one more value, or its initialization."""
         values, block = self.values, self.block
         buffer, indices = reduce.buffer, reduce.indices
         first = False if reduce.first is None else values.known(reduce.first)
@@ -285,7 +285,7 @@ class StatementEmitter:
         values.store_at(storage, place, total)
 
     def combine(self, reduce: Reduce, current: Value) -> Value:
-        """`current` with one more value added, or the greater of both."""
+        """The sum, or the maximum, of `current` and one more value."""
         values, block = self.values, self.block
         if reduce.buffer.dtype in HALF_FLOATS:
             a, b = widen(block, current), widen(block, values.expr(reduce.value))

@@ -1,4 +1,4 @@
-"""Where buffers lie while a kernel runs, and addresses of their elements."""
+"""Memory of buffers while a kernel runs (stack slots, workspace), and strides of their elements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...ir.expr import Buffer
 REGISTER_SCOPES = ("register", "local")
 """Scopes that become stack slots, which LLVM turns into registers where all indices are constant after unrolling."""
 STACK_BYTES = 16 * 1024
-"""The most that one buffer may take of the stack; larger ones of any scope lie in the workspace."""
+"""Most bytes of one buffer on the stack; larger buffers of any scope are in the workspace."""
 ALIGNMENT = 64
 
 

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 
 WASM_BY_LINKER = frozenset({"__linear_memory", "__stack_pointer", "__indirect_function_table"})
-"""What a WebAssembly module imports by convention and its linker makes: memory, stack, table of functions."""
+"""Symbols that a WebAssembly module imports by convention and its linker defines: memory, stack, function table."""
 _SYMBOL_TABLE = 2
 _IMPORT_SECTION, _EXTERNAL_KINDS = 2, ("function", "table", "memory", "global")
 

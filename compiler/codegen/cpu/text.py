@@ -79,7 +79,7 @@ def constant(value: int | float | bool, dtype: DType, lanes: int = 1) -> Value:
 
 @lru_cache(maxsize=4096, typed=True)
 def _constant(value: int | float | bool, dtype: DType, lanes: int, sign: float) -> Value:
-    """A literal; `sign` and the value's type tell apart what is equal and hashes alike."""
+    """A literal; `sign` and the value's type distinguish values that compare equal, such as 0.0, -0.0 and False."""
     if dtype is DType.FLOAT32:
         # LLVM writes a float as the bits of the double of equal value.
         rounded = float(np.float32(value))
@@ -96,7 +96,7 @@ def _constant(value: int | float | bool, dtype: DType, lanes: int, sign: float) 
 
 
 def first_lanes(count: int, lanes: int) -> Value:
-    """A mask of the first `count` of so many lanes."""
+    """A mask of the first `count` of `lanes` lanes."""
     bits = ", ".join([f"i1 {'true' if i < count else 'false'}" for i in range(lanes)])
     return Value(f"<{bits}>", DType.BOOL, lanes)
 
@@ -127,7 +127,7 @@ class Block:
         self.slots = Slots(self)
 
     def name(self, prefix: str = "v") -> str:
-        """A name that nothing else has."""
+        """A unique name."""
         self._count += 1
         return f"{prefix}{self._count}"
 
@@ -156,15 +156,15 @@ class Block:
         return self.assign(text)
 
     def noted(self, key: Hashable) -> str | None:
-        """The result that was noted under `key`, if it holds here."""
+        """The name of the result noted under `key`, if it is defined on every path to here; else None."""
         return self._known.get(key)
 
     def note(self, key: Hashable, name: str) -> None:
-        """What `key` decides, a tuple, is `name`."""
+        """Notes that the result determined by the tuple `key` has the name `name`."""
         self._known[key] = name
 
     def load(self, origin: str, key: Hashable, emit: Callable[[], str]) -> str:
-        """What `emit` loads from memory of `origin`; `key` tells it from other loads of that memory."""
+        """The name of a load from memory of `origin`; `emit` emits it, unless one with an equal `key` still holds."""
         loaded = self._loaded.setdefault(origin, {})
         name = loaded.get(key)
         if name is None:
@@ -172,7 +172,7 @@ class Block:
         return name
 
     def written(self, origin: str | None = None) -> None:
-        """Loads from memory of `origin` (None: from any) no longer hold."""
+        """Forgets loads from memory of `origin` (None: from any memory), after a write."""
         self.slots.forget(origin)
         if origin is None:
             self._loaded = {}
@@ -194,7 +194,7 @@ class Block:
         self.do(f"store {memory_type(dtype, lanes)} {text}, ptr {pointer}, align {dtype.bits // 8}")
 
     def scope(self) -> Scope:
-        """What is known here, for `begin` of blocks that are only reached from here on."""
+        """The results defined so far, for `begin` of blocks that this place dominates."""
         return dict(self._known)
 
     def do(self, instruction: str) -> None:
@@ -202,7 +202,7 @@ class Block:
         self.lines.append(f"  {instruction}")
 
     def begin(self, label: str, scope: Scope) -> None:
-        """Starts a block; the one before must have ended with a branch. What is in `scope` holds in it."""
+        """Starts a block; the previous one must have ended with a branch. `scope`: results known in the new block."""
         self.lines.append(f"{label}:")
         self.label = label
         self._known = dict(scope)
@@ -215,17 +215,17 @@ class Block:
         self.do("ret void")
 
     def jump(self, label: str) -> None:
-        """Ends a block by going to another."""
+        """Ends a block with a jump."""
         self.slots.save()
         self.do(f"br label %{label}")
 
     def branch(self, condition: Value, then: str, otherwise: str) -> None:
-        """Ends a block by a decision."""
+        """Ends a block with a conditional branch."""
         self.slots.save()
         self.do(f"br {condition.typed}, label %{then}, label %{otherwise}")
 
     def splat(self, value: Value, lanes: int) -> Value:
-        """A scalar in every lane; a vector as it is."""
+        """A scalar broadcast to `lanes` lanes; a vector unchanged."""
         if value.lanes == lanes:
             return value
         if not value.text.startswith("%"):

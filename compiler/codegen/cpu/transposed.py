@@ -1,4 +1,4 @@
-"""Transposed moves: tiles that lie one way in the source and the other way in the destination, through registers."""
+"""Transposed moves: tiles whose rows and columns are exchanged between source and destination, through registers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .text import Block, constant, first_lanes, memory_type
 from .vector_memory import masked_load, masked_store
 
 MOST_SIDE = 16
-"""Rows and columns of a tile at most: more of them do not fit into registers."""
+"""Most rows and columns of a tile: more do not fit into registers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Access:
-    """An address that counts up by `rows` and `columns` elements with the loops of a tile, from `start` on."""
+    """An address that increases by `rows` and `columns` elements along the loops of a tile, from `start` on."""
 
     storage: Storage
     start: dict[Expr, int]
@@ -84,7 +84,7 @@ def transposed_move(values: ExpressionEmitter, outer: For, rows: int) -> bool:
 
 
 def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
-    """What is moved, the condition for it (None: always), and what there is otherwise; None for anything else."""
+    """The moved load, its condition (None: always) and the constant otherwise; None for expressions of other forms."""
     match value:
         case Load():
             return value, None, None
@@ -96,7 +96,7 @@ def _sides(value: Expr) -> tuple[Load, Expr | None, int | float | None] | None:
 def _columns_read(
     values: ExpressionEmitter, inner: For, columns: int, condition: Expr | None
 ) -> set[int] | None:
-    """The columns that come from the source; None where that is not decided yet."""
+    """The columns that come from the source; None if known variables do not decide the condition."""
     if condition is None:
         return set(range(columns))
     read: set[int] = set()
@@ -140,7 +140,7 @@ def _pointer(values: ExpressionEmitter, access: _Access) -> str:
 
 
 def _transpose(block: Block, vectors: list[str], wide: str) -> list[str]:
-    """As many vectors as they have lanes, lane i of vector j in lane j of vector i (Eklundh's exchange of blocks)."""
+    """The transpose of n vectors of n lanes: lane i of vector j in lane j of vector i (Eklundh's block exchange)."""
     side = len(vectors)
     distance = side // 2
     while distance:

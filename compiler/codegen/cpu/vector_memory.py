@@ -11,7 +11,7 @@ from .text import Block, Value, constant, memory_type
 
 
 def from_memory(block: Block, value: Value) -> Value:
-    """What a load gave, as a value: any byte but 0 is a true bool."""
+    """A loaded value in register form: of bools, any byte except 0 is true."""
     if value.dtype is not DType.BOOL:
         return value
     zero = "0" if value.lanes == 1 else "zeroinitializer"
@@ -115,7 +115,7 @@ def spread_store(block: Block, pointer: str, stride: int, value: Value) -> None:
 
 
 def gather(block: Block, pointers: str, dtype: DType, lanes: int, mask: Value | None) -> str:
-    """Lanes from elements anywhere."""
+    """Loads lanes from arbitrary addresses."""
     wide = memory_type(dtype, lanes)
     mask = mask or constant(True, DType.BOOL, lanes)
     return block.call(
@@ -128,7 +128,7 @@ def gather(block: Block, pointers: str, dtype: DType, lanes: int, mask: Value | 
 
 
 def scatter(block: Block, pointers: str, value: Value, dtype: DType, mask: Value | None) -> None:
-    """Elements anywhere from the lanes of a value."""
+    """Stores the lanes of a value to arbitrary addresses."""
     lanes = value.lanes
     mask = mask or constant(True, DType.BOOL, lanes)
     block.call(
