@@ -40,7 +40,7 @@ class Kernel:
         return self.generated()
 
     def __call__(self, **arrays: np.ndarray) -> None:
-        """Runs on one array for each parameter, by name; writes outputs in place. KernelArgumentError for unfit ones."""
+        """Runs on one array for each parameter, by name; writes outputs in place. KernelArgumentError for others."""
         self.bind(arrays)()
 
     def bind(
