@@ -1,1 +1,1 @@
-"""Measurements beside peers: scripts that write the committed results, and in `harness` what they share."""
+"""Measurements beside peers: scripts that write the committed results, and in `harness` their common parts."""

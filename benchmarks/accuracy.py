@@ -5,9 +5,9 @@
 A small CNN and a small transformer are trained here on scikit-learn's 8x8 images of digits (four fifths of 1,797; every
 fifth is held out), quantized as a new user would (ONNX Runtime's static quantization: QDQ, uint8 activations, int8
 weights by channel, after its own preprocessing), compiled for `vta` with the extensions that they need, and run on the
-simulator, image by image. Shares of held-out images that are told right: `float`, ONNX Runtime on the float model;
-`onnxruntime`, on the quantized one; `accelerator`. `same` is the share of images of which the accelerator and ONNX
-Runtime say the same; `steps` the largest difference of any output to ONNX Runtime's, in quantization steps, and
+simulator, image by image. Shares of held-out images that are classified right: `float`, ONNX Runtime on the float
+model; `onnxruntime`, on the quantized one; `accelerator`. `same` is the share of images that the accelerator and ONNX
+Runtime classify equally; `steps` the largest difference of any output to ONNX Runtime's, in quantization steps, and
 `interpreter_steps` to our own integer interpreter's. Where ONNX Runtime's int8 kernels may saturate (x86 without VNNI),
 it computes quantized layers in float.
 """
@@ -42,12 +42,12 @@ RESULTS_NAME = "accuracy"
 SEED = 7
 CALIBRATIONS = 64
 EXTENSIONS = ("rows",)
-"""Of normalizations and softmax, beside those of `vta`."""
+"""The extension for normalizations and softmax, beside those of `vta`."""
 NETWORKS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any], int]] = {
     "cnn": (cnn, lambda images: images, 12),
     "transformer": (transformer, patches, 30),
 }
-"""By name: the float model, what it reads of images, and how often it sees each of them."""
+"""Networks by name: the float model, the function from images to its inputs, and its epochs."""
 
 
 def measure(name: str, images: int | None) -> dict[str, Any]:

@@ -1,18 +1,17 @@
-"""The model of area and clock in standard cells: fitted to synthesized machines, held against others.
+"""The model of area and clock in standard cells: fitted to synthesized machines, compared with others.
 
     python benchmarks/area_model.py [--liberty FILE|NAME] [--write]
 
 The machines are those of benchmarks/results/cell_areas_NAME.jsonl (`benchmarks/cell_areas.py`). Draws below HELD_OUT
 are fitted on; the interval is from training machines left out, and so is the choice between the structured model alone
-and XGBoost on what it leaves over. Draws from HELD_OUT on are predicted once, and no fit may use them. How many of so
-few are inside an interval is known to some 4% only, so the method of fit and interval is repeated on SPLITS random
-splits of the training machines, too.
+and XGBoost on its residuals. Draws from HELD_OUT on are predicted once, and no fit may use them. The share of so few
+inside an interval is known to some 4% only, so the method of fit and interval is repeated on SPLITS random splits of
+the training machines, too.
 
-Machines share modules: `seen_in_training` says which share of the logic of those predicted is in modules that a
-training machine has just so, and how many of their longest paths one has. How far synthesis by module is from that of a
-whole machine is in benchmarks/results/flat_synthesis.json (`benchmarks/flat_synthesis.py`).
---write keeps the figures in benchmarks/results/area_model.json and the coefficients in
-codesign/technology/cell_model.json.
+Machines share modules: `seen_in_training` is the share of the predicted machines' logic in modules that a training
+machine has exactly so, and the number of their longest paths that one has. The difference between synthesis by module
+and of a whole machine is in benchmarks/results/flat_synthesis.json (`benchmarks/flat_synthesis.py`). --write keeps the
+figures in benchmarks/results/area_model.json and the coefficients in codesign/technology/cell_model.json.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ KINDS = {
     "with sweeps or wide loads": range(HELD_OUT + SWEEPING, HELD_OUT + FOLDING),
     "that fold": range(HELD_OUT + FOLDING, 2 * HELD_OUT),
 }
-"""Draws that models are judged on: those of all machines there are, and small ones with one thing in common."""
+"""Draws that models are judged on: any machines, and small machines with one feature in common."""
 SPLITS, FITTED_OF = 10, 0.75
 """Random splits of the training machines that fit and interval are repeated on, and the share of each kind of draw that
 is fitted on."""
@@ -140,11 +139,11 @@ def _below(draws: range) -> range:
 
 
 def seen(training: Sequence[Synthesized], held: Sequence[Synthesized]) -> dict[str, Any]:
-    """What the machines that models are judged on share with those that they are fitted on.
+    """Common parts of the machines that models are judged on and the machines that they are fitted on.
 
     `logic_share`: of a machine's logic, the share in modules that a training machine has with the same area to 0.01
-    square micrometres; median, least and most over machines. `longest_paths`: how many machines' longest path ends in
-    the same place of a training machine after the same time to 0.1 ps.
+    square micrometres; median, least and most over machines. `longest_paths`: number of machines whose longest path
+    ends in the same place as a training machine's, after the same time to 0.1 ps.
     """
     known = {(module, _each(own)) for row in training for module, own in row.modules.items()}
     paths = {(place, ns) for row in training for place, (ns, _) in row.ends.items()}

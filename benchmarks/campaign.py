@@ -1,10 +1,11 @@
-"""All that takes too long for `make test`: every case of every test, and the long checks of RTL, simulator and kernels.
+"""All checks that take too long for `make test`: every case of every test, and the long checks of RTL, simulator and
+kernels.
 
     python benchmarks/campaign.py [STEP ...]          make campaign CAMPAIGN="cosim faults"
 
-Without names all steps run, and how each ended goes to benchmarks/results/campaign.json; each step writes its own
-figures there, too. What a step prints is printed as it comes; the summary is last. Exits 1 if a step fails, after
-all have run. Takes hours on two cores.
+Without names all steps run, and their results go to benchmarks/results/campaign.json; each step writes its own figures
+there, too. A step's output is printed at once; the summary is last. Exits 1 if a step fails, after all have run. Takes
+hours on two cores.
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
     python benchmarks/cell_areas.py [--count N | --draws N ...] [--liberty FILE|NAME] [--write]
 
-Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields; for every Verilog module how many
-instances there are, the area of one, its flip-flops and its memory macros; and by where they end the longest paths.
-The first line says what wrote the file and for which library. Draws are numbered; those from HELD_OUT on are for
-nothing but judging models, and every other machine is one as long as there are any. Those from CHAINED on of either
-have a chain memory, those from EXTENDED on some of the extensions EXTRAS, those from ROWED on the extension `rows`,
-those from SWEEPING on `taps` with `sweep`, `wide_loads` or both, on arrays that need not be square, those from FOLDING
-on an array that folds; all of these are small and come last. With `--write`, draws that the file has already are not
-measured again, as long as they are the same machines and their RTL does the same (`rtl`, a hash of their modules);
-others are dropped. Modules that were mapped before come from the cache of synthesis.
+Each machine is one line of benchmarks/results/cell_areas_NAME.jsonl: its fields; for every Verilog module the number of
+instances, the area of one, its flip-flops and its memory macros; and the longest paths by their ends. The first line
+names the file's tool versions and library. Draws are numbered; draws from HELD_OUT on serve only to judge models, and
+every other machine is one as long as there are any. Those from CHAINED on of either have a chain memory, those from
+EXTENDED on some of the extensions EXTRAS, those from ROWED on the extension `rows`, those from SWEEPING on `taps` with
+`sweep`, `wide_loads` or both, on arrays that need not be square, those from FOLDING on an array that folds; all of
+these are small and come last. With `--write`, draws that the file has already are not measured again, as long as they
+are the same machines and their RTL does the same (`rtl`, a hash of their modules); others are dropped. Modules that
+were mapped before come from the cache of synthesis.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ SWEEPING, SWEEPING_FITTED, SWEEPING_HELD_OUT = 800, 14, 8
 FOLDING, FOLDING_FITTED, FOLDING_HELD_OUT = 900, 10, 8
 """The first draw with an array that folds, and so many of them."""
 MOST_SMALL_PRODUCTS = 256
-"""Of machines with a chain memory, with extensions of EXTRAS, with statistics of rows, with sweeps or wide loads, with
-an array that folds."""
+"""Most products of small machines: with a chain memory, with extensions of EXTRAS, with statistics of rows, with sweeps
+or wide loads, with an array that folds."""
 
 
 def draw(number: int) -> Config:
@@ -81,7 +81,7 @@ def draw(number: int) -> Config:
 
 
 def _attempt(rng: np.random.Generator, name: str) -> Config | None:
-    """A machine, if what is drawn is one and not too large."""
+    """A machine; None if the drawn fields make none, or one that is too large."""
 
     def pick(*choices: int) -> int:
         return int(rng.choice(choices))
@@ -207,7 +207,7 @@ def _folding(config: Config, rng: np.random.Generator) -> Config | None:
 
 
 def order(count: int) -> list[int]:
-    """The numbers of `count` draws in the order in which they are measured, and of those of the other kinds."""
+    """The numbers of `count` draws in the order of measuring, then the draws of the other kinds."""
     pairs = [number for i in range(HELD_OUTS) for number in (i, HELD_OUT + i)]
     small = [
         number
@@ -318,7 +318,7 @@ def _known(path: Path, head: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def _is_of_today(row: Mapping[str, Any]) -> bool:
-    """Whether a row's machine is the one that is drawn today, and its RTL does what it did."""
+    """Whether a row's machine is the one that is drawn today, with unchanged RTL."""
     config = draw(row["draw"])
     return config.to_dict() == row["config"] and rtl_digest(generate_verilog(config)) == row.get("rtl")
 

@@ -55,7 +55,7 @@ print(json.dumps({"compile_seconds": time.perf_counter() - started}))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one process takes: the whole of it on the clock and of processor time, and the part that compiles."""
+    """Wall-clock and processor seconds of one process, and the seconds of its compilation."""
 
     model: str
     target: str
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def keep_bytecode() -> None:
-    """Has Python keep the bytecode of our sources, as it does unless told otherwise."""
+    """Lets Python write the bytecode of our sources, as it does by default."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     modules = (
         "codesign.cli.commands",
@@ -118,7 +118,7 @@ def keep_bytecode() -> None:
 
 
 def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
-    """The rows of a model: those of each target, and the peer's."""
+    """The rows of a model for each target, and the peer's."""
     found: dict[tuple[str, str], list[Row]] = {}
     for _ in range(rounds):
         round_rows = [row for target in targets for row in states(path, target)]
@@ -154,7 +154,7 @@ def states(path: Path, target: str) -> list[Row]:
 
 
 def timed(command: Sequence[str], path: Path, target: str, state: str, environment: dict[str, str]) -> Row:
-    """What one process takes that prints a JSON object with its `compile_seconds`."""
+    """The row of one process, which prints a JSON object with its `compile_seconds`."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What cost models learn from which features: held-out rank quality on random legal points of spaces.
+"""Quality of cost models by their features: ranks of held-out random legal points of spaces.
 
     python benchmarks/cost_model.py [--only NAME ...] [--points 256] [--splits 10] [--samples 16 32 64 128] [--seed 0]
                                     [--data FOLDER] [--json]
@@ -6,11 +6,10 @@
 For each space `points` random legal points are measured: cycles of the simulator on the accelerator (`vta`), on
 processors thread CPU time of one thread, medians. Models are trained on some of them and rank all others, `splits`
 times; means are shown. `rank` is Spearman's correlation of scores and costs. `top` is the least cost of the eight
-points that the model ranks first over the least of all held out: 1.00 is as good as possible. Features: `account`, what
-a space knows without lowering (`search/point_features.py`); `program`, what is read from the lowered loops, on the
-accelerator from the instructions too (`program_features`); `both`. Models are thorough, but for `quick`: the account's
-features and the model of `CostModel()`. With --data measurements are kept in a folder, and read from there where they
-are.
+points that the model ranks first over the least of all held out: 1.00 is as good as possible. Features: `account`, a
+space's without lowering (`search/point_features.py`); `program`, those of the lowered loops, on the accelerator from
+the instructions too (`program_features`); `both`. Models are thorough, but for `quick`: the account's features and the
+model of `CostModel()`. With --data measurements are written to a folder, and read from it when they are there.
 """
 
 from __future__ import annotations
@@ -45,7 +44,8 @@ from vdla.isa.config import load_config
 from vdla.util.whole_files import write_whole
 
 MODELS = {"quick": CostModel(), "account": THOROUGH, "program": THOROUGH, "both": THOROUGH}
-"""By what the columns are called; each learns from the features of that name, the quick one from the account's."""
+"""Models by the names of their columns; each learns from the features of that name, the quick one from the
+account's."""
 BEST = 8
 """Candidates that a model may name: a batch."""
 ACCELERATOR = ("conv2d:C2", "conv2d:C6", "conv2d:C9", "depthwise:D5")
@@ -72,7 +72,7 @@ class Data:
     reading: float
 
     def features(self, name: str) -> np.ndarray:
-        """Those that one of MODELS learns from. Programs alone start from no guess."""
+        """The features that one of MODELS learns from. `program` alone has zeros in place of the estimate."""
         if name in ("quick", "account"):
             return self.account
         first = self.account if name == "both" else np.zeros((len(self.account), GUESS + 1))
@@ -182,7 +182,7 @@ def collect(subject: Subject, points: int, seed: int) -> Data:
 
 
 def spearman(scores: np.ndarray, costs: np.ndarray) -> float:
-    """Correlation of ranks, those of scores from the best on."""
+    """Rank correlation of scores and costs; a high score means a low cost."""
     first, second = (np.argsort(np.argsort(values)) for values in (-scores, costs))
     return float(np.corrcoef(first, second)[0, 1])
 
@@ -208,7 +208,7 @@ def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[
 
 
 def kept(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
-    """The data in a file of the folder, or what is collected, which then is written there."""
+    """The data in a file of the folder; if it is missing, the data from `collected`, which are written there."""
     if folder is None:
         return collected()
     file = folder / f"{''.join(c if c.isalnum() else '-' for c in name)}.json"

@@ -2,8 +2,8 @@
 
     python benchmarks/cpu.py [--only NAME ...] [--others] [--rounds N] [--json] [--write]
 
-ratio = peer's time / ours, as in `vdla bench`, whose rows these are, without the networks. `--others`: shapes beside
-those of the papers, from other networks and with sizes that divide nothing. `--write`: rows and geometric means go to
+ratio = peer's time / ours, as in `vdla bench`, whose rows these are, without the networks. `--others`: shapes of other
+networks than the papers', with sizes that are multiples of nothing. `--write`: rows and geometric means go to
 benchmarks/results/cpu_layers.json or, with `--others`, cpu_other_layers.json; a part of the rows is not written.
 """
 

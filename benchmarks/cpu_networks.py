@@ -5,14 +5,14 @@
 
 ratio = our time / the peer's, the inverse of `vdla bench`'s, one thread each, thread CPU time; below 1 we are faster.
 `threads2` is our wall time on one thread over that on two, measured alternately, and `peer_threads2` the same of the
-peer. `fusion` is our time without fusion over that with it. `bytes` are the arena's, `bytes_without_reuse` those
+peer. `fusion` is our time without fusion over that with it. `bytes` is the arena's size, `bytes_without_reuse` its size
 without sharing.
 
 With `--files` the networks are those of ONNX files instead, on one thread alone; benchmarks/outside_networks.py makes
 such files. With `--originals` they are those of codesign/models/originals (all, or those named) in float32 at their
 original size, which need no torch; with `--write` each row goes to benchmarks/results/cpu_originals.json as soon as it
-is there, and rows that the file has from this commit are kept but with `--again`, so that what was broken off goes on.
-Exit code 1 says that outputs of one are not the peer's.
+is there, and rows that the file has from this commit are not measured again without `--again`, so that an interrupted
+run continues. Exit code 1: outputs of a network differ from the peer's.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def measure(name: str, rounds: int) -> dict[str, object]:
 
 
 def measure_files(paths: Sequence[Path], rounds: int, *, write: bool) -> Iterator[dict[str, Any]]:
-    """Rows of files as they are measured; with `write` all of them are kept at the end."""
+    """Rows of files as they are measured; with `write` all are written at the end."""
     rows: list[OutsideRow] = []
     for path in paths:
         rows.append(measure_file(path, rounds))
@@ -103,7 +103,7 @@ def measure_files(paths: Sequence[Path], rounds: int, *, write: bool) -> Iterato
 
 
 def report(rows: Iterable[Mapping[str, Any]], *, quiet: bool) -> list[Mapping[str, Any]]:
-    """The rows of files or originals, each printed as soon as it is there unless `quiet`."""
+    """The rows of files or originals, each printed as soon as it is measured unless `quiet`."""
     kept: list[Mapping[str, Any]] = []
     for row in rows:
         kept.append(row)

@@ -1,4 +1,4 @@
-"""What `vdla demo` finds of ResNet-18 on `vta`, kept for the README: its layer table is made from this.
+"""The results of `vdla demo` for ResNet-18 on `vta`, from which the README's layer table is made.
 
 python benchmarks/demo.py [--write]
 """

@@ -1,4 +1,5 @@
-"""BERT's encoder, quantized by ONNX Runtime, on the accelerator: cycles of each layer, and what is no product.
+"""BERT's encoder, quantized by ONNX Runtime, on the accelerator: cycles of each layer, and the share of layers without
+products.
 
     python benchmarks/encoders.py [--layers N] [--width N] [--heads N] [--sequence N] [--chain N] [--json] [--write]
 
@@ -7,9 +8,9 @@ quantized as a new user would (QDQ, uint8 activations, int8 weights by channel, 
 and compiled for `vta` with the extensions `table`, `broadcast`, `zero_points` and `rows`, and a chain memory of
 `--chain` bytes, in which scores and their softmax stay. Measured on the simulator: cycles by layer; `utilization`, the
 roofline of all products over all cycles; `no_product`, the share of cycles of layers that have no product; `attention`,
-the same utilization of scores, softmax, context and what is moved for them alone; `attention_unchained` that of the
-same machine without a chain memory, which takes `cycles_unchained` in all. `interpreter_steps` and `onnxruntime_steps`
-are the largest differences of the outputs.
+the utilization of scores, softmax, context and moves for them alone; `attention_unchained` the same on a machine
+without a chain memory, which takes `cycles_unchained` in all. `interpreter_steps` and `onnxruntime_steps` are the
+largest differences of the outputs.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def embeddings(rng: np.random.Generator, sequence: int, width: int) -> dict[str,
 
 
 def attention_alone(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The layers of attention: products of activations with all that is between them, or both as one, and what is
-    moved."""
+    """The layers of attention: pairs of products of activations with all layers between them, or fused pairs, and
+    moves."""
     products = [place for place, row in enumerate(rows) if row["operator"] == "Products"]
     pairs = list(zip(products[::2], products[1::2], strict=True))
     between = {place for first, last in pairs for place in range(first, last + 1)}

@@ -1,15 +1,14 @@
-"""Energy by event, fitted to programs replayed on netlists, and held against machines that nothing was fitted on.
+"""Energy by event, fitted to programs replayed on netlists, and compared with machines that no fit has used.
 
     python benchmarks/energy_model.py [--programs N] [--rows FILE] [--judge] [--write]
 
 Seeded programs (`verify.energy_programs`) run on the RTL of small machines; the netlists in standard cells, mapped to
-the default library, do what the ports carried and are compared with the RTL in every cycle, and accesses of their
-memories are counted. N programs of each of `fitted_machines` are fitted on (`harness/energy_rows.py`), those that FILE
-has besides as well; each machine in turn is left out, which says how far the model is off on another one. --judge
-replays RESERVED programs of `judged_machines`, on which nothing is fitted, and says how many lie inside the interval of
-their whole energy. FILE keeps the replays, a line each: those that it has are not made again. --write, which
-implies --judge, keeps rows and figures in benchmarks/results/energy_model.json and coefficients in
-codesign/technology/event_energy.json.
+the default library, get the ports' recorded inputs and are compared with the RTL in every cycle, and accesses of their
+memories are counted. N programs of each of `fitted_machines` are fitted on (`harness/energy_rows.py`), further replays
+in FILE as well; each machine in turn is left out, which measures the model's error on another one. --judge replays
+RESERVED programs of `judged_machines`, on which nothing is fitted, and counts those inside the interval of their whole
+energy. FILE holds the replays, a line each: they are not made again. --write, which implies --judge, keeps rows and
+figures in benchmarks/results/energy_model.json and coefficients in codesign/technology/event_energy.json.
 """
 
 from __future__ import annotations

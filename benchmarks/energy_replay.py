@@ -38,9 +38,9 @@ def main() -> None:
 def compared(machine: Replayed, seed: int) -> dict[str, Any]:
     """Picojoules a cycle by the tool, by its rules with our loads, slews and tables, and by ours.
 
-    The tool's version adds the energies of a rise and of a fall for every change, later ones take their mean: what is
-    inside cells is halved before it is held against ours. The clock pins' loads are on a net that no cell drives,
-    which the tool leaves out; ours are left out here as well.
+    The tool's version adds the energies of a rise and of a fall for every change, later ones take their mean: energy
+    inside cells is halved before the comparison. The clock pins' loads are on a net that no cell drives, which the tool
+    leaves out; ours are left out here as well.
     """
     activity = machine.replay(energy_program(machine.config, seed))
     cells = np.arange(len(machine.netlist.kind))

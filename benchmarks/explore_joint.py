@@ -80,7 +80,7 @@ def described(machine: Config, figures: Figures, network: Network) -> dict[str, 
 
 
 def as_in_a_space(machine: Config) -> Config:
-    """The machine with FIFOs that follow from its memory, as those of a study have them: `vta` says their sizes."""
+    """The machine with FIFO sizes derived from its memory, as in a study's machines; `vta` itself states its sizes."""
     return replace(machine, **{f"{fifo}_fifo_bytes": None for fifo in FIFOS})
 
 
@@ -91,7 +91,7 @@ def best(explored: vdla.Explored) -> Design:
 
 
 def gains(network: Network) -> list[dict[str, Any]]:
-    """What trials gain on `vta` with smaller scratchpads."""
+    """Gains of trials on `vta` with smaller scratchpads, one row for each."""
     found = []
     for inputs, weights, sums in SCRATCHPADS:
         machine = as_in_a_space(

@@ -1,12 +1,12 @@
-"""Studies killed with kill -9 at 20 moments and resumed: their records beside those of studies that nobody killed.
+"""Studies killed with kill -9 at 20 moments and resumed: their records beside those of undisturbed studies.
 
     python benchmarks/explore_kills.py [--kills 20] [--json] [--write]
 
 `vdla explore` searches a small space on two small networks, with each strategy of `STRATEGIES` and with one and two
 processes in turn. At a seeded moment (while it starts, at some byte of its records, while it writes the report) its
-whole process group is killed, and the same command is given again. "same" are the studies whose records.jsonl then is,
-byte for byte, that of a study of the same strategy that nobody killed, as are designs.csv and the front's machines;
-"twice" counts evaluations that were repeated although their record was whole. With `--write` the figures go to
+whole process group is killed, and the same command is given again. "same" counts the studies whose records.jsonl,
+designs.csv and the front's machines equal, byte for byte, those of an undisturbed study of the same strategy; "twice"
+counts evaluations that were repeated although their record was whole. With `--write` the figures go to
 benchmarks/results/explore_kills.json.
 """
 
@@ -50,7 +50,7 @@ LONGEST = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """What a study that nobody killed left, and the seconds until its first record and from its last to its end."""
+    """Files of an undisturbed study, and the seconds until its first record and from its last to its end."""
 
     records: bytes
     designs: bytes

@@ -1,4 +1,5 @@
-"""Searches for machines compared: evaluations to 99% of the hypervolume of a whole space, and what 10% of it finds.
+"""Searches for machines compared: evaluations to 99% of the hypervolume of a whole space, and the share found with 10%
+of its points.
 
     python benchmarks/explore_search.py --records DIR [--workers 2] [--seeds 5] [--json] [--write]
 
@@ -7,8 +8,8 @@ records in DIR make that resumable, so the first call takes a quarter of an hour
 searches then look their evaluations up. Objectives are normalized over the front of the whole space, the reference is
 1.1 in each. "evaluations" are the designs that a search names until its hypervolume is 99% of the whole space's, by
 seed; designs that are no machine are not counted, since none was evaluated. All searches of a seed begin with the same
-20 machines, name no design twice, and hear of batches of 10; NSGA-II is Optuna's with its defaults. With `--write` the
-figures go to benchmarks/results/explore_search.json.
+20 machines, name no design twice, and get results in batches of 10; NSGA-II is Optuna's with its defaults. With
+`--write` the figures go to benchmarks/results/explore_search.json.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ SPACE = {
 OBJECTIVES = ("latency", "energy", "area")
 REFERENCE = [1.1] * len(OBJECTIVES)
 FAILED = (np.inf,) * len(OBJECTIVES)
-"""Of a machine that cannot run a network: evaluated, and of no use."""
+"""Objectives of a machine that cannot run a network: evaluated, and of no use."""
 SHARE, TENTH = 0.99, 0.1
 BUDGETS = {"model": 0.2, "nsga2": 0.4, "random": 1.0}
 """The part of the space that each search may name."""

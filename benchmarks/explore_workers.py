@@ -58,7 +58,7 @@ REAL_DESIGNS = 60
 SEARCHES = (("random", BATCH), ("nsga2", 64), ("nsga2", BATCH))
 """Strategies with their batches: one that waits for no batch, and one that does, with batches for eight workers."""
 WARMING_SEED = 1000
-"""Of the designs that start processes; no round has it."""
+"""Seed of the designs that start processes; no round has it."""
 SLEEPING = "vdla.benchmarks.harness.known_costs"
 
 

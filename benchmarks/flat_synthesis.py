@@ -1,10 +1,10 @@
-"""What synthesis by module costs beside that of a whole machine made one module: area of logic, and the longest path.
+"""Synthesis by module against synthesis of a whole flattened machine: area of logic, and the longest path.
 
     python benchmarks/flat_synthesis.py [--machine NAME ...] [--liberty FILE|NAME] [--write]
 
 The model of area and clock (`benchmarks/area_model.py`) is fitted to machines that are mapped module by module, as
-`vdla synth --for cells` does. Here each machine is flattened and mapped in one piece, with the same steps, library
-and memory macros, and timed by the same tool. Its figures are held against synthesis by module and against the model. A
+`vdla synth --for cells` does. Here each machine is flattened and mapped in one piece, with the same steps, library and
+memory macros, and timed by the same tool. Its figures are compared with synthesis by module and with the model. A
 machine of 4x4 takes some minutes. --write keeps the figures in benchmarks/results/flat_synthesis.json.
 """
 
@@ -28,7 +28,7 @@ from vdla.hw.verilog import TOP, generate_verilog
 from vdla.isa.config import Config
 
 MACHINES = ("tiny", "4x8", "4x4 bus 16")
-"""Those that are flattened where none is named; small ones, as a flattened machine shares nothing with another."""
+"""Machines that are flattened by default; small ones, as a flattened machine shares nothing with another."""
 
 
 def main() -> None:

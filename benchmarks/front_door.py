@@ -1,5 +1,5 @@
-"""What the Python front door costs beside what it opens: `vdla.simulate` of a network for its timing alone over the
-simulator's own time, and `vdla.compile` for this processor of a network that was compiled before.
+"""Overhead of the Python package `vdla`: `vdla.simulate` of a network for its timing alone over the simulator's own
+time, and `vdla.compile` for this processor of a network that was compiled before.
 
     python benchmarks/front_door.py [--repeat N] [--network NAME ...] [--json] [--write]
 
@@ -7,9 +7,9 @@ Networks with seeded weights: DenseNet-121 (`densenet121`) and an encoder of 24 
 (`encoder24`). For the accelerator they are quantized as a new user would (`harness.quantized`); it is `vta` with the
 extensions that they need and a chain memory of 16,384 bytes. Times are thread CPU seconds, medians: `simulator` of
 `vdla.sim.simulate` without data and `simulate` of `vdla.simulate`, one after the other in each round, `ratio` the
-median of the rounds' ratios. `account_us` are microseconds a layer for which the report's layers are waited for when
-they are first looked at. `first_compile` are CPU seconds, of all threads, of `vdla.compile` of the float32 network for
-this processor with an empty cache, `second_compile` the median of those after it.
+median of the rounds' ratios. `account_us` are microseconds a layer of the first access to the report's layers.
+`first_compile` are CPU seconds, of all threads, of `vdla.compile` of the float32 network for this processor with an
+empty cache, `second_compile` the median of those after it.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ Feeds = Iterator[dict[str, np.ndarray]]
 
 
 def densenet121() -> tuple[onnx.ModelProto, Feeds]:
-    """DenseNet-121, and what it is calibrated on."""
+    """DenseNet-121, and its calibration data."""
     rng = np.random.default_rng(SEED)
     images = (rng.standard_normal((1, 3, 224, 224), dtype=np.float32) for _ in range(CALIBRATIONS))
     return build_original("densenet121"), ({"x": image} for image in images)
 
 
 def encoder24() -> tuple[onnx.ModelProto, Feeds]:
-    """The encoder of 24 layers, and what it is calibrated on."""
+    """The encoder of 24 layers, and its calibration data."""
     rng = np.random.default_rng(SEED)
     return bert_encoder(0, 1, TOKENS, SIZES), (
         embeddings(rng, TOKENS, SIZES.width) for _ in range(CALIBRATIONS)
@@ -74,7 +74,7 @@ def seconds(call: Callable[[], object], clock: Callable[[], float] = thread_time
 
 @contextmanager
 def empty_cache(folder: Path) -> Iterator[None]:
-    """In the block this user's cache is in a folder of its own."""
+    """Context in which this user's cache is an empty folder of its own."""
     before = os.environ.get(CACHE)
     os.environ[CACHE] = str(folder / "cache")
     try:

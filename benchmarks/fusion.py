@@ -1,12 +1,12 @@
-"""What fusion is worth on the CPU: fused networks against unfused ones, interleaved in one process; medians of ratios.
+"""Gains of fusion on the CPU: fused networks against unfused ones, interleaved in one process; medians of ratios.
 
     python benchmarks/fusion.py [--only NAME ...] [--rounds N] [--json] [--write]
 
 Unfused, every operator of the ONNX model is a kernel of its own that reads and writes memory, batch normalization too.
 `fusion` = the kernels' time without fusion / with it, above 1 where fusion pays: thread CPU time on one thread of all
 kernels but changes of layout, which a network has at its ends only and each of these chains too. `run` is the ratio of
-whole runs, with those and with the copies of inputs and outputs. The first four rows are the workloads of the TVM
-paper's Figure 4 (OSDI 2018; there 1.2 to 2 times on a Titan X), then chains whose tensors are larger than the
+whole runs, including changes of layout and copies of inputs and outputs. The first four rows are the workloads of the
+TVM paper's Figure 4 (OSDI 2018; there 1.2 to 2 times on a Titan X), then chains whose tensors are larger than the
 second-level cache, then whole networks, which compute more than they move.
 """
 
@@ -31,11 +31,11 @@ from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.runtime.launch import Launch
 
 SECONDS = 0.6
-"""What the rounds of a row should take at least, of each of its networks."""
+"""Least seconds of a row's rounds, for each of its networks."""
 LARGE = (1, 64, 224, 224)
 """A tensor of 12.8 MB, several times a core's second-level cache."""
 ROWS = (4096, 768)
-"""As many, in rows as a language model has them."""
+"""Shape of about as many elements, in rows as in a language model."""
 
 
 @dataclass(slots=True)

@@ -1,14 +1,15 @@
-"""Damaged files of every kind, killed and interrupted commands, outputs that cannot be written: what becomes of each.
+"""Damaged files of every kind, killed and interrupted commands, outputs that cannot be written: the result of each
+case.
 
     python benchmarks/fuzz.py [--kinds models programs ...] [--count 10000] [--seed 0] [--workers 2] [--write]
     python benchmarks/fuzz.py --kinds models --seed 0 --case 4711        one case alone, with all that it says
 
 Kinds float_graphs, qdq_graphs and attributes draw valid graphs over every operator of the importers' tables; how often
-each operator occurs, and which share of its cases is refused for one of its nodes, is printed and written as well.
-A case must be refused in one line, or run and be right (`vdla run` holds outputs against ONNX Runtime or the
+each operator occurs, and which share of its cases is refused for one of its nodes, is printed and written as well. A
+case must be refused in one line, or run and be right (`vdla run` compares outputs with ONNX Runtime or the
 interpreter). Tracebacks, crashes, cases that take longer than 20 s or all memory, and wrong numbers are failures: each
-is printed with the command that repeats it, and the exit code is 1. Without --count each kind has its own. With
---write the counts go to benchmarks/results/fuzz.json, in place of those of the same kind.
+is printed with the command that repeats it, and the exit code is 1. Without --count each kind has its own. With --write
+the counts go to benchmarks/results/fuzz.json, in place of the counts of the same kind.
 """
 
 from __future__ import annotations

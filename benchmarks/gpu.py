@@ -9,8 +9,8 @@ device's clock: ours in a CUDA graph, and torch (cuDNN, cuBLAS) in a CUDA graph,
 torch.compile at max-autotune, its module in a CUDA graph as well. They take turns, and medians of their ratios count:
 above 1 ours is faster. A peer's outputs are compared with ours first; where they differ, nothing is written. Layers
 have equal pads on all sides, since torch would run one kernel more for unequal ones. Our weights are prepared ahead of
-the timed calls: packed, and those of Winograd convolutions transformed. Repetitions of our graph overlap where the card
-can (programmatic dependent launch). TF32 is off on both sides but in rows that say tf32.
+the timed calls: packed, and for Winograd convolutions transformed. Repetitions of our graph overlap where the card can
+(programmatic dependent launch). TF32 is off on both sides but in rows that say tf32.
 
 At max-autotune torch.compile compiles Triton's convolutions, too, for ten minutes and more in the case of ResNet-18;
 with --library-convolutions it has cuDNN's alone, and its column says so. The whole is written to
@@ -194,7 +194,7 @@ def rows_to_dicts(rows: list[GpuRow], measured: str, commit: str) -> list[dict[s
 
 
 def merged(path: Path, rows: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
-    """The rows, and those of the file that have other names, in the suite's order."""
+    """The rows, and the file's rows of other names, in the suite's order."""
     try:
         held = json.loads(path.read_text())["rows"]
     except FileNotFoundError:

@@ -1,16 +1,16 @@
-"""How far off the accounts are by which GPU templates choose tiles: against candidates that a card has timed.
+"""Errors of the cost models by which GPU templates choose tiles, against candidates that a card has timed.
 
     python benchmarks/gpu_account.py [RECORDS.jsonl ...] [--arch sm_90a] [--all] [--json]
 
 Without records: the candidates of benchmarks/results/gpu-tiles-nvidia-h100-80gb-hbm3.json, drawn at random among those
-of which the account expects no more than 2.5 to 4 times the best one's time, to which its constants were fitted. Those
-of another card come from the tuner:
+that the cost model estimates at no more than 2.5 to 4 times the best one's time; its constants were fitted to them.
+Candidates of another card come from the tuner:
 
     vdla tune --target cuda --strategy random --trials 200 --workload conv2d:C2 -o RECORDS.jsonl
 
-Prints for each template how many candidates there are, what it costs to take the candidate that the account likes best
-instead of the best one (geometric mean and worst), and how well candidates are told apart (`Judgement.spread`); --all
-for every workload. Needs no GPU.
+Prints for each template the number of candidates, the slowdown of the cost model's first choice against the best
+candidate (geometric mean and worst), and the spread of its errors (`Judgement.spread`); --all for every workload. Needs
+no GPU.
 """
 
 from __future__ import annotations

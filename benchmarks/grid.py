@@ -4,16 +4,16 @@
     python benchmarks/grid.py --large [--write]
     python benchmarks/grid.py --mobilenets [--extensions taps] [--write]
 
-Arrays are block_in x block_out. Scratchpads grow with the array (`machine`), FIFOs follow from the bus, and as many
-reads are outstanding as the latency takes. Every cell is a machine that the compiler sees for the first time, with the
-templates' own choices and no records, and with 2, 3 or 4 virtual threads, whichever takes fewest cycles in simulation.
-Utilization is roofline over exact cycles (docs/measures.md). With `--write` the cells go to
-benchmarks/results/grid.json; the exit status is 0 whether or not cells are below a target. `--large`: ResNet-50 on
-128x128 behind 64 bytes and 30 cycles, one image, and eight that share each weight tile (batch 8), to grid_large.json.
-`--mobilenets`: MobileNet-v1 and MobileNet-v2 (quantized by ONNX Runtime), on machines with `--extensions` for depthwise
-layers (`taps`, `sweep` and `wide_loads` unless told) and what `for_mobilenets` adds, and on `vta` with two sizes of
-store FIFO, to grid_mobilenets.json. Arrays of more rows than columns fold there (extension `fold`): as many
-multipliers, and vectors of outputs as long as those of inputs; those without it stand beside them, `unfolded`.
+Arrays are block_in x block_out. Scratchpads grow with the array (`machine`), FIFOs follow from the bus, and enough
+reads are outstanding to cover the latency. Every cell is a machine that nothing was tuned on, with the templates' own
+choices and no records, and with 2, 3 or 4 virtual threads, whichever takes fewest cycles in simulation. Utilization is
+roofline over exact cycles (docs/measures.md). With `--write` the cells go to benchmarks/results/grid.json; the exit
+status is 0 whether or not cells are below a target. `--large`: ResNet-50 on 128x128 behind 64 bytes and 30 cycles, one
+image, and eight that share each weight tile (batch 8), to grid_large.json. `--mobilenets`: MobileNet-v1 and
+MobileNet-v2 (quantized by ONNX Runtime), on machines with `--extensions` for depthwise layers (by default `taps`,
+`sweep` and `wide_loads`) and the changes of `for_mobilenets`, and on `vta` with two sizes of store FIFO, to
+grid_mobilenets.json. Arrays of more rows than columns fold there (extension `fold`): as many multipliers, and vectors
+of outputs as long as vectors of inputs; `unfolded` are the same machines without it.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ but the first of whose inputs it holds. Blocks of 128 channels are half empty th
 IMAGE = 224
 """Rows and columns of the images of networks that others publish."""
 SHORT_ROW = 7
-"""Beats of the shortest rows of planes that are read: those of the last layers, a position a beat."""
+"""Beats of the shortest rows of planes that are read: rows of the last layers, with one position a beat."""
 STORED = 0.9
 """The part of the bus that stores alone must be able to keep busy on machines for MobileNets."""
 LEAST, LEAST_OF_MOBILENETS = 0.88, 0.75
-"""What no cell should be below."""
+"""Least utilization that every cell should reach."""
 FOR_DEPTHWISE = ("taps", "sweep", "wide_loads")
 """Extensions of machines for MobileNets beside DEPTHWISE."""
 
@@ -110,12 +110,12 @@ def machine(
 
 
 def for_mobilenets(config: Config) -> Config:
-    """The machine with what layers need that have few channels on large planes, or many on planes of 7x7.
+    """The machine adapted to layers with few channels on large planes, or many on planes of 7x7.
 
     A store FIFO that can keep the bus busy, since layers that expand channels store more than they load; by default
-    three quarters of the bus are enough for them (isa/fifos.py). As many writes outstanding as the latency takes where
-    each is a burst of one beat (of blocks of several vectors those with channels are stored), and as many reads where
-    each is a row of 7. A chain memory of as many positions as that of the narrowest machine that has one.
+    three quarters of the bus are enough for them (isa/fifos.py). Enough outstanding writes to cover the latency with
+    bursts of one beat (of blocks of several vectors only those with channels are stored), and enough outstanding reads
+    with rows of 7. A chain memory of as many positions as in the narrowest machine that has one.
     """
     memory, block = config.memory, max(config.block_in, config.block_out)
     memory = replace(

@@ -1,10 +1,10 @@
-"""Cycles of networks that files of results keep, beside those of today.
+"""Compares the cycles of networks in files of results with today's.
 
     python benchmarks/kept_cycles.py [--only FILE ...] [--quick]
 
 Each row is compiled and simulated again for its timing alone, as its own benchmark does: ResNet-18, ResNet-50 and
 MobileNets on the machines of `grid`, networks that others publish (`outside`, `vision_transformers`), language models
-(`language`), BERT's encoder (`encoders`). `--quick`: those that are compiled in under three seconds and need no
+(`language`), BERT's encoder (`encoders`). `--quick`: only networks that compile in under three seconds and need no
 quantization that takes longer. Exit code 1 says that some differ; the file's own command writes it anew.
 """
 
@@ -30,12 +30,12 @@ from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
 
 QUICK_NETWORKS = ("squeezenet1_1", "mobilenet_v2", "mnasnet", "shufflenet_v2", "resnet50")
-"""Of `outside`, those whose quantization and compilation take a few seconds in all."""
+"""Networks of `outside` whose quantization and compilation take a few seconds in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCycles:
-    """A figure of a file of results: `kept` is what stands there, `today` counts it now."""
+    """A figure of a file of results: `kept` is the value in the file, `today` computes today's."""
 
     file: str
     row: str

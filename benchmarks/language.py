@@ -5,10 +5,10 @@
 Models of `codesign.models.transformers` with seeded weights and few layers (harness/language_models.py) are quantized
 as a new user would (QDQ, uint8 activations, int8 weights by channel, after ONNX Runtime's own preprocessing; look-ups,
 masks and softmaxes stay float, see `left_float`) and compiled for `vta` with the extensions that such networks need.
-`whole`: from embeddings on, all is on the accelerator. `elsewhere`: the operators that the processor keeps of the model
-from ids. `--run` also simulates, and compares with the interpreter, with ONNX Runtime end to end and layer by layer.
-`no_product` is the share of cycles of layers that have no product; `memory_bound`, of the roofline of products, what
-the bus bounds, as it does where each weight serves one token. `--file` takes quantized files of others, from ids.
+`whole`: from embeddings on, all is on the accelerator. `elsewhere`: the operators of the model from ids that run on the
+processor. `--run` also simulates, and compares with the interpreter, with ONNX Runtime end to end and layer by layer.
+`no_product` is the share of cycles of layers that have no product; `memory_bound`, the share of the products' roofline
+that the bus bounds, as it does where each weight serves one token. `--file` takes other quantized files, from ids.
 `--base` measures how long the encoder of BERT-base compiles (12 layers of width 768, a sequence of 128): the median of
 three, wall time and CPU time. With `--write` all goes to benchmarks/results/language.json.
 """
@@ -53,7 +53,7 @@ from vdla.util.user_cache import cache_directory
 
 RESULTS_NAME = "language"
 CALIBRATIONS, SEED = 4, 100
-"""The seed of what is measured; those of calibrations begin at 0."""
+"""Number of calibrations, whose seeds begin at 0, and the seed of the measured inputs."""
 Feeds = Callable[[int], dict[str, np.ndarray]]
 
 
@@ -83,7 +83,7 @@ def divided(path: Path, config: Config) -> tuple[Partition, dict[str, str]]:
 
 
 def elsewhere(path: Path, config: Config) -> dict[str, Any]:
-    """What the processor keeps of a model from ids."""
+    """The operators of a model from ids that run on the processor, with counts."""
     partition, _ = divided(path, config)
     sides = [region.side for region in partition.regions]
     kept = Counter(

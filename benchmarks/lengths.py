@@ -50,14 +50,14 @@ SYMBOL, LEAST_LENGTH, MOST = "sequence", 1, 512
 MEASURED = (1, 7, 16, 17, 33, 64, 100, 128, 129, 200, 255, 256, 300, 400, 511, 512)
 SEED = 100
 ALLOWED = 1e-5
-"""Of the greatest value of an output, between two float32 networks."""
+"""Tolerance between two float32 networks, relative to the greatest value of an output."""
 _BERT = BertSizes(layers=2, width=384, heads=12, inner=1536, vocabulary=WORDS)
 _GPT2 = Gpt2Sizes(layers=2, vocabulary=WORDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A model of any length, what it is compiled for, and seeded inputs."""
+    """A model of any length, its options of compilation, and seeded inputs."""
 
     model: Source
     options: CompileOptions
@@ -203,7 +203,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _write(row: Mapping[str, Any]) -> None:
-    """Puts a row into the file, beside those of other models."""
+    """Puts a row into the file, beside the rows of other models."""
     rows: dict[str, Any] = {}
     if (RESULTS / f"{RESULTS_NAME}.json").exists():
         rows = {known["name"]: known for known in read_results(RESULTS_NAME)["models"]}

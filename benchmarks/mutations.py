@@ -3,16 +3,16 @@
     python benchmarks/mutations.py [--machine tiny] [--seeds 2 3 4] [--count 200] [--programs 500] [--jobs 2] [--json]
                                    [--write]
 
-A campaign is one machine and one seed, which draws the mutations and the programs. The mutations stand in one netlist;
+A campaign is one machine and one seed, which draws the mutations and the programs. The mutations are in one netlist;
 every one runs the same co-simulation programs, the shortest first, until one ends in another way than on the simulator,
-or not at all. What no program tells from the design is compared with it in ever larger parts
-(vdla.hw.synthesis.equivalence), which may prove it equivalent. What is neither caught nor proven is a survivor, listed
-with its line of Verilog and with what the comparisons came to.
+or not at all. A mutation that no program catches is compared with the design in ever larger parts
+(vdla.hw.synthesis.equivalence), which may prove it equivalent. A mutation neither caught nor proven is a survivor,
+listed with its line of Verilog and the results of the comparisons.
 
 The programs were improved on the mutations of `tiny` at seed 1, so that campaign is no evidence: seeds 2, 3 and 4, and
-the machine `EIGHT` (8x8, all extensions), were never looked at. The first campaign of a machine builds its library (a
-minute or more). With `--write` each campaign goes to benchmarks/results/mutations.json as it ends, in place of that of
-the same machine and seed.
+the machine `EIGHT` (8x8, all extensions), were never used for that. The first campaign of a machine builds its library
+(a minute or more). With `--write` each campaign goes to benchmarks/results/mutations.json as it ends, in place of the
+campaign of the same machine and seed.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _row(mutation: Mutation) -> dict[str, Any]:
 
 
 def keep(campaign: dict[str, Any]) -> Path:
-    """Write the campaign beside those of other machines and seeds, with where it comes from."""
+    """Write the campaign, with its provenance, beside those of other machines and seeds."""
     held = []
     if (RESULTS / f"{NAME}.json").exists():
         held = read_results(NAME)["campaigns"]

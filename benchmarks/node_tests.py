@@ -3,13 +3,12 @@
     python benchmarks/node_tests.py [NAME ...] [--json] [--write] [--messages]
 
 NAME is an operator or the name of a case; without names all cases of the installed `onnx` package are run, apart from
-training, strings, sequences and optional, which are counted only. A case is right where the front door
-(`vdla.compile`, target `llvm`) compiles it and all outputs have the shape, the type and, within the case's tolerances,
-the values that it asks for; it is refused where a UserError says so, and crashed where anything else is raised.
-`share` is of the cases as they are. Many hand in at run time what models have as constants (axes, pads, a shape); they
-are compiled when the values arrive, and `right_at_run` counts the right ones among them. `share_fixed` counts a case as
-well if it is right with such parameters as constants, as `vdla.compile(constants=...)` and `--constant NAME=VALUE,...`
-have them.
+training, strings, sequences and optional, which are counted only. A case is right if `vdla.compile` (target `llvm`)
+compiles it and all outputs have the expected shape, type and, within the case's tolerances, values; it is refused where
+a UserError says so, and crashed where anything else is raised. `share` is of the unchanged cases. Many pass at run time
+values that models have as constants (axes, pads, a shape); they are compiled when the values arrive, and `right_at_run`
+counts the right ones among them. `share_fixed` counts a case as well if it is right with such parameters as constants,
+as with `vdla.compile(constants=...)` and `--constant NAME=VALUE,...`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ RESULTS_NAME = "node_tests"
 
 
 def measure(cases: Sequence[NodeCase]) -> tuple[list[tuple[Judged, Judged | None]], Counter[str]]:
-    """Every case that counts, as it is and, where that is not right, with its parameters as constants."""
+    """Verdicts on every case that is not set apart: unchanged and, if refused, with its parameters as constants."""
     rows: list[tuple[Judged, Judged | None]] = []
     left: Counter[str] = Counter(dict.fromkeys(APART, 0))
     for number, case in enumerate(cases):

@@ -1,10 +1,10 @@
-"""How often operands change in a network, measured once: what the explorer takes where it simulates timing alone.
+"""Rates of changing operand bits in a network, measured once: the explorer uses them, as it simulates timing alone.
 
     python benchmarks/operand_rates.py MODEL [--machine NAME] [--share X] [--write]
 
-A network is compiled for a machine and run with its own weights on seeded inputs. Its rates are then held against
-other machines and the networks OTHERS: the energy by rates beside that by each program's own operands. What they are
-off by, root mean square, is the spread that intervals of energy have for them. --write keeps the rates in
+A network is compiled for a machine and run with its own weights on seeded inputs. Its rates are then tested on other
+machines and the networks OTHERS: the energy by rates against that by each program's own operands. The error, root mean
+square, is the spread of rates in the intervals of energy. --write keeps the rates in
 codesign/technology/operand_rates.json, the figures in benchmarks/results/operand_rates.json.
 """
 

@@ -4,10 +4,10 @@
         [--chain BYTES] [--results NAME]
 
 Each network of codesign/models/originals is quantized as a new user would (`outside_networks.quantize`) into a cache
-folder, by content, and compiled for `vta` with the extensions that such networks need. `--run` also simulates those
-that compile whole and compares them with the interpreter and ONNX Runtime. With `--write` each row goes to
-benchmarks/results/NAME.json as soon as it is there; rows that are there are kept but with `--again`. A network that
-crashes is a row with the error.
+folder, by content, and compiled for `vta` with the extensions that these networks need. `--run` also simulates the
+networks that compile whole and compares them with the interpreter and ONNX Runtime. With `--write` each row goes to
+benchmarks/results/NAME.json as soon as it is measured; rows that are there are measured again only with `--again`. A
+network that crashes is a row with the error.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import numpy as np
 from vdla.benchmarks.harness.quantized import quantize_qdq
 
 SEED = 1
-"""Of weights."""
+"""Seed of weights."""
 CALIBRATION_SEED = 0
 CALIBRATIONS = 2
 OPSET = 17

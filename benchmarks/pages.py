@@ -1,4 +1,4 @@
-"""Writes all that the pages show anew, where it differs from today: results, tables, pictures, tutorials, notebooks.
+"""Updates all generated parts of the pages that are not today's: results, tables, pictures, tutorials, notebooks.
 
     python benchmarks/pages.py [--check] [--without PART ...]           make pages
 
@@ -9,9 +9,9 @@ The parts, in this order:
     tutorials  outputs of docs/tutorials (tests/helpers/tutorials.py)
     notebooks  outputs of notebooks, those of cells that measure apart (notebooks/run_notebooks.py)
 
-With --check nothing is written: results and tables are looked at, and exit code 1 says that something differs; the
-tests look at tutorials and notebooks. Times of results are not measured again here: that takes a quiet machine, and
-`make bench`.
+With --check nothing is written: results and tables are compared, and exit code 1 says that something differs; the tests
+compare tutorials and notebooks. Times of results are not measured again here: that takes a quiet machine, and `make
+bench`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PARTS = {
 
 
 def main() -> None:
-    """Run every part that is wanted; each says what it wrote."""
+    """Run every selected part; each prints the names of the files that it wrote."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -11,7 +11,7 @@ they do without it hangs, and is noticed.
 A line that runs once, when its module is imported, is tried by the tests that execute lines where the names that it
 sets are read, or any line of the file. Coverage sees no line that numba compiles or that another process executes: for
 such a line the tests of the mutant's own folder and those of networks run. Survivors are listed with their lines; only
-a reader can tell which of them mean the same as the original. With `--write` the result goes to
+a reader can decide which of them are equivalent to the original. With `--write` the result goes to
 benchmarks/results/python_mutants.json.
 """
 
@@ -47,18 +47,18 @@ SLOWER, START = 3, 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covering:
-    """By file and line, the tests that execute the line; `seconds` of every test without a mutant."""
+    """Tests that execute a line, by file and line; `seconds` of every test without a mutant."""
 
     lines: Mapping[str, Mapping[str, Sequence[str]]]
     seconds: Mapping[str, float]
 
     @classmethod
     def read(cls, path: Path) -> Covering:
-        """From a file that `write` made."""
+        """The coverage in a file that `write` made."""
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
     def write(self, path: Path) -> None:
-        """As JSON."""
+        """Writes the coverage as JSON."""
         path.write_text(json.dumps({"lines": self.lines, "seconds": self.seconds}), encoding="utf-8")
 
 
@@ -80,7 +80,7 @@ def environment(clone: Path) -> dict[str, str]:
 
 
 def caches_of(clone: Path) -> Path:
-    """Where a clone's tests keep what they make."""
+    """Folder of the caches of a clone's tests."""
     return clone.with_name(f"{clone.name}.cache")
 
 

@@ -1,9 +1,10 @@
-"""What quantization costs on inputs that it never saw, against ONNX Runtime's static quantizer at the same settings.
+"""Errors of quantization on inputs not used in calibration, against ONNX Runtime's static quantizer at the same
+settings.
 
     python benchmarks/quantization.py [--only NAME ...] [--samples N] [--json] [--write]
 
 Both calibrate on the same N samples; both files run in ONNX Runtime on N others. `sqnr` are decibels of the float
-model's output over what differs, for each of our methods and for the peer's (MinMax, weights per channel, uint8
+model's output over the difference, for each of our methods and for the peer's (MinMax, weights per channel, uint8
 activations, after its own pre-processing); `seconds` are CPU seconds of quantizing with `mse` and of the peer.
 """
 

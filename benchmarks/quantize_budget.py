@@ -3,9 +3,9 @@
     python benchmarks/quantize_budget.py [--only NAME ...] [--budget N] [--samples N] [--json] [--write]
 
 Each network is calibrated on N samples; its error is the SQNR of the outputs on N others. `uniform` are the four ways
-that treat all layers alike. Cycles are exact; float layers cost what a stated processor takes (see `processor`), an
-assumption. `within` is the best SQNR that the front has at so many times the latency of uint8 with a scale a channel.
-The shipped networks have seeded weights, not trained ones. `searches` sets the search on `small_cnn` against the same
+that treat all layers the same. Cycles are exact; float layers cost the time of a stated processor (see `processor`), an
+assumption. `within` is the front's best SQNR at given multiples of the latency of uint8 with a scale a channel. The
+shipped networks have seeded weights, not trained ones. `searches` compares the search on `small_cnn` with the same
 first points followed by changes around the front alone, and by random decisions: the hypervolume of (log latency, log
 noise), bounded by the largest latency and the worst uniform noise, over that of all searches together; over seeds.
 """

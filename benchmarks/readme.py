@@ -3,9 +3,9 @@
     python benchmarks/readme.py [--check]
 
 Blocks between `<!-- figures NAME -->` and `<!-- /figures -->` are replaced (`vdla.benchmarks.harness.tables` lists
-pages and rows). A picture in docs/pictures is drawn again if what it shows has changed. A file of results that does not
+pages and rows). A picture in docs/pictures is drawn again if its data have changed. A file of results that does not
 exist yet is named, and its rows are left out. With --check nothing is written; exit code 1 says that a page or a
-picture differs from what the files give.
+picture is not that of the files.
 """
 
 from __future__ import annotations

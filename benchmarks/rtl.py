@@ -36,7 +36,7 @@ from vdla.isa.config import load_config
 
 
 def measure(model: str, config_name: str) -> dict[str, object]:
-    """Every figure by name; `differences` lists what the RTL told otherwise than the simulator."""
+    """Every figure by name; `differences` lists the RTL's differences to the simulator."""
     config = load_config(config_name)
     compiled = compile_model(models.build(model).SerializeToString(), config)
     launches = sample_arrays(compiled.graph, 1)
@@ -80,7 +80,7 @@ MACHINES = {
     "batch 4": "batch = 4\nacc_banks = 1\n",
     "64x64, batch 4": f"batch = 4\ninp_buffer_bytes = 524288\nacc_buffer_bytes = 2097152\n{WIDE}{WIDE_BUS}",
 }
-"""Configuration files by name: what differs from the defaults, which are those of `vta`."""
+"""Configuration files by name: the fields that differ from the defaults, which are those of `vta`."""
 TIMEOUT = 600.0
 """Seconds after which `vdla rtl` counts as hung."""
 

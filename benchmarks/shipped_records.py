@@ -6,8 +6,8 @@
 
 Each configuration gets `--trials` of the tuner for each of C1-C12 and D1-D9 by themselves, and for ResNet-18 the layers
 that are not among them, then `--in-place` trials in the whole network. The best of each workload is kept. With --write
-those of these configurations are replaced in compiler/tune/records/shipped/vdla.jsonl. Trials on `tiny`, whose array
-has 16 multipliers, take ten times as long as the others'.
+the records of these configurations are replaced in compiler/tune/records/shipped/vdla.jsonl. Trials on `tiny`, whose
+array has 16 multipliers, take ten times as long as the others'.
 
 With --measure nothing is searched. The schedules that the file holds are measured again, as after a change of the
 compiler that alters their programs; where the default has become better, it takes their place.
@@ -46,7 +46,7 @@ NETWORK = "resnet18"
 
 
 def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[Record], list[str]]:
-    """The best records of one preset, and lines on what they gain."""
+    """The best records of one preset, and lines on their gains."""
     machine, records = load_config(config), list[Record]()
     watchers = Watchers(write=records.append)
     names = [f"conv2d:{name}" for name in CONVOLUTIONS] + [f"depthwise:{name}" for name in DEPTHWISE]
@@ -99,7 +99,7 @@ def measured(config: str, folder: Path) -> list[Record]:
 
 
 def main() -> None:
-    """Tune, print, and replace the file if told to."""
+    """Tune, print, and with --write replace the file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

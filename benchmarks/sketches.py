@@ -42,7 +42,7 @@ from vdla.compiler.templates.cpu.sketch.sketch import sketches
 from vdla.compiler.tune.program_features.program import program_features
 
 SECONDS = 2e-3
-"""What a timed repetition should take at least."""
+"""Least seconds of a timed repetition."""
 SAME = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
 POOL = Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
 

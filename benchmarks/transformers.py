@@ -35,7 +35,7 @@ CASES = {
 }
 """A row's name; the model, its tokens and layers."""
 TOLERANCE = 1e-5
-"""Of the greatest value of an output."""
+"""Tolerance, relative to the greatest value of an output."""
 
 
 def measure(name: str, rounds: int) -> dict[str, object]:

@@ -5,9 +5,9 @@
 
 The searches are those of `benchmarks/harness/searches.py`: the tuner's own ("full"), the same without its first points,
 random and genetic search with and without these, and the template's estimate alone. All share a workload's space and
-its limits and know no defaults, shipped records or other workloads; but for the transfer rows, whose model has learned
-from the other layers' runs (those of the same template: C1's is another) and from none of this layer. The best known
-is the best of all runs. Costs are simulated cycles, so a point is simulated once for all searches of a layer.
+its limits and use no defaults, shipped records or other workloads; except the transfer rows, whose model has learned
+from the other layers' runs (of the same template; C1 has another) and from none of this layer. The best known is the
+best of all runs. Costs are simulated cycles, so a point is simulated once for all searches of a layer.
 
 Runs that benchmarks/results/tuning_vdla.json has are not repeated (--again: they are); with --write every layer goes
 there as it ends. The notebook plots that file.
@@ -46,7 +46,7 @@ CONFIG = "vta"
 NEAR = 1.02
 """Costs up to this multiple of the best known count as found."""
 TRIALS = {name: 1024 if name.startswith("random") else 256 for name in SEARCHES}
-"""Of each search; random ones need more to get anywhere."""
+"""Trials of each search; random ones need more to get anywhere."""
 TRANSFER_TRIALS = 128
 LESSONS = 128
 """Trials of each other layer that a transferred model learns from."""
@@ -145,7 +145,7 @@ def transfer_runs(config: str, layer: str, seeds: Sequence[int], prior: Sequence
 
 
 def key_of(run: Run) -> Key:
-    """What tells a run from the others of a study."""
+    """The key that distinguishes a run from the others of a study."""
     return run["layer"], run["strategy"], run["transfer"], run["seed"]
 
 
@@ -173,7 +173,8 @@ def keep(runs: Iterable[Run]) -> None:
 
 
 def run_all(options: argparse.Namespace) -> list[Run]:
-    """Every run that is missing, first those that know nothing, then those with transfer; and those that were there."""
+    """Executes missing runs, first those without transfer, then those with; returns them with the runs that were
+    there."""
     # Each process measures CPU time of its own thread; more threads would only disturb.
     os.environ["OMP_NUM_THREADS"] = "1"
     runs = held_runs(options.again)
@@ -216,7 +217,7 @@ def run_all(options: argparse.Namespace) -> list[Run]:
 
 
 def priors(lessons: dict[str, Samples], layer: str) -> tuple[Samples, ...]:
-    """What the other layers of the same template teach."""
+    """Training data from the other layers of the same template."""
     width = lessons[layer].features.shape[1]
     return tuple(
         lesson for other, lesson in lessons.items() if other != layer and lesson.features.shape[1] == width
@@ -229,7 +230,8 @@ def trials_until(run: Run, cost: float) -> int:
 
 
 def summary(runs: Sequence[Run]) -> dict[str, Any]:
-    """By layer and search the mean trials to within NEAR of the best known; what full needs fewer, geometric means."""
+    """Mean trials to within NEAR of the best known by layer and search; geometric means of their ratios to the full
+    search's."""
     rows = [
         _layer_row([run for run in runs if run["layer"] == layer])
         for layer in dict.fromkeys(r["layer"] for r in runs)
@@ -329,7 +331,7 @@ def table(figures: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Run what is missing of the study and print its table."""
+    """Execute the missing runs of the study and print its table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

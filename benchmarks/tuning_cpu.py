@@ -1,4 +1,4 @@
-"""Tuning convolutions on this processor, one thread: how many trials a search needs, and what a trial costs.
+"""Tuning convolutions on this processor, one thread: trials that a search needs, and seconds of a trial.
 
     python benchmarks/tuning_cpu.py [--layers C2 C6 C9] [--seeds 3] [--trials 128] [--random 64]
                                     [--strategies evolution genetic random ...] [--features account]
@@ -9,11 +9,11 @@ Candidates are measured in a process of their own; before each search, and after
 are measured in the same process, and ratios are to their median, so that a busy machine slows both. `peer` is ONNX
 Runtime's marginal time (`vdla bench`), interleaved with the defaults' in this process: a candidate's speed over the
 peer's is its ratio to the defaults times theirs. `random` are quantiles of legal random points. CPU seconds of a trial:
-`compile`, `measure` with its inputs and check, `overhead`: all else in both processes, deciding what to try included.
-With --features program a short list is lowered and ranked once more before each batch, as by `vdla tune`.
-With --write the curves go to benchmarks/results/tuning_cpu.json, which the notebook plots; their seconds are those
-ratios times the median of the layer's defaults in all of its searches. With --count it shows how many distinct programs
-the spaces hold instead: at least, or exactly where that is feasible.
+`compile`, `measure` with its inputs and check, `overhead`: all else in both processes, with the choice of candidates.
+With --features program a short list is lowered and ranked once more before each batch, as by `vdla tune`. With --write
+the curves go to benchmarks/results/tuning_cpu.json, which the notebook plots; their seconds are those ratios times the
+median of the layer's defaults in all of its searches. With --count it prints the number of distinct programs of the
+spaces instead: at least, or exactly where that is feasible.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.space_size import MOST_COUNTED, count_programs, least_programs
 
 ENOUGH = 0.85
-"""Of the peer's speed."""
+"""Speed, relative to the peer's, that is the goal of a search."""
 SAMPLES = 1 << 19
 """Random points from which a space's size is bounded."""
 SAMPLING_SEED = 1000
-"""Of the quantiles' random points, which are none of the searches'."""
+"""Seed of the quantiles' random points, which no search uses."""
 PARTS = ("compile", "measure", "overhead")
 
 

@@ -1,4 +1,4 @@
-"""What tuning by rules gains over templates without knobs: single programs, and a transformer's encoder as a whole.
+"""Gains of tuning by rules over templates without knobs: single programs, and a transformer's encoder as a whole.
 
     python benchmarks/tuning_rules.py [--only NAME ...] [--trials 64] [--seed 0] [--no-network] [--json] [--write]
 

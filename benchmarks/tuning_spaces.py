@@ -36,7 +36,7 @@ NORMAL_95 = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """Programs of a space, no two alike, with the interval of their number, and how many points are legal."""
+    """Number of distinct programs of a space, with its interval, and number of legal points."""
 
     programs: float
     low: float

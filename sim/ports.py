@@ -66,8 +66,8 @@ B_BANK, B_SOURCE, B_UOPS, B_READS = range(4)
 B_SIZE = 4
 MIXED = -1
 NONE, ALL, BY_PART = range(3)
-"""Which operations read accumulators. BY_PART: the operations of an overwriting GEMM on any part of the inputs but the
-first."""
+"""Operations that read accumulators: none, all, or (BY_PART) those of an overwriting GEMM on any but the inputs' first
+part."""
 
 _SLOTS = 256
 _S_BGN, _S_END, _S_VERSION, _S_DST_LOW, _S_DST_HIGH, _S_SRC_LOW, _S_SRC_HIGH, _S_UOPS = range(8)

@@ -1,7 +1,7 @@
-"""Kind "archives": what `vdla compile` writes, cut, damaged, or edited with a new checksum, and run.
+"""Kind "archives": archives of `vdla compile`, cut, damaged, or edited with a new checksum, and run.
 
-Machine code itself is left as it is: an archive is a program, and whoever runs one trusts its maker. What surrounds the
-code, its headers included, is damaged.
+Machine code itself stays unchanged: an archive is a program, and whoever runs one trusts its maker. All other parts,
+headers of the code included, are damaged.
 """
 
 from __future__ import annotations

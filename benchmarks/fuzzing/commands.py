@@ -1,4 +1,5 @@
-"""A short call of every command: what it reads and writes, so that its streams, files and end can be tried."""
+"""A short call of every command, with the files that it reads and writes, so that its streams, files and end can be
+tested."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ LEFT_BY_OTHERS = ".ses"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a command, in a folder that holds what it `needs`.
+    """One call of a command, in a folder with the files that it `needs`.
 
     `files` and `folders` are options whose values are written, and those values; with `parents` it makes the folders
-    above, too. `prints` says whether results go to standard output without --json; `seconds` is about what it takes at
-    most, with caches that hold nothing.
+    above, too. `prints` says whether results go to standard output without --json; `seconds` is about the longest
+    duration, with empty caches.
     """
 
     arguments: tuple[str, ...]
@@ -39,7 +40,7 @@ class Call:
 
     @property
     def outputs(self) -> tuple[tuple[str, str], ...]:
-        """Options and values that name what is written."""
+        """Options and values that name outputs."""
         return self.files + self.folders
 
     def words(self, values: Mapping[str, str] = MappingProxyType({})) -> list[str]:

@@ -1,4 +1,4 @@
-"""Kind "configurations": TOML files of machines, damaged by field and by byte; what is accepted also runs a network."""
+"""Kind "configurations": TOML files of machines, damaged by field and by byte; accepted files also run a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .outcome import FAILURES, Outcome, call, judge
 PRESETS = ("tiny", "tiny", "tiny", "edge8", "vta", "osdi18")
 _FIELD = re.compile(r"^(\w+) = (.+)$", re.MULTILINE)
 _OTHERS = (*(name for kind in (Config, Memory) for name, _, _ in declared(kind)), "extensions", "memory")
-"""Fields that presets may leave out; those of the memory do not exist where they are put, at the top."""
+"""Fields that presets may leave out; the memory's fields are invalid where they are put, at the top."""
 
 
 def configuration_case(seed: int, index: int, folder: Path) -> Outcome:

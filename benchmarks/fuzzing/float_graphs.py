@@ -1,7 +1,7 @@
 """Kind "float_graphs": random valid graphs over every operator of the importers' tables, compiled for this processor.
 
-The values that a graph should have are those of its nodes, one after the other, from ONNX Runtime or, where that has no
-kernel, from ONNX's reference implementation.
+A graph's expected values are computed node by node with ONNX Runtime or, where that has no kernel, with ONNX's
+reference implementation.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def random_float_graph(draw: Draw, index: int) -> Builder | None:
 
 
 def random_opset(draw: Draw, oldest: int = OLDEST_OPSET) -> int:
-    """From the oldest to the newest, those of today's exporters oftener."""
+    """A random opset from `oldest` to the newest; opsets of today's exporters are more frequent."""
     newest = onnx.defs.onnx_opset_version()
     usual = [opset for opset in (13, 17, 18, 20, 21, 22, 23) if opset >= oldest]
     if usual and draw.chance(0.5):
@@ -84,7 +84,7 @@ def drawn(builder: Builder, operator: Operator) -> bool:
 
 
 def outputs_of(builder: Builder) -> list[str]:
-    """What no node reads, and some of what nodes read, too."""
+    """Outputs of a graph: all tensors that no node reads, and some that nodes read."""
     made = [value.name for value in builder.made()]
     left = [name for name in made if name not in builder.reads]
     return [name for name in made if name in left or builder.draw.chance(0.15)] or made[-1:]

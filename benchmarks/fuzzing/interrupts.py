@@ -22,12 +22,12 @@ from .written import problem_of
 SECONDS = 10.0
 """Within which a command ends after a signal; native code that computes is not interrupted."""
 ENTRY_FRAME = 'File "<string>", line 1, in <module>\nKeyboardInterrupt'
-"""Of a traceback: the line of `harness.command_line.ENTRY` that imports the command line."""
+"""Lines of a traceback from the statement of `harness.command_line.ENTRY` that imports the command line."""
 _MARK = "VDLA_FUZZ_CASE"
 _IMPORTS = 0.6
 """Seconds at the beginning that a third of the signals fall into."""
 _GONE_SECONDS = 3.0
-"""What the processes of a command may take to see that it has ended."""
+"""Seconds in which the processes of a command must notice its end."""
 
 
 def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
@@ -93,7 +93,7 @@ def _prepared() -> None:
 
 
 def _problem(code: int, number: signal.Signals, err: str) -> str | None:
-    """What is wrong about how a command ended; None where nothing is."""
+    """The error in a command's end, as text; None if there is none."""
     if _not_begun(err):
         return None
     if "Traceback" in err or "Exception ignored" in err:

@@ -1,6 +1,7 @@
-"""Kind "models": ONNX models, as they are or damaged, run on the accelerator, on this processor and on an emulated GPU.
+"""Kind "models": ONNX models, intact or damaged, run on the accelerator, on this processor and on an emulated GPU.
 
-`vdla run` itself holds the outputs against ONNX Runtime, the interpreter or both; a difference ends with exit code 1.
+`vdla run` itself compares the outputs with ONNX Runtime, the interpreter or both; a difference ends with exit code
+1.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ def operator_model(draw: Draw) -> onnx.ModelProto:
 
 
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """With the types that ONNX infers for the outputs, where it does."""
+    """The model with the output types that ONNX infers, if it infers any."""
     if any(n.op_type == "Split" and a.i != len(n.output) for n in model.graph.node for a in n.attribute):
         # ONNX's inference ends the process over them.
         return model

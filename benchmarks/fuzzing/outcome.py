@@ -1,4 +1,4 @@
-"""What a case of the campaign came to, and how the command line is called for it."""
+"""The verdict on a case of the campaign, and the call of the command line for it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ VERDICTS: tuple[Verdict, ...] = (
     "right", "unchecked", "refused", "wrong", "traceback", "memory", "crash", "hang",
 )  # fmt: skip
 FAILURES: tuple[Verdict, ...] = ("wrong", "traceback", "memory", "crash", "hang")
-"""What must not happen."""
+"""Verdicts that must not occur."""
 REFUSALS = (2, 3)
-"""Exit codes: a mistake in what was handed in; a program that deadlocks or does not end."""
+"""Exit codes of refusals: a mistake in the input; a program that deadlocks or does not end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A verdict, and what it rests on: the line of a refusal, the end of a traceback, or nothing.
+    """A verdict, and its evidence: the line of a refusal, the end of a traceback, or nothing.
 
-    Of random graphs also the `operators` of the graph, and those whose nodes a refusal is about: `blamed`.
+    For random graphs also the graph's `operators`, and the operators of the nodes that a refusal names: `blamed`.
     """
 
     verdict: Verdict
@@ -40,7 +40,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """One call of the command line: its exit code, what it printed, and the traceback if one got out."""
+    """One call of the command line: its exit code, its output, and the traceback of an exception that escaped."""
 
     code: int
     out: str
@@ -68,7 +68,7 @@ def call(*arguments: str | Path) -> Called:
 
 
 def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
-    """What one call came to; `files` are those that it may have written only if it succeeded."""
+    """The verdict on one call; `files` may exist only if it succeeded."""
     if called.trace is not None:
         lines = called.trace.strip().splitlines()
         places = [line.strip() for line in lines if line.strip().startswith("File ")]

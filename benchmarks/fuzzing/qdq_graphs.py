@@ -63,7 +63,7 @@ def targets(draw: Draw) -> list[tuple[str, Config | None]]:
 
 
 def small_machine() -> Config:
-    """Of another shape than `tiny`: twice as many outputs, a smaller buffer of inputs."""
+    """A machine of another shape than `tiny`: twice as many outputs, a smaller buffer of inputs."""
     return replace(load_config("tiny"), name="fuzz", block_in=4, block_out=8, inp_buffer_bytes=2048)
 
 

@@ -1,4 +1,4 @@
-"""Cases in processes of their own: what hangs, crashes or takes all memory is told by its case, and the rest goes on.
+"""Cases in processes of their own: a case that hangs, crashes or takes all memory is reported, and the others go on.
 
 A process gets the number of a case on a line and answers with a line of JSON; it runs many cases, one after the other.
 """
@@ -27,7 +27,7 @@ START = 1800.0
 """Seconds for a process to begin: numba may have to compile the simulator."""
 COMMAND = (sys.executable, "-m", "vdla.benchmarks.fuzzing.worker")
 _LAST = 6000
-"""Characters of what a process wrote last that are kept with a case that ended it."""
+"""Most characters of a process's last output that are reported with the case that ended it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ def run_cases(
     limit: float = LIMIT,
     done: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Cases of a kind on several processes, in the order of their indices; `done` is told of each as it ends."""
+    """Cases of a kind on several processes, in the order of their indices; `done` is called with each result."""
     waiting = list(reversed(list(indices)))
     results: list[Result] = []
 

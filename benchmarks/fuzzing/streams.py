@@ -1,6 +1,6 @@
 """Kind "streams": every command with standard streams and outputs that are full, closed, missing or of another kind.
 
-A result that is lost is told in one line and by the exit code; what only notes lose changes nothing.
+A lost result must give one line and an exit code; lost notes must change nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAULTS = (
 MATRIX = len(CALLS) * len(FAULTS)
 """Cases that are different: `benchmarks/fuzz.py --kinds streams` runs each once."""
 _DISK_BYTES = (1 << 12, 1 << 20)
-"""Of small file systems: from one file to most of what a call keeps."""
+"""Bytes of small file systems: from one file to most of a call's files."""
 
 
 def stream_case(seed: int, index: int, folder: Path) -> Outcome:
@@ -82,7 +82,7 @@ def chosen(index: int) -> tuple[Call, tuple[str, str]]:
 def _unexpected(
     one: Call, json_wanted: bool, where: str, fault: str, called: Called, paths: list[str]
 ) -> str | None:
-    """What is wrong about how a call ended; None where nothing is."""
+    """The error in a call's end, as text; None if there is none."""
     prints = one.prints or json_wanted
     if where in ("stdout", "all") and prints:
         wanted = READER_GONE if fault == "gone" else 2
@@ -110,7 +110,7 @@ def _unexpected(
 
 
 def _left(one: Call, folder: Path) -> str | None:
-    """What lies about that no call should leave; None where nothing does."""
+    """The files that no call should leave behind, as text; None if there are none."""
     known = {*one.needs, *(value for _, value in one.outputs), "tmp", "cache", "a-folder", "a-file", "locked"}
     left = [path.name for path in folder.iterdir() if path.name not in known]
     left += [f"tmp/{path.name}" for path in (folder / "tmp").iterdir() if path.name != LEFT_BY_OTHERS]

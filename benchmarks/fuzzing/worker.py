@@ -17,8 +17,8 @@ from vdla.codesign.network_run import load_simulator
 from .kinds import KINDS
 
 MEMORY = 4 * 2**30
-"""Bytes of address space that cases may take beyond what the process has when it begins: what is refused by its size
-never asks for as much."""
+"""Bytes of address space that cases may take beyond those at the process's start: inputs that are refused by their size
+must not need as much."""
 
 
 def main() -> None:

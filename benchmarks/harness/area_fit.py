@@ -30,8 +30,8 @@ from .area_rows import HELD_OUT, Synthesized
 Costs = dict[str, dict[str, float]]
 _DIGITS = 6
 QUANTILE = 0.9
-"""Of what training machines need that are left out, which makes intervals of 90%. The jackknife covers about that;
-what is proved for the jackknife+ is 1 - 2 * (1 - QUANTILE) (Barber et al., Annals of Statistics 2021)."""
+"""Quantile of the errors on training machines left out of the fit, which makes intervals of 90%. The jackknife covers
+about that; the bound proved for the jackknife+ is 1 - 2 * (1 - QUANTILE) (Barber et al., Annals of Statistics 2021)."""
 
 
 def fit_areas(rows: Sequence[Synthesized]) -> Costs:
@@ -116,7 +116,7 @@ def _fit(
 
 
 def _least_squares(table: NDArray[np.float64]) -> list[float]:
-    """What makes every row of `table` 1, as far as it can, and is nowhere below 0."""
+    """Non-negative coefficients with which every row of `table` sums to 1, in least squares."""
     # Columns of equal size, or the solver takes small ones for nothing.
     size = np.maximum(np.abs(table).max(axis=0), 1e-30)
     costs, _ = nnls(table / size, np.ones(len(table)))

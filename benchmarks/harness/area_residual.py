@@ -1,4 +1,4 @@
-"""What XGBoost makes of the residuals of the structured model of area and clock: the rival it is chosen against."""
+"""XGBoost on the residuals of the structured model of area and clock: the rival that the model is compared with."""
 
 from __future__ import annotations
 

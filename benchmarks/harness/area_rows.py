@@ -1,4 +1,4 @@
-"""Machines that were synthesized: the rows of `benchmarks/cell_areas.py`, and what a model of them is fitted to."""
+"""Machines that were synthesized: the rows of `benchmarks/cell_areas.py`, and the values that models are fitted to."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NUMBER = re.compile(r"_\d+(?=\.|$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Synthesized:
-    """One machine. Of modules that are many alike, `modules` has how many there are and the area of all (square
-    micrometres, memory macros apart), `flip_flops` those of all; `macros` by module are count, words and bits of a
-    word; `ends` has by place the nanoseconds and the start of the longest path there."""
+    """One machine. Equal instances count as one module: `modules` has their number and the area of all (square
+    micrometres, without memory macros), `flip_flops` the flip-flops of all; `macros` by module are count, words and
+    bits of a word; `ends` has the nanoseconds and the start of the longest path by its end."""
 
     draw: int
     config: Config
@@ -46,12 +46,12 @@ class Synthesized:
 
 
 def module_name(path: str) -> str:
-    """What modules that are many alike have in common: the path without their number."""
+    """The common name of equal instances: the path without their numbers."""
     return _NUMBER.sub("", path)
 
 
 def read_rows(path: Path) -> tuple[dict[str, Any], list[Synthesized]]:
-    """What the file says of itself, and its machines."""
+    """The head of the file, and its machines."""
     head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     return head, [_row(row) for row in rows]
 

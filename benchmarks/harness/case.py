@@ -25,10 +25,10 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What to time on `threads` threads.
+    """A pair of runs to time on `threads` threads.
 
     `operations` are the arithmetic operations (a multiplication and an addition are two), `error` the largest
-    difference of the outputs, relative to the peer's largest. `ours_time` and `peer_time` make a side's seconds of
+    difference of the outputs, relative to the peer's largest. `ours_time` and `peer_time` compute a side's seconds from
     those of its runs. `close` ends threads.
     """
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ENTRY = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()")
-"""What `vdla` runs; its words follow."""
+"""The command of `vdla`; its arguments follow."""
 
 
 def size(path: Path) -> int:

@@ -16,7 +16,7 @@ SIZES = BertSizes(layers=2, width=64, heads=4, inner=128)
 PATCH = 2
 TOKENS = (SIDE // PATCH) ** 2
 GREATEST = 16.0
-"""Of a pixel."""
+"""Greatest value of a pixel."""
 
 
 def digits() -> tuple[Any, Any, Any, Any]:

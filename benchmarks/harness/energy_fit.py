@@ -46,7 +46,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A program as it was replayed and as it is predicted by a model that was not fitted on its machine."""
+    """Energy of a program: replayed, and predicted by a model that was not fitted on its machine."""
 
     machine: str
     seed: int
@@ -56,7 +56,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rest:
-    """What predictions need besides coefficients of events: the model of area, which counts flip-flops, picojoules of
+    """Inputs of predictions beside coefficients of events: the model of area, which counts flip-flops, picojoules of
     the `clock` pin of one in a cycle, and the `scale` of memory macros."""
 
     cells: CellModel
@@ -161,11 +161,11 @@ def left_out(rows: Sequence[Row], machines: Mapping[str, Config], rest: Rest) ->
 
 
 def spread_of(found: Sequence[Judged]) -> Spread:
-    """How far parts are off, root mean square, and how far the ends of `COVERAGE` reach as a multiple of
-    `Spread.deviation`; every machine counts as much, however many programs it has.
+    """Relative errors of the parts, root mean square, and the ends of `COVERAGE` as a multiple of `Spread.deviation`;
+    every machine has the same weight, however many programs it has.
 
-    Programs of a machine are off alike, so a machine to come is one more of as few as there are: ends are those of
-    Student's t with a degree of freedom less than there are machines.
+    Programs of a machine have similar errors, so machines are the samples: the ends follow Student's t with one degree
+    of freedom less than there are machines.
     """
     machines = dict.fromkeys(one.machine for one in found)
     own = {name: sum(one.machine == name for one in found) for name in machines}

@@ -212,7 +212,7 @@ def counted(program: Program) -> dict[str, Any]:
 
 
 def machine_facts(machine: Replayed) -> dict[str, Any]:
-    """What does not depend on programs: cells, flip-flops, square micrometres and leakage by part."""
+    """Facts of a machine that do not depend on programs: cells, flip-flops, square micrometres and leakage by part."""
     netlist, library = machine.netlist, machine.library
     cells = [library.cells[kind] for kind in netlist.kinds]
     of_cells, names = machine.parts

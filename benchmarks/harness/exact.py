@@ -1,4 +1,4 @@
-"""Cycles of the committed results beside those of today: figures that are the same on every machine."""
+"""Compares cycles of the committed results with today's: figures that are the same on every machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def resnet18_cycles(config: Config, *, virtual_threads: int = 2, records: Record
 
 
 def figures_of_today() -> Iterator[tuple[At, int]]:
-    """Where the results have cycles of ResNet-18 on the presets, and what these are today."""
+    """Places of cycles of ResNet-18 on the presets in the results, and today's cycles."""
     vta = load_config("vta")
     plain = resnet18_cycles(vta)
     for file, path in (

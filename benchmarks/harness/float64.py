@@ -1,4 +1,4 @@
-"""What a float32 model computes in float64, by ONNX's reference in numpy: what GPU results are held against."""
+"""Outputs of a float32 model in float64, by ONNX's reference in numpy: the reference of GPU results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 
 def float64_outputs(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs by name of `model` with all its float32 tensors in float64; integers stay as they are."""
+    """Outputs by name of `model` with all its float32 tensors in float64; integers stay unchanged."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     for tensor in wide.graph.initializer:

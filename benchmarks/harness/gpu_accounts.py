@@ -1,4 +1,4 @@
-"""How far off the accounts of GPU templates are: candidates that a card has timed against what is estimated of them."""
+"""Errors of the cost models of GPU templates: measured seconds of candidates against estimates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TilesError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Measured:
-    """Candidates of one workload: `knobs` are columns of its space's axes, `seconds` what they took on a card."""
+    """Candidates of one workload: `knobs` are columns of its space's axes, `seconds` their times on a card."""
 
     name: str
     target: CudaTarget
@@ -37,11 +37,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the account makes of one workload's candidates.
+    """Errors of the cost model on one workload's candidates.
 
-    `regret`: time of the candidate that it likes best over that of the best one. `spread`: standard deviation of the
-    logarithm of measured over estimated seconds, which says how well candidates are told apart. `bias`: geometric mean
-    of estimated over measured seconds; not of Winograd's, whose account here is that of the products alone.
+    `regret`: time of the candidate that it ranks first over that of the best one. `spread`: standard deviation of the
+    logarithm of measured over estimated seconds, the smaller, the better the ranking. `bias`: geometric mean of
+    estimated over measured seconds; meaningless for Winograd, whose cost model here covers the products alone.
     """
 
     name: str
@@ -66,7 +66,8 @@ def read_tiles(path: Path) -> list[Measured]:
 
 
 def measured_in(records: Iterable[Record], target: CudaTarget) -> list[Measured]:
-    """The candidates of the tuner's records that succeeded, as on `target`; those of other kinds are left out."""
+    """The candidates of the tuner's records that succeeded, as on `target`; records of other kinds of target are left
+    out."""
     found: dict[str, tuple[CudaWorkload, list[Record]]] = {}
     for record in records:
         if record.task.target["kind"] == "cuda" and record.cost is not None and record.knobs:

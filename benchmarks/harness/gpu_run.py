@@ -1,4 +1,4 @@
-"""One benchmark of GPUs: ours on a device or emulated, what it must give, and how long it takes."""
+"""One benchmark of GPUs: our kernel on a device or emulated, its expected outputs, and its time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where ours runs: a device with its target, or (None) emulated for a target."""
+    """The place where our kernels run: a device with its target, or (None) emulation for a target."""
 
     target: CudaTarget
     device: Device | None
@@ -46,14 +46,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The largest difference from float64, relative to the largest value, and what is allowed."""
+    """The largest difference from float64, relative to the largest value, and the allowed one."""
 
     error: float
     allowed: float
 
     @property
     def good(self) -> bool:
-        """Whether it is within what is allowed; NaN never is."""
+        """Whether the difference is allowed; NaN never is."""
         return self.error <= self.allowed
 
 
@@ -62,7 +62,7 @@ class Ours:
     """Ours, compiled and with its inputs: `run` gives outputs, `time` milliseconds on the device, `close` ends it.
 
     `operations` are arithmetic, a multiply-add two. `expected` are the outputs in float64, or rows of them, and
-    `compared` picks the same of what `run` gives.
+    `compared` picks the same rows of the outputs of `run`.
     """
 
     operations: int
@@ -129,7 +129,7 @@ def in_columns(precision: str) -> bool:
 
 
 def product_inputs(precision: str, size: int) -> dict[str, np.ndarray]:
-    """Seeded factors X and W, as they lie (`in_columns`)."""
+    """Seeded factors X and W, in their layout in memory (`in_columns`)."""
     rng = np.random.default_rng(size)
     if precision == "int8":
         return {name: rng.integers(-128, 128, (size, size), dtype=np.int8) for name in ("X", "W")}

@@ -1,4 +1,4 @@
-"""The suite of GPUs: what is checked against float64, and what is timed against torch, row by row."""
+"""The suite of GPUs: its rows, each checked against float64 and timed against torch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class GpuEntry:
 
     @property
     def tolerance(self) -> float:
-        """What `codegen.cuda.tolerances` has for products, whose depth is known, and `TOLERANCES` for all else."""
+        """The tolerance: `codegen.cuda.tolerances` for products, whose depth is known, and `TOLERANCES` for all
+        else."""
         if self.group == "products":
             precision: Precision = self.precision  # type: ignore[assignment]
             output = output_type(self.precision)
@@ -169,8 +170,8 @@ def measure_entry(
 ) -> GpuRow:
     """Ours and the peers' runs take turns; each round gives one ratio to each peer.
 
-    `library_convolutions`: torch.compile has those of cuDNN only (`gpu_torch.set_convolutions`). A peer's outputs are
-    compared before its time counts: PeerError where they are not ours.
+    `library_convolutions`: torch.compile uses cuDNN's convolutions only (`gpu_torch.set_convolutions`). A peer's
+    outputs are compared before it is timed: PeerError if they differ from ours.
     """
     place = _in_precision(place, entry)
     with ExitStack() as undo:
@@ -210,7 +211,7 @@ def measure_entry(
 
 
 def geometric_means(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Of the ratios to each peer, by group and precision; rows as `GpuRow.to_dict` gives them."""
+    """Geometric means of the ratios to each peer, by group and precision; `rows` are results of `GpuRow.to_dict`."""
     ratios: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         held = ratios.setdefault(f"{row['group']}, {row['precision']}", {})
@@ -227,7 +228,7 @@ def _in_precision(place: Place, entry: GpuEntry) -> Place:
 
 
 def _comparable(array: np.ndarray) -> type[np.generic]:
-    """Integers as they are, floats of any width as float32."""
+    """The type in which arrays are compared: an integer array's own, float32 for floats of any width."""
     return array.dtype.type if np.issubdtype(array.dtype, np.integer) else np.float32
 
 

@@ -50,7 +50,7 @@ def set_convolutions(torch: ModuleType, *, library: bool) -> None:
 
 
 def outputs_of(torch: ModuleType, forward: Forward) -> tuple[np.ndarray, ...]:
-    """What a call gives, in order, on the host; floats of 16 bits as float32."""
+    """Outputs of a call, in order, on the host; floats of 16 bits as float32."""
     with torch.inference_mode():
         given = forward()
     arrays = given if isinstance(given, tuple | list) else (given,)
@@ -117,7 +117,7 @@ def model_forward(
 def product_forward(
     torch: ModuleType, precision: str, inputs: Mapping[str, np.ndarray], *, device: str = "cuda"
 ) -> Forward:
-    """A call that multiplies X and W as they lie (`gpu_run.in_columns`), on cuBLAS."""
+    """A call that multiplies X and W in their layout in memory (`gpu_run.in_columns`), on cuBLAS."""
     if precision == "int8":
         x, w = (torch.from_numpy(inputs[name]).to(device) for name in ("X", "W"))
         w = w.t() if in_columns(precision) else w

@@ -18,7 +18,7 @@ LEAST, MOST = 0.2, 0.6
 
 
 def seconds_of(machine: Config) -> float:
-    """What a machine costs, from LEAST to MOST: as good as drawn at random, and always the same."""
+    """Seconds of a machine, from LEAST to MOST: pseudo-random, and always the same for a machine."""
     return LEAST + (MOST - LEAST) * int(machine.digest[:8], 16) / 0xFFFF_FFFF
 
 

@@ -27,19 +27,19 @@ from vdla.codesign.models.transformers.writer import SEQUENCE
 
 
 class Feeds(Protocol):
-    """Seeded inputs by name, of as many tokens as told where their number is a symbol."""
+    """Seeded inputs by name, with `tokens` tokens if their number is symbolic."""
 
     def __call__(self, seed: int, tokens: int = ...) -> dict[str, np.ndarray]: ...
 
 
 TOKENS = 128
-"""Of a prompt, or all that a decode step sees."""
+"""Tokens of a prompt, or all that a decode step attends to."""
 WORDS = 2048
-"""Of every vocabulary: logits are products with all words, and originals have 15 to 25 times as many. All else has the
-original's sizes, but for the number of layers."""
+"""Words of every vocabulary: logits are products with all words, and originals have 15 to 25 times as many. All else
+has the original's sizes, but for the number of layers."""
 FLOAT = ("mask", ".masked", ".shares", ".shifted", ".normal")
-"""Endings of the nodes that a user must leave float: masks add the least float32, so that no 8 bits hold a masked
-score and any other; and 8 bits are few for what stands for a whole row in a normalization."""
+"""Endings of the nodes that a user must leave float: masks add the least float32, so that no 8 bits hold a masked score
+and any other; and 8 bits are too few for the statistics of a whole row in a normalization."""
 ANGLES = "turns."
 """How those begin that compute sines and cosines of positions: an angle of many turns has no 8 bits."""
 
@@ -92,8 +92,8 @@ def left_float(model: onnx.ModelProto) -> list[str]:
 
 
 def from_embeddings(model: onnx.ModelProto, of: LanguageModel) -> tuple[onnx.ModelProto, Feeds]:
-    """The part of `model` behind its embeddings, with keys and values as inputs beside them, and seeded inputs for it:
-    what ONNX Runtime makes of seeded ids, of as many tokens as told where their number is a symbol."""
+    """The part of `model` after its embeddings, with cached keys and values as further inputs, and seeded inputs for
+    it: embeddings of seeded ids by ONNX Runtime, with `tokens` tokens if their number is symbolic."""
     import onnxruntime
 
     inferred = onnx.shape_inference.infer_shapes(model)

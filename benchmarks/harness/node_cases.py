@@ -1,7 +1,7 @@
-"""The ONNX backend's node tests on this processor: each case compiled by the front door, its outputs compared.
+"""The ONNX backend's node tests on this processor: each case compiled by `vdla.compile`, its outputs compared.
 
-The cases are made by the installed `onnx` package. What counts as equal is what its own runner asks for: shapes and
-types, and values within the tolerances of the case.
+The cases are made by the installed `onnx` package. Outputs are equal by the rules of its own runner: shapes and types,
+and values within the tolerances of the case.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class NodeCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What became of a case, and the message of what is not right. `fixed`: with its parameters as constants. `at_run`:
+    """The verdict on a case, and the message if it is not right. `fixed`: with its parameters as constants. `at_run`:
     it was compiled when the values of its parameters arrived."""
 
     name: str
@@ -87,7 +87,7 @@ class Judged:
 
 
 def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
-    """All cases of the installed `onnx` package, or those of an operator; their data are made in memory."""
+    """All cases of the installed `onnx` package, or of one operator; their data are made in memory."""
     with warnings.catch_warnings():
         # Some cases divide by zero on purpose.
         warnings.simplefilter("ignore")
@@ -109,7 +109,7 @@ def node_cases(operator: str | None = None) -> Iterator[NodeCase]:
 
 
 def apart(case: NodeCase) -> str | None:
-    """Which of `APART` a case is, if any."""
+    """The kind of `APART` that a case belongs to, if any."""
     if "training" in case.name or any("training" in node.domain for node in case.model.graph.node):
         return "training"
     ends = [info.type for info in (*case.model.graph.input, *case.model.graph.output)]
@@ -121,7 +121,7 @@ def apart(case: NodeCase) -> str | None:
 
 
 def judge(case: NodeCase) -> Judged:
-    """Compiles and runs a case as it is."""
+    """Compiles and runs a case without changes."""
     verdict, message, at_run = _verdict(case, case.model, {})
     return Judged(name=case.name, operator=case.operator, verdict=verdict, message=message, at_run=at_run)
 
@@ -141,7 +141,7 @@ def judge_fixed(case: NodeCase) -> Judged | None:
 
 
 def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
-    """The inputs of a model that one of its nodes takes as one of `PARAMETERS`."""
+    """The inputs of a model that a node takes as one of `PARAMETERS`."""
     names = {info.name for info in model.graph.input}
     opset = {entry.domain: entry.version for entry in model.opset_import}
     found: dict[str, None] = {}
@@ -157,12 +157,12 @@ def parameters(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def _same(model: onnx.ModelProto, names: Sequence[str]) -> list[str]:
-    """Those of some names that are inputs of a model."""
+    """The names that are inputs of a model."""
     return [info.name for info in model.graph.input if info.name in names]
 
 
 def cause_of(message: str) -> str:
-    """What a refusal says, without the names and the way out."""
+    """The problem in a refusal's message, without names and way out."""
     problem = re.sub(r"^model: (node '[^']*' )?", "", message).partition(";")[0]
     return re.sub(r"'[^']*'", "'…'", problem)[:110]
 
@@ -199,7 +199,7 @@ def _verdict(
 
 
 def difference(got: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str | None:
-    """How an output differs from what is expected, if it does."""
+    """The difference of an output from the expected one as text; None if there is none."""
     if got.shape != expected.shape:
         return f"has shape {got.shape}, not {expected.shape}"
     if got.dtype != expected.dtype:

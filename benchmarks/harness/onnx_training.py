@@ -1,4 +1,4 @@
-"""Training of small float ONNX models: a model is its own definition, its float initializers are what is learnt.
+"""Training of small float ONNX models: a model is its own definition, its float initializers are learnt.
 
 Each node is computed by a function of numpy's operators under `autograd` (PyPI), which differentiates them. Every
 tensor may have several samples where the model has one: a batch of 1, in front.
@@ -25,9 +25,9 @@ Attributes = Mapping[str, Any]
 
 BATCH = 64
 RATE, DECAY = 3e-3, 0.05
-"""Adam's step at the beginning, and what is left of it at the end."""
+"""Adam's step at the beginning, and the factor of it that remains at the end."""
 MEANS, SQUARES, LEAST = 0.9, 0.999, 1e-8
-"""Of Adam (Kingma and Ba, 2014)."""
+"""Constants of Adam (Kingma and Ba, 2014)."""
 
 
 def forward(model: onnx.ModelProto, weights: Tensors, data: Any) -> Any:
@@ -162,4 +162,4 @@ OPERATORS: Mapping[str, Callable[[Sequence[Any], Attributes], Any]] = {
     "Softmax": _shares,
     "Reshape": _reshaped,
 }
-"""What is trained: the operators of `small_networks`, in the forms that these have."""
+"""Operators that can be trained: those of `small_networks`, in the forms that these have."""

@@ -34,7 +34,7 @@ def measure_original(name: str, rounds: int) -> Row:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Any]:
-    """What the file says of rows: how many, how many of them right, geometric mean and greatest of their ratios."""
+    """Figures of rows in the file: how many, how many of them right, geometric mean and greatest of their ratios."""
     ratios = [row["ratio"] for row in rows]
     return {
         "networks": len(rows),
@@ -48,7 +48,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Any]:
 def measured(names: Sequence[str], rounds: int, *, write: bool, again: bool) -> Iterator[Row]:
     """Rows of networks as they are measured; with `write` each goes to the file at once.
 
-    A row that the file has from this very commit, without changes, is not measured anew but with `again`.
+    A row that the file has from this very commit, without changes, is measured anew only with `again`.
     """
     commit = provenance()["commit"]
     kept: dict[str, Row] = {}

@@ -27,7 +27,7 @@ from .peer import session
 RESULTS_NAME = "cpu_outside"
 """The file of benchmarks/results that has the rows."""
 SEED = 0
-"""Of the inputs."""
+"""Seed of the inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ COLOURS = 64
 """Enough for these plots; with them a picture takes a quarter of the bytes."""
 PICTURES = ROOT / "docs" / "pictures"
 DRAWN_FROM = "Source"
-"""The PNG's text that holds the digest of what it shows."""
+"""Name of the PNG's text with the digest of the data that it shows."""
 
 
 def digest(document: Document) -> str:
@@ -46,7 +46,7 @@ class Picture:
 
     @property
     def path(self) -> Path:
-        """Where the repository keeps it."""
+        """The picture's file in the repository."""
         return PICTURES / self.name
 
     @property
@@ -77,7 +77,7 @@ def _words(figure: Figure) -> str:
 
 
 def drawn_from(data: bytes) -> str:
-    """The digest of what a picture shows, empty if it does not say."""
+    """The digest of the data that a picture shows; empty if the file has none."""
     with Image.open(io.BytesIO(data)) as image:
         image.load()
         text: Any = getattr(image, "text", {})

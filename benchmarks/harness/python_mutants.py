@@ -57,7 +57,7 @@ class Mutant:
         return "".join(lines)
 
     def describe(self, source: str) -> str:
-        """Place, the line as it stands and as it becomes."""
+        """Place, and the line before and after the mutation."""
         before = source.splitlines()[self.line - 1].strip()
         after = self.apply(source).splitlines()[self.line - 1].strip()
         return f"{self.path}:{self.line}: {before}  ->  {after}"

@@ -1,8 +1,8 @@
 """The searches that a study of the tuner compares: the tuner's own, the same without one of its parts, and baselines.
 
-The tuner begins with points that the template's estimate ranks best and then learns from what it measures. What the
-learned model adds is seen against baselines with the same first points; what the estimate alone does, against a search
-that only follows it.
+The tuner begins with points that the template's estimate ranks best and then learns from its measurements. The gain of
+the learned model is measured against baselines with the same first points; the gain of the estimate, with a search that
+only follows it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EstimateSearch:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
+        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError where no point is legal."""
         blind = replace(history, costs=np.full(len(history), np.inf))
         return first_points(space, blind, examine(space, history.points), generator, count)
 
@@ -46,7 +46,7 @@ class AfterFirstPoints:
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
     ) -> np.ndarray:
-        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
+        """Candidates as `Strategy.propose` returns them. Raises EmptySpaceError where no point is legal."""
         if len(history) < BATCH:
             return first_points(space, history, examine(space, history.points), generator, count)
         return self.rest.propose(space, history, generator, count)
@@ -85,5 +85,5 @@ SEARCHES: Mapping[str, Compared] = {
     "model-first": Compared(label="model without first points", make=_without_estimate),
     FULL: Compared(label="full", make=_full),
 }
-"""By the names that results give them. The model without first points starts at random and follows no estimate later
-on; the estimate stays one of its features."""
+"""Searches by their names in results. The model without first points starts at random and follows no estimate later on;
+the estimate stays one of its features."""

@@ -1,4 +1,4 @@
-"""Whether a page or a notebook shows what is printed today: integers exactly, decimals to their last digit."""
+"""Compares the output in a page or notebook with today's: integers exactly, decimals to their last digit."""
 
 from __future__ import annotations
 

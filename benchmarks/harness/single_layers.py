@@ -1,7 +1,7 @@
-"""Models of one convolution with plain NCHW input and output: what a user meets who tries one layer.
+"""Models of one convolution with plain NCHW input and output, as a user has who tries one layer.
 
 Both sides get the same model, with weights and a bias, and the same array; both return a fresh array. A call counts
-whole: what the runtime adds to it, and changes of layout at both ends.
+whole: with the runtime's overhead, and changes of layout at both ends.
 """
 
 from __future__ import annotations

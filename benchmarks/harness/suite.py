@@ -70,7 +70,8 @@ def measured(entry: Entry, *, threads: int, rounds: int) -> Row:
 
 
 def geometric_means(entries: Sequence[Entry], rows: Sequence[Row]) -> dict[str, float | None]:
-    """Of the ratios of each group that has rows; None where noise left a layer's peer with no time at all."""
+    """Geometric means of the ratios of each group that has rows; None where noise left a layer's peer with no time at
+    all."""
     groups = {entry.name: entry.group for entry in entries}
     ratios: dict[str, list[float]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""What rows of tables are made with: means, and figures of several objects of a list."""
+"""Parts of tables' rows: means, and figures of several objects of a list."""
 
 from __future__ import annotations
 

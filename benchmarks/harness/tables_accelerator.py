@@ -16,7 +16,7 @@ LATENCIES = (60, 120, 240)
 
 
 def demo_text(document: Document) -> str:
-    """What `vdla demo` prints of the kept report."""
+    """The output of `vdla demo` for the committed report."""
     report = document["report"]
     account = run_account(report)
     variants = [
@@ -182,12 +182,12 @@ FUZZED = (
         "{0:,}; {2:,}; {3}",
     ),
 )
-"""Kinds of cases of the fuzz campaign, what the page calls them, and what it shows of: cases, those refused, those
-right, failures."""
+"""Kinds of cases of the fuzz campaign, their text on the page, and a format of four counts: cases, refused, right,
+failures."""
 
 
 def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
-    """What became of the cases of a kind; its file may not have it yet."""
+    """The row of the cases of a kind; the file may not have it yet."""
     row = (Where("kind", kind),)
     return Row(
         name,

@@ -13,12 +13,12 @@ def _share(file: str, *path: str | Where) -> Any:
 
 
 def _utilizations(cells: Sequence[Document]) -> str:
-    """Of ResNet-50 on the largest array, one image at a time and several."""
+    """Utilizations of ResNet-50 on the largest array, one image at a time and several."""
     return ", ".join(f"{cell['resnet50']['utilization']:.3f}" for cell in cells)
 
 
 def _mobilenets(cell: Document) -> str:
-    """Of both versions on one machine."""
+    """Utilizations of both versions of MobileNet on one machine."""
     return ", ".join(f"{cell[name]['utilization']:.3f}" for name in ("mobilenet", "mobilenet_v2"))
 
 

@@ -30,7 +30,7 @@ def transformers_text(document: Document) -> str:
 
 
 def node_tests_text(document: Document) -> str:
-    """How many cases are right, as they are and with parameters as constants, and what is refused."""
+    """A table of the cases that are right, unchanged and with parameters as constants, wrong, or set apart."""
     fixed = document["right"] + document["right_fixed"]
     apart = ", ".join(f"{count} of {kind}" for kind, count in document["apart"].items())
     lines = [

@@ -31,7 +31,7 @@ def _gain(found: Document, name: str) -> str:
 
 
 def _enough(strategy: str) -> Callable[[Sequence[Document]], str]:
-    """Of a search on processors, by layer, the mean trials to the peer's neighbourhood."""
+    """Mean trials of a search on processors to the peer's neighbourhood, by layer, as text."""
 
     def text(rows: Sequence[Document]) -> str:
         layers = dict.fromkeys(row["layer"] for row in rows)

@@ -73,7 +73,7 @@ def vision_transformers_text(document: Document) -> str:
 
 
 def encoders_text(document: Document) -> str:
-    """What a layer of BERT spends its cycles on."""
+    """A table of a BERT encoder's cycles and their utilization."""
     return "\n".join(
         [
             "| BERT encoder on the accelerator | value |",
@@ -96,7 +96,7 @@ def encoders_text(document: Document) -> str:
 
 
 def accuracy_text(document: Document) -> str:
-    """How many held-out images are told right."""
+    """A table of held-out images that are classified right."""
     lines = [
         "| trained network | held-out images | float | int8, ONNX Runtime | int8, accelerator | the same answer | "
         "largest difference |",

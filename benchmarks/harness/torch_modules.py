@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 SEED = 0
-"""Of example inputs."""
+"""Seed of example inputs."""
 
 Example = tuple[Any, tuple[np.ndarray, ...]]
 """A module in evaluation mode, and the arrays that its `forward` takes."""
@@ -128,7 +128,7 @@ def encoder(torch: Any) -> Any:
 
 BODY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 SMALL = {**BODY, "vocab_size": 200}
-"""Sizes that most configurations of transformers name alike."""
+"""Sizes that have the same name in most configurations of transformers."""
 DECODER = {**SMALL, "num_key_value_heads": 2, "use_cache": False, "max_position_embeddings": 64}
 TEXT, LAST = ids(24, 200), "last_hidden_state"
 

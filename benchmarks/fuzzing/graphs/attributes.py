@@ -72,13 +72,13 @@ ATTRIBUTES: Mapping[str, Drawer] = MappingProxyType(
 )  # fmt: skip
 """Attributes that are drawn for every operator that has them, unless its drawing gives them."""
 CHANCE = 0.5
-"""Of an optional attribute to be there."""
+"""Probability that an optional attribute is present."""
 
 
 def random_attributes(b: Builder, operator: Operator, rank: int, *without: str) -> dict[str, Any]:
     """Values of the attributes that an operator of ONNX's own has in the opset of a graph; optional ones by chance.
 
-    Those of no row of `ATTRIBUTES` are left out, and so are `without`.
+    Attributes without a row in `ATTRIBUTES` are left out, and so are `without`.
     """
     found: dict[str, Any] = {}
     for name, attribute in sorted(b.schema(operator.name).attributes.items()):

@@ -18,7 +18,7 @@ from .tables import Operator
 from .values import SHAPES, fresh_array
 
 MOST_ELEMENTS = 2048
-"""Of a tensor."""
+"""Most elements of a tensor."""
 Fit = Callable[[np.ndarray], bool]
 Given = str | np.ndarray | Sequence[str] | None
 """An input of a node: a tensor's name, a parameter's value, several names, or left out."""
@@ -264,7 +264,7 @@ class Builder:
         return {name: self.array(name) for name in self.inputs if name in self.reads}
 
     def made(self) -> list[Value]:
-        """What nodes make and no constants decide, in their order."""
+        """Values that nodes compute and that are not constant, in the nodes' order."""
         names = [name for node in self.nodes for name in node.output if name]
         return [self.values[name] for name in names]
 
@@ -294,7 +294,7 @@ def _finite(array: np.ndarray) -> bool:
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is one of floats, those of ml_dtypes included."""
+    """Whether a dtype is a float type, of numpy or ml_dtypes."""
     if dtype.kind == "f":
         return True
     try:

@@ -1,4 +1,4 @@
-"""What a compiled graph came to, against the values of its nodes."""
+"""Verdict on a compiled graph: its outputs against the values of its nodes."""
 
 from __future__ import annotations
 

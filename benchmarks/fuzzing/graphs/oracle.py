@@ -15,7 +15,7 @@ from vdla.compiler.graph.onnx_constants import reference_is_mistaken
 from vdla.compiler.graph.onnx_context import read_node
 
 IR_VERSION = 10
-"""That of all models here: the first that has integers of 4 bits."""
+"""IR version of all models here: the first that has integers of 4 bits."""
 Engine = Literal["onnxruntime", "reference"]
 
 

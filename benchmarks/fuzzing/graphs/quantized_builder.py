@@ -38,7 +38,7 @@ class QuantizedBuilder(Builder):
         constant: float = 0.2,
         old: float = 0.65,
     ) -> str:
-        """A dequantized tensor where one of float32 is asked for: a result, an input or a constant."""
+        """A tensor; where float32 is allowed, a dequantized one: a result, an input or a constant."""
         if "float32" not in dtypes:
             return super().tensor(dtypes, shape=shape, ranks=ranks, fit=fit, constant=constant, old=old)
         dtypes = ("float32",)

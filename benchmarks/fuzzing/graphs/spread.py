@@ -165,7 +165,7 @@ def _signs(rng: np.random.Generator, shape: tuple[int, ...], attempt: int) -> np
 
 
 def _moved(array: np.ndarray, given: Sequence[np.ndarray]) -> bool:
-    """Whether all elements are elements of the inputs, but for signs, or of what is not there."""
+    """Whether all elements are elements of the inputs up to sign, or fill values (0, infinity, NaN)."""
     if not is_real(array.dtype):
         return False
     known = [np.abs(other.astype(np.float64)).reshape(-1) for other in given if other.dtype == array.dtype]
@@ -181,8 +181,8 @@ def _largest(array: np.ndarray) -> float:
 
 
 def distance(got: np.ndarray, wanted: np.ndarray, spread: Spread, steps: float = 0.0) -> str | None:
-    """How a result differs from what is wanted, if it does: in shape, type or more than its spread. Of 8-bit integers
-    `steps` are allowed everywhere."""
+    """The difference of a result from the wanted one as text, if there is one: shape, type, or values beyond the
+    spread. Integers may differ by `steps` everywhere."""
     if got.shape != wanted.shape:
         return f"has shape {got.shape}, not {wanted.shape}"
     if got.dtype != wanted.dtype:

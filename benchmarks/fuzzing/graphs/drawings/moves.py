@@ -1,4 +1,4 @@
-"""Operators that move elements, and those that only say what a tensor looks like."""
+"""Operators that move elements, and operators that only change or return a tensor's shape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _any(b: Builder, operator: Operator, ranks: tuple[int, ...] = (1, 2, 3, 4)) 
 
 
 def reshape(b: Builder, operator: Operator) -> None:
-    """To any shape of the same size, in words of 0 and -1 as well."""
+    """A Reshape to any shape of the same size, also written with 0 and -1."""
     data = _any(b, operator, (0, 1, 2, 3, 4))
     shape = b.array(data).shape
     size = int(np.prod(shape))
@@ -64,7 +64,7 @@ def transpose(b: Builder, operator: Operator) -> None:
 
 
 def concat(b: Builder, operator: Operator) -> None:
-    """Of one to four tensors, the same one twice among them."""
+    """A Concat of one to four tensors; one tensor may occur several times."""
     data = _any(b, operator)
     array = b.array(data)
     along = axis(b.draw, array.ndim)
@@ -197,7 +197,7 @@ def scatter(b: Builder, operator: Operator) -> None:
 
 
 def expand(b: Builder, operator: Operator) -> None:
-    """To shapes that broadcast either way."""
+    """An Expand to shapes that broadcast either way."""
     data = _any(b, operator, (0, 1, 2, 3))
     shape = b.array(data).shape
     target = [b.draw.of((2, 3)) if size == 1 else size for size in shape]
@@ -277,7 +277,7 @@ def trilu(b: Builder, operator: Operator) -> None:
 
 
 def reverse_sequence(b: Builder, operator: Operator) -> None:
-    """Of a length for each sequence."""
+    """A ReverseSequence with a length for each sequence."""
     data = _any(b, operator, (2, 3))
     time = b.draw.below(2)
     shape = b.array(data).shape

@@ -64,8 +64,7 @@ def broadcastable(b: Builder, shape: Sequence[int], *, wider: bool = True) -> tu
 
 
 def _fit(operator: str, place: int) -> Fit:
-    """What an input of an operator must not be: no processor divides by zero, and shifts are by fewer bits than there
-    are."""
+    """A predicate for an input of an operator: no divisors of zero or -1 (signed), no shifts by all bits or more."""
 
     def divides(array: np.ndarray) -> bool:
         if array.dtype.kind not in "iu":
@@ -132,7 +131,7 @@ def cast(b: Builder, operator: Operator) -> None:
 
 
 def clip(b: Builder, operator: Operator) -> None:
-    """With either bound, or both, or none."""
+    """A Clip with either bound, both, or none."""
     dtype = weighted(b.draw, b.types("Clip", 0))
     data = b.tensor([dtype], ranks=range(5))
     array = b.array(data)
@@ -147,7 +146,7 @@ def clip(b: Builder, operator: Operator) -> None:
 
 
 def dropout(b: Builder, operator: Operator) -> None:
-    """As inference runs it."""
+    """A Dropout in inference form, which changes nothing."""
     data = b.tensor([weighted(b.draw, b.types("Dropout", 0))])
     ratio = np.float32(b.draw.of((0.0, 0.5)))
     as_input = b.opset >= 12 and b.array(data).dtype == np.float32 and b.draw.chance(0.5)
@@ -156,7 +155,7 @@ def dropout(b: Builder, operator: Operator) -> None:
 
 
 def power(b: Builder, operator: Operator) -> None:
-    """Of all pairs of types, with exponents that networks have and any."""
+    """A Pow of all pairs of types, with exponents that networks have and any others."""
     base = b.tensor([weighted(b.draw, b.types("Pow", 0))], ranks=range(5))
     array = b.array(base)
     types = b.types("Pow", 1) if b.opset >= 12 else [array.dtype.name]

@@ -45,7 +45,7 @@ def _matrices(b: Builder, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def matmul(b: Builder, operator: Operator) -> None:
-    """Of vectors, matrices and batches of them."""
+    """A MatMul of vectors, matrices or batches of them."""
     dtype = b.draw.of(FLOATS)
     a = b.tensor([dtype], ranks=(1, 2, 3, 4, 2, 3), constant=0.1)
     other = b.tensor([dtype], shape=_matrices(b, b.array(a).shape), constant=0.6, old=0.3)

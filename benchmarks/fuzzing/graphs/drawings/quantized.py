@@ -51,7 +51,7 @@ def any_grid(b: Builder, ranks: Sequence[int]) -> Grid:
 
 
 def grids(b: Builder) -> list[Grid]:
-    """Those that are known so far and there."""
+    """Grids (quantized tensors with scale and zero point) that the graph has so far."""
     return [Grid(*names) for names in b.grids]
 
 
@@ -258,7 +258,7 @@ def qlinear_single(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_concat(b: Builder, operator: Operator) -> None:
-    """Of one to three tensors of one type."""
+    """A QLinearConcat of one to three tensors of one type."""
     a = any_grid(b, (2, 3, 4))
     array = b.array(a.tensor)
     along = axis(b.draw, array.ndim)
@@ -273,7 +273,7 @@ def qlinear_concat(b: Builder, operator: Operator) -> None:
 
 
 def qlinear_where(b: Builder, operator: Operator) -> None:
-    """Of two tensors by truth values."""
+    """A QLinearWhere of two tensors by truth values."""
     a = any_grid(b, (1, 2, 3, 4))
     array = b.array(a.tensor)
     other = grid(b, array.shape, kind=array.dtype.name, constant=0.4)

@@ -35,7 +35,7 @@ def top_k(b: Builder, operator: Operator) -> None:
 
 
 def one_hot(b: Builder, operator: Operator) -> None:
-    """Of indices inside and outside of the depth."""
+    """A OneHot of indices inside and outside of the depth."""
     depth = 2 + b.draw.below(6)
     kind = b.draw.of(("int64", "int64", "int32", "float32"))
     indices = b.draw.rng.integers(-depth - 1, depth + 1, b.draw.of(((3,), (2, 3), (1,), (2, 1, 2))))
@@ -50,7 +50,7 @@ def one_hot(b: Builder, operator: Operator) -> None:
 
 
 def batch_normalization(b: Builder, operator: Operator) -> None:
-    """As inference runs it."""
+    """Batch normalization in inference form: stored mean and variance."""
     data = b.tensor(["float32"] if b.draw.chance(0.9) else ["float16", "float64"], ranks=(2, 3, 4, 5))
     array = b.array(data)
     size = (array.shape[1],)
@@ -62,7 +62,7 @@ def batch_normalization(b: Builder, operator: Operator) -> None:
 
 
 def layer_normalization(b: Builder, operator: Operator) -> None:
-    """With or without bias."""
+    """LayerNormalization with or without bias, or RMSNormalization."""
     data = b.tensor(["float32"] if b.draw.chance(0.8) else ["float16", "bfloat16"], ranks=(1, 2, 3, 4))
     array = b.array(data)
     along = axis(b.draw, array.ndim) if b.draw.chance(0.6) else -1
@@ -80,7 +80,7 @@ def layer_normalization(b: Builder, operator: Operator) -> None:
 
 
 def instance_normalization(b: Builder, operator: Operator) -> None:
-    """Of planes and lines."""
+    """InstanceNormalization of lines, planes and volumes."""
     data = b.tensor(["float32"] if b.draw.chance(0.9) else ["float16"], ranks=(3, 4, 5))
     array = b.array(data)
     parts = {
@@ -90,7 +90,7 @@ def instance_normalization(b: Builder, operator: Operator) -> None:
 
 
 def local_response(b: Builder, operator: Operator) -> None:
-    """Of channels around each."""
+    """LRN over one to five channels."""
     data = b.tensor(["float32"], ranks=(3, 4))
     attributes: dict[str, Any] = {
         name: value

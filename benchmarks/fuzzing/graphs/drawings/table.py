@@ -1,4 +1,4 @@
-"""The drawing of each operator: what is not in the table is drawn by its schema alone."""
+"""Drawings by operator: operators that are not in the table are drawn by their schema alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..tables import Operator
 from . import control, moves, pointwise, products, quantized, recurrent, reductions, windows
 
 Drawing = Callable[[Builder, Operator], None]
-"""Adds one node of an operator, and what it needs. Raises UnfitError where that is not valid."""
+"""Adds one node of an operator, with its inputs. Raises UnfitError if the node is not valid."""
 
 DRAWINGS: Mapping[str, Drawing] = MappingProxyType(
     {

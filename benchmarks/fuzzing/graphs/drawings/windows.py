@@ -101,7 +101,7 @@ def integer_convolution(b: Builder, operator: Operator) -> None:
 
 
 def pool(b: Builder, operator: Operator) -> None:
-    """AveragePool, LpPool and MaxPool, whose indices are asked for sometimes."""
+    """AveragePool, LpPool and MaxPool, sometimes with indices as a second output."""
     types = b.types(operator.name, 0)
     data = image(b, (weighted(b.draw, types),))
     array = b.array(data)
@@ -115,12 +115,12 @@ def pool(b: Builder, operator: Operator) -> None:
 
 
 def global_pool(b: Builder, operator: Operator) -> None:
-    """Of lines, planes and volumes."""
+    """A global pool of lines, planes or volumes."""
     b.apply(operator, {"X": image(b, ("float32",) if b.draw.chance(0.85) else ("float16", "float64"))})
 
 
 def max_unpool(b: Builder, operator: Operator) -> None:
-    """Of what a pool with indices made."""
+    """A MaxUnpool of the outputs of a MaxPool with indices."""
     data = b.tensor(["float32"], shape=b.draw.of(((1, 2, 4, 4), (1, 1, 6, 4), (2, 2, 4, 6))))
     pooled, indices = b.apply(
         Operator("", "MaxPool"), {"X": data}, outputs=2, kernel_shape=[2, 2], strides=[2, 2]
